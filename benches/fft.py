@@ -24,13 +24,20 @@ def cases() -> _turns.Cases:
             out[f"rfft/{dtype}/{n}"] = (setup, "torch.fft.rfft(r)")
             out[f"irfft/{dtype}/{n}"] = (setup, f"torch.fft.irfft(h, {n})")
         for rows, n in ((1000, 64), (256, 1024), (64, 4096), (100, 1009)):
-            setup = f"x = torch.randn({rows}, {n}, dtype={word}); r = torch.randn({rows}, {n}, dtype={real}); h = torch.fft.rfft(r)"
+            size = f"{rows}, {n}"
+            setup = (
+                f"x = torch.randn({size}, dtype={word}); r = torch.randn({size}, dtype={real}); "
+            )
+            setup += "h = torch.fft.rfft(r)"
             out[f"fft_rows/{dtype}/{rows}x{n}"] = (setup, "torch.fft.fft(x)")
             out[f"fft_columns/{dtype}/{rows}x{n}"] = (setup, "torch.fft.fft(x, dim=0)")
             out[f"rfft_rows/{dtype}/{rows}x{n}"] = (setup, "torch.fft.rfft(r)")
             out[f"irfft_rows/{dtype}/{rows}x{n}"] = (setup, f"torch.fft.irfft(h, {n})")
         for shape in ("64, 64", "256, 256", "1024, 1024", "8, 3, 224, 224", "500, 300"):
-            setup = f"x = torch.randn({shape}, dtype={word}); r = torch.randn({shape}, dtype={real}); h = torch.fft.rfft2(r)"
+            setup = (
+                f"x = torch.randn({shape}, dtype={word}); r = torch.randn({shape}, dtype={real}); "
+            )
+            setup += "h = torch.fft.rfft2(r)"
             name = shape.replace(", ", "x")
             out[f"fft2/{dtype}/{name}"] = (setup, "torch.fft.fft2(x)")
             out[f"rfft2/{dtype}/{name}"] = (setup, "torch.fft.rfft2(r)")

@@ -1,4 +1,4 @@
-"""Dense algebra beside PyTorch's (LAPACK): `python benches/linalg.py [--torch PYTHON] [--before PYTHON] [--filter REGEX]`.
+"""Dense algebra beside PyTorch's: `python benches/linalg.py [--torch PYTHON] [--before PYTHON] [--filter REGEX]`.
 
 Factorisations, solutions and spectra of matrices of 64 to 1024 rows in f32, f64 and c64, with one thread and with two.
 Ratios above 1 mean that torchlike is faster.

@@ -1,4 +1,4 @@
-"""Factorisations of larger matrices: what they have to satisfy, to a few rounding errors; the same bits with any number of threads."""
+"""Factorisations of larger matrices: what they satisfy, to a few rounding errors, with any number of threads."""
 
 from __future__ import annotations
 
@@ -110,8 +110,16 @@ def test_factors_multiply_to_the_matrix(dtype, shape):
     if shape[-2] >= shape[-1]:
         q = linalg.householder_product(h, tau)
         close(q @ r[..., : shape[-1], :], a, 20 * n)
-        close(torch.ormqr(h, tau, a, transpose=True)[..., : shape[-1], :], r[..., : shape[-1], :], 20 * n)
-        close(torch.ormqr(h, tau, a.mH, left=False), (torch.ormqr(h, tau, a, transpose=True)).mH, 20 * n)
+        close(
+            torch.ormqr(h, tau, a, transpose=True)[..., : shape[-1], :],
+            r[..., : shape[-1], :],
+            20 * n,
+        )
+        close(
+            torch.ormqr(h, tau, a.mH, left=False),
+            (torch.ormqr(h, tau, a, transpose=True)).mH,
+            20 * n,
+        )
 
 
 @pytest.mark.parametrize("n", [1, 33, 140])
@@ -138,16 +146,26 @@ def test_equations(dtype, n):
     for upper in (False, True):
         factor = lower.mH if upper else lower
         close(torch.cholesky_solve(p @ x[0], factor, upper=upper), x[0], 2000 * n)
-        close(torch.cholesky_inverse(factor, upper=upper) @ p, torch.eye(n, dtype=dtype).expand(2, n, n), 2000 * n)
+        close(
+            torch.cholesky_inverse(factor, upper=upper) @ p,
+            torch.eye(n, dtype=dtype).expand(2, n, n),
+            2000 * n,
+        )
         for unit in (False, True):
             t = factor / (n if unit else 1)
             if unit:
-                t = t - torch.diag_embed(torch.diagonal(t, dim1=-2, dim2=-1)) + torch.eye(n, dtype=dtype)
+                t = (
+                    t
+                    - torch.diag_embed(torch.diagonal(t, dim1=-2, dim2=-1))
+                    + torch.eye(n, dtype=dtype)
+                )
             got = linalg.solve_triangular(t, t @ x[0], upper=upper, unitriangular=unit)
             close(got, x[0], 500 * n)
             got = linalg.solve_triangular(t, y @ t, upper=upper, left=False, unitriangular=unit)
             close(got, y, 500 * n)
-            got = torch.triangular_solve(t.mT @ x[0], t, upper=upper, transpose=True, unitriangular=unit)
+            got = torch.triangular_solve(
+                t.mT @ x[0], t, upper=upper, transpose=True, unitriangular=unit
+            )
             close(got.solution, x[0], 500 * n)
 
 
@@ -217,13 +235,22 @@ def test_products_of_complex_matrices(dtype):
     real = torch.float64
     for m, n, k in [(1, 5, 7), (4, 4, 4), (5, 1, 300), (70, 50, 300), (33, 500, 9)]:
         a, b = torch.randn(m, k, dtype=dtype), torch.randn(k, n, dtype=dtype)
-        for x, y in ((a, b), (a.mT.contiguous().mT, b), (a, b.mT.contiguous().mT), (a.conj(), b.conj())):
+        for x, y in (
+            (a, b),
+            (a.mT.contiguous().mT, b),
+            (a, b.mT.contiguous().mT),
+            (a.conj(), b.conj()),
+        ):
             p, q, r, s = (t.to(real) for t in (x.real, x.imag, y.real, y.imag))
             want = torch.complex(p @ r - q @ s, p @ s + q @ r)
             close((x @ y).to(torch.complex128), want, 20 * k * eps(dtype) / eps(real))
             c = torch.randn(m, n, dtype=dtype)
             got = torch.addmm(c, x, y, beta=0.5 - 2j, alpha=1j)
-            close(got.to(torch.complex128), c.to(torch.complex128) * (0.5 - 2j) + want * 1j, 40 * k * eps(dtype) / eps(real))
+            close(
+                got.to(torch.complex128),
+                c.to(torch.complex128) * (0.5 - 2j) + want * 1j,
+                40 * k * eps(dtype) / eps(real),
+            )
 
 
 @pytest.mark.parametrize("shape", [(37, 64), (3, 20, 33), (5, 4, 3, 2), (1, 50)])

@@ -77,7 +77,9 @@ def test_scales():
     torch.testing.assert_close(got, plain * rows[:, None] * columns)
     kind = ScalingType.TensorWise
     assert scaled_mm(x, w, one, kind, two, kind).dtype == torch.bfloat16
-    meta = torch._scaled_mm(x.to("meta"), w.to("meta"), one.to("meta"), two.to("meta"), out_dtype=torch.bfloat16)
+    meta = torch._scaled_mm(
+        x.to("meta"), w.to("meta"), one.to("meta"), two.to("meta"), out_dtype=torch.bfloat16
+    )
     assert meta.shape == (16, 8) and meta.dtype == torch.bfloat16
     with pytest.raises(ValueError, match="Invalid scaling configuration"):
         torch._scaled_mm(x, w, torch.rand(3), one)

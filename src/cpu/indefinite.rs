@@ -232,7 +232,11 @@ mod tests {
                 let (mut f, mut pivots) = (a.clone(), vec![0; n]);
                 assert_eq!(factor(&mut f.view_mut(), &mut pivots, kind), 0);
                 let mut b = x.clone();
-                set_product(Factor::Plain(a.view()), Factor::Plain(x.view()), b.view_mut());
+                set_product(
+                    Factor::Plain(a.view()),
+                    Factor::Plain(x.view()),
+                    b.view_mut(),
+                );
                 solve(f.view(), &pivots, &mut b.view_mut(), kind);
                 let worst = b
                     .data

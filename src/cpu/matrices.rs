@@ -95,7 +95,11 @@ impl<T: Element> Stack<T> {
         if free && plain && turned.is_contiguous() {
             return Ok(Self::over(turned));
         }
-        Ok(Self::over(Tensor::empty(turned.shape(), T::DTYPE, Device::CPU)?))
+        Ok(Self::over(Tensor::empty(
+            turned.shape(),
+            T::DTYPE,
+            Device::CPU,
+        )?))
     }
 
     /// Room for the matrices of `out`, which no operand shares.
@@ -160,7 +164,11 @@ impl<T: Number> Stack<T> {
     #[must_use]
     pub fn view(&self, i: usize) -> View<'_, T> {
         let size = self.rows * self.columns;
-        View::new(&self.elements()[i * size..(i + 1) * size], self.rows, self.columns)
+        View::new(
+            &self.elements()[i * size..(i + 1) * size],
+            self.rows,
+            self.columns,
+        )
     }
 
     /// For [`each`].

@@ -90,12 +90,12 @@ pub mod f {
     pub use super::linalg::contract::calls::*;
     pub use super::linalg::eigen::calls::*;
     pub use super::linalg::einsum::calls::*;
+    pub use super::linalg::grouped::calls::*;
     pub use super::linalg::indefinite::calls::*;
     pub use super::linalg::lstsq::calls::*;
     pub use super::linalg::lu::calls::*;
     pub use super::linalg::matrix::calls::*;
     pub use super::linalg::norm::calls::*;
-    pub use super::linalg::grouped::calls::*;
     pub use super::linalg::packed::calls::*;
     pub use super::linalg::power::calls::*;
     pub use super::linalg::rank::calls::*;

@@ -11,9 +11,9 @@ from torchlike._function import overridable
 from torchlike.nn import functional
 
 __all__ = [
-    "_canonical_mask",
     "ScalingType",
     "SwizzleType",
+    "_canonical_mask",
     "_none_or_dtype",
     "grouped_mm",
     "gumbel_softmax",
@@ -397,8 +397,8 @@ def grouped_mm(
     mat_a: Any, mat_b: Any, *, offs: Any = None, bias: Any = None, out_dtype: Any = None
 ) -> Any:
     """The products of groups, which end at ``offs``: of rows of ``mat_a`` ``[rows, k]`` with a matrix of ``mat_b``
-    ``[groups, k, n]`` each; of matrices with columns of ``mat_b`` ``[k, columns]``; or of parts of ``k``, where both are
-    matrices. Without ``offs`` both have three dimensions."""
+    ``[groups, k, n]`` each; of matrices with columns of ``mat_b`` ``[k, columns]``; or of parts of ``k``, where both
+    are matrices. Without ``offs`` both have three dimensions."""
     return torch._grouped_mm(mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)
 
 
@@ -435,8 +435,8 @@ def scaled_mm(
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
 ) -> Any:
-    """The product of two matrices of eight-bit floats with one scale each, or one for every row of ``mat_a`` and column of
-    ``mat_b``; other recipes raise ``NotImplementedError``, as no kernel on the host has them."""
+    """The product of two matrices of eight-bit floats with one scale each, or one for every row of ``mat_a`` and column
+    of ``mat_b``; other recipes raise ``NotImplementedError``, as no kernel on the host has them."""
 
     def one(value: Any) -> Any:
         return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value

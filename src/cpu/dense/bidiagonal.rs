@@ -47,7 +47,11 @@ pub fn reduce<T: Number>(a: &mut ViewMut<T>) -> Bidiagonal<T> {
     let mut vectors = std::mem::replace(&mut made.vectors, Matrix::filled(0, 0, T::zero()));
     let mut j = 0;
     while j < n {
-        let wide = if n - j <= BLOCK + BLOCK / 2 { n - j } else { BLOCK };
+        let wide = if n - j <= BLOCK + BLOCK / 2 {
+            n - j
+        } else {
+            BLOCK
+        };
         let mut us = vectors.view_mut();
         let mut block = Block {
             a: a.block(j, j, m - j, n - j),
@@ -104,8 +108,18 @@ impl<T: Number> Block<'_, T> {
         let (before, mut rest) = self.y.view_mut().split_columns(i);
         let y = &mut rest.column(0)[i + 1..];
         vector::adjoint_times(y, all.block(i, i + 1, m - i, below), v);
-        subtract(y, before.view().block(i + 1, 0, below, i), all.block(i, 0, m - i, i), v);
-        subtract(y, self.u.view().block(i + 1, 0, below, i), self.x.view().block(i, 0, m - i, i), v);
+        subtract(
+            y,
+            before.view().block(i + 1, 0, below, i),
+            all.block(i, 0, m - i, i),
+            v,
+        );
+        subtract(
+            y,
+            self.u.view().block(i + 1, 0, below, i),
+            self.x.view().block(i, 0, m - i, i),
+            v,
+        );
         y.iter_mut().for_each(|v| *v *= tau);
     }
 
@@ -142,12 +156,27 @@ impl<T: Number> Block<'_, T> {
             let (down, right) = (m - wide, n - wide);
             let mut left = Matrix::filled(down, 2 * wide, T::zero());
             let mut other = Matrix::filled(right, 2 * wide, T::zero());
-            left.view_mut().block(0, 0, down, wide).copy(self.a.view().block(wide, 0, down, wide));
-            left.view_mut().block(0, wide, down, wide).copy(self.x.view().block(wide, 0, down, wide));
-            other.view_mut().block(0, 0, right, wide).copy(self.y.view().block(wide, 0, right, wide));
-            other.view_mut().block(0, wide, right, wide).copy(self.u.view().block(wide, 0, right, wide));
+            left.view_mut()
+                .block(0, 0, down, wide)
+                .copy(self.a.view().block(wide, 0, down, wide));
+            left.view_mut()
+                .block(0, wide, down, wide)
+                .copy(self.x.view().block(wide, 0, down, wide));
+            other
+                .view_mut()
+                .block(0, 0, right, wide)
+                .copy(self.y.view().block(wide, 0, right, wide));
+            other
+                .view_mut()
+                .block(0, wide, right, wide)
+                .copy(self.u.view().block(wide, 0, right, wide));
             let to = self.a.block(wide, wide, down, right);
-            add_product(-1, Factor::Plain(left.view()), Factor::Adjoint(other.view()), to);
+            add_product(
+                -1,
+                Factor::Plain(left.view()),
+                Factor::Adjoint(other.view()),
+                to,
+            );
         }
         for (i, &d) in diagonal.iter().enumerate() {
             self.a.set(i, i, T::real(d));

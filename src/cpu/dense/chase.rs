@@ -80,7 +80,11 @@ pub fn singular<R: Real>(d: &mut [R], e: &mut [R], mut bases: Option<Bases<R>>) 
             return false;
         }
     }
-    for (j, d) in d.iter_mut().enumerate().filter(|(_, d)| d.is_sign_negative()) {
+    for (j, d) in d
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, d)| d.is_sign_negative())
+    {
         *d = -*d;
         if let Some(b) = &mut bases {
             b.v.column(j).iter_mut().for_each(|v| *v = -*v);
@@ -118,7 +122,9 @@ fn steps<R: Real>(d: &mut [R], e: &mut [R], bases: &mut Option<Bases<R>>) -> boo
         let mut start = end - 1;
         while start > 0 {
             let near = Float::abs(d[start - 1]) + Float::abs(d[start]);
-            if Float::abs(e[start - 1]) <= eps * near || Float::abs(e[start - 1]) < R::min_positive_value() {
+            if Float::abs(e[start - 1]) <= eps * near
+                || Float::abs(e[start - 1]) < R::min_positive_value()
+            {
                 e[start - 1] = R::zero();
                 break;
             }
@@ -173,7 +179,14 @@ fn plain<R: Real>(d: &mut [R], e: &mut [R], start: usize, m: usize, bases: &mut 
 }
 
 /// A step with a shift on `start..=m`.
-fn shifted<R: Real>(d: &mut [R], e: &mut [R], start: usize, m: usize, shift: R, bases: &mut Option<Bases<R>>) {
+fn shifted<R: Real>(
+    d: &mut [R],
+    e: &mut [R],
+    start: usize,
+    m: usize,
+    shift: R,
+    bases: &mut Option<Bases<R>>,
+) {
     let sign = Float::copysign(R::one(), d[start]);
     let mut f = (Float::abs(d[start]) - shift) * (sign + shift / d[start]);
     let mut g = e[start];

@@ -25,7 +25,11 @@ pub fn eigen<R: Real>(d: &mut [R], e: &mut [R], q: Option<ViewMut<R>>) -> bool {
         return true;
     }
     let shrink = R::one() / size;
-    let by = if Float::is_finite(shrink) { shrink } else { R::one() };
+    let by = if Float::is_finite(shrink) {
+        shrink
+    } else {
+        R::one()
+    };
     d.iter_mut().chain(e.iter_mut()).for_each(|v| *v *= by);
     let done = match q {
         None => {
@@ -82,7 +86,8 @@ fn steps<R: Real>(d: &mut [R], e: &mut [R], mut q: Option<&mut ViewMut<R>>) -> b
                 let near = Float::abs(d[*m]) + Float::abs(d[*m + 1]);
                 // The whole has size one: what rounding left of its last values may not settle otherwise.
                 let near = if turn > 30 { R::one() } else { near };
-                Float::abs(e[*m]) <= R::epsilon() * near || Float::abs(e[*m]) < R::min_positive_value()
+                Float::abs(e[*m]) <= R::epsilon() * near
+                    || Float::abs(e[*m]) < R::min_positive_value()
             };
             let m = (l..n - 1).find(negligible).unwrap_or(n - 1);
             if m == l {
@@ -145,7 +150,11 @@ fn by_halves<R: Real>(d: &mut [R], e: &mut [R], q: &mut ViewMut<R>) -> Option<Ve
     q.block(h, 0, n - h, h).fill(R::zero());
     let (upper, lower) = e.split_at_mut(h - 1);
     let first = by_halves(&mut d[..h], upper, &mut q.block(0, 0, h, h))?;
-    let second = by_halves(&mut d[h..], &mut lower[1..], &mut q.block(h, h, n - h, n - h))?;
+    let second = by_halves(
+        &mut d[h..],
+        &mut lower[1..],
+        &mut q.block(h, h, n - h, n - h),
+    )?;
     // Both rows have length one.
     let half = Float::sqrt(R::near(0.5));
     let sign = Float::copysign(half, joint);
@@ -199,11 +208,20 @@ enum Part {
 }
 
 /// The eigenvalues and vectors of `D + rho z z'` in the basis `q`, whose halves meet at row `h`.
-fn merge<R: Real>(d: &mut [R], mut z: Vec<R>, rho: R, order: &[usize], h: usize, q: &mut ViewMut<R>) -> Vec<usize> {
+fn merge<R: Real>(
+    d: &mut [R],
+    mut z: Vec<R>,
+    rho: R,
+    order: &[usize],
+    h: usize,
+    q: &mut ViewMut<R>,
+) -> Vec<usize> {
     let n = d.len();
     let most = Float::max(super::number::largest(d), super::number::largest(&z));
     let limit = R::near(8.0) * R::epsilon() * most;
-    let mut parts: Vec<Part> = (0..n).map(|i| if i < h { Part::Top } else { Part::Bottom }).collect();
+    let mut parts: Vec<Part> = (0..n)
+        .map(|i| if i < h { Part::Top } else { Part::Bottom })
+        .collect();
     let (mut kept, mut left) = (Vec::new(), Vec::new());
     let mut last: Option<usize> = None;
     for &j in order {
@@ -262,7 +280,10 @@ fn joined<R: Real>(
     let w = corrected(&delta, &above, &gap);
     // Rows by where the columns of the basis are not zero, so that products leave out what is.
     let of = |part: Part| (0..k).filter(move |&i| parts[kept[i]] == part);
-    let rows: Vec<usize> = of(Part::Top).chain(of(Part::Both)).chain(of(Part::Bottom)).collect();
+    let rows: Vec<usize> = of(Part::Top)
+        .chain(of(Part::Both))
+        .chain(of(Part::Bottom))
+        .collect();
     let (tops, boths) = (of(Part::Top).count(), of(Part::Both).count());
     let mut column = vec![R::zero(); k];
     for j in 0..k {
@@ -291,9 +312,20 @@ fn joined<R: Real>(
     }
     let others: Vec<R> = left.iter().map(|&i| d[i]).collect();
     let turn = delta.view();
-    let (a, b) = (turn.block(0, 0, tops + boths, k), turn.block(tops, 0, k - tops, k));
-    set_product(Factor::Plain(upper.view()), Factor::Plain(a), q.block(0, 0, h, k));
-    set_product(Factor::Plain(lower.view()), Factor::Plain(b), q.block(h, 0, n - h, k));
+    let (a, b) = (
+        turn.block(0, 0, tops + boths, k),
+        turn.block(tops, 0, k - tops, k),
+    );
+    set_product(
+        Factor::Plain(upper.view()),
+        Factor::Plain(a),
+        q.block(0, 0, h, k),
+    );
+    set_product(
+        Factor::Plain(lower.view()),
+        Factor::Plain(b),
+        q.block(h, 0, n - h, k),
+    );
     q.block(0, k, n, left.len()).copy(rest.view());
     d[..k].copy_from_slice(&values);
     d[k..].copy_from_slice(&others);
@@ -327,23 +359,40 @@ mod tests {
 
     fn check<R: Real + Sample>(name: &str, d: &[R], e: &[R]) {
         let n = d.len();
-        let size = d.iter().chain(e).fold(R::zero(), |m, v| Float::max(m, Float::abs(*v)));
+        let size = d
+            .iter()
+            .chain(e)
+            .fold(R::zero(), |m, v| Float::max(m, Float::abs(*v)));
         let mut q = Matrix::filled(n, n, R::zero());
         let (mut values, mut beside) = (d.to_vec(), e.to_vec());
-        assert!(eigen(&mut values, &mut beside, Some(q.view_mut())), "{name}");
+        assert!(
+            eigen(&mut values, &mut beside, Some(q.view_mut())),
+            "{name}"
+        );
         orthonormal(&q);
         assert!(values.windows(2).all(|w| w[0] <= w[1]), "{name}: ascending");
         let by = if size.is_zero() { R::one() } else { size };
         let t = Matrix::from_fn(n, n, |i, j| {
-            if i == j { d[i] / by } else if i.abs_diff(j) == 1 { e[i.min(j)] / by } else { R::zero() }
+            if i == j {
+                d[i] / by
+            } else if i.abs_diff(j) == 1 {
+                e[i.min(j)] / by
+            } else {
+                R::zero()
+            }
         });
         let left = times(Factor::Plain(t.view()), Factor::Plain(q.view()), n, n);
         let right = Matrix::from_fn(n, n, |i, j| q[(i, j)] * (values[j] / by));
         near(&left, &right, n.max(10) as f64);
         let mut alone = d.to_vec();
         assert!(eigen(&mut alone, &mut e.to_vec(), None));
-        let most = alone.iter().zip(&values).fold(R::zero(), |m, (a, b)| Float::max(m, Float::abs(*a / by - *b / by)));
-        assert!(most.double() <= 10.0 * n as f64 * R::epsilon().double(), "{name}: {most:?}");
+        let most = alone.iter().zip(&values).fold(R::zero(), |m, (a, b)| {
+            Float::max(m, Float::abs(*a / by - *b / by))
+        });
+        assert!(
+            most.double() <= 10.0 * n as f64 * R::epsilon().double(),
+            "{name}: {most:?}"
+        );
     }
 
     fn all<R: Real + Sample>() {
@@ -355,18 +404,33 @@ mod tests {
             let zero = vec![R::zero(); n];
             check("identity", &one, &zero[1..]);
             check("zero", &zero, &zero[1..]);
-            check("laplace", &one.iter().map(|_| R::near(-2.0)).collect::<Vec<_>>(), &one[1..]);
+            check(
+                "laplace",
+                &one.iter().map(|_| R::near(-2.0)).collect::<Vec<_>>(),
+                &one[1..],
+            );
             check("no diagonal", &zero, &e.to_vec());
-            let graded: Vec<R> = (0..n).map(|i| R::near(10f64.powf(-(i as f64) / 4.0))).collect();
+            let graded: Vec<R> = (0..n)
+                .map(|i| R::near(10f64.powf(-(i as f64) / 4.0)))
+                .collect();
             check("graded", &graded, &graded[1..]);
-            let wilkinson: Vec<R> = (0..n).map(|i| R::near((i as f64 - n as f64 / 2.0).abs())).collect();
+            let wilkinson: Vec<R> = (0..n)
+                .map(|i| R::near((i as f64 - n as f64 / 2.0).abs()))
+                .collect();
             check("wilkinson", &wilkinson, &one[1..]);
-            let glued: Vec<R> = (1..n).map(|i| R::near(if i % 21 == 0 { 1e-9 } else { 1.0 })).collect();
-            let again: Vec<R> = (0..n).map(|i| R::near(((i % 21) as f64 - 10.0).abs())).collect();
+            let glued: Vec<R> = (1..n)
+                .map(|i| R::near(if i % 21 == 0 { 1e-9 } else { 1.0 }))
+                .collect();
+            let again: Vec<R> = (0..n)
+                .map(|i| R::near(((i % 21) as f64 - 10.0).abs()))
+                .collect();
             check("glued", &again, &glued);
             for scale in [1e-30, 1e30] {
                 let by = R::near(scale);
-                let (d, e): (Vec<R>, Vec<R>) = (d.iter().map(|&v| v * by).collect(), e.iter().map(|&v| v * by).collect());
+                let (d, e): (Vec<R>, Vec<R>) = (
+                    d.iter().map(|&v| v * by).collect(),
+                    e.iter().map(|&v| v * by).collect(),
+                );
                 check("scaled", &d, &e);
             }
         }

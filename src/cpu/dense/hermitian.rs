@@ -20,14 +20,20 @@ pub fn scaling<R: Real>(most: R) -> Option<R> {
 
 /// The eigenvalues of a Hermitian matrix, ascending, and its eigenvectors; only the lower triangle is read, which is lost.
 /// False if it does not converge.
-pub fn eigen<T: Number>(mut a: ViewMut<T>, values: &mut [T::Size], vectors: Option<ViewMut<T>>) -> bool {
+pub fn eigen<T: Number>(
+    mut a: ViewMut<T>,
+    values: &mut [T::Size],
+    vectors: Option<ViewMut<T>>,
+) -> bool {
     let n = a.rows();
     assert!(a.columns() == n && values.len() == n);
     let most = (0..n).map(|j| largest(&a.view().column(j)[j..]));
     let half = scaling(most.fold(T::Size::default(), Float::max));
     if let Some(by) = half {
         for j in 0..n {
-            a.column(j)[j..].iter_mut().for_each(|v| *v = v.times(by).times(by));
+            a.column(j)[j..]
+                .iter_mut()
+                .for_each(|v| *v = v.times(by).times(by));
         }
     }
     let mut made = tridiagonal::reduce(&mut a);
@@ -41,7 +47,11 @@ pub fn eigen<T: Number>(mut a: ViewMut<T>, values: &mut [T::Size], vectors: Opti
     done
 }
 
-fn with_vectors<T: Number>(a: &ViewMut<T>, made: &mut tridiagonal::Tridiagonal<T>, to: &mut ViewMut<T>) -> bool {
+fn with_vectors<T: Number>(
+    a: &ViewMut<T>,
+    made: &mut tridiagonal::Tridiagonal<T>,
+    to: &mut ViewMut<T>,
+) -> bool {
     let n = a.rows();
     let mut q = Matrix::filled(n, n, T::Size::default());
     if !divide::eigen(&mut made.diagonal, &mut made.beside, Some(q.view_mut())) {
@@ -72,7 +82,13 @@ mod tests {
             if i == j { T::real(v.re()) } else { v }
         });
         let by = T::Size::near(scale);
-        let mut given = Matrix::from_fn(n, n, |i, j| if i >= j { a[(i, j)].times(by) } else { T::real(T::Size::nan()) });
+        let mut given = Matrix::from_fn(n, n, |i, j| {
+            if i >= j {
+                a[(i, j)].times(by)
+            } else {
+                T::real(T::Size::nan())
+            }
+        });
         let mut v = Matrix::filled(n, n, T::zero());
         let mut values = vec![T::Size::default(); n];
         assert!(eigen(given.view_mut(), &mut values, Some(v.view_mut())));

@@ -169,7 +169,11 @@ mod tests {
             std::cmp::Ordering::Equal => T::one(),
             std::cmp::Ordering::Greater => f[(i, j)],
         });
-        let most = l.data.iter().map(|v| v.sum()).fold(T::Size::default(), Float::max);
+        let most = l
+            .data
+            .iter()
+            .map(|v| v.sum())
+            .fold(T::Size::default(), Float::max);
         assert!(most <= T::Size::near(2.01), "pivots are the largest");
         let u = Matrix::from_fn(k, n, |i, j| if i <= j { f[(i, j)] } else { zero });
         let mut made = times(Factor::Plain(l.view()), Factor::Plain(u.view()), m, n);
@@ -181,7 +185,17 @@ mod tests {
 
     #[test]
     fn factors_multiply_to_the_matrix() {
-        for (m, n) in [(1, 1), (3, 5), (5, 3), (40, 40), (200, 33), (33, 200), (1, 9), (9, 1), (130, 131)] {
+        for (m, n) in [
+            (1, 1),
+            (3, 5),
+            (5, 3),
+            (40, 40),
+            (200, 33),
+            (33, 200),
+            (1, 9),
+            (9, 1),
+            (130, 131),
+        ] {
             check::<f32>(m, n);
             check::<f64>(m, n);
             check::<num_complex::Complex<f32>>(m, n);
@@ -198,7 +212,11 @@ mod tests {
             factor(f.view_mut(), &mut pivots);
             inverse(f.view(), &pivots, x.view_mut());
             let made = times(Factor::Plain(a.view()), Factor::Plain(x.view()), n, n);
-            near(&made, &Matrix::from_fn(n, n, |i, j| f64::from(u8::from(i == j))), 100.0 * n as f64);
+            near(
+                &made,
+                &Matrix::from_fn(n, n, |i, j| f64::from(u8::from(i == j))),
+                100.0 * n as f64,
+            );
         }
     }
 

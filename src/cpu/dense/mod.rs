@@ -5,20 +5,20 @@
 //!
 //! Sources: Golub and Van Loan, "Matrix computations"; the working notes of LAPACK where a file names them.
 
-pub mod number;
-pub mod vector;
-pub mod view;
+pub mod bidiagonal;
+pub mod chase;
 pub mod cholesky;
+pub mod divide;
+pub mod hermitian;
 pub mod lu;
+pub mod number;
+pub mod parted;
 pub mod reflect;
 #[cfg(test)]
 mod samples;
-pub mod triangular;
-pub mod divide;
-pub mod hermitian;
 pub mod secular;
-pub mod tridiagonal;
-pub mod bidiagonal;
-pub mod chase;
-pub mod parted;
 pub mod singular;
+pub mod triangular;
+pub mod tridiagonal;
+pub mod vector;
+pub mod view;

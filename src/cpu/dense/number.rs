@@ -3,8 +3,8 @@
 #![allow(unsafe_code, reason = "complex numbers are read as pairs of real ones")]
 
 use super::view::{View, ViewMut};
-use crate::cpu::gemm::{GemmElement, Mat, MatMut, complex, gemm};
 use crate::Element;
+use crate::cpu::gemm::{GemmElement, Mat, MatMut, complex, gemm};
 use num_complex::{Complex, ComplexFloat};
 use num_traits::{Float, NumAssign, Zero};
 
@@ -95,7 +95,10 @@ impl<'a, T: Number> Factor<'a, T> {
 
 fn sizes<T: Number>(a: &Factor<T>, b: &Factor<T>, c: &ViewMut<T>) -> (usize, usize, usize) {
     let ((m, k), (l, n)) = (a.size(), b.size());
-    assert!(k == l && (m, n) == (c.rows(), c.columns()), "sizes of a product");
+    assert!(
+        k == l && (m, n) == (c.rows(), c.columns()),
+        "sizes of a product"
+    );
     (m, n, k)
 }
 

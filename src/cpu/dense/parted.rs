@@ -77,7 +77,9 @@ fn by_halves<R: Real>(d: &mut [R], e: &mut [R], b: &mut Bases<R>) -> bool {
     let row = |i: usize, by: R| move |v: View<R>, j: usize| v.get(i, j) * by;
     let (top, bottom) = (row(h, alpha), row(h + 1, beta));
     let v = b.v.view();
-    let mut z: Vec<R> = (0..width).map(|j| if j <= h { top(v, j) } else { bottom(v, j) }).collect();
+    let mut z: Vec<R> = (0..width)
+        .map(|j| if j <= h { top(v, j) } else { bottom(v, j) })
+        .collect();
     if width > n {
         // One of the two vectors without a value takes all of z.
         let length = Float::hypot(z[h], z[n]);
@@ -135,7 +137,9 @@ fn merge<R: Real>(d: &mut [R], mut z: Vec<R>, h: usize, b: &mut Bases<R>) {
     if Float::abs(z[h]) <= limit {
         z[h] = Float::copysign(limit, z[h]);
     }
-    let mut parts: Vec<Part> = (0..n).map(|i| if i < h { Part::Top } else { Part::Bottom }).collect();
+    let mut parts: Vec<Part> = (0..n)
+        .map(|i| if i < h { Part::Top } else { Part::Bottom })
+        .collect();
     parts[h] = Part::Both;
     let (mut kept, mut left) = (vec![h], Vec::new());
     let mut last: Option<usize> = None;
@@ -170,7 +174,9 @@ fn merge<R: Real>(d: &mut [R], mut z: Vec<R>, h: usize, b: &mut Bases<R>) {
     kept.extend(last);
     let mut poles: Vec<R> = kept.iter().map(|&i| d[i]).collect();
     let half = limit * R::near(0.5);
-    poles[1..].iter_mut().for_each(|p| *p = Float::max(*p, half));
+    poles[1..]
+        .iter_mut()
+        .for_each(|p| *p = Float::max(*p, half));
     joined(d, &z, h, b, &poles, &Columns { kept, left, parts });
 }
 
@@ -182,7 +188,14 @@ struct Columns {
 }
 
 /// The roots and vectors of what did not fall out; they take the first places.
-fn joined<R: Real>(d: &mut [R], z: &[R], h: usize, b: &mut Bases<R>, poles: &[R], columns: &Columns) {
+fn joined<R: Real>(
+    d: &mut [R],
+    z: &[R],
+    h: usize,
+    b: &mut Bases<R>,
+    poles: &[R],
+    columns: &Columns,
+) {
     let Columns { kept, left, parts } = columns;
     let k = kept.len();
     let above: Vec<R> = kept.iter().map(|&i| z[i]).collect();
@@ -197,21 +210,46 @@ fn joined<R: Real>(d: &mut [R], z: &[R], h: usize, b: &mut Bases<R>, poles: &[R]
     let (values, delta) = roots(&equation, |base, tau| {
         let p = poles[base];
         let root = Float::sqrt(Float::max(p * p + tau, R::zero()));
-        if p.is_zero() { root } else { p + tau / (p + root) }
+        if p.is_zero() {
+            root
+        } else {
+            p + tau / (p + root)
+        }
     });
     let w = corrected(&delta, &unit, &gap);
     let of = |part: Part| (0..k).filter(move |&i| parts[kept[i]] == part);
-    let rows: Vec<usize> = of(Part::Top).chain(of(Part::Both)).chain(of(Part::Bottom)).collect();
-    let cuts = (of(Part::Top).count(), of(Part::Top).count() + of(Part::Both).count());
-    let (mut u, mut v) = (Matrix::filled(k, k, R::zero()), Matrix::filled(k, k, R::zero()));
+    let rows: Vec<usize> = of(Part::Top)
+        .chain(of(Part::Both))
+        .chain(of(Part::Bottom))
+        .collect();
+    let cuts = (
+        of(Part::Top).count(),
+        of(Part::Top).count() + of(Part::Both).count(),
+    );
+    let (mut u, mut v) = (
+        Matrix::filled(k, k, R::zero()),
+        Matrix::filled(k, k, R::zero()),
+    );
     let mut middle = vec![R::zero(); k];
     for j in 0..k {
         let ratios: Vec<R> = (0..k).map(|i| w[i] / delta[(i, j)]).collect();
         let by = R::one() / vector::norm(&ratios);
-        rows.iter().enumerate().for_each(|(to, &i)| v[(to, j)] = ratios[i] * by);
-        let lefts: Vec<R> = (0..k).map(|i| if i == 0 { -R::one() } else { poles[i] * ratios[i] }).collect();
+        rows.iter()
+            .enumerate()
+            .for_each(|(to, &i)| v[(to, j)] = ratios[i] * by);
+        let lefts: Vec<R> = (0..k)
+            .map(|i| {
+                if i == 0 {
+                    -R::one()
+                } else {
+                    poles[i] * ratios[i]
+                }
+            })
+            .collect();
         let by = R::one() / vector::norm(&lefts);
-        rows.iter().enumerate().for_each(|(to, &i)| u[(to, j)] = lefts[i] * by);
+        rows.iter()
+            .enumerate()
+            .for_each(|(to, &i)| u[(to, j)] = lefts[i] * by);
         middle[j] = lefts[0] * by;
     }
     let n = d.len();
@@ -247,8 +285,15 @@ fn turn<R: Real>(
     let upper = gather(&order[..cuts.1], 0, edges.0);
     let lower = gather(&order[cuts.0..], edges.1, height - edges.1);
     let rest = gather(left, 0, height);
-    let (a, b) = (by.block(0, 0, cuts.1, k), by.block(cuts.0, 0, k - cuts.0, k));
-    set_product(Factor::Plain(upper.view()), Factor::Plain(a), q.block(0, 0, edges.0, k));
+    let (a, b) = (
+        by.block(0, 0, cuts.1, k),
+        by.block(cuts.0, 0, k - cuts.0, k),
+    );
+    set_product(
+        Factor::Plain(upper.view()),
+        Factor::Plain(a),
+        q.block(0, 0, edges.0, k),
+    );
     let to = q.block(edges.1, 0, height - edges.1, k);
     set_product(Factor::Plain(lower.view()), Factor::Plain(b), to);
     q.block(0, k, height, left.len()).copy(rest.view());
@@ -263,26 +308,46 @@ mod tests {
         let n = d.len();
         let size = Float::max(largest(d), largest(e));
         let by = if size.is_zero() { R::one() } else { size };
-        let (mut u, mut v) = (Matrix::filled(n, n, R::zero()), Matrix::filled(n, n, R::zero()));
+        let (mut u, mut v) = (
+            Matrix::filled(n, n, R::zero()),
+            Matrix::filled(n, n, R::zero()),
+        );
         let mut values = d.to_vec();
         let bases = Bases {
             u: u.view_mut(),
             v: v.view_mut(),
         };
-        assert!(singular(&mut values, &mut e.to_vec(), Some(bases)), "{name}");
+        assert!(
+            singular(&mut values, &mut e.to_vec(), Some(bases)),
+            "{name}"
+        );
         orthonormal(&u);
         orthonormal(&v);
-        assert!(values.windows(2).all(|w| w[0] >= w[1] && w[1] >= R::zero()), "{name}: descending");
+        assert!(
+            values.windows(2).all(|w| w[0] >= w[1] && w[1] >= R::zero()),
+            "{name}: descending"
+        );
         let b = Matrix::from_fn(n, n, |i, j| {
-            if i == j { d[i] / by } else if j == i + 1 { e[i] / by } else { R::zero() }
+            if i == j {
+                d[i] / by
+            } else if j == i + 1 {
+                e[i] / by
+            } else {
+                R::zero()
+            }
         });
         let left = times(Factor::Plain(b.view()), Factor::Plain(v.view()), n, n);
         let right = Matrix::from_fn(n, n, |i, j| u[(i, j)] * (values[j] / by));
         near(&left, &right, n.max(10) as f64);
         let mut alone = d.to_vec();
         assert!(singular(&mut alone, &mut e.to_vec(), None));
-        let most = alone.iter().zip(&values).fold(R::zero(), |m, (a, b)| Float::max(m, Float::abs(*a / by - *b / by)));
-        assert!(most.double() <= 10.0 * n as f64 * R::epsilon().double(), "{name}: {most:?}");
+        let most = alone.iter().zip(&values).fold(R::zero(), |m, (a, b)| {
+            Float::max(m, Float::abs(*a / by - *b / by))
+        });
+        assert!(
+            most.double() <= 10.0 * n as f64 * R::epsilon().double(),
+            "{name}: {most:?}"
+        );
     }
 
     fn all<R: Real + Sample>() {
@@ -296,17 +361,31 @@ mod tests {
             check("zero", &zero, &zero[1..]);
             check("ones", &one, &one[1..]);
             check("no diagonal", &zero, e);
-            check("singular", &d.iter().enumerate().map(|(i, &v)| if i % 3 == 1 { R::zero() } else { v }).collect::<Vec<_>>(), e);
-            let graded: Vec<R> = (0..n).map(|i| R::near(10f64.powf(-(i as f64) / 4.0))).collect();
+            check(
+                "singular",
+                &d.iter()
+                    .enumerate()
+                    .map(|(i, &v)| if i % 3 == 1 { R::zero() } else { v })
+                    .collect::<Vec<_>>(),
+                e,
+            );
+            let graded: Vec<R> = (0..n)
+                .map(|i| R::near(10f64.powf(-(i as f64) / 4.0)))
+                .collect();
             check("graded", &graded, &graded[1..]);
             let upwards: Vec<R> = graded.iter().rev().copied().collect();
             check("graded upwards", &upwards, &upwards[1..]);
             let repeated: Vec<R> = (0..n).map(|i| R::near((i % 3) as f64)).collect();
-            let small: Vec<R> = (1..n).map(|i| R::near(if i % 21 == 0 { 1e-9 } else { 1e-3 })).collect();
+            let small: Vec<R> = (1..n)
+                .map(|i| R::near(if i % 21 == 0 { 1e-9 } else { 1e-3 }))
+                .collect();
             check("repeated", &repeated, &small);
             for scale in [1e-30, 1e30] {
                 let by = R::near(scale);
-                let (d, e): (Vec<R>, Vec<R>) = (d.iter().map(|&v| v * by).collect(), e.iter().map(|&v| v * by).collect());
+                let (d, e): (Vec<R>, Vec<R>) = (
+                    d.iter().map(|&v| v * by).collect(),
+                    e.iter().map(|&v| v * by).collect(),
+                );
                 check("scaled", &d, &e);
             }
         }

@@ -34,7 +34,11 @@ pub fn make<T: Number>(x: &mut [T]) -> T {
         return tau;
     }
     let norm = length(*first);
-    let beta = if first.re() >= T::Size::zero() { -norm } else { norm };
+    let beta = if first.re() >= T::Size::zero() {
+        -norm
+    } else {
+        norm
+    };
     let tau = T::parts((beta - first.re()) / beta, -first.im() / beta);
     let by = T::one().over(*first - T::real(beta));
     rest.iter_mut().for_each(|v| *v *= by);
@@ -79,7 +83,11 @@ pub fn from_left<T: Number>(v: View<T>, t: View<T>, adjoint: bool, c: ViewMut<T>
     let mut w = Matrix::filled(k, n, T::zero());
     set_product(Factor::Adjoint(v), Factor::Plain(c.view()), w.view_mut());
     let mut u = Matrix::filled(k, n, T::zero());
-    let t = if adjoint { Factor::Adjoint(t) } else { Factor::Plain(t) };
+    let t = if adjoint {
+        Factor::Adjoint(t)
+    } else {
+        Factor::Plain(t)
+    };
     set_product(t, Factor::Plain(w.view()), u.view_mut());
     add_product(-1, Factor::Plain(v), Factor::Plain(u.view()), c);
 }
@@ -117,15 +125,29 @@ fn panel_factor<T: Number>(a: ViewMut<T>, taus: &mut [T]) -> Matrix<T> {
     // T12 = -T1 (V1' V2) T2
     let low = v1.view().block(h, 0, m - h, h);
     let mut cross = Matrix::filled(h, n - h, T::zero());
-    set_product(Factor::Adjoint(low), Factor::Plain(v2.view()), cross.view_mut());
+    set_product(
+        Factor::Adjoint(low),
+        Factor::Plain(v2.view()),
+        cross.view_mut(),
+    );
     let mut part = Matrix::filled(h, n - h, T::zero());
-    set_product(Factor::Plain(first.view()), Factor::Plain(cross.view()), part.view_mut());
+    set_product(
+        Factor::Plain(first.view()),
+        Factor::Plain(cross.view()),
+        part.view_mut(),
+    );
     let mut t = Matrix::filled(n, n, T::zero());
     let mut all = t.view_mut();
     all.block(0, 0, h, h).copy(first.view());
     all.block(h, h, n - h, n - h).copy(second.view());
     let to = all.block(0, h, h, n - h);
-    T::product(-T::one(), Factor::Plain(part.view()), Factor::Plain(second.view()), T::zero(), to);
+    T::product(
+        -T::one(),
+        Factor::Plain(part.view()),
+        Factor::Plain(second.view()),
+        T::zero(),
+        to,
+    );
     t
 }
 
@@ -154,7 +176,11 @@ fn small<T: Number>(mut a: ViewMut<T>, taus: &mut [T]) -> Matrix<T> {
 pub fn apply<T: Number>(a: View<T>, taus: &[T], adjoint: bool, c: &mut ViewMut<T>) {
     let k = taus.len();
     let starts = (0..k).step_by(BLOCK);
-    let order: Vec<usize> = if adjoint { starts.collect() } else { starts.rev().collect() };
+    let order: Vec<usize> = if adjoint {
+        starts.collect()
+    } else {
+        starts.rev().collect()
+    };
     let (m, n) = (a.rows(), c.columns());
     for j in order {
         let wide = BLOCK.min(k - j);
@@ -203,7 +229,15 @@ mod tests {
 
     #[test]
     fn factors_multiply_to_the_matrix() {
-        for (m, n) in [(1, 1), (3, 5), (5, 3), (8, 8), (70, 70), (200, 33), (33, 90)] {
+        for (m, n) in [
+            (1, 1),
+            (3, 5),
+            (5, 3),
+            (8, 8),
+            (70, 70),
+            (200, 33),
+            (33, 90),
+        ] {
             check::<f32>(m, n);
             check::<f64>(m, n);
             check::<num_complex::Complex<f32>>(m, n);

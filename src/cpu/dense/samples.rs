@@ -15,10 +15,14 @@ impl Sample for Complex<f64> {}
 pub fn sample<T: Number>(rows: usize, columns: usize, seed: u64) -> Matrix<T> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678;
     let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         T::Size::near((state >> 40) as f64 / f64::from(1 << 23) - 1.0)
     };
-    let data = (0..rows * columns).map(|_| T::parts(next(), next())).collect();
+    let data = (0..rows * columns)
+        .map(|_| T::parts(next(), next()))
+        .collect();
     Matrix {
         rows,
         columns,
@@ -48,13 +52,21 @@ pub fn near<T: Sample>(a: &Matrix<T>, b: &Matrix<T>, size: f64) {
     use num_traits::Float;
     let limit = 10.0 * size * T::Size::epsilon().double();
     let d = apart(a, b);
-    assert!(d <= limit, "{d:e} > {limit:e} for {} x {} of {}", a.rows, a.columns, std::any::type_name::<T>());
+    assert!(
+        d <= limit,
+        "{d:e} > {limit:e} for {} x {} of {}",
+        a.rows,
+        a.columns,
+        std::any::type_name::<T>()
+    );
 }
 
 /// The columns are at right angles to each other and of length one.
 pub fn orthonormal<T: Sample>(q: &Matrix<T>) {
     let v = q.view();
     let gram = times(Factor::Adjoint(v), Factor::Plain(v), q.columns, q.columns);
-    let eye = Matrix::from_fn(q.columns, q.columns, |i, j| if i == j { T::one() } else { T::zero() });
+    let eye = Matrix::from_fn(q.columns, q.columns, |i, j| {
+        if i == j { T::one() } else { T::zero() }
+    });
     near(&gram, &eye, 2.0 * (q.rows as f64).max(4.0));
 }

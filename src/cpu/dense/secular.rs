@@ -101,14 +101,22 @@ impl<R: Real> Equation<'_, R> {
         if middle.value >= R::zero() {
             let (a, b) = (rest * width + p + q, p * width);
             let root = Float::sqrt(Float::abs(a * a - four * b * rest));
-            let guess = if a > R::zero() { two * b / (a + root) } else { (a - root) / (two * rest) };
+            let guess = if a > R::zero() {
+                two * b / (a + root)
+            } else {
+                (a - root) / (two * rest)
+            };
             let tau = self.refine(j, &origin, (R::zero(), width * half), guess, delta);
             return (j, tau);
         }
         (0..n).for_each(|i| origin[i] = (self.gap)(i, j + 1));
         let (a, b) = (rest * width - p - q, q * width);
         let root = Float::sqrt(Float::abs(a * a + four * b * rest));
-        let guess = if a < R::zero() { two * b / (a - root) } else { -(a + root) / (two * rest) };
+        let guess = if a < R::zero() {
+            two * b / (a - root)
+        } else {
+            -(a + root) / (two * rest)
+        };
         let tau = self.refine(j, &origin, (-width * half, R::zero()), guess, delta);
         (j + 1, tau)
     }
@@ -130,7 +138,12 @@ impl<R: Real> Equation<'_, R> {
             } else {
                 high = tau;
             }
-            let mut next = tau + if step < 40 { self.correction(j, origin, delta, &at) } else { R::nan() };
+            let mut next = tau
+                + if step < 40 {
+                    self.correction(j, origin, delta, &at)
+                } else {
+                    R::nan()
+                };
             if !(next > low && next < high) {
                 next = between(low, high);
             }
@@ -167,13 +180,21 @@ impl<R: Real> Equation<'_, R> {
         let step = if c.is_zero() {
             b / a
         } else if last {
-            if a >= R::zero() { (a + root) / (two * c) } else { two * b / (a - root) }
+            if a >= R::zero() {
+                (a + root) / (two * c)
+            } else {
+                two * b / (a - root)
+            }
         } else if a <= R::zero() {
             (a - root) / (two * c)
         } else {
             two * b / (a + root)
         };
-        if at.value * step > R::zero() { -at.value / slope } else { step }
+        if at.value * step > R::zero() {
+            -at.value / slope
+        } else {
+            step
+        }
     }
 }
 
@@ -195,7 +216,11 @@ fn between<R: Real>(low: R, high: R) -> R {
 ///
 /// Source: M. Gu and S. Eisenstat, "A stable and efficient algorithm for the rank-one modification of the symmetric
 /// eigenproblem" (1994).
-pub fn corrected<R: Real>(delta: &super::view::Matrix<R>, z: &[R], gap: &dyn Fn(usize, usize) -> R) -> Vec<R> {
+pub fn corrected<R: Real>(
+    delta: &super::view::Matrix<R>,
+    z: &[R],
+    gap: &dyn Fn(usize, usize) -> R,
+) -> Vec<R> {
     let n = z.len();
     let mut w: Vec<R> = (0..n).map(|i| delta[(i, i)]).collect();
     for j in 0..n {

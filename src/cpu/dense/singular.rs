@@ -33,7 +33,11 @@ pub fn adjoint<T: Number>(a: View<T>) -> Matrix<T> {
 }
 
 /// The singular values, descending, and the vectors; the matrix is lost. False if it does not converge.
-pub fn singular<T: Number>(mut a: ViewMut<T>, values: &mut [T::Size], vectors: Option<Vectors<T>>) -> bool {
+pub fn singular<T: Number>(
+    mut a: ViewMut<T>,
+    values: &mut [T::Size],
+    vectors: Option<Vectors<T>>,
+) -> bool {
     if a.rows() < a.columns() {
         let mut turned = adjoint(a.view());
         let vectors = vectors.map(|Vectors { u, v }| Vectors { u: v, v: u });
@@ -43,7 +47,9 @@ pub fn singular<T: Number>(mut a: ViewMut<T>, values: &mut [T::Size], vectors: O
     let half = scaling(most.fold(T::Size::default(), num_traits::Float::max));
     if let Some(by) = half {
         for j in 0..a.columns() {
-            a.column(j).iter_mut().for_each(|v| *v = v.times(by).times(by));
+            a.column(j)
+                .iter_mut()
+                .for_each(|v| *v = v.times(by).times(by));
         }
     }
     let done = if a.rows() * 6 >= a.columns() * 11 {
@@ -58,7 +64,11 @@ pub fn singular<T: Number>(mut a: ViewMut<T>, values: &mut [T::Size], vectors: O
 }
 
 /// Of a matrix of many rows: first its triangular factor.
-fn by_triangle<T: Number>(mut a: ViewMut<T>, values: &mut [T::Size], vectors: Option<Vectors<T>>) -> bool {
+fn by_triangle<T: Number>(
+    mut a: ViewMut<T>,
+    values: &mut [T::Size],
+    vectors: Option<Vectors<T>>,
+) -> bool {
     let (m, n) = (a.rows(), a.columns());
     let mut taus = vec![T::zero(); n];
     reflect::factor(a.again(), &mut taus);
@@ -77,7 +87,11 @@ fn by_triangle<T: Number>(mut a: ViewMut<T>, values: &mut [T::Size], vectors: Op
     done
 }
 
-fn by_reflections<T: Number>(mut a: ViewMut<T>, values: &mut [T::Size], vectors: Option<Vectors<T>>) -> bool {
+fn by_reflections<T: Number>(
+    mut a: ViewMut<T>,
+    values: &mut [T::Size],
+    vectors: Option<Vectors<T>>,
+) -> bool {
     let n = a.columns();
     let mut made = bidiagonal::reduce(&mut a);
     let done = match vectors {
@@ -111,7 +125,12 @@ fn with_vectors<T: Number>(a: &ViewMut<T>, made: &mut Bidiagonal<T>, to: &mut Ve
     if n > 1 {
         let below = made.vectors.view().block(1, 0, n - 1, n - 1);
         let columns = to.v.columns();
-        reflect::apply(below, &made.right, false, &mut to.v.block(1, 0, n - 1, columns));
+        reflect::apply(
+            below,
+            &made.right,
+            false,
+            &mut to.v.block(1, 0, n - 1, columns),
+        );
     }
     true
 }
@@ -134,7 +153,10 @@ mod tests {
         given.data.iter_mut().for_each(|v| *v = v.times(by));
         let k = m.min(n);
         let (uc, vc) = if full { (m, n) } else { (k, k) };
-        let (mut u, mut v) = (Matrix::filled(m, uc, T::zero()), Matrix::filled(n, vc, T::zero()));
+        let (mut u, mut v) = (
+            Matrix::filled(m, uc, T::zero()),
+            Matrix::filled(n, vc, T::zero()),
+        );
         let mut values = vec![T::Size::default(); k];
         let to = Vectors {
             u: u.view_mut(),
@@ -143,20 +165,37 @@ mod tests {
         assert!(singular(given.clone().view_mut(), &mut values, Some(to)));
         orthonormal(&u);
         orthonormal(&v);
-        let first = times(Factor::Plain(a.view()), Factor::Plain(v.view().block(0, 0, n, k)), m, k);
+        let first = times(
+            Factor::Plain(a.view()),
+            Factor::Plain(v.view().block(0, 0, n, k)),
+            m,
+            k,
+        );
         let second = Matrix::from_fn(m, k, |i, j| u[(i, j)].times(values[j] / by));
         near(&first, &second, 2.0 * m.max(n).max(10) as f64);
         let mut alone = vec![T::Size::default(); k];
         assert!(singular(given.view_mut(), &mut alone, None));
         for (a, b) in alone.iter().zip(&values) {
-            assert!(((*a - *b) / by).double().abs() <= 10.0 * m.max(n) as f64 * T::Size::epsilon().double());
+            assert!(
+                ((*a - *b) / by).double().abs()
+                    <= 10.0 * m.max(n) as f64 * T::Size::epsilon().double()
+            );
         }
     }
     use num_traits::Float;
 
     #[test]
     fn factors_multiply_to_the_matrix() {
-        for (m, n) in [(1, 1), (4, 3), (3, 4), (6, 6), (40, 40), (90, 80), (30, 120), (150, 20)] {
+        for (m, n) in [
+            (1, 1),
+            (4, 3),
+            (3, 4),
+            (6, 6),
+            (40, 40),
+            (90, 80),
+            (30, 120),
+            (150, 20),
+        ] {
             for full in [false, true] {
                 check::<f32>(m, n, full, 1.0);
                 check::<f64>(m, n, full, 1.0);

@@ -68,11 +68,21 @@ pub fn solve_left<T: Number>(t: View<T>, kind: Triangle, b: ViewMut<T>) {
     let (mut first, mut second) = b.split_rows(h);
     if kind.effective_upper() {
         solve_left(bottom, kind, second.again());
-        add_product(-1, kind.beside(t, h), Factor::Plain(second.view()), first.again());
+        add_product(
+            -1,
+            kind.beside(t, h),
+            Factor::Plain(second.view()),
+            first.again(),
+        );
         solve_left(top, kind, first);
     } else {
         solve_left(top, kind, first.again());
-        add_product(-1, kind.beside(t, h), Factor::Plain(first.view()), second.again());
+        add_product(
+            -1,
+            kind.beside(t, h),
+            Factor::Plain(first.view()),
+            second.again(),
+        );
         solve_left(bottom, kind, second);
     }
 }
@@ -92,11 +102,21 @@ pub fn solve_right<T: Number>(t: View<T>, kind: Triangle, b: ViewMut<T>) {
     let (mut first, mut second) = b.split_columns(h);
     if kind.effective_upper() {
         solve_right(top, kind, first.again());
-        add_product(-1, Factor::Plain(first.view()), kind.beside(t, h), second.again());
+        add_product(
+            -1,
+            Factor::Plain(first.view()),
+            kind.beside(t, h),
+            second.again(),
+        );
         solve_right(bottom, kind, second);
     } else {
         solve_right(bottom, kind, second.again());
-        add_product(-1, Factor::Plain(second.view()), kind.beside(t, h), first.again());
+        add_product(
+            -1,
+            Factor::Plain(second.view()),
+            kind.beside(t, h),
+            first.again(),
+        );
         solve_right(top, kind, first);
     }
 }
@@ -226,8 +246,18 @@ mod tests {
             });
             // Far off the diagonal elements are small, so that the unit triangle is not ill-conditioned either.
             let small = T::real(T::Size::near(1.0 / n as f64));
-            let t = Matrix::from_fn(n, n, |i, j| if i == j { t[(i, j)] } else { t[(i, j)] * small });
-            let plain = Matrix::from_fn(n, n, |i, j| if i == j { plain[(i, j)] } else { plain[(i, j)] * small });
+            let t = Matrix::from_fn(
+                n,
+                n,
+                |i, j| if i == j { t[(i, j)] } else { t[(i, j)] * small },
+            );
+            let plain = Matrix::from_fn(n, n, |i, j| {
+                if i == j {
+                    plain[(i, j)]
+                } else {
+                    plain[(i, j)] * small
+                }
+            });
             let factor = if kind.adjoint {
                 Factor::Adjoint(plain.view())
             } else {

@@ -34,7 +34,11 @@ pub fn reduce<T: Number>(a: &mut ViewMut<T>) -> Tridiagonal<T> {
     let mut j = 0;
     while j < n {
         // What is left of few columns is one block, as there is nothing behind it.
-        let wide = if n - j <= BLOCK + BLOCK / 2 { n - j } else { BLOCK };
+        let wide = if n - j <= BLOCK + BLOCK / 2 {
+            n - j
+        } else {
+            BLOCK
+        };
         panel(&mut a.block(j, j, n - j, n - j), wide, &mut made, j);
         j += wide;
     }
@@ -48,8 +52,12 @@ fn panel<T: Number>(a: &mut ViewMut<T>, wide: usize, made: &mut Tridiagonal<T>, 
     for i in 0..wide {
         let (done, mut rest) = a.again().split_columns(i);
         let column = &mut rest.column(0)[i..];
-        let (v, ws) = (done.view().block(i, 0, n - i, i), w.view().block(i, 0, n - i, i));
-        let of = |row: super::view::View<T>| (0..i).map(|k| -row.get(0, k).conj()).collect::<Vec<T>>();
+        let (v, ws) = (
+            done.view().block(i, 0, n - i, i),
+            w.view().block(i, 0, n - i, i),
+        );
+        let of =
+            |row: super::view::View<T>| (0..i).map(|k| -row.get(0, k).conj()).collect::<Vec<T>>();
         vector::add_times(column, v, &of(ws));
         vector::add_times(column, ws, &of(v));
         column[0] = T::real(column[0].re());
@@ -75,7 +83,12 @@ fn panel<T: Number>(a: &mut ViewMut<T>, wide: usize, made: &mut Tridiagonal<T>, 
         x.view_mut().block(0, wide, below, wide).copy(ws);
         y.view_mut().block(0, 0, below, wide).copy(ws);
         y.view_mut().block(0, wide, below, wide).copy(v);
-        add_lower(-1, x.view(), y.view(), &mut a.block(wide, wide, below, below));
+        add_lower(
+            -1,
+            x.view(),
+            y.view(),
+            &mut a.block(wide, wide, below, below),
+        );
     }
     for i in 0..last {
         a.set(i + 1, i, T::real(made.beside[at + i]));

@@ -263,7 +263,12 @@ fn add_and_dot<T: Number>(y: &mut [T], a: T, x: &[T], z: &[T]) -> T {
         add(y, a, x);
         return dot(x, z);
     }
-    T::real(add_and_dot_real(T::flat_mut(y), a.re(), T::flat(x), T::flat(z)))
+    T::real(add_and_dot_real(
+        T::flat_mut(y),
+        a.re(),
+        T::flat(x),
+        T::flat(z),
+    ))
 }
 
 /// `y = A x` with a Hermitian matrix, of which the lower triangle is read, and of the diagonal the real parts.

@@ -47,7 +47,10 @@ fn start(
     (i, j): (usize, usize),
     (r, c): (usize, usize),
 ) -> usize {
-    assert!(i + r <= rows && j + c <= columns, "a block within its matrix");
+    assert!(
+        i + r <= rows && j + c <= columns,
+        "a block within its matrix"
+    );
     // Blocks without elements have no place of their own.
     if r == 0 || c == 0 { 0 } else { i + j * step }
 }
@@ -201,7 +204,10 @@ impl<'a, T: Copy> ViewMut<'a, T> {
         let (i, j) = (i.min(self.rows), j.min(self.columns));
         let part = |at: (usize, usize), size: (usize, usize)| Self {
             // SAFETY: the block lies within; the four share no element.
-            ptr: unsafe { self.ptr.add(start((self.rows, self.columns, self.step), at, size)) },
+            ptr: unsafe {
+                self.ptr
+                    .add(start((self.rows, self.columns, self.step), at, size))
+            },
             rows: size.0,
             columns: size.1,
             step: self.step,
@@ -224,7 +230,10 @@ impl<'a, T: Copy> ViewMut<'a, T> {
     #[must_use]
     pub fn two_columns(&mut self, j: usize, k: usize) -> (&mut [T], &mut [T]) {
         assert!(j != k, "two columns are not one");
-        let (a, b) = (self.block(0, j, self.rows, 1).ptr, self.block(0, k, self.rows, 1).ptr);
+        let (a, b) = (
+            self.block(0, j, self.rows, 1).ptr,
+            self.block(0, k, self.rows, 1).ptr,
+        );
         // SAFETY: both lie within and share no element.
         unsafe {
             (

@@ -28,9 +28,15 @@ pub fn deflate<T: Spectral>(
 ) -> Option<Found<T::Size>> {
     let at = high - wide;
     let mut window = Matrix::filled(wide, wide, T::zero());
-    window.view_mut().copy(form.h.view().block(at, at, wide, wide));
+    window
+        .view_mut()
+        .copy(form.h.view().block(at, at, wide, wide));
     let (mut t, mut v) = small_schur(&window)?;
-    let spike = if at == low { T::zero() } else { form.h.get(at, at - 1) };
+    let spike = if at == low {
+        T::zero()
+    } else {
+        form.h.get(at, at - 1)
+    };
     let kept = sort(&mut t, &mut v, spike.abs(), form.h.rows());
     let shifts = vectors::values(&t.view().block(0, 0, kept, kept));
     if kept < wide || spike.is_zero() {
@@ -38,7 +44,11 @@ pub fn deflate<T: Spectral>(
             to_hessenberg(&mut t, &mut v, kept);
         }
         if at > low {
-            let first = if kept == 0 { T::zero() } else { spike * v[(0, 0)].conj() };
+            let first = if kept == 0 {
+                T::zero()
+            } else {
+                spike * v[(0, 0)].conj()
+            };
             form.h.set(at, at - 1, first);
         }
         form.h.block(at, at, wide, wide).copy(t.view());
@@ -98,7 +108,13 @@ fn raise<T: Number>(
 }
 
 /// Exchanges the blocks of `p` and `q` rows that begin at `at`.
-fn exchange<T: Number>(t: &mut Matrix<T>, v: &mut Matrix<T>, at: usize, p: usize, q: usize) -> bool {
+fn exchange<T: Number>(
+    t: &mut Matrix<T>,
+    v: &mut Matrix<T>,
+    at: usize,
+    p: usize,
+    q: usize,
+) -> bool {
     let n = p + q;
     let Some(x) = sylvester(t, at, p, q) else {
         return false;
@@ -110,7 +126,11 @@ fn exchange<T: Number>(t: &mut Matrix<T>, v: &mut Matrix<T>, at: usize, p: usize
         column[p + j] = T::one();
     }
     let mut small = Matrix::from_fn(n, n, |i, j| t[(at + i, at + j)]);
-    let size = small.data.iter().map(|v| v.sum()).fold(T::Size::zero(), Float::max);
+    let size = small
+        .data
+        .iter()
+        .map(|v| v.sum())
+        .fold(T::Size::zero(), Float::max);
     let mut turns: Vec<(usize, Vec<T>, T::Size)> = Vec::new();
     for j in 0..q {
         let mut w = span[j][j..n].to_vec();
@@ -126,7 +146,9 @@ fn exchange<T: Number>(t: &mut Matrix<T>, v: &mut Matrix<T>, at: usize, p: usize
         turn_both(&mut small, *j, w, *scale, 0..n, 0..n);
     }
     let left = (q..n).flat_map(|i| (0..q).map(move |j| (i, j)));
-    let wrong = left.map(|at| small[at].sum()).fold(T::Size::zero(), Float::max);
+    let wrong = left
+        .map(|at| small[at].sum())
+        .fold(T::Size::zero(), Float::max);
     if !(wrong <= T::Size::near(20.0) * T::Size::epsilon() * size) {
         return false;
     }
@@ -179,7 +201,11 @@ fn sylvester<T: Number>(t: &Matrix<T>, at: usize, p: usize, q: usize) -> Option<
 /// `x -= scale w w' x` from row `at` on.
 fn turn_left<T: Number>(x: &mut [T], at: usize, w: &[T], scale: T::Size) {
     let part = &mut x[at..at + w.len()];
-    let sum = part.iter().zip(w).fold(T::zero(), |s, (&x, &w)| s + w.conj() * x).times(scale);
+    let sum = part
+        .iter()
+        .zip(w)
+        .fold(T::zero(), |s, (&x, &w)| s + w.conj() * x)
+        .times(scale);
     part.iter_mut().zip(w).for_each(|(x, &w)| *x -= w * sum);
 }
 
@@ -192,7 +218,9 @@ fn turn_columns<T: Number>(
     rows: std::ops::Range<usize>,
 ) {
     for i in rows {
-        let sum = (0..w.len()).fold(T::zero(), |s, k| s + m[(i, at + k)] * w[k]).times(scale);
+        let sum = (0..w.len())
+            .fold(T::zero(), |s, k| s + m[(i, at + k)] * w[k])
+            .times(scale);
         (0..w.len()).for_each(|k| m[(i, at + k)] -= sum * w[k].conj());
     }
 }
@@ -225,7 +253,12 @@ fn to_hessenberg<T: Number>(t: &mut Matrix<T>, v: &mut Matrix<T>, kept: usize) {
     let inner = kept - 1;
     let below = Matrix::from_fn(inner, inner, |i, j| all.get(i + 1, j));
     let rest = wide - kept;
-    reflect::apply(below.view(), &taus, true, &mut all.block(1, kept, inner, rest));
+    reflect::apply(
+        below.view(),
+        &taus,
+        true,
+        &mut all.block(1, kept, inner, rest),
+    );
     clear(&mut all.block(0, 0, kept, kept));
     let mut q = Matrix::filled(inner, inner, T::zero());
     reflect::product(below.view(), &taus, &mut q.view_mut());
@@ -233,7 +266,11 @@ fn to_hessenberg<T: Number>(t: &mut Matrix<T>, v: &mut Matrix<T>, kept: usize) {
     let mut part = to.block(0, 1, wide, inner);
     let mut copy = Matrix::filled(wide, inner, T::zero());
     copy.view_mut().copy(part.view());
-    set_product(Factor::Plain(copy.view()), Factor::Plain(q.view()), part.again());
+    set_product(
+        Factor::Plain(copy.view()),
+        Factor::Plain(q.view()),
+        part.again(),
+    );
 }
 
 /// Zeroes below the first diagonal under the main one.

@@ -43,7 +43,11 @@ fn block<T: Number>(a: &mut ViewMut<T>, k: usize, wide: usize, taus: &mut [T]) {
         let mut sums = vec![T::zero(); i];
         vector::adjoint_times(&mut sums, all.block(i, 0, below - i, i), own);
         let mut fresh = vec![T::zero(); below];
-        vector::add_times(&mut fresh, a.view().block(k + 1, k + 1 + i, below, below - i), own);
+        vector::add_times(
+            &mut fresh,
+            a.view().block(k + 1, k + 1 + i, below, below - i),
+            own,
+        );
         let back: Vec<T> = sums.iter().map(|&s| -s).collect();
         vector::add_times(&mut fresh, y.view().block(k + 1, 0, below, i), &back);
         fresh.iter_mut().for_each(|v| *v *= tau);
@@ -57,18 +61,36 @@ fn block<T: Number>(a: &mut ViewMut<T>, k: usize, wide: usize, taus: &mut [T]) {
     // The first rows of Y in one go.
     let mut part = Matrix::filled(k + 1, wide, T::zero());
     let first = a.view().block(0, k + 1, k + 1, below);
-    set_product(Factor::Plain(first), Factor::Plain(v.view()), part.view_mut());
+    set_product(
+        Factor::Plain(first),
+        Factor::Plain(v.view()),
+        part.view_mut(),
+    );
     let to = Factor::Plain(t.view());
-    set_product(Factor::Plain(part.view()), to, y.view_mut().block(0, 0, k + 1, wide));
+    set_product(
+        Factor::Plain(part.view()),
+        to,
+        y.view_mut().block(0, 0, k + 1, wide),
+    );
     let rest = below + 1 - wide;
     let behind = Factor::Adjoint(v.view().block(wide - 1, 0, rest, wide));
-    add_product(-1, Factor::Plain(y.view()), behind, a.block(0, k + wide, n, rest));
+    add_product(
+        -1,
+        Factor::Plain(y.view()),
+        behind,
+        a.block(0, k + wide, n, rest),
+    );
     if wide > 1 {
         let inside = Factor::Adjoint(v.view().block(0, 0, wide - 1, wide));
         let above = Factor::Plain(y.view().block(0, 0, k + 1, wide));
         add_product(-1, above, inside, a.block(0, k + 1, k + 1, wide - 1));
     }
-    reflect::from_left(v.view(), t.view(), true, a.block(k + 1, k + wide, below, rest));
+    reflect::from_left(
+        v.view(),
+        t.view(),
+        true,
+        a.block(k + 1, k + wide, below, rest),
+    );
 }
 
 /// A column as the reflections of its block before it have left it.

@@ -127,7 +127,9 @@ fn schur<T: Spectral>(form: &mut Form<T>) -> Option<()> {
         let size = high - low;
         if size <= SMALL {
             let mut block = Matrix::filled(size, size, T::zero());
-            block.view_mut().copy(form.h.view().block(low, low, size, size));
+            block
+                .view_mut()
+                .copy(form.h.view().block(low, low, size, size));
             let (made, u) = sweep::small_schur(&block)?;
             form.h.block(low, low, size, size).copy(made.view());
             form.spread(low, &u);
@@ -193,7 +195,11 @@ fn paired<T: Number>(shifts: &[Complex<T::Size>]) -> Vec<sweep::Pair<T>> {
         (T::parts(sum.re, sum.im), T::parts(product.re, product.im))
     };
     if T::COMPLEX {
-        return shifts.rchunks_exact(2).rev().map(|p| make(p[0], p[1])).collect();
+        return shifts
+            .rchunks_exact(2)
+            .rev()
+            .map(|p| make(p[0], p[1]))
+            .collect();
     }
     let mut pairs = Vec::new();
     let mut alone = None;
@@ -218,7 +224,10 @@ fn paired<T: Number>(shifts: &[Complex<T::Size>]) -> Vec<sweep::Pair<T>> {
 fn unusual<T: Number>(h: &ViewMut<T>, high: usize) -> sweep::Pair<T> {
     let size = h.get(high - 1, high - 2).sum() + h.get(high - 2, high - 3).sum();
     let base = h.get(high - 1, high - 1) + T::real(size * T::Size::near(0.75));
-    (base + base, base * base + T::real(size * size * T::Size::near(0.4375)))
+    (
+        base + base,
+        base * base + T::real(size * size * T::Size::near(0.4375)),
+    )
 }
 
 /// Scales rows and columns by powers of two until they are of about one size; gives the scales.
@@ -328,7 +337,10 @@ mod tests {
     fn vectors_are_stretched_by_their_values() {
         for n in [1, 2, 3, 4, 7, 20, 61, 130, 310] {
             let limit = 1e-12 * (n as f64 / 60.0).max(1.0);
-            let (real, complex) = (residual(n, &sample(n, |x, _| x)), residual(n, &sample(n, Complex::new)));
+            let (real, complex) = (
+                residual(n, &sample(n, |x, _| x)),
+                residual(n, &sample(n, Complex::new)),
+            );
             assert!(real < limit, "{n}: {real:e}");
             assert!(complex < limit, "{n}: {complex:e}");
         }
@@ -347,10 +359,19 @@ mod tests {
             .collect();
         assert!(residual(4, &nilpotent) < 1e-13);
         let n = 150;
-        let large = |f: &dyn Fn(usize, usize) -> f64| (0..n * n).map(|k| f(k / n, k % n)).collect::<Vec<f64>>();
+        let large = |f: &dyn Fn(usize, usize) -> f64| {
+            (0..n * n).map(|k| f(k / n, k % n)).collect::<Vec<f64>>()
+        };
         let one = |yes: bool| f64::from(u8::from(yes));
         assert!(residual(n, &large(&|i, j| one((i + 1) % n == j))) < 1e-12);
-        assert!(residual(n, &large(&|i, j| one(i == j) * (i % 7) as f64 + one(i == j + 1) * 1e-3 + one(j == i + 1))) < 1e-10);
+        assert!(
+            residual(
+                n,
+                &large(&|i, j| one(i == j) * (i % 7) as f64
+                    + one(i == j + 1) * 1e-3
+                    + one(j == i + 1))
+            ) < 1e-10
+        );
         assert!(residual(n, &large(&|i, j| one(i <= j))) < 1e-10);
         assert!(residual(n, &large(&|i, j| one(i == j))) == 0.0);
         let wild = [1.0, 1e12, 0.0, 1e-12, 2.0, 1e-12, 0.0, 1e12, 3.0];

@@ -5,10 +5,7 @@ use crate::cpu::dense::number::Real;
 use num_traits::Float;
 
 /// See [`Number::schur`].
-pub(super) fn schur<R: Real>(
-    h: &mut Grid<R>,
-    mut basis: Option<&mut Grid<R>>,
-) -> Option<()> {
+pub(super) fn schur<R: Real>(h: &mut Grid<R>, mut basis: Option<&mut Grid<R>>) -> Option<()> {
     let mut end = h.n;
     let mut steps = 0usize;
     while end > 0 {

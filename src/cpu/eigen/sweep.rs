@@ -28,11 +28,19 @@ impl<T: Number> Form<'_, T> {
         if whole && right > 0 {
             let mut part = self.h.block(at, at + wide, wide, right);
             let copy = copied(&part);
-            set_product(Factor::Adjoint(u.view()), Factor::Plain(copy.view()), part.again());
+            set_product(
+                Factor::Adjoint(u.view()),
+                Factor::Plain(copy.view()),
+                part.again(),
+            );
         }
-        let mut above = |part: &mut ViewMut<T>| {
+        let above = |part: &mut ViewMut<T>| {
             let copy = copied(part);
-            set_product(Factor::Plain(copy.view()), Factor::Plain(u.view()), part.again());
+            set_product(
+                Factor::Plain(copy.view()),
+                Factor::Plain(u.view()),
+                part.again(),
+            );
         };
         if whole && at > 0 {
             above(&mut self.h.block(0, at, at, wide));
@@ -52,12 +60,20 @@ impl<T: Number> Form<'_, T> {
         if right > 0 {
             let mut part = self.h.block(at, at + wide, wide, right);
             let copy = copied(&part);
-            set_product(Factor::Adjoint(u.view()), Factor::Plain(copy.view()), part.again());
+            set_product(
+                Factor::Adjoint(u.view()),
+                Factor::Plain(copy.view()),
+                part.again(),
+            );
         }
         if above > 0 {
             let mut part = self.h.block(low, at, above, wide);
             let copy = copied(&part);
-            set_product(Factor::Plain(copy.view()), Factor::Plain(u.view()), part.again());
+            set_product(
+                Factor::Plain(copy.view()),
+                Factor::Plain(u.view()),
+                part.again(),
+            );
         }
     }
 }
@@ -153,7 +169,12 @@ impl<T: Number> Chain<'_, T> {
 }
 
 /// The first elements of the first column of `(H - s) (H - t)`, but for a factor.
-fn first_column<T: Number>(h: &ViewMut<T>, at: usize, (sum, product): Pair<T>, width: usize) -> [T; 3] {
+fn first_column<T: Number>(
+    h: &ViewMut<T>,
+    at: usize,
+    (sum, product): Pair<T>,
+    width: usize,
+) -> [T; 3] {
     let (a, c) = (h.get(at, at), h.get(at + 1, at));
     let (b, d) = (h.get(at, at + 1), h.get(at + 1, at + 1));
     // All divided by the element below the diagonal, if that is not much smaller than the others.
@@ -165,7 +186,11 @@ fn first_column<T: Number>(h: &ViewMut<T>, at: usize, (sum, product): Pair<T>, w
     let (s, c) = (sum * by, c * by);
     let first = (a * by) * (a * by) + (b * by) * c - s * (a * by) + (product * by) * by;
     let second = c * (a * by + d * by - s);
-    let third = if width > 2 { c * (h.get(at + 2, at + 1) * by) } else { T::zero() };
+    let third = if width > 2 {
+        c * (h.get(at + 2, at + 1) * by)
+    } else {
+        T::zero()
+    };
     [first, second, third]
 }
 
@@ -196,7 +221,11 @@ fn turn_columns<T: Number>(
     if let [p, q, r] = *v {
         let (y, z) = rest.two_columns(0, 1);
         let (y, z) = (&mut y[rows.clone()], &mut z[rows]);
-        let (pc, qc, rc) = (p.conj().times(scale), q.conj().times(scale), r.conj().times(scale));
+        let (pc, qc, rc) = (
+            p.conj().times(scale),
+            q.conj().times(scale),
+            r.conj().times(scale),
+        );
         for ((x, y), z) in first.iter_mut().zip(y).zip(z) {
             let sum = *x * p + *y * q + *z * r;
             *x -= sum * pc;

@@ -62,7 +62,11 @@ pub fn vectors<T: Number>(
         }
     }
     let mut made = Matrix::filled(n, n, T::zero());
-    set_product(Factor::Plain(basis), Factor::Plain(x.view()), made.view_mut());
+    set_product(
+        Factor::Plain(basis),
+        Factor::Plain(x.view()),
+        made.view_mut(),
+    );
     finish(t, &made, scales)
 }
 
@@ -76,7 +80,11 @@ fn finish<T: Number>(t: View<T>, made: &Matrix<T>, scales: &[T::Size]) -> Vec<Co
         let two = pair(&t, k);
         for i in 0..n {
             let v = made[(i, k)].wide();
-            let v = if two { Complex::new(v.re, made[(i, k + 1)].re()) } else { v };
+            let v = if two {
+                Complex::new(v.re, made[(i, k + 1)].re())
+            } else {
+                v
+            };
             first[i] = v * scales[i];
         }
         normalise(first);
@@ -115,7 +123,13 @@ fn substitute<T: Number>(t: View<T>, k: usize, least: T::Size, x: &mut [T]) {
     while i > 0 {
         i -= 1;
         if i > 0 && pair(&t, i - 1) {
-            let (p, q) = two_rows(t, i - 1, value.wide(), (x[i - 1].wide(), x[i].wide()), least);
+            let (p, q) = two_rows(
+                t,
+                i - 1,
+                value.wide(),
+                (x[i - 1].wide(), x[i].wide()),
+                least,
+            );
             x[i - 1] = T::parts(p.re, p.im);
             x[i] = T::parts(q.re, q.im);
             i -= 1;

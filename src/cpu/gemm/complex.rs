@@ -36,7 +36,19 @@ pub(super) unsafe fn run<R: Part>(
     if m.min(n) < 4 || k < 4 || !lies {
         // SAFETY: the caller's.
         return unsafe {
-            simple::run(m, n, k, alpha, a, b, beta, c, bias, |x, y| x + y, |x, y| x * y)
+            simple::run(
+                m,
+                n,
+                k,
+                alpha,
+                a,
+                b,
+                beta,
+                c,
+                bias,
+                |x, y| x + y,
+                |x, y| x * y,
+            )
         };
     }
     // SAFETY: the caller's.

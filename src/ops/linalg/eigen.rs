@@ -95,10 +95,21 @@ where
     let n = all.rows;
     let zero = Complex::<T::Size>::default();
     let mut found = vec![zero; all.count * n];
-    let mut bases = vec![zero; if vectors.is_some() { found.len() * n } else { 0 }];
+    let mut bases = vec![
+        zero;
+        if vectors.is_some() {
+            found.len() * n
+        } else {
+            0
+        }
+    ];
     let mut done = vec![false; all.count];
     let width = if vectors.is_some() { n * n } else { 0 };
-    let parts = (Pieces::new(&mut found, n), Pieces::new(&mut bases, width), Pieces::new(&mut done, 1));
+    let parts = (
+        Pieces::new(&mut found, n),
+        Pieces::new(&mut bases, width),
+        Pieces::new(&mut done, 1),
+    );
     matrices::each(all.count, cubic(n), &parts, |i, (values, vectors, done)| {
         let matrix = Matrix {
             rows: n,

@@ -39,7 +39,11 @@ fn check_grouped(a: &calls::_GroupedMm) -> Result<()> {
             "Expected {name} to be Float32, BFloat16 or Float16 matrix, got {}",
             t.dtype().scalar_type()
         );
-        ensure!(matches!(t.ndim(), 2 | 3), Runtime, "{name} has to be 2 or 3d");
+        ensure!(
+            matches!(t.ndim(), 2 | 3),
+            Runtime,
+            "{name} has to be 2 or 3d"
+        );
     }
     let flat = x.ndim() == 2 || y.ndim() == 2;
     if !(x.ndim() == 2 && y.ndim() == 2) {
@@ -56,7 +60,11 @@ fn check_grouped(a: &calls::_GroupedMm) -> Result<()> {
     );
     if let Some(offs) = a.offs {
         ensure!(offs.ndim() == 1, Runtime, "offs has to be 1D");
-        ensure!(offs.dtype() == DType::I32, Runtime, "Offsets have to be int32");
+        ensure!(
+            offs.dtype() == DType::I32,
+            Runtime,
+            "Offsets have to be int32"
+        );
         for t in [x, y].into_iter().filter(|t| t.ndim() == 3) {
             ensure!(
                 t.shape()[0] == offs.shape()[0],
@@ -89,12 +97,22 @@ fn grouped(a: &calls::_GroupedMm) -> Result<Tensor> {
     let groups = offs.shape()[0];
     let (rows, columns) = (x.size(-2)?, y.size(-1)?);
     let inner = x.ndim() == 2 && y.ndim() == 2;
-    let shape = if inner { vec![groups, rows, columns] } else { vec![rows, columns] };
+    let shape = if inner {
+        vec![groups, rows, columns]
+    } else {
+        vec![rows, columns]
+    };
     if groups == 0 || helpers::has_no_values(offs) {
         // Where the groups end is not known, and does not matter.
         return f::new_zeros(x, &shape[..]);
     }
-    let along = if inner { x.size(-1)? } else if x.ndim() == 2 { rows } else { columns };
+    let along = if inner {
+        x.size(-1)?
+    } else if x.ndim() == 2 {
+        rows
+    } else {
+        columns
+    };
     let (mut parts, mut start) = (Vec::new(), 0);
     for g in 0..groups {
         let end = helpers::item(&f::select(offs, 0, g)?)?.to_i64();
@@ -179,7 +197,13 @@ fn check_scaled(a: &calls::_ScaledMm) -> Result<()> {
 fn scaled(a: &calls::_ScaledMm) -> Result<Tensor> {
     check_scaled(a)?;
     let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
-    let scale = |s: &Tensor| if s.numel() == 1 { f::reshape(s, &[1, 1]) } else { Ok(s.clone()) };
+    let scale = |s: &Tensor| {
+        if s.numel() == 1 {
+            f::reshape(s, &[1, 1])
+        } else {
+            Ok(s.clone())
+        }
+    };
     let x = f::mul(&wide(a.input)?, &scale(a.scale_a)?)?;
     let y = f::mul(&wide(a.mat2)?, &scale(a.scale_b)?)?;
     let mut made = f::mm(&x, &y)?;

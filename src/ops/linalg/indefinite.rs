@@ -1,7 +1,7 @@
 //! Equations with symmetric or Hermitian matrices that are not definite.
 
-use crate::cpu::indefinite::{self, Kind};
 use crate::cpu::dense::number::Number;
+use crate::cpu::indefinite::{self, Kind};
 use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
@@ -69,7 +69,11 @@ fn factor_of<T: Number>(a: &calls::LinalgLdlFactorEx, outs: &[Tensor]) -> Result
     all.load(a.input)?;
     let (count, n) = (all.count, all.rows);
     let (mut pivots, mut infos) = (vec![0i64; count * n], vec![0i32; count]);
-    let parts = (all.parts(), Pieces::new(&mut pivots, n), Pieces::new(&mut infos, 1));
+    let parts = (
+        all.parts(),
+        Pieces::new(&mut pivots, n),
+        Pieces::new(&mut infos, 1),
+    );
     matrices::each(count, cubic(n), &parts, |_, (mut a, pivots, info)| {
         info[0] = indefinite::factor(&mut a, pivots, kind);
     });

@@ -164,7 +164,9 @@ fn write_of<T: Number>(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Resu
         v.iter().filter(|v| v.double() > least * top).count() as i64
     };
     let count = outs[2].numel() as usize;
-    let ranks: Vec<i64> = (0..count).map(|i| rank(&values[i * steps..(i + 1) * steps])).collect();
+    let ranks: Vec<i64> = (0..count)
+        .map(|i| rank(&values[i * steps..(i + 1) * steps]))
+        .collect();
     let all = Stack::<T>::copied(t, batch)?;
     let rights = Stack::<T>::copied(a.b, batch)?;
     let mut solutions = Stack::<T>::empty_for(&outs[0])?;
@@ -174,11 +176,21 @@ fn write_of<T: Number>(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Resu
     matrices::each(all.count, cubic(m.max(n)), &parts, |i, (mut x, rests)| {
         x.fill(T::zero());
         let columns = x.columns();
-        solve(all.view(i), rights.view(i), least, x.block(0, 0, n, columns));
+        solve(
+            all.view(i),
+            rights.view(i),
+            least,
+            x.block(0, 0, n, columns),
+        );
         let mut apart = Matrix::filled(m, columns, T::zero());
         apart.view_mut().copy(rights.view(i));
         let found = x.view().block(0, 0, n, columns);
-        add_product(-1, Factor::Plain(all.view(i)), Factor::Plain(found), apart.view_mut());
+        add_product(
+            -1,
+            Factor::Plain(all.view(i)),
+            Factor::Plain(found),
+            apart.view_mut(),
+        );
         for (j, rest) in rests.iter_mut().enumerate() {
             *rest = apart.view().column(j).iter().map(|v| v.square()).sum();
         }
@@ -193,7 +205,10 @@ fn write_of<T: Number>(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Resu
 fn solve<T: Number>(a: View<T>, b: View<T>, least: f64, to: ViewMut<T>) {
     let (m, n) = (a.rows(), a.columns());
     let k = m.min(n);
-    let (mut u, mut v) = (Matrix::filled(m, k, T::zero()), Matrix::filled(n, k, T::zero()));
+    let (mut u, mut v) = (
+        Matrix::filled(m, k, T::zero()),
+        Matrix::filled(n, k, T::zero()),
+    );
     let mut values = vec![T::Size::default(); k];
     let mut copy = Matrix::filled(m, n, T::zero());
     copy.view_mut().copy(a);
@@ -204,10 +219,18 @@ fn solve<T: Number>(a: View<T>, b: View<T>, least: f64, to: ViewMut<T>) {
     singular(copy.view_mut(), &mut values, Some(vectors));
     let top = values.first().map_or(0.0, |v| v.double());
     let mut along = Matrix::filled(k, b.columns(), T::zero());
-    set_product(Factor::Adjoint(u.view()), Factor::Plain(b), along.view_mut());
+    set_product(
+        Factor::Adjoint(u.view()),
+        Factor::Plain(b),
+        along.view_mut(),
+    );
     for j in 0..b.columns() {
         for (v, &s) in along.view_mut().column(j).iter_mut().zip(&values) {
-            *v = if s.double() > least * top { *v / T::real(s) } else { T::zero() };
+            *v = if s.double() > least * top {
+                *v / T::real(s)
+            } else {
+                T::zero()
+            };
         }
     }
     set_product(Factor::Plain(v.view()), Factor::Plain(along.view()), to);

@@ -7,8 +7,7 @@ use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
-    batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
-    with_numbers,
+    batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail, with_numbers,
 };
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -123,7 +122,11 @@ pub(super) fn factorise<T: Number>(all: &mut Stack<T>) -> Factored {
     let (count, steps) = (all.count, all.rows.min(all.columns));
     let (mut pivots, mut infos) = (vec![0; count * steps], vec![0; count]);
     let work = all.rows * all.columns * steps;
-    let parts = (all.parts(), Pieces::new(&mut pivots, steps), Pieces::new(&mut infos, 1));
+    let parts = (
+        all.parts(),
+        Pieces::new(&mut pivots, steps),
+        Pieces::new(&mut infos, 1),
+    );
     matrices::each(count, work, &parts, |_, (a, pivots, info)| {
         info[0] = dense::factor(a, pivots) as i32;
     });
@@ -207,9 +210,15 @@ fn write_permutations<T: Number>(out: &Tensor, steps: usize, pivots: &[usize]) -
     matrices::each(ps.count, rows * rows, &ps.parts(), |i, mut p| {
         let mut order: Vec<usize> = (0..rows).collect();
         let pivots = &pivots[i * steps..(i + 1) * steps];
-        pivots.iter().enumerate().for_each(|(i, &p)| order.swap(i, p));
+        pivots
+            .iter()
+            .enumerate()
+            .for_each(|(i, &p)| order.swap(i, p));
         p.fill(T::zero());
-        order.iter().enumerate().for_each(|(j, &i)| p.set(i, j, T::one()));
+        order
+            .iter()
+            .enumerate()
+            .for_each(|(j, &i)| p.set(i, j, T::one()));
     });
     ps.store(out)
 }
@@ -280,7 +289,10 @@ fn solve_of<T: Number>(a: &calls::LinalgLuSolve, batch: &Dims, outs: &[Tensor]) 
     let factors = Stack::<T>::copied(a.LU, &own)?;
     let (n, steps) = (factors.rows.max(1), factors.rows);
     let pivots = matrices::read_rows(a.pivots, &own)?;
-    let pivots = pivots.iter().map(|&p| p.clamp(1, n as i64) as usize - 1).collect();
+    let pivots = pivots
+        .iter()
+        .map(|&p| p.clamp(1, n as i64) as usize - 1)
+        .collect();
     let made = Factored {
         pivots,
         steps,
@@ -331,7 +343,11 @@ impl<T: Number> System<'_, T> {
                 dense::solve(f, p, x);
             }
         });
-        if self.left { x.store(out) } else { x.store_adjoints(out) }
+        if self.left {
+            x.store(out)
+        } else {
+            x.store_adjoints(out)
+        }
     }
 }
 

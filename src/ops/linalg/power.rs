@@ -120,7 +120,11 @@ fn exponential_rule(a: &calls::LinalgMatrixExp) -> Result<Plan> {
 }
 
 fn exponentials(t: &Tensor, out: &Tensor) -> Result<()> {
-    let dtype = if t.dtype().is_reduced_float() { DType::F32 } else { t.dtype() };
+    let dtype = if t.dtype().is_reduced_float() {
+        DType::F32
+    } else {
+        t.dtype()
+    };
     with_numbers!(dtype, T => exponentials_of::<T>(t, out))
 }
 
@@ -128,7 +132,9 @@ fn exponentials_of<T: Number>(t: &Tensor, out: &Tensor) -> Result<()> {
     let all = Stack::<T>::copied(t, &lead(t.shape()))?;
     let mut results = Stack::<T>::empty_for(out)?;
     let work = cubic(all.rows);
-    matrices::each(all.count, work, &results.parts(), |i, to| exponential(all.view(i), to));
+    matrices::each(all.count, work, &results.parts(), |i, to| {
+        exponential(all.view(i), to)
+    });
     results.store(out)
 }
 
@@ -136,9 +142,16 @@ fn exponentials_of<T: Number>(t: &Tensor, out: &Tensor) -> Result<()> {
 fn exponential<T: Number>(m: View<T>, mut to: ViewMut<T>) {
     let n = m.rows();
     let sums = (0..n).map(|j| m.column(j).iter().map(|v| v.abs().double()).sum::<f64>());
-    let norm = sums.fold(0.0f64, |most, v| if v > most || v.is_nan() { v } else { most });
+    let norm = sums.fold(
+        0.0f64,
+        |most, v| if v > most || v.is_nan() { v } else { most },
+    );
     // As far as eighteen terms reach; every squaring costs digits.
-    let reach = if T::Size::DTYPE == DType::F64 { 1.0 } else { 3.0 };
+    let reach = if T::Size::DTYPE == DType::F64 {
+        1.0
+    } else {
+        3.0
+    };
     let halvings = if norm > reach && norm.is_finite() {
         (norm / reach).log2().ceil() as i32
     } else {
@@ -150,14 +163,25 @@ fn exponential<T: Number>(m: View<T>, mut to: ViewMut<T>) {
     sum.view_mut().set_identity();
     let (mut term, mut next) = (sum.clone(), sum.clone());
     for k in 1..19 {
-        set_product(Factor::Plain(term.view()), Factor::Plain(x.view()), next.view_mut());
+        set_product(
+            Factor::Plain(term.view()),
+            Factor::Plain(x.view()),
+            next.view_mut(),
+        );
         let by = T::Size::near(1.0 / f64::from(k));
         next.data.iter_mut().for_each(|v| *v = v.times(by));
-        sum.data.iter_mut().zip(&next.data).for_each(|(s, &t)| *s += t);
+        sum.data
+            .iter_mut()
+            .zip(&next.data)
+            .for_each(|(s, &t)| *s += t);
         std::mem::swap(&mut term, &mut next);
     }
     for _ in 0..halvings {
-        set_product(Factor::Plain(sum.view()), Factor::Plain(sum.view()), next.view_mut());
+        set_product(
+            Factor::Plain(sum.view()),
+            Factor::Plain(sum.view()),
+            next.view_mut(),
+        );
         std::mem::swap(&mut sum, &mut next);
     }
     to.copy(sum.view());

@@ -1,8 +1,8 @@
 //! What singular values say within a tolerance: rank and pseudoinverse.
 
 use crate::cpu::dense::number::{Factor, Number, Real, set_product};
-use crate::cpu::dense::view::{Matrix, ViewMut};
 use crate::cpu::dense::singular::{Vectors, singular};
+use crate::cpu::dense::view::{Matrix, ViewMut};
 use crate::cpu::matrices::Stack;
 use crate::cpu::{self, matrices};
 use crate::ops::core::op::{Cast, F, FM, O, OpDef, Plan, compose, kernel};
@@ -166,7 +166,15 @@ fn pseudoinverses(a: &calls::_Pinv, batch: &Dims, outs: &[Tensor]) -> Result<()>
 /// The matrices of a batch, of Hermitian ones the lower triangle on both sides.
 fn read<T: Number>(t: &Tensor, hermitian: bool, batch: &Dims) -> Result<Stack<T>> {
     let mut all = Stack::<T>::copied(t, batch)?;
-    finite(&all, t, if hermitian { "linalg.eigh" } else { "linalg.svd" })?;
+    finite(
+        &all,
+        t,
+        if hermitian {
+            "linalg.eigh"
+        } else {
+            "linalg.svd"
+        },
+    )?;
     if hermitian {
         let (count, size) = (all.count, all.rows * all.rows);
         matrices::each(count, size, &all.parts(), |_, a| mirror(a));
@@ -198,7 +206,10 @@ fn pseudoinverses_of<T: Number>(
     matrices::each(count, work, &parts, |i, (a, to)| {
         let (m, n) = (a.rows(), a.columns());
         let k = m.min(n);
-        let (mut u, mut v) = (Matrix::filled(m, k, T::zero()), Matrix::filled(n, k, T::zero()));
+        let (mut u, mut v) = (
+            Matrix::filled(m, k, T::zero()),
+            Matrix::filled(n, k, T::zero()),
+        );
         let mut values = vec![T::Size::default(); k];
         let vectors = Vectors {
             u: u.view_mut(),
@@ -207,8 +218,15 @@ fn pseudoinverses_of<T: Number>(
         singular(a, &mut values, Some(vectors));
         let limit = limits.limit(i, values.first().map_or(0.0, |v| v.double()));
         for (j, &s) in values.iter().enumerate() {
-            let by = if s.double() > limit { num_traits::Float::recip(s) } else { T::Size::default() };
-            v.view_mut().column(j).iter_mut().for_each(|v| *v = v.times(by));
+            let by = if s.double() > limit {
+                num_traits::Float::recip(s)
+            } else {
+                T::Size::default()
+            };
+            v.view_mut()
+                .column(j)
+                .iter_mut()
+                .for_each(|v| *v = v.times(by));
         }
         set_product(Factor::Plain(v.view()), Factor::Adjoint(u.view()), to);
     });
@@ -239,7 +257,10 @@ fn ranks_of<T: Number>(
     let mut all = read::<T>(a.input, a.hermitian, batch)?;
     let mut counts = vec![0i64; all.count];
     let work = cubic(all.rows.max(all.columns));
-    let (count, parts) = (all.count, (all.parts(), matrices::Pieces::new(&mut counts, 1)));
+    let (count, parts) = (
+        all.count,
+        (all.parts(), matrices::Pieces::new(&mut counts, 1)),
+    );
     matrices::each(count, work, &parts, |i, (a, rank)| {
         let mut values = vec![T::Size::default(); a.rows().min(a.columns())];
         singular(a, &mut values, None);

@@ -143,7 +143,11 @@ fn qr_of<T: Number>(a: &calls::LinalgQr, wanted: &Factors, outs: &[Tensor]) -> R
         }
     });
     rs.store(&outs[1])?;
-    if wanted.q { write_products(&all, &taus, &outs[0]) } else { Ok(()) }
+    if wanted.q {
+        write_products(&all, &taus, &outs[0])
+    } else {
+        Ok(())
+    }
 }
 
 fn old_qr(a: &calls::Qr) -> Result<Ret> {
@@ -307,5 +311,9 @@ fn ormqr_of<T: Number>(a: &calls::Ormqr, out: &Tensor) -> Result<()> {
     matrices::each(c.count, work, &c.parts(), |i, mut c| {
         reflect::apply(all.view(i), taus.flat(i), a.transpose == a.left, &mut c);
     });
-    if a.left { c.store(out) } else { c.store_adjoints(out) }
+    if a.left {
+        c.store(out)
+    } else {
+        c.store_adjoints(out)
+    }
 }

@@ -7,11 +7,11 @@ use crate::ops::core::op::{
     Batch, Cast, F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel,
 };
 use crate::ops::f;
+use crate::ops::linalg::lu::{System, factorise};
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, cubic, fits, lead, plan, same_types, tail,
     with_numbers,
 };
-use crate::ops::linalg::lu::{System, factorise};
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use num_traits::Float;
 use torchlike_macros::operators;
@@ -189,7 +189,12 @@ fn of_factors<T: Number, V>(t: &Tensor, f: impl Fn(&[T], bool) -> V) -> Result<V
     let one = |i: usize| {
         let view = all.view(i);
         let diagonal: Vec<T> = (0..all.rows).map(|k| view.get(k, k)).collect();
-        let exchanges = made.pivots(i).iter().enumerate().filter(|&(k, &p)| p != k).count();
+        let exchanges = made
+            .pivots(i)
+            .iter()
+            .enumerate()
+            .filter(|&(k, &p)| p != k)
+            .count();
         f(&diagonal, exchanges % 2 == 1)
     };
     Ok((0..all.count).map(one).collect())
@@ -294,11 +299,7 @@ fn solve_ex(a: &calls::LinalgSolveEx, side: &RightSide, outs: &[Tensor]) -> Resu
     with_numbers!(a.A.dtype(), T => solve_of::<T>(a, side, outs))
 }
 
-fn solve_of<T: Number>(
-    a: &calls::LinalgSolveEx,
-    side: &RightSide,
-    outs: &[Tensor],
-) -> Result<()> {
+fn solve_of<T: Number>(a: &calls::LinalgSolveEx, side: &RightSide, outs: &[Tensor]) -> Result<()> {
     let own = lead(a.A.shape());
     let mut factors = Stack::<T>::copied(a.A, &own)?;
     let made = factorise(&mut factors);

@@ -113,7 +113,12 @@ fn singular(a: &calls::LinalgSvd, (): &(), outs: &[Tensor]) -> Result<()> {
 fn singular_of<T: Number>(t: &Tensor, outs: &[Tensor]) -> Result<()> {
     let mut all = Stack::<T>::copied(t, &lead(t.shape()))?;
     finite(&all, t, "linalg.svd")?;
-    let size = |out: &Tensor| tail(out.shape()).iter().map(|&n| n as usize).collect::<Vec<_>>();
+    let size = |out: &Tensor| {
+        tail(out.shape())
+            .iter()
+            .map(|&n| n as usize)
+            .collect::<Vec<_>>()
+    };
     let mut us = Stack::<T>::room(&outs[0], &[t])?;
     // Vectors on the right are columns here and rows of the result.
     let mut vs = Stack::<T>::empty(all.count, all.columns, size(&outs[2])[0])?;
@@ -154,7 +159,11 @@ pub(super) fn singular_values<T: Number>(t: &Tensor, name: &str) -> Result<Vec<T
     let mut values = vec![T::Size::default(); all.count * steps];
     let mut done = vec![false; all.count];
     let (count, work) = (all.count, cubic(all.rows.max(all.columns)));
-    let parts = (all.parts(), Pieces::new(&mut values, steps), Pieces::new(&mut done, 1));
+    let parts = (
+        all.parts(),
+        Pieces::new(&mut values, steps),
+        Pieces::new(&mut done, 1),
+    );
     matrices::each(count, work, &parts, |_, (a, values, done)| {
         done[0] = values_of::singular(a, values, None);
     });
@@ -211,13 +220,21 @@ fn eigen_of<T: Number>(
 ) -> Result<()> {
     let batch = lead(t.shape());
     // The lower triangle is what counts of a copy.
-    let mut all = if upper { Stack::<T>::adjoints(t, &batch)? } else { Stack::<T>::copied(t, &batch)? };
+    let mut all = if upper {
+        Stack::<T>::adjoints(t, &batch)?
+    } else {
+        Stack::<T>::copied(t, &batch)?
+    };
     finite(&all, t, "linalg.eigh")?;
     let n = all.rows;
     let mut found = vec![T::Size::default(); all.count * n];
     let mut done = vec![false; all.count];
     let count = all.count;
-    let own = (all.parts(), Pieces::new(&mut found, n), Pieces::new(&mut done, 1));
+    let own = (
+        all.parts(),
+        Pieces::new(&mut found, n),
+        Pieces::new(&mut done, 1),
+    );
     let mut bases = vectors.map(|out| Stack::<T>::room(out, &[t])).transpose()?;
     if let Some(bases) = &mut bases {
         let parts = (own, bases.parts());

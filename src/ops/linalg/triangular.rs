@@ -4,7 +4,9 @@ use crate::cpu::dense::number::Number;
 use crate::cpu::dense::triangular::{Triangle, solve_left, solve_right};
 use crate::cpu::matrices::{self, Stack};
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, Plan, X, kernel};
-use crate::ops::linalg::rules::{check, columnwise, fits, lead, plan, same_types, tail, with_numbers};
+use crate::ops::linalg::rules::{
+    check, columnwise, fits, lead, plan, same_types, tail, with_numbers,
+};
 use crate::{Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
@@ -72,7 +74,11 @@ fn solutions<T: Number>(
     let (count, work) = (x.count, x.rows * x.columns * triangles.rows);
     matrices::each(count, work, &x.parts(), |i, x| {
         let t = triangles.view(origins[i]);
-        if left { solve_left(t, kind, x) } else { solve_right(t, kind, x) }
+        if left {
+            solve_left(t, kind, x)
+        } else {
+            solve_right(t, kind, x)
+        }
     });
     x.store(out)
 }
@@ -95,7 +101,11 @@ fn old_rule(a: &calls::TriangularSolve) -> Result<(Plan, Dims)> {
 }
 
 fn old_solve(a: &calls::TriangularSolve, batch: &Dims, outs: &[Tensor]) -> Result<()> {
-    let t = if a.transpose { matrices::transposed(a.A) } else { a.A.clone() };
+    let t = if a.transpose {
+        matrices::transposed(a.A)
+    } else {
+        a.A.clone()
+    };
     let kind = Triangle {
         upper: a.upper != a.transpose,
         adjoint: false,
