@@ -105,18 +105,105 @@ fn rows<T: Real>(data: &mut [Complex<T>], n: usize, how: How) {
     });
 }
 
-/// Transforms a dense tensor along a dimension, in place.
+/// Transforms a tensor that is dense in some order of its dimensions along one of them, in place.
 fn along<T: Real>(t: &Tensor, dim: usize, how: How) -> Result<()>
 where
     Complex<T>: Element,
 {
     let n = t.shape()[dim] as usize;
+    if n == 1 && how.scale == 1.0 {
+        return Ok(());
+    }
+    if let Some(blocks) = Blocks::of(t, dim) {
+        by_blocks::<T>(&blocks, super::slice_mut::<Complex<T>>(&blocks.memory), how);
+        return Ok(());
+    }
     let written = lines::target(t, dim, t.dtype())?;
     if !written.shares_storage(t) {
         copy::copy(&written, &t.permuted(&lines::order(t.ndim(), &[dim])))?;
     }
     rows(super::slice_mut::<Complex<T>>(&written), n, how);
     lines::finish(t, dim, &written)
+}
+
+/// Lines that do not lie in one piece, side by side: a block of neighbours is brought together at a time.
+struct Blocks {
+    /// The tensor, its dimensions in the order in which they lie.
+    memory: Tensor,
+    /// Elements of a line, and from one to the next.
+    length: usize,
+    step: usize,
+    /// Neighbouring lines.
+    width: usize,
+    /// Where the first of them begins.
+    starts: Vec<usize>,
+}
+
+impl Blocks {
+    /// Neighbouring lines that are brought together at a time: whole cache lines.
+    const WIDE: usize = 16;
+
+    fn of(t: &Tensor, dim: usize) -> Option<Self> {
+        let mut order: Vec<usize> = (0..t.ndim()).collect();
+        order.sort_by_key(|&d| std::cmp::Reverse((t.strides()[d], t.shape()[d])));
+        let memory = t.permuted(&order);
+        let inner = (0..t.ndim()).find(|&d| t.strides()[d] == 1 && t.shape()[d] > 1)?;
+        if inner == dim || !memory.is_contiguous() || t.is_lazy() {
+            return None;
+        }
+        let size = |d: usize| (t.shape()[d] as usize, t.strides()[d] as usize);
+        let mut starts = vec![0];
+        for d in (0..t.ndim()).filter(|&d| d != dim && d != inner) {
+            let (count, step) = size(d);
+            let further = |i: usize| starts.iter().map(move |s| s + i * step);
+            starts = (0..count).flat_map(further).collect();
+        }
+        let (length, step) = size(dim);
+        Some(Self {
+            memory,
+            length,
+            step,
+            width: size(inner).0,
+            starts,
+        })
+    }
+}
+
+/// Transforms all lines, block by block.
+fn by_blocks<T: Real>(blocks: &Blocks, data: &mut [Complex<T>], how: How) {
+    let (n, wide) = (blocks.length, Blocks::WIDE);
+    let plan = T::complex(n, how.forward);
+    let scale = T::of(how.scale);
+    let across = blocks.width.div_ceil(wide);
+    let shared = Shared::new(data);
+    // Lines lie a little apart, so that those of a power of two do not meet in the same places of a cache.
+    let apart = n + 8;
+    pool::parallel_for(blocks.starts.len() * across, grain(n * wide), |range| {
+        let zero = Complex::new(T::of(0.0), T::of(0.0));
+        let mut scratch = vec![zero; plan.get_inplace_scratch_len()];
+        let mut lines = vec![zero; apart * wide];
+        for task in range {
+            let first = task % across * wide;
+            let count = wide.min(blocks.width - first);
+            let start = blocks.starts[task / across] + first;
+            // SAFETY: every task has its own lines.
+            #[allow(unsafe_code, reason = "blocks are disjoint parts")]
+            let row = |k: usize| unsafe { shared.part(start + k * blocks.step, count) };
+            for k in 0..n {
+                for (line, &x) in lines.chunks_exact_mut(apart).zip(row(k).iter()) {
+                    line[k] = x;
+                }
+            }
+            for line in lines.chunks_exact_mut(apart).take(count) {
+                plan.process_with_scratch(&mut line[..n], &mut scratch);
+            }
+            for k in 0..n {
+                for (line, x) in lines.chunks_exact(apart).zip(row(k)) {
+                    *x = line[k] * scale;
+                }
+            }
+        }
+    });
 }
 
 /// Complex transforms along some dimensions; `out` is dense in some order of its dimensions.
@@ -183,30 +270,30 @@ where
 {
     let n = input.shape()[dim] as usize;
     let m = out.shape()[dim] as usize;
-    // Plans write over what they read.
-    let lying = input.permuted(&lines::order(input.ndim(), &[dim]));
-    let from = Tensor::empty(lying.shape(), T::DTYPE, Device::CPU)?;
-    copy::copy(&from, &lying)?;
+    let from = lines::read(input, &[dim], T::DTYPE)?;
+    let from = super::slice::<T>(&from);
     let written = lines::target(out, dim, out.dtype())?;
     let plan = T::forward(n);
-    let scale = T::of(scale);
-    let from = Shared::new(super::slice_mut::<T>(&from));
+    let factor = T::of(scale);
     let to = super::slice_mut::<Complex<T>>(&written);
     let count = to.len() / m;
     let to = Shared::new(to);
     pool::parallel_for(count, grain(n), |range| {
         let mut scratch = plan.make_scratch_vec();
-        let mut half = plan.make_output_vec();
+        // Plans write over what they read.
+        let mut line = plan.make_input_vec();
         for i in range {
             // SAFETY: every line is one task's.
             #[allow(unsafe_code, reason = "lines are disjoint parts")]
-            let (line, to) = unsafe { (from.part(i * n, n), to.part(i * m, m)) };
+            let to = unsafe { to.part(i * m, m) };
+            line.copy_from_slice(&from[i * n..(i + 1) * n]);
+            let half = n / 2 + 1;
             // The lengths are the plan's own, all that it checks.
-            let _ = plan.process_with_scratch(line, &mut half, &mut scratch);
-            for (to, x) in to.iter_mut().zip(&half) {
-                *to = *x * scale;
+            let _ = plan.process_with_scratch(&mut line, &mut to[..half], &mut scratch);
+            if scale != 1.0 {
+                to[..half].iter_mut().for_each(|x| *x = *x * factor);
             }
-            for k in half.len()..m {
+            for k in half..m {
                 to[k] = to[n - k].conj();
             }
         }
@@ -255,7 +342,7 @@ where
     let m = work.shape()[dim] as usize;
     let written = lines::target(out, dim, out.dtype())?;
     let plan = T::inverse(n);
-    let scale = T::of(scale);
+    let factor = T::of(scale);
     let from = work.permuted(&lines::order(work.ndim(), &[dim]));
     let from = Shared::new(super::slice_mut::<Complex<T>>(&from));
     let to = super::slice_mut::<T>(&written);
@@ -273,7 +360,9 @@ where
                 line[m - 1].im = T::of(0.0);
             }
             let _ = plan.process_with_scratch(line, to, &mut scratch);
-            to.iter_mut().for_each(|x| *x = *x * scale);
+            if scale != 1.0 {
+                to.iter_mut().for_each(|x| *x = *x * factor);
+            }
         }
     });
     lines::finish(out, dim, &written)

@@ -90,6 +90,7 @@ pub mod f {
     pub use super::linalg::contract::calls::*;
     pub use super::linalg::eigen::calls::*;
     pub use super::linalg::einsum::calls::*;
+    pub use super::linalg::grouped::calls::*;
     pub use super::linalg::indefinite::calls::*;
     pub use super::linalg::lstsq::calls::*;
     pub use super::linalg::lu::calls::*;
@@ -272,6 +273,7 @@ static FAMILIES: &[&[OpDef]] = &[
     quantize::tensors::OPS,
     quantize::fake::OPS,
     linalg::packed::OPS,
+    linalg::grouped::OPS,
     reduce::gradient::OPS,
     reduce::hash::OPS,
     linalg::rank::OPS,

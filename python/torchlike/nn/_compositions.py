@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import Any
 
@@ -10,11 +11,15 @@ from torchlike._function import overridable
 from torchlike.nn import functional
 
 __all__ = [
+    "ScalingType",
+    "SwizzleType",
     "_canonical_mask",
     "_none_or_dtype",
+    "grouped_mm",
     "gumbel_softmax",
     "linear_cross_entropy",
     "multi_head_attention_forward",
+    "scaled_mm",
     "triplet_margin_with_distance_loss",
 ]
 
@@ -385,3 +390,70 @@ def multi_head_attention_forward(
 def _one_more(mask: Any) -> Any:
     """A mask with one more key that may be attended to."""
     return None if mask is None else F.pad(mask, (0, 1))
+
+
+@overridable
+def grouped_mm(
+    mat_a: Any, mat_b: Any, *, offs: Any = None, bias: Any = None, out_dtype: Any = None
+) -> Any:
+    """The products of groups, which end at ``offs``: of rows of ``mat_a`` ``[rows, k]`` with a matrix of ``mat_b``
+    ``[groups, k, n]`` each; of matrices with columns of ``mat_b`` ``[k, columns]``; or of parts of ``k``, where both
+    are matrices. Without ``offs`` both have three dimensions."""
+    return torch._grouped_mm(mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)
+
+
+class ScalingType(enum.IntEnum):
+    """What a scale of a matrix of eight-bit floats belongs to."""
+
+    TensorWise = 0
+    RowWise = 1
+    BlockWise1x16 = 2
+    BlockWise1x32 = 3
+    BlockWise1x128 = 4
+    BlockWise128x128 = 5
+
+
+class SwizzleType(enum.IntEnum):
+    """How scales lie."""
+
+    NO_SWIZZLE = 0
+    SWIZZLE_32_4_4 = 1
+
+
+@overridable
+def scaled_mm(
+    mat_a: Any,
+    mat_b: Any,
+    scale_a: Any,
+    scale_recipe_a: Any,
+    scale_b: Any,
+    scale_recipe_b: Any,
+    swizzle_a: Any = None,
+    swizzle_b: Any = None,
+    bias: Any = None,
+    output_dtype: Any = torch.bfloat16,
+    contraction_dim: Any = (),
+    use_fast_accum: bool = False,
+) -> Any:
+    """The product of two matrices of eight-bit floats with one scale each, or one for every row of ``mat_a`` and column
+    of ``mat_b``; other recipes raise ``NotImplementedError``, as no kernel on the host has them."""
+
+    def one(value: Any) -> Any:
+        return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+    recipes = (one(scale_recipe_a), one(scale_recipe_b))
+    both = {ScalingType.TensorWise, ScalingType.RowWise}
+    if recipes[0] != recipes[1] or recipes[0] not in both:
+        raise NotImplementedError(
+            f"scaled_mm on the CPU has scales of whole matrices or of rows, not {recipes[0]!r} and {recipes[1]!r}"
+        )
+    if any(one(s) not in (None, SwizzleType.NO_SWIZZLE) for s in (swizzle_a, swizzle_b)):
+        raise NotImplementedError("scaled_mm on the CPU has no swizzled scales")
+    if len(contraction_dim) > 0:
+        raise NotImplementedError("scaled_mm on the CPU has no contraction_dim")
+    a, b = one(scale_a), one(scale_b)
+    if recipes[0] == ScalingType.RowWise:
+        a, b = a.reshape(-1, 1), b.reshape(1, -1)
+    return torch._scaled_mm(
+        mat_a, mat_b, a, b, bias=bias, out_dtype=output_dtype, use_fast_accum=use_fast_accum
+    )

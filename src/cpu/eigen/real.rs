@@ -1,13 +1,11 @@
 //! Real Schur forms: implicit double shifts (Francis).
 
-use super::{Grid, Number, reflection};
+use super::{Grid, reflection};
+use crate::cpu::dense::number::Real;
 use num_traits::Float;
 
 /// See [`Number::schur`].
-pub(super) fn schur<R: Number<Size = R> + Float>(
-    h: &mut Grid<R>,
-    mut basis: Option<&mut Grid<R>>,
-) -> Option<()> {
+pub(super) fn schur<R: Real>(h: &mut Grid<R>, mut basis: Option<&mut Grid<R>>) -> Option<()> {
     let mut end = h.n;
     let mut steps = 0usize;
     while end > 0 {
@@ -31,7 +29,7 @@ pub(super) fn schur<R: Number<Size = R> + Float>(
 }
 
 /// Where the last block that does not fall apart begins; what is negligible below the diagonal becomes zero.
-fn split<R: Number<Size = R> + Float>(h: &mut Grid<R>, end: usize) -> usize {
+fn split<R: Real>(h: &mut Grid<R>, end: usize) -> usize {
     for k in (1..end).rev() {
         let mut near = Float::abs(h[(k - 1, k - 1)]) + Float::abs(h[(k, k)]);
         if near.is_zero() {
@@ -49,7 +47,7 @@ fn split<R: Number<Size = R> + Float>(h: &mut Grid<R>, end: usize) -> usize {
 }
 
 /// One step with both shifts of the last 2 x 2 block of `start..end`.
-fn double_step<R: Number<Size = R> + Float>(
+fn double_step<R: Real>(
     h: &mut Grid<R>,
     mut basis: Option<&mut Grid<R>>,
     start: usize,
@@ -102,7 +100,7 @@ fn double_step<R: Number<Size = R> + Float>(
 }
 
 /// A reflection of two or three rows.
-fn turn_rows<R: Number<Size = R> + Float>(
+fn turn_rows<R: Real>(
     h: &mut Grid<R>,
     at: usize,
     v: &[R],
@@ -131,7 +129,7 @@ fn turn_rows<R: Number<Size = R> + Float>(
 }
 
 /// A reflection of two or three columns.
-fn turn_columns<R: Number<Size = R> + Float>(
+fn turn_columns<R: Real>(
     h: &mut Grid<R>,
     at: usize,
     v: &[R],
@@ -153,7 +151,7 @@ fn turn_columns<R: Number<Size = R> + Float>(
 }
 
 /// Makes a 2 x 2 block triangular if its eigenvalues are real.
-fn part<R: Number<Size = R> + Float>(h: &mut Grid<R>, basis: Option<&mut Grid<R>>, k: usize) {
+fn part<R: Real>(h: &mut Grid<R>, basis: Option<&mut Grid<R>>, k: usize) {
     let n = h.n;
     let two = R::one() + R::one();
     let (b, c, d) = (h[(k, k + 1)], h[(k + 1, k)], h[(k + 1, k + 1)]);

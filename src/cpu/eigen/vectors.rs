@@ -1,27 +1,29 @@
 //! What a Schur form says: eigenvalues, and eigenvectors by substitution.
 
-use super::{Grid, Number};
+use crate::cpu::dense::number::{Factor, Number, Real, set_product};
+use crate::cpu::dense::vector;
+use crate::cpu::dense::view::{Matrix, View};
 use num_complex::Complex;
 use num_traits::{Float, One, Zero};
 
 /// True if a 2 x 2 block begins at `k`.
-fn pair<T: Number>(t: &Grid<T>, k: usize) -> bool {
-    k + 1 < t.n && !t[(k + 1, k)].is_zero()
+fn pair<T: Number>(t: &View<T>, k: usize) -> bool {
+    k + 1 < t.rows() && !t.get(k + 1, k).is_zero()
 }
 
 /// The eigenvalues, in the order of the diagonal.
-pub(super) fn values<T: Number>(t: &Grid<T>) -> Vec<Complex<T::Size>> {
-    let two = T::Size::one() + T::Size::one();
-    let mut all = Vec::with_capacity(t.n);
-    while all.len() < t.n {
+pub fn values<T: Number>(t: &View<T>) -> Vec<Complex<T::Size>> {
+    let half = T::Size::near(0.5);
+    let mut all = Vec::with_capacity(t.rows());
+    while all.len() < t.rows() {
         let k = all.len();
         if !pair(t, k) {
-            all.push(t[(k, k)].wide());
+            all.push(t.get(k, k).wide());
             continue;
         }
-        let (a, b) = (t[(k, k)].re(), t[(k, k + 1)].re());
-        let (c, d) = (t[(k + 1, k)].re(), t[(k + 1, k + 1)].re());
-        let half = (a - d) / two;
+        let (a, b) = (t.get(k, k).re(), t.get(k, k + 1).re());
+        let (c, d) = (t.get(k + 1, k).re(), t.get(k + 1, k + 1).re());
+        let half = (a - d) * half;
         let size = Float::max(Float::max(Float::abs(half), Float::abs(b)), Float::abs(c));
         let under = (half / size) * (half / size) + (b / size) * (c / size);
         let (re, im) = (d + half, size * Float::sqrt(Float::abs(under)));
@@ -31,107 +33,186 @@ pub(super) fn values<T: Number>(t: &Grid<T>) -> Vec<Complex<T::Size>> {
 }
 
 /// The eigenvectors, one after the other.
-pub(super) fn vectors<T: Number>(
-    t: &Grid<T>,
-    basis: &Grid<T>,
+pub fn vectors<T: Number>(
+    t: View<T>,
+    basis: View<T>,
     values: &[Complex<T::Size>],
     scales: &[T::Size],
 ) -> Vec<Complex<T::Size>> {
-    let n = t.n;
-    let norm = t
-        .data
-        .iter()
-        .fold(T::Size::zero(), |m, v| Float::max(m, v.abs()));
-    let least = Float::max(
-        T::Size::epsilon() * norm,
-        T::Size::min_positive_value() / T::Size::epsilon(),
+    let n = t.rows();
+    // Columns of the triangular form's vectors: of a conjugate pair real and imaginary parts.
+    let mut x = Matrix::filled(n, n, T::zero());
+    let size = (0..n).map(|j| crate::cpu::dense::number::largest(t.column(j)));
+    let norm = size.fold(T::Size::zero(), Float::max);
+    let tiny = T::Size::min_positive_value() / T::Size::epsilon();
+    let least = Float::max(T::Size::epsilon() * norm, tiny);
+    let mut k = 0;
+    while k < n {
+        if pair(&t, k) {
+            let (mut re, mut im) = (vec![T::Size::zero(); n], vec![T::Size::zero(); n]);
+            substitute_pair(t, values[k], k, least, &mut re, &mut im);
+            for (i, (&re, &im)) in re.iter().zip(&im).enumerate() {
+                x[(i, k)] = T::real(re);
+                x[(i, k + 1)] = T::real(im);
+            }
+            k += 2;
+        } else {
+            substitute(t, k, least, x.view_mut().column(k));
+            k += 1;
+        }
+    }
+    let mut made = Matrix::filled(n, n, T::zero());
+    set_product(
+        Factor::Plain(basis),
+        Factor::Plain(x.view()),
+        made.view_mut(),
     );
+    finish(t, &made, scales)
+}
+
+/// The vectors as complex numbers of length one, in the coordinates of the matrix that was given.
+fn finish<T: Number>(t: View<T>, made: &Matrix<T>, scales: &[T::Size]) -> Vec<Complex<T::Size>> {
+    let n = t.rows();
     let mut all = vec![Complex::zero(); n * n];
     let mut k = 0;
     while k < n {
-        let width = if pair(t, k) { 2 } else { 1 };
-        let x = substitute(t, values[k], k, least);
         let (first, rest) = all[k * n..].split_at_mut(n);
-        for (&x, i) in x.iter().zip(0..) {
-            for (v, &b) in first.iter_mut().zip(basis.row(i)) {
-                *v += x * b.wide();
-            }
-        }
-        for (v, &s) in first.iter_mut().zip(scales) {
-            *v *= s;
+        let two = pair(&t, k);
+        for i in 0..n {
+            let v = made[(i, k)].wide();
+            let v = if two {
+                Complex::new(v.re, made[(i, k + 1)].re())
+            } else {
+                v
+            };
+            first[i] = v * scales[i];
         }
         normalise(first);
-        if width == 2 {
+        if two {
             for (v, x) in rest[..n].iter_mut().zip(first) {
                 *v = x.conj();
             }
         }
-        k += width;
+        k += if two { 2 } else { 1 };
     }
     all
 }
 
-/// The eigenvector of the triangular form for the value at `k`, up to that place.
-fn substitute<T: Number>(
-    t: &Grid<T>,
-    value: Complex<T::Size>,
-    k: usize,
-    least: T::Size,
-) -> Vec<Complex<T::Size>> {
-    let one = Complex::from(T::Size::one());
-    let mut x = if pair(t, k) {
-        let mut x = vec![Complex::zero(); k + 2];
-        x[k] = (value - t[(k + 1, k + 1)].wide()) / t[(k + 1, k)].wide();
-        x[k + 1] = one;
-        x
+/// A number that may be divided by.
+fn away<R: Float>(v: Complex<R>, least: R) -> Complex<R> {
+    if v.re.abs() + v.im.abs() < least {
+        Complex::new(least, R::zero())
     } else {
-        let mut x = vec![Complex::zero(); k + 1];
-        x[k] = one;
-        x
-    };
-    let away = |v: Complex<T::Size>| {
-        if Float::abs(v.re) + Float::abs(v.im) < least {
-            Complex::from(least)
-        } else {
-            v
-        }
-    };
-    let large = T::Size::one() / Float::sqrt(T::Size::min_positive_value());
+        v
+    }
+}
+
+/// Above this, vectors are made smaller on the way.
+fn large<R: Real>() -> R {
+    R::one() / Float::sqrt(R::min_positive_value())
+}
+
+/// The eigenvector of the triangular form for the number on the diagonal at `k`.
+fn substitute<T: Number>(t: View<T>, k: usize, least: T::Size, x: &mut [T]) {
+    let value = t.get(k, k);
+    x[k] = T::one();
+    for (x, &t) in x[..k].iter_mut().zip(t.column(k)) {
+        *x = -t;
+    }
     let mut i = k;
     while i > 0 {
         i -= 1;
-        let rest = |row: usize, from: usize| {
-            let mut sum = Complex::zero();
-            for (&a, &x) in t.row(row)[from..].iter().zip(&x[from..]) {
-                sum += a.wide() * x;
-            }
-            -sum
-        };
-        if i > 0 && pair(t, i - 1) {
-            let (r0, r1) = (rest(i - 1, i + 1), rest(i, i + 1));
-            let (a, b) = (t[(i - 1, i - 1)].wide() - value, t[(i - 1, i)].wide());
-            let (c, d) = (t[(i, i - 1)].wide(), t[(i, i)].wide() - value);
-            let det = away_from_zero(a * d - b * c, least);
-            x[i - 1] = (r0 * d - b * r1) / det;
-            x[i] = (a * r1 - r0 * c) / det;
+        if i > 0 && pair(&t, i - 1) {
+            let (p, q) = two_rows(
+                t,
+                i - 1,
+                value.wide(),
+                (x[i - 1].wide(), x[i].wide()),
+                least,
+            );
+            x[i - 1] = T::parts(p.re, p.im);
+            x[i] = T::parts(q.re, q.im);
             i -= 1;
+            let (low, high) = (x[i], x[i + 1]);
+            vector::add(&mut x[..i], -low, &t.column(i)[..i]);
+            vector::add(&mut x[..i], -high, &t.column(i + 1)[..i]);
         } else {
-            x[i] = rest(i, i + 1) / away(t[(i, i)].wide() - value);
+            let by = away((t.get(i, i) - value).wide(), least);
+            let v = x[i] / T::parts(by.re, by.im);
+            x[i] = v;
+            vector::add(&mut x[..i], -v, &t.column(i)[..i]);
         }
-        let size = Float::max(Float::abs(x[i].re), Float::abs(x[i].im));
-        if size > large {
-            x.iter_mut().for_each(|v| *v /= size);
+        if x[i].sum() > large() {
+            let by = T::Size::one() / x[i].sum();
+            vector::scale(&mut x[..=k], by);
         }
     }
-    x
 }
 
-/// A determinant that may be divided by.
-fn away_from_zero<R: Float>(v: Complex<R>, least: R) -> Complex<R> {
-    if v.re.abs() + v.im.abs() < least * least {
-        Complex::new(least * least, R::zero())
+/// The solution of two equations with the 2 x 2 block at `i`, less a value on its diagonal.
+fn two_rows<T: Number>(
+    t: View<T>,
+    i: usize,
+    value: Complex<T::Size>,
+    (p, q): (Complex<T::Size>, Complex<T::Size>),
+    least: T::Size,
+) -> (Complex<T::Size>, Complex<T::Size>) {
+    let (a, b) = (t.get(i, i).wide() - value, t.get(i, i + 1).wide());
+    let (c, d) = (t.get(i + 1, i).wide(), t.get(i + 1, i + 1).wide() - value);
+    // By elimination from the larger of the first column.
+    let size = |v: Complex<T::Size>| Float::abs(v.re) + Float::abs(v.im);
+    let ((a, b, p), (c, d, q)) = if size(a) >= size(c) {
+        ((a, b, p), (c, d, q))
     } else {
-        v
+        ((c, d, q), (a, b, p))
+    };
+    let a = away(a, least);
+    let f = c / a;
+    let y = (q - f * p) / away(d - f * b, least);
+    ((p - b * y) / a, y)
+}
+
+/// Real and imaginary parts of the eigenvector for the conjugate pair at `k` of a real triangular form.
+fn substitute_pair<T: Number>(
+    t: View<T>,
+    value: Complex<T::Size>,
+    k: usize,
+    least: T::Size,
+    re: &mut [T::Size],
+    im: &mut [T::Size],
+) {
+    let first = (value - t.get(k + 1, k + 1).wide()) / t.get(k + 1, k).wide();
+    (re[k], im[k], re[k + 1]) = (first.re, first.im, T::Size::one());
+    // Real forms alone have pairs: their elements are their own parts.
+    let column = |j: usize, i: usize| T::flat(&t.column(j)[..i]);
+    let subtract = |re: &mut [T::Size], im: &mut [T::Size], j: usize, i: usize| {
+        let (a, b) = (-re[j], -im[j]);
+        vector::add(&mut re[..i], a, column(j, i));
+        vector::add(&mut im[..i], b, column(j, i));
+    };
+    subtract(re, im, k, k);
+    subtract(re, im, k + 1, k);
+    let mut i = k;
+    while i > 0 {
+        i -= 1;
+        let at = |re: &[T::Size], im: &[T::Size], j: usize| Complex::new(re[j], im[j]);
+        if i > 0 && pair(&t, i - 1) {
+            let right = (at(re, im, i - 1), at(re, im, i));
+            let (p, q) = two_rows(t, i - 1, value, right, least);
+            (re[i - 1], im[i - 1], re[i], im[i]) = (p.re, p.im, q.re, q.im);
+            i -= 1;
+            subtract(re, im, i + 1, i);
+        } else {
+            let v = at(re, im, i) / away(t.get(i, i).wide() - value, least);
+            (re[i], im[i]) = (v.re, v.im);
+        }
+        subtract(re, im, i, i);
+        let size = Float::max(Float::abs(re[i]), Float::abs(im[i]));
+        if size > large() {
+            let by = T::Size::one() / size;
+            vector::scale(&mut re[..k + 2], by);
+            vector::scale(&mut im[..k + 2], by);
+        }
     }
 }
 

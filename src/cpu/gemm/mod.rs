@@ -1,10 +1,11 @@
 //! Matrix products: `C = alpha A B + beta C + bias`, any strides, on all threads of the pool.
 //!
-//! Floats run on the micro-kernels of [`policy`]; complex numbers and integers on a plain blocked loop. 16-bit floats
-//! are summed in f32 and rounded once. Integer arithmetic wraps.
+//! Floats run on the micro-kernels of [`policy`], complex numbers as products of real ones, integers on a plain blocked
+//! loop. 16-bit floats are summed in f32 and rounded once. Integer arithmetic wraps.
 
 #![allow(unsafe_code, reason = "matrices are passed to the kernels by pointer")]
 
+pub mod complex;
 mod kernel;
 mod pack;
 mod policy;
@@ -355,6 +356,19 @@ simple_gemm! {
     u16, u16::wrapping_add, u16::wrapping_mul;
     u32, u32::wrapping_add, u32::wrapping_mul;
     u64, u64::wrapping_add, u64::wrapping_mul;
-    Complex<f32>, |a, b| a + b, |a, b| a * b;
-    Complex<f64>, |a, b| a + b, |a, b| a * b;
 }
+
+macro_rules! complex_gemm {
+    ($($t:ty)+) => { $(
+        impl GemmElement for Complex<$t> {
+            type Scale = Self;
+            unsafe fn gemm(
+                m: usize, n: usize, k: usize, alpha: Self, a: Mat<Self>, b: Mat<Self>, beta: Self, c: MatMut<Self>, bias: Option<*const Self>,
+            ) {
+                // SAFETY: the caller's.
+                unsafe { complex::run((m, n, k), alpha, a, b, beta, c, bias) }
+            }
+        }
+    )+ };
+}
+complex_gemm! { f32 f64 }

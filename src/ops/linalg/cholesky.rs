@@ -1,11 +1,14 @@
 //! Cholesky factors, and what they solve.
 
-use crate::cpu::dense::{self, Matrix, ZERO};
-use crate::cpu::matrices;
+use crate::cpu::dense::cholesky as dense;
+use crate::cpu::dense::number::Number;
+use crate::cpu::dense::triangular::{Triangle, solve_left};
+use crate::cpu::dense::view::{View, ViewMut};
+use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
-    batch_note, check, columnwise, fits, lead, plan, same_types, tail,
+    batch_note, check, columnwise, cubic, fits, lead, plan, same_types, tail, with_numbers,
 };
 use crate::{DType, Dims, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
@@ -38,8 +41,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, bool upper=False)",
         FMO,
         body!(|a| square_rule(a.input, "cholesky"), |a, _, o| {
-            let (all, _) = factors(a.input, a.upper, Some("cholesky"))?;
-            matrices::write(&o[0], &all)
+            factors(a.input, a.upper, Some("cholesky"), &o[0]).map(drop)
         }),
         "The Cholesky factor.",
     )
@@ -89,31 +91,51 @@ fn factors_rule(a: &calls::LinalgCholeskyEx) -> Result<Plan> {
 
 fn factors_ex(a: &calls::LinalgCholeskyEx, (): &(), outs: &[Tensor]) -> Result<()> {
     let strict = a.check_errors.then_some("linalg.cholesky");
-    let (all, infos) = factors(a.input, a.upper, strict)?;
-    matrices::write(&outs[0], &all)?;
+    let infos = factors(a.input, a.upper, strict, &outs[0])?;
     matrices::write_numbers(&outs[1], &infos)
 }
 
-/// The factors of a batch, and the order of the first minor that is not positive (0: none); with a name for its message,
-/// such a minor is an error.
-fn factors(t: &Tensor, upper: bool, strict: Option<&str>) -> Result<(Vec<Matrix>, Vec<i64>)> {
-    let (mut results, mut infos) = (Vec::new(), Vec::new());
-    for (i, m) in matrices::read(t, &lead(t.shape()))?.into_iter().enumerate() {
-        let m = if upper { m.adjoint() } else { m };
-        let (l, info) = match (dense::cholesky(&m), strict) {
-            (Ok(l), _) => (l, 0),
-            (Err((order, _)), Some(name)) => bail!(
-                LinAlg,
-                "{name}: {}The factorization could not be completed because the input is not positive-definite (the leading minor of \
-                 order {order} is not positive-definite).",
-                batch_note(t, i)
-            ),
-            (Err((order, l)), None) => (l, order as i64),
-        };
-        results.push(if upper { l.adjoint() } else { l });
-        infos.push(info);
+/// Writes the factors of a batch; gives the order of the first minor that is not positive (0: none). With a name for its
+/// message, such a minor is an error.
+fn factors(t: &Tensor, upper: bool, strict: Option<&str>, out: &Tensor) -> Result<Vec<i32>> {
+    with_numbers!(t.dtype(), T => factors_of::<T>(t, upper, strict, out))
+}
+
+fn factors_of<T: Number>(
+    t: &Tensor,
+    upper: bool,
+    strict: Option<&str>,
+    out: &Tensor,
+) -> Result<Vec<i32>> {
+    let mut all = if upper {
+        Stack::<T>::adjoints(t, &lead(t.shape()))?
+    } else {
+        let mut room = Stack::<T>::room(out, &[t])?;
+        room.load(t)?;
+        room
+    };
+    let (count, work) = (all.count, cubic(all.rows) / 3);
+    let mut infos = vec![0i32; count];
+    let parts = (all.parts(), Pieces::new(&mut infos, 1));
+    matrices::each(count, work, &parts, |_, (mut a, info)| {
+        info[0] = dense::factor(a.again()) as i32;
+        (0..a.columns()).for_each(|j| a.column(j)[..j].fill(T::zero()));
+    });
+    if let (Some(i), Some(name)) = (infos.iter().position(|&v| v != 0), strict) {
+        bail!(
+            LinAlg,
+            "{name}: {}The factorization could not be completed because the input is not positive-definite (the leading minor of \
+             order {} is not positive-definite).",
+            batch_note(t, i),
+            infos[i]
+        );
     }
-    Ok((results, infos))
+    if upper {
+        all.store_adjoints(out)?;
+    } else {
+        all.store(out)?;
+    }
+    Ok(infos)
 }
 
 fn factor(a: &calls::LinalgCholesky) -> Result<Tensor> {
@@ -141,36 +163,46 @@ fn solve_rule(a: &calls::CholeskySolve) -> Result<(Plan, Dims)> {
     Ok((plan([result]), batch))
 }
 
-/// The lower factor, of either form.
-fn lower(m: Matrix, upper: bool) -> Matrix {
-    let m = if upper { m.adjoint() } else { m };
-    Matrix::from_fn(
-        m.rows,
-        m.columns,
-        |i, j| if j <= i { m[(i, j)] } else { ZERO },
-    )
-}
-
-/// Solves `L L' X = B` in place.
-fn solve_factored(l: &Matrix, x: &mut Matrix) {
-    dense::triangular(l, x, false, false);
-    dense::triangular(&l.adjoint(), x, true, false);
+/// Solves `L L' X = B`, or `U' U X = B`, in place.
+fn solve_factored<T: Number>(factor: View<T>, upper: bool, mut x: ViewMut<T>) {
+    for adjoint in [upper, !upper] {
+        let kind = Triangle {
+            upper,
+            adjoint,
+            unit: false,
+        };
+        solve_left(factor, kind, x.again());
+    }
 }
 
 fn solve(a: &calls::CholeskySolve, batch: &Dims, outs: &[Tensor]) -> Result<()> {
-    let mut all = matrices::read(a.input, batch)?;
-    for (x, l) in all.iter_mut().zip(matrices::read(a.input2, batch)?) {
-        solve_factored(&lower(l, a.upper), x);
-    }
-    matrices::write(&outs[0], &all)
+    with_numbers!(a.input.dtype(), T => solve_of::<T>(a, batch, &outs[0]))
+}
+
+fn solve_of<T: Number>(a: &calls::CholeskySolve, batch: &Dims, out: &Tensor) -> Result<()> {
+    let own = lead(a.input2.shape());
+    let factors = Stack::<T>::copied(a.input2, &own)?;
+    let mut x = Stack::<T>::room(out, &[a.input, a.input2])?;
+    x.load(a.input)?;
+    let origins = matrices::origins(&own, batch);
+    let (count, work) = (x.count, x.rows * x.rows * x.columns);
+    matrices::each(count, work, &x.parts(), |i, x| {
+        solve_factored(factors.view(origins[i]), a.upper, x);
+    });
+    x.store(out)
 }
 
 fn inverses(t: &Tensor, upper: bool, out: &Tensor) -> Result<()> {
-    let mut all = matrices::read(t, &lead(t.shape()))?;
-    for m in &mut all {
-        let l = lower(std::mem::take(m), upper);
-        *m = Matrix::eye(l.rows);
-        solve_factored(&l, m);
-    }
-    matrices::write(out, &all)
+    with_numbers!(t.dtype(), T => inverses_of::<T>(t, upper, out))
+}
+
+fn inverses_of<T: Number>(t: &Tensor, upper: bool, out: &Tensor) -> Result<()> {
+    let factors = Stack::<T>::copied(t, &lead(t.shape()))?;
+    let mut x = Stack::<T>::empty_for(out)?;
+    let (count, work) = (x.count, cubic(x.rows));
+    matrices::each(count, work, &x.parts(), |i, mut x| {
+        x.set_identity();
+        solve_factored(factors.view(i), upper, x);
+    });
+    x.store(out)
 }

@@ -1,11 +1,12 @@
 //! Eigenvalues of general matrices.
 
-use crate::cpu::eigen::{Number, eigen};
-use crate::cpu::{copy, matrices, slice};
+use crate::cpu::dense::view::Matrix;
+use crate::cpu::eigen::{Spectral, eigen};
+use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::op::{Batch, Cast, F, O, OpDef, OutSpec, Plan, Ret, X, kernel};
 use crate::ops::f;
-use crate::ops::linalg::rules::{check, columnwise};
-use crate::{DType, Element, Result, Tensor, bail, ensure, with_dtype};
+use crate::ops::linalg::rules::{check, columnwise, cubic, lead, with_numbers};
+use crate::{DType, Element, Result, Tensor, ensure};
 use num_complex::Complex;
 use torchlike_macros::operators;
 
@@ -73,40 +74,64 @@ fn write(t: &Tensor, name: &str, values: &Tensor, vectors: Option<&Tensor>) -> R
     if t.numel() == 0 {
         return Ok(());
     }
-    with_dtype!(t.dtype(), [float complex] => T, {
-        return write_typed::<T>(t, name, values, vectors);
-    }, else {});
-    Err(t.dtype().no_kernel("linalg_eig_out_cpu"))
+    with_numbers!(t.dtype(), T => write_typed::<T>(t, name, values, vectors))
 }
 
-fn write_typed<T>(t: &Tensor, name: &str, values: &Tensor, vectors: Option<&Tensor>) -> Result<()>
+fn write_typed<T: Spectral>(
+    t: &Tensor,
+    name: &str,
+    values: &Tensor,
+    vectors: Option<&Tensor>,
+) -> Result<()>
 where
-    T: Number + Element,
     Complex<T::Size>: Element,
 {
-    let n = t.shape()[t.ndim() - 1] as usize;
-    let dense = copy::dense(t, t.dtype())?;
-    let (mut all, mut bases) = (Vec::new(), Vec::new());
-    for m in slice::<T>(&dense).chunks_exact(n * n) {
-        ensure!(
-            m.iter().all(|v| v.is_finite()),
-            Runtime,
-            "torch.linalg.eig: input tensor should not contain infs or NaNs."
-        );
-        let Some(found) = eigen(n, m, vectors.is_some()) else {
-            bail!(
-                LinAlg,
-                "{name}: The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues."
-            );
+    let all = Stack::<T>::copied(t, &lead(t.shape()))?;
+    ensure!(
+        all.unbounded().is_none(),
+        Runtime,
+        "torch.linalg.eig: input tensor should not contain infs or NaNs."
+    );
+    let n = all.rows;
+    let zero = Complex::<T::Size>::default();
+    let mut found = vec![zero; all.count * n];
+    let mut bases = vec![
+        zero;
+        if vectors.is_some() {
+            found.len() * n
+        } else {
+            0
+        }
+    ];
+    let mut done = vec![false; all.count];
+    let width = if vectors.is_some() { n * n } else { 0 };
+    let parts = (
+        Pieces::new(&mut found, n),
+        Pieces::new(&mut bases, width),
+        Pieces::new(&mut done, 1),
+    );
+    matrices::each(all.count, cubic(n), &parts, |i, (values, vectors, done)| {
+        let matrix = Matrix {
+            rows: n,
+            columns: n,
+            data: all.flat(i).to_vec(),
         };
-        all.extend(found.values);
-        bases.extend(found.vectors);
+        if let Some(made) = eigen(matrix, width > 0) {
+            values.copy_from_slice(&made.values);
+            vectors.copy_from_slice(&made.vectors);
+            done[0] = true;
+        }
+    });
+    ensure!(
+        done.iter().all(|&d| d),
+        LinAlg,
+        "{name}: The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues."
+    );
+    matrices::write_numbers(values, &found)?;
+    match vectors {
+        Some(out) => matrices::write_columns(out, &bases),
+        None => Ok(()),
     }
-    copy::copy(values, &Tensor::from_slice(&all, values.shape())?)?;
-    let Some(out) = vectors else {
-        return Ok(());
-    };
-    matrices::write_columns(out, &bases)
 }
 
 /// Eigenvalues with the vectors that their gradient needs.

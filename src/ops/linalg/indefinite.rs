@@ -1,10 +1,13 @@
 //! Equations with symmetric or Hermitian matrices that are not definite.
 
+use crate::cpu::dense::number::Number;
 use crate::cpu::indefinite::{self, Kind};
-use crate::cpu::matrices;
+use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
-use crate::ops::linalg::rules::{by_columns, check, columnwise, lead, plan, tail};
+use crate::ops::linalg::rules::{
+    by_columns, check, columnwise, cubic, lead, plan, tail, with_numbers,
+};
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -57,24 +60,32 @@ fn factor_rule(a: &calls::LinalgLdlFactorEx) -> Result<Plan> {
 }
 
 fn factor(a: &calls::LinalgLdlFactorEx, (): &(), outs: &[Tensor]) -> Result<()> {
+    with_numbers!(a.input.dtype(), T => factor_of::<T>(a, outs))
+}
+
+fn factor_of<T: Number>(a: &calls::LinalgLdlFactorEx, outs: &[Tensor]) -> Result<()> {
     let kind = kind(a.input, a.hermitian);
-    let (mut factors, mut pivots, mut infos) = (Vec::new(), Vec::new(), Vec::new());
-    for m in matrices::read(a.input, &lead(a.input.shape()))? {
-        let made = indefinite::factor(m, kind);
-        if a.check_errors && made.info != 0 {
-            bail!(
-                LinAlg,
-                "torch.linalg.ldl_factor_ex: The diagonal block {} of D is zero, and the factors cannot be used to solve equations.",
-                made.info
-            );
-        }
-        factors.push(made.matrix);
-        pivots.extend(made.pivots);
-        infos.push(made.info);
+    let mut all = Stack::<T>::room(&outs[0], &[a.input])?;
+    all.load(a.input)?;
+    let (count, n) = (all.count, all.rows);
+    let (mut pivots, mut infos) = (vec![0i64; count * n], vec![0i32; count]);
+    let parts = (
+        all.parts(),
+        Pieces::new(&mut pivots, n),
+        Pieces::new(&mut infos, 1),
+    );
+    matrices::each(count, cubic(n), &parts, |_, (mut a, pivots, info)| {
+        info[0] = indefinite::factor(&mut a, pivots, kind);
+    });
+    if let (Some(info), true) = (infos.iter().find(|&&v| v != 0), a.check_errors) {
+        bail!(
+            LinAlg,
+            "torch.linalg.ldl_factor_ex: The diagonal block {info} of D is zero, and the factors cannot be used to solve equations."
+        );
     }
-    matrices::write(&outs[0], &factors)?;
     matrices::write_numbers(&outs[1], &pivots)?;
-    matrices::write_numbers(&outs[2], &infos)
+    matrices::write_numbers(&outs[2], &infos)?;
+    all.store(&outs[0])
 }
 
 /// Real matrices are symmetric.
@@ -129,15 +140,21 @@ fn solve_rule(a: &calls::LinalgLdlSolve) -> Result<(Plan, Dims)> {
 }
 
 fn solve(a: &calls::LinalgLdlSolve, batch: &Dims, outs: &[Tensor]) -> Result<()> {
+    with_numbers!(a.LD.dtype(), T => solve_of::<T>(a, batch, &outs[0]))
+}
+
+fn solve_of<T: Number>(a: &calls::LinalgLdlSolve, batch: &Dims, out: &Tensor) -> Result<()> {
     let kind = kind(a.LD, a.hermitian);
-    let factors = matrices::read(a.LD, batch)?
-        .into_iter()
-        .zip(matrices::read_columns(a.pivots, batch)?);
-    let mut results = Vec::new();
-    for ((f, p), mut x) in factors.zip(matrices::read(a.B, batch)?) {
-        let pivots: Vec<i64> = p.data.iter().map(|v| v.re as i64).collect();
-        indefinite::solve(&f, &pivots, &mut x, kind);
-        results.push(x);
-    }
-    matrices::write(&outs[0], &results)
+    let own = lead(a.LD.shape());
+    let factors = Stack::<T>::copied(a.LD, &own)?;
+    let (n, pivots) = (factors.rows, matrices::read_rows(a.pivots, &own)?);
+    let mut x = Stack::<T>::room(out, &[a.B])?;
+    x.load(a.B)?;
+    let origins = matrices::origins(&own, batch);
+    let (count, work) = (x.count, n * n * x.columns);
+    matrices::each(count, work, &x.parts(), |i, mut x| {
+        let k = origins[i];
+        indefinite::solve(factors.view(k), &pivots[k * n..(k + 1) * n], &mut x, kind);
+    });
+    x.store(out)
 }

@@ -1,12 +1,14 @@
 //! Least squares.
 
-use crate::cpu::dense::{self, Matrix, ZERO};
-use crate::cpu::matrices;
+use crate::cpu::dense::number::{Factor, Number, Real, add_product, set_product};
+use crate::cpu::dense::singular::{Vectors, singular};
+use crate::cpu::dense::view::{Matrix, View, ViewMut};
+use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
-use crate::ops::linalg::rules::{columnwise, lead, plan, tail};
-use crate::ops::linalg::spectral::read_finite;
+use crate::ops::linalg::rules::{columnwise, cubic, lead, plan, tail, with_numbers};
+use crate::ops::linalg::spectral::singular_values;
 use crate::{DType, Dims, Result, Tensor, dims, ensure};
 use torchlike_macros::operators;
 
@@ -147,56 +149,89 @@ fn rule(a: &calls::_Lstsq) -> Result<(Plan, Dims)> {
 }
 
 fn write(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Result<()> {
+    with_numbers!(a.input.dtype(), T => write_of::<T>(a, batch, outs))
+}
+
+fn write_of<T: Number>(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Result<()> {
     let t = a.input;
     let (m, n) = (tail(t.shape())[0] as usize, tail(t.shape())[1] as usize);
-    let epsilon = if t.dtype().to_real() == DType::F64 {
-        f64::EPSILON
-    } else {
-        f64::from(f32::EPSILON)
-    };
+    let epsilon = <T::Size as num_traits::Float>::epsilon().double();
     let least = a.rcond.unwrap_or(epsilon * m.max(n) as f64);
-    let (mut ranks, mut all_values) = (Vec::new(), Vec::new());
-    for mat in read_finite(t, "torch.linalg.lstsq")? {
-        let values = dense::singular(&mat).1;
-        let top = values.first().copied().unwrap_or(0.0);
-        ranks.push(values.iter().filter(|&&v| v > least * top).count() as i64);
-        all_values.extend(values);
-    }
-    let (mut solutions, mut rests) = (Vec::new(), Vec::new());
-    for (mat, b) in matrices::read(t, batch)?
-        .into_iter()
-        .zip(matrices::read(a.b, batch)?)
-    {
-        let x = solved(&mat, &b, if a.full_rank { 0.0 } else { least });
-        let made = mat.times(&x);
-        for j in 0..b.columns {
-            rests.push(
-                (0..m)
-                    .map(|i| (made[(i, j)] - b[(i, j)]).norm_sqr())
-                    .sum::<f64>(),
-            );
+    let values = singular_values::<T>(t, "torch.linalg.lstsq")?;
+    let steps = m.min(n);
+    let rank = |v: &[T::Size]| {
+        let top = v.first().map_or(0.0, |v| v.double());
+        v.iter().filter(|v| v.double() > least * top).count() as i64
+    };
+    let count = outs[2].numel() as usize;
+    let ranks: Vec<i64> = (0..count)
+        .map(|i| rank(&values[i * steps..(i + 1) * steps]))
+        .collect();
+    let all = Stack::<T>::copied(t, batch)?;
+    let rights = Stack::<T>::copied(a.b, batch)?;
+    let mut solutions = Stack::<T>::empty_for(&outs[0])?;
+    let mut rests = vec![T::Size::default(); all.count * rights.columns];
+    let least = if a.full_rank { 0.0 } else { least };
+    let parts = (solutions.parts(), Pieces::new(&mut rests, rights.columns));
+    matrices::each(all.count, cubic(m.max(n)), &parts, |i, (mut x, rests)| {
+        x.fill(T::zero());
+        let columns = x.columns();
+        solve(
+            all.view(i),
+            rights.view(i),
+            least,
+            x.block(0, 0, n, columns),
+        );
+        let mut apart = Matrix::filled(m, columns, T::zero());
+        apart.view_mut().copy(rights.view(i));
+        let found = x.view().block(0, 0, n, columns);
+        add_product(
+            -1,
+            Factor::Plain(all.view(i)),
+            Factor::Plain(found),
+            apart.view_mut(),
+        );
+        for (j, rest) in rests.iter_mut().enumerate() {
+            *rest = apart.view().column(j).iter().map(|v| v.square()).sum();
         }
-        solutions.push(Matrix::from_fn(m.max(n), b.columns, |i, j| {
-            if i < n { x[(i, j)] } else { ZERO }
-        }));
-    }
-    matrices::write(&outs[0], &solutions)?;
+    });
+    solutions.store(&outs[0])?;
     matrices::write_numbers(&outs[1], &rests)?;
     matrices::write_numbers(&outs[2], &ranks)?;
-    matrices::write_numbers(&outs[3], &all_values)
+    matrices::write_numbers(&outs[3], &values)
 }
 
 /// By singular values, those that are small beside the largest left out.
-fn solved(a: &Matrix, b: &Matrix, least: f64) -> Matrix {
-    let (u, s, v) = dense::singular(a);
-    let top = s.first().copied().unwrap_or(0.0);
-    let along = u.adjoint().times(b);
-    let scaled = Matrix::from_fn(s.len(), b.columns, |i, j| {
-        if s[i] > least * top {
-            along[(i, j)] / s[i]
-        } else {
-            ZERO
+fn solve<T: Number>(a: View<T>, b: View<T>, least: f64, to: ViewMut<T>) {
+    let (m, n) = (a.rows(), a.columns());
+    let k = m.min(n);
+    let (mut u, mut v) = (
+        Matrix::filled(m, k, T::zero()),
+        Matrix::filled(n, k, T::zero()),
+    );
+    let mut values = vec![T::Size::default(); k];
+    let mut copy = Matrix::filled(m, n, T::zero());
+    copy.view_mut().copy(a);
+    let vectors = Vectors {
+        u: u.view_mut(),
+        v: v.view_mut(),
+    };
+    singular(copy.view_mut(), &mut values, Some(vectors));
+    let top = values.first().map_or(0.0, |v| v.double());
+    let mut along = Matrix::filled(k, b.columns(), T::zero());
+    set_product(
+        Factor::Adjoint(u.view()),
+        Factor::Plain(b),
+        along.view_mut(),
+    );
+    for j in 0..b.columns() {
+        for (v, &s) in along.view_mut().column(j).iter_mut().zip(&values) {
+            *v = if s.double() > least * top {
+                *v / T::real(s)
+            } else {
+                T::zero()
+            };
         }
-    });
-    v.times(&scaled)
+    }
+    set_product(Factor::Plain(v.view()), Factor::Plain(along.view()), to);
 }

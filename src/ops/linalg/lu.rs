@@ -1,11 +1,13 @@
 //! LU decompositions.
 
-use crate::cpu::dense::{self, Matrix, ONE, ZERO};
-use crate::cpu::matrices;
+use crate::cpu::dense::lu as dense;
+use crate::cpu::dense::number::Number;
+use crate::cpu::dense::view::{View, ViewMut};
+use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
-    batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
+    batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail, with_numbers,
 };
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -98,28 +100,64 @@ fn factor_rule(a: &calls::LinalgLuFactorEx) -> Result<Plan> {
     ]))
 }
 
-fn factors(a: &calls::LinalgLuFactorEx, (): &(), outs: &[Tensor]) -> Result<()> {
-    let t = a.A;
-    let (mut lus, mut pivots, mut infos) = (Vec::new(), Vec::new(), Vec::new());
-    for (i, m) in matrices::read(t, &lead(t.shape()))?.into_iter().enumerate() {
-        let f = dense::lu(m);
-        if f.info != 0 && a.check_errors {
-            bail!(
-                LinAlg,
-                "torch.linalg.lu_factor_ex: {}U[{},{}] is zero and using it on lu_solve would result in a division by zero. If you \
-                 still want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
-                batch_note(t, i),
-                f.info,
-                f.info
-            );
-        }
-        lus.push(f.lu);
-        pivots.extend(f.pivots.iter().map(|&p| p as i64 + 1));
-        infos.push(i64::from(f.info));
+/// What factorising a batch gave besides the factors.
+pub(super) struct Factored {
+    /// A row for each matrix: the rows exchanged, from 0.
+    pub pivots: Vec<usize>,
+    /// How many for each.
+    pub steps: usize,
+    /// The first zero on each diagonal, from 1; 0 if there is none.
+    pub infos: Vec<i32>,
+}
+
+impl Factored {
+    /// Those of one matrix.
+    pub fn pivots(&self, i: usize) -> &[usize] {
+        &self.pivots[i * self.steps..(i + 1) * self.steps]
     }
-    matrices::write(&outs[0], &lus)?;
+}
+
+/// Factorises all matrices of a batch in place.
+pub(super) fn factorise<T: Number>(all: &mut Stack<T>) -> Factored {
+    let (count, steps) = (all.count, all.rows.min(all.columns));
+    let (mut pivots, mut infos) = (vec![0; count * steps], vec![0; count]);
+    let work = all.rows * all.columns * steps;
+    let parts = (
+        all.parts(),
+        Pieces::new(&mut pivots, steps),
+        Pieces::new(&mut infos, 1),
+    );
+    matrices::each(count, work, &parts, |_, (a, pivots, info)| {
+        info[0] = dense::factor(a, pivots) as i32;
+    });
+    Factored {
+        pivots,
+        steps,
+        infos,
+    }
+}
+
+fn factors(a: &calls::LinalgLuFactorEx, (): &(), outs: &[Tensor]) -> Result<()> {
+    with_numbers!(a.A.dtype(), T => factors_of::<T>(a, outs))
+}
+
+fn factors_of<T: Number>(a: &calls::LinalgLuFactorEx, outs: &[Tensor]) -> Result<()> {
+    let mut all = Stack::<T>::room(&outs[0], &[a.A])?;
+    all.load(a.A)?;
+    let made = factorise(&mut all);
+    if let (Some(i), true) = (made.infos.iter().position(|&v| v != 0), a.check_errors) {
+        let info = made.infos[i];
+        bail!(
+            LinAlg,
+            "torch.linalg.lu_factor_ex: {}U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you \
+             still want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
+            batch_note(a.A, i),
+        );
+    }
+    let pivots: Vec<i32> = made.pivots.iter().map(|&p| p as i32 + 1).collect();
     matrices::write_numbers(&outs[1], &pivots)?;
-    matrices::write_numbers(&outs[2], &infos)
+    matrices::write_numbers(&outs[2], &made.infos)?;
+    all.store(&outs[0])
 }
 
 fn factor(a: &calls::LinalgLuFactor) -> Result<Ret> {
@@ -155,40 +193,61 @@ fn lu_rule(a: &calls::LinalgLu) -> Result<Plan> {
 }
 
 fn lu(a: &calls::LinalgLu, (): &(), outs: &[Tensor]) -> Result<()> {
-    let (mut ps, mut ls, mut us) = (Vec::new(), Vec::new(), Vec::new());
-    for m in matrices::read(a.A, &lead(a.A.shape()))? {
-        let rows = m.rows;
-        let f = dense::lu(m);
-        ps.push(permutation(rows, f.pivots.iter().copied()));
-        ls.push(lower(&f.lu));
-        us.push(upper(&f.lu));
+    with_numbers!(a.A.dtype(), T => lu_of::<T>(a, outs))
+}
+
+fn lu_of<T: Number>(a: &calls::LinalgLu, outs: &[Tensor]) -> Result<()> {
+    let mut all = Stack::<T>::copied(a.A, &lead(a.A.shape()))?;
+    let made = factorise(&mut all);
+    write_triangles(&all, &outs[1], &outs[2])?;
+    write_permutations::<T>(&outs[0], made.steps, &made.pivots)
+}
+
+/// Writes the matrices that exchange row `i` with the row that `pivots` names, from 0, one after another.
+fn write_permutations<T: Number>(out: &Tensor, steps: usize, pivots: &[usize]) -> Result<()> {
+    let mut ps = Stack::<T>::empty_for(out)?;
+    let rows = ps.rows;
+    matrices::each(ps.count, rows * rows, &ps.parts(), |i, mut p| {
+        let mut order: Vec<usize> = (0..rows).collect();
+        let pivots = &pivots[i * steps..(i + 1) * steps];
+        pivots
+            .iter()
+            .enumerate()
+            .for_each(|(i, &p)| order.swap(i, p));
+        p.fill(T::zero());
+        order
+            .iter()
+            .enumerate()
+            .for_each(|(j, &i)| p.set(i, j, T::one()));
+    });
+    ps.store(out)
+}
+
+/// Writes both factors apart.
+fn write_triangles<T: Number>(all: &Stack<T>, lower: &Tensor, upper: &Tensor) -> Result<()> {
+    let (mut ls, mut us) = (Stack::<T>::empty_for(lower)?, Stack::<T>::empty_for(upper)?);
+    let parts = (ls.parts(), us.parts());
+    matrices::each(all.count, all.rows * all.columns, &parts, |i, (l, u)| {
+        split(all.view(i), l, u);
+    });
+    ls.store(lower)?;
+    us.store(upper)
+}
+
+/// L and U of both factors in one matrix.
+fn split<T: Number>(f: View<T>, mut l: ViewMut<T>, mut u: ViewMut<T>) {
+    for j in 0..l.columns() {
+        let to = l.column(j);
+        to[..j].fill(T::zero());
+        to[j] = T::one();
+        to[j + 1..].copy_from_slice(&f.column(j)[j + 1..]);
     }
-    matrices::write(&outs[0], &ps)?;
-    matrices::write(&outs[1], &ls)?;
-    matrices::write(&outs[2], &us)
-}
-
-/// The matrix that exchanges row `i` with the row that `pivots` names, from 0, one after another.
-fn permutation(rows: usize, pivots: impl Iterator<Item = usize>) -> Matrix {
-    let mut order: Vec<usize> = (0..rows).collect();
-    pivots.enumerate().for_each(|(i, p)| order.swap(i, p));
-    Matrix::from_fn(rows, rows, |i, j| if order[j] == i { ONE } else { ZERO })
-}
-
-/// L of both factors in one matrix.
-fn lower(f: &Matrix) -> Matrix {
-    Matrix::from_fn(f.rows, f.rows.min(f.columns), |i, j| match i.cmp(&j) {
-        std::cmp::Ordering::Equal => ONE,
-        std::cmp::Ordering::Greater => f[(i, j)],
-        std::cmp::Ordering::Less => ZERO,
-    })
-}
-
-/// U of both factors in one matrix.
-fn upper(f: &Matrix) -> Matrix {
-    Matrix::from_fn(f.rows.min(f.columns), f.columns, |i, j| {
-        if i <= j { f[(i, j)] } else { ZERO }
-    })
+    let rows = u.rows();
+    for j in 0..u.columns() {
+        let (to, edge) = (u.column(j), rows.min(j + 1));
+        to[..edge].copy_from_slice(&f.column(j)[..edge]);
+        to[edge..].fill(T::zero());
+    }
 }
 
 fn solve_rule(a: &calls::LinalgLuSolve) -> Result<(Plan, Dims)> {
@@ -222,36 +281,72 @@ fn solve_rule(a: &calls::LinalgLuSolve) -> Result<(Plan, Dims)> {
 }
 
 fn solve(a: &calls::LinalgLuSolve, batch: &Dims, outs: &[Tensor]) -> Result<()> {
-    let factors = matrices::read(a.LU, batch)?
-        .into_iter()
-        .zip(matrices::read_columns(a.pivots, batch)?);
-    let mut results = Vec::new();
-    for ((f, p), y) in factors.zip(matrices::read(a.B, batch)?) {
-        let n = f.rows.max(1);
-        let p: Vec<usize> = p
-            .data
-            .iter()
-            .map(|v| (v.re as usize).clamp(1, n) - 1)
-            .collect();
-        let mut y = if a.left { y } else { y.adjoint() };
-        // X A = B is the adjoint of A' X' = B'.
-        if a.adjoint == a.left {
-            solve_adjoint(&f.adjoint(), &p, &mut y);
-        } else {
-            dense::lu_solve(&f, &p, &mut y);
-        }
-        results.push(if a.left { y } else { y.adjoint() });
-    }
-    matrices::write(&outs[0], &results)
+    with_numbers!(a.LU.dtype(), T => solve_of::<T>(a, batch, outs))
 }
 
-/// Solves with the adjoint of a factorisation: triangles first, then the exchanges backwards.
-fn solve_adjoint(f: &Matrix, pivots: &[usize], y: &mut Matrix) {
-    dense::triangular(f, y, false, false);
-    dense::triangular(f, y, true, true);
-    for (i, &q) in pivots.iter().enumerate().rev() {
-        for j in 0..y.columns {
-            y.data.swap(i * y.columns + j, q * y.columns + j);
+fn solve_of<T: Number>(a: &calls::LinalgLuSolve, batch: &Dims, outs: &[Tensor]) -> Result<()> {
+    let own = lead(a.LU.shape());
+    let factors = Stack::<T>::copied(a.LU, &own)?;
+    let (n, steps) = (factors.rows.max(1), factors.rows);
+    let pivots = matrices::read_rows(a.pivots, &own)?;
+    let pivots = pivots
+        .iter()
+        .map(|&p| p.clamp(1, n as i64) as usize - 1)
+        .collect();
+    let made = Factored {
+        pivots,
+        steps,
+        infos: Vec::new(),
+    };
+    let system = System {
+        factors: &factors,
+        made: &made,
+        own: &own,
+        left: a.left,
+        adjoint: a.adjoint,
+    };
+    system.solve(a.B, batch, &outs[0])
+}
+
+/// Equations with factorised matrices.
+pub(super) struct System<'a, T> {
+    /// Of the matrices.
+    pub factors: &'a Stack<T>,
+    /// What belongs to them.
+    pub made: &'a Factored,
+    /// Their batch.
+    pub own: &'a Dims,
+    /// `A X = B`, else `X A = B`.
+    pub left: bool,
+    /// With the adjoint of A.
+    pub adjoint: bool,
+}
+
+impl<T: Number> System<'_, T> {
+    /// Writes the solutions for a batch of right sides.
+    pub fn solve(&self, b: &Tensor, batch: &Dims, out: &Tensor) -> Result<()> {
+        // X A = B is the adjoint of A' X' = B'.
+        let mut x = if self.left {
+            let mut room = Stack::<T>::room(out, &[b])?;
+            room.load(b)?;
+            room
+        } else {
+            Stack::<T>::adjoints(b, batch)?
+        };
+        let origins = matrices::origins(self.own, batch);
+        let (count, work) = (x.count, x.rows * x.rows * x.columns);
+        matrices::each(count, work, &x.parts(), |i, x| {
+            let (f, p) = (self.factors.view(origins[i]), self.made.pivots(origins[i]));
+            if self.adjoint == self.left {
+                dense::solve_adjoint(f, p, x);
+            } else {
+                dense::solve(f, p, x);
+            }
+        });
+        if self.left {
+            x.store(out)
+        } else {
+            x.store_adjoints(out)
         }
     }
 }
@@ -281,26 +376,27 @@ fn unpack_rule(a: &calls::LuUnpack) -> Result<Plan> {
 }
 
 fn unpack(a: &calls::LuUnpack, (): &(), outs: &[Tensor]) -> Result<()> {
+    with_numbers!(a.LU_data.dtype(), T => unpack_of::<T>(a, outs))
+}
+
+fn unpack_of<T: Number>(a: &calls::LuUnpack, outs: &[Tensor]) -> Result<()> {
     let t = a.LU_data;
     let batch = lead(t.shape());
     if a.unpack_pivots {
-        let rows = tail(t.shape())[0] as usize;
-        let mut ps = Vec::new();
-        for p in matrices::read_columns(a.LU_pivots, &batch)? {
-            let pivots: Vec<i64> = p.data.iter().map(|v| v.re as i64 - 1).collect();
-            ensure!(
-                pivots.iter().all(|p| (0..rows as i64).contains(p)),
-                Runtime,
-                "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
-            );
-            ps.push(permutation(rows, pivots.iter().map(|&p| p as usize)));
-        }
-        matrices::write(&outs[0], &ps)?;
+        let rows = tail(t.shape())[0];
+        let pivots = matrices::read_rows(a.LU_pivots, &batch)?;
+        ensure!(
+            pivots.iter().all(|p| (1..=rows).contains(p)),
+            Runtime,
+            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+        );
+        let steps = a.LU_pivots.shape().last().map_or(0, |&n| n as usize);
+        let pivots: Vec<usize> = pivots.into_iter().map(|p| p as usize - 1).collect();
+        write_permutations::<T>(&outs[0], steps, &pivots)?;
     }
     if a.unpack_data {
-        let all = matrices::read(t, &batch)?;
-        matrices::write(&outs[1], &all.iter().map(lower).collect::<Vec<_>>())?;
-        matrices::write(&outs[2], &all.iter().map(upper).collect::<Vec<_>>())?;
+        let all = Stack::<T>::copied(t, &batch)?;
+        write_triangles(&all, &outs[1], &outs[2])?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ pub mod cholesky;
 pub mod contract;
 pub mod eigen;
 pub mod einsum;
+pub mod grouped;
 pub mod indefinite;
 pub mod lstsq;
 pub mod lu;

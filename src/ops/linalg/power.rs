@@ -1,13 +1,14 @@
 //! Powers and exponentials of matrices.
 
-use crate::cpu::dense::Matrix;
-use crate::cpu::matrices;
+use crate::cpu::dense::number::{Factor, Number, Real, set_product};
+use crate::cpu::dense::view::{Matrix, View, ViewMut};
+use crate::cpu::matrices::{self, Stack};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, FM, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::typed;
 use crate::ops::f;
-use crate::ops::linalg::rules::lead;
-use crate::{MemoryFormat, Result, Tensor, ensure};
+use crate::ops::linalg::rules::{cubic, lead, with_numbers};
+use crate::{DType, Element, MemoryFormat, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -119,34 +120,69 @@ fn exponential_rule(a: &calls::LinalgMatrixExp) -> Result<Plan> {
 }
 
 fn exponentials(t: &Tensor, out: &Tensor) -> Result<()> {
-    let all = matrices::read(t, &lead(t.shape()))?;
-    matrices::write(out, &all.iter().map(exponential).collect::<Vec<_>>())
+    let dtype = if t.dtype().is_reduced_float() {
+        DType::F32
+    } else {
+        t.dtype()
+    };
+    with_numbers!(dtype, T => exponentials_of::<T>(t, out))
+}
+
+fn exponentials_of<T: Number>(t: &Tensor, out: &Tensor) -> Result<()> {
+    let all = Stack::<T>::copied(t, &lead(t.shape()))?;
+    let mut results = Stack::<T>::empty_for(out)?;
+    let work = cubic(all.rows);
+    matrices::each(all.count, work, &results.parts(), |i, to| {
+        exponential(all.view(i), to)
+    });
+    results.store(out)
 }
 
 /// Scaled until a short series suffices, then squared back.
-fn exponential(m: &Matrix) -> Matrix {
-    let n = m.rows;
-    let norm = (0..n)
-        .map(|i| (0..n).map(|j| m[(i, j)].norm()).sum::<f64>())
-        .fold(0.0f64, f64::max);
-    let halvings = if norm > 0.5 && norm.is_finite() {
-        (norm / 0.5).log2().ceil() as i32
+fn exponential<T: Number>(m: View<T>, mut to: ViewMut<T>) {
+    let n = m.rows();
+    let sums = (0..n).map(|j| m.column(j).iter().map(|v| v.abs().double()).sum::<f64>());
+    let norm = sums.fold(
+        0.0f64,
+        |most, v| if v > most || v.is_nan() { v } else { most },
+    );
+    // As far as eighteen terms reach; every squaring costs digits.
+    let reach = if T::Size::DTYPE == DType::F64 {
+        1.0
+    } else {
+        3.0
+    };
+    let halvings = if norm > reach && norm.is_finite() {
+        (norm / reach).log2().ceil() as i32
     } else {
         0
     };
-    let scale = 0.5f64.powi(halvings);
-    let x = Matrix::from_fn(n, n, |i, j| m[(i, j)] * scale);
-    let (mut sum, mut term) = (Matrix::eye(n), Matrix::eye(n));
+    let scale = T::Size::near(0.5f64.powi(halvings));
+    let x = Matrix::from_fn(n, n, |i, j| m.get(i, j).times(scale));
+    let mut sum = Matrix::filled(n, n, T::zero());
+    sum.view_mut().set_identity();
+    let (mut term, mut next) = (sum.clone(), sum.clone());
     for k in 1..19 {
-        term = term.times(&x);
-        term.data.iter_mut().for_each(|v| *v /= f64::from(k));
+        set_product(
+            Factor::Plain(term.view()),
+            Factor::Plain(x.view()),
+            next.view_mut(),
+        );
+        let by = T::Size::near(1.0 / f64::from(k));
+        next.data.iter_mut().for_each(|v| *v = v.times(by));
         sum.data
             .iter_mut()
-            .zip(&term.data)
-            .for_each(|(s, t)| *s += t);
+            .zip(&next.data)
+            .for_each(|(s, &t)| *s += t);
+        std::mem::swap(&mut term, &mut next);
     }
     for _ in 0..halvings {
-        sum = sum.times(&sum);
+        set_product(
+            Factor::Plain(sum.view()),
+            Factor::Plain(sum.view()),
+            next.view_mut(),
+        );
+        std::mem::swap(&mut sum, &mut next);
     }
-    sum
+    to.copy(sum.view());
 }

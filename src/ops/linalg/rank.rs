@@ -1,14 +1,16 @@
 //! What singular values say within a tolerance: rank and pseudoinverse.
 
-use crate::cpu::dense::{self, Matrix, ZERO};
+use crate::cpu::dense::number::{Factor, Number, Real, set_product};
+use crate::cpu::dense::singular::{Vectors, singular};
+use crate::cpu::dense::view::{Matrix, ViewMut};
+use crate::cpu::matrices::Stack;
 use crate::cpu::{self, matrices};
 use crate::ops::core::op::{Cast, F, FM, O, OpDef, Plan, compose, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
-use crate::ops::linalg::rules::{check, tail};
-use crate::ops::linalg::spectral::read_finite;
+use crate::ops::linalg::rules::{check, cubic, tail, with_numbers};
+use crate::ops::linalg::spectral::finite;
 use crate::{DType, Dims, Result, Scalar, Tensor, dims};
-use num_complex::Complex64 as C;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -157,40 +159,78 @@ fn pseudoinverses(a: &calls::_Pinv, batch: &Dims, outs: &[Tensor]) -> Result<()>
     if a.input.numel() == 0 {
         return Ok(());
     }
-    finite(a.input, a.hermitian)?;
     let limits = Limits::new(a.input, a.atol, a.rtol, batch)?;
-    let mut results = Vec::new();
-    for (i, m) in matrices::read(a.input, batch)?.into_iter().enumerate() {
-        let (u, s, v) = dense::singular(&mirrored(m, a.hermitian));
-        let limit = limits.limit(i, s.first().copied().unwrap_or(0.0));
-        let scaled = Matrix::from_fn(v.rows, s.len(), |r, c| {
-            if s[c] > limit { v[(r, c)] / s[c] } else { ZERO }
-        });
-        results.push(scaled.times(&u.adjoint()));
-    }
-    matrices::write(&outs[0], &results)
+    with_numbers!(a.input.dtype(), T => pseudoinverses_of::<T>(a, &limits, batch, &outs[0]))
 }
 
-/// Refuses numbers that no factorisation comes to an end with.
-fn finite(t: &Tensor, hermitian: bool) -> Result<()> {
-    let name = if hermitian {
-        "linalg.eigh"
-    } else {
-        "linalg.svd"
-    };
-    read_finite(t, name).map(drop)
+/// The matrices of a batch, of Hermitian ones the lower triangle on both sides.
+fn read<T: Number>(t: &Tensor, hermitian: bool, batch: &Dims) -> Result<Stack<T>> {
+    let mut all = Stack::<T>::copied(t, batch)?;
+    finite(
+        &all,
+        t,
+        if hermitian {
+            "linalg.eigh"
+        } else {
+            "linalg.svd"
+        },
+    )?;
+    if hermitian {
+        let (count, size) = (all.count, all.rows * all.rows);
+        matrices::each(count, size, &all.parts(), |_, a| mirror(a));
+    }
+    Ok(all)
 }
 
-/// For Hermitian matrices only the lower triangle counts.
-fn mirrored(m: Matrix, hermitian: bool) -> Matrix {
-    if !hermitian {
-        return m;
+fn mirror<T: Number>(mut a: ViewMut<T>) {
+    for j in 0..a.columns() {
+        for i in 0..j {
+            let v = a.get(j, i).conj();
+            a.set(i, j, v);
+        }
+        let d = a.get(j, j);
+        a.set(j, j, T::real(d.re()));
     }
-    Matrix::from_fn(m.rows, m.columns, |i, j| match i.cmp(&j) {
-        std::cmp::Ordering::Greater => m[(i, j)],
-        std::cmp::Ordering::Equal => C::new(m[(i, i)].re, 0.0),
-        std::cmp::Ordering::Less => m[(j, i)].conj(),
-    })
+}
+
+fn pseudoinverses_of<T: Number>(
+    a: &calls::_Pinv,
+    limits: &Limits,
+    batch: &Dims,
+    out: &Tensor,
+) -> Result<()> {
+    let mut all = read::<T>(a.input, a.hermitian, batch)?;
+    let mut results = Stack::<T>::empty_for(out)?;
+    let work = cubic(all.rows.max(all.columns));
+    let (count, parts) = (results.count, (all.parts(), results.parts()));
+    matrices::each(count, work, &parts, |i, (a, to)| {
+        let (m, n) = (a.rows(), a.columns());
+        let k = m.min(n);
+        let (mut u, mut v) = (
+            Matrix::filled(m, k, T::zero()),
+            Matrix::filled(n, k, T::zero()),
+        );
+        let mut values = vec![T::Size::default(); k];
+        let vectors = Vectors {
+            u: u.view_mut(),
+            v: v.view_mut(),
+        };
+        singular(a, &mut values, Some(vectors));
+        let limit = limits.limit(i, values.first().map_or(0.0, |v| v.double()));
+        for (j, &s) in values.iter().enumerate() {
+            let by = if s.double() > limit {
+                num_traits::Float::recip(s)
+            } else {
+                T::Size::default()
+            };
+            v.view_mut()
+                .column(j)
+                .iter_mut()
+                .for_each(|v| *v = v.times(by));
+        }
+        set_product(Factor::Plain(v.view()), Factor::Adjoint(u.view()), to);
+    });
+    results.store(out)
 }
 
 fn rank_rule(a: &calls::_MatrixRank) -> Result<Plan> {
@@ -204,13 +244,28 @@ fn ranks(a: &calls::_MatrixRank, (): &(), outs: &[Tensor]) -> Result<()> {
     if a.input.numel() == 0 {
         return cpu::fill(&outs[0], Scalar::Int(0));
     }
-    finite(a.input, a.hermitian)?;
     let limits = Limits::new(a.input, a.atol, a.rtol, batch)?;
-    let mut counts = Vec::new();
-    for (i, m) in matrices::read(a.input, batch)?.into_iter().enumerate() {
-        let s = dense::singular(&mirrored(m, a.hermitian)).1;
-        let limit = limits.limit(i, s.first().copied().unwrap_or(0.0));
-        counts.push(s.iter().filter(|&&v| v > limit).count() as i64);
-    }
-    matrices::write_numbers(&outs[0], &counts)
+    with_numbers!(a.input.dtype(), T => ranks_of::<T>(a, &limits, batch, &outs[0]))
+}
+
+fn ranks_of<T: Number>(
+    a: &calls::_MatrixRank,
+    limits: &Limits,
+    batch: &Dims,
+    out: &Tensor,
+) -> Result<()> {
+    let mut all = read::<T>(a.input, a.hermitian, batch)?;
+    let mut counts = vec![0i64; all.count];
+    let work = cubic(all.rows.max(all.columns));
+    let (count, parts) = (
+        all.count,
+        (all.parts(), matrices::Pieces::new(&mut counts, 1)),
+    );
+    matrices::each(count, work, &parts, |i, (a, rank)| {
+        let mut values = vec![T::Size::default(); a.rows().min(a.columns())];
+        singular(a, &mut values, None);
+        let limit = limits.limit(i, values.first().map_or(0.0, |v| v.double()));
+        rank[0] = values.iter().filter(|v| v.double() > limit).count() as i64;
+    });
+    matrices::write_numbers(out, &counts)
 }

@@ -1,12 +1,12 @@
 //! Orthogonal factors: QR decompositions and products of Householder reflections.
 
-use crate::cpu::dense::{self, Matrix, ZERO};
-use crate::cpu::matrices;
+use crate::cpu::dense::number::Number;
+use crate::cpu::dense::reflect;
+use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
-use crate::ops::linalg::rules::{check, columnwise, lead, plan};
+use crate::ops::linalg::rules::{check, columnwise, lead, plan, with_numbers};
 use crate::{Result, Tensor, ensure};
-use num_complex::Complex64 as C;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -78,8 +78,6 @@ pub static OPS: &[OpDef] = &[
 
 /// What `mode` asks for.
 struct Factors {
-    /// Columns of Q, rows of R.
-    width: usize,
     /// Q is wanted.
     q: bool,
 }
@@ -103,28 +101,53 @@ fn qr_rule(a: &calls::LinalgQr) -> Result<(Plan, Factors)> {
         OutSpec::contiguous(&[0], t.dtype())
     };
     let second = columnwise(batch.concat(&[width, n]), t.dtype());
-    let width = width as usize;
-    Ok((plan([first, second]), Factors { width, q }))
+    Ok((plan([first, second]), Factors { q }))
+}
+
+/// Factorises all matrices of a batch in place; gives the factors of the reflections, a row for each matrix.
+fn factorise<T: Number>(all: &mut Stack<T>) -> Vec<T> {
+    let (count, steps) = (all.count, all.rows.min(all.columns));
+    let mut taus = vec![T::zero(); count * steps];
+    let work = all.rows * all.columns * steps;
+    let parts = (all.parts(), Pieces::new(&mut taus, steps));
+    matrices::each(count, work, &parts, |_, (a, taus)| reflect::factor(a, taus));
+    taus
+}
+
+/// Writes the first columns of the products of reflections.
+fn write_products<T: Number>(all: &Stack<T>, taus: &[T], out: &Tensor) -> Result<()> {
+    let mut qs = Stack::<T>::empty_for(out)?;
+    let steps = taus.len() / all.count.max(1);
+    let work = qs.rows * qs.columns * steps;
+    matrices::each(qs.count, work, &qs.parts(), |i, mut q| {
+        reflect::product(all.view(i), &taus[i * steps..(i + 1) * steps], &mut q);
+    });
+    qs.store(out)
 }
 
 fn qr(a: &calls::LinalgQr, wanted: &Factors, outs: &[Tensor]) -> Result<()> {
-    let (mut qs, mut rs) = (Vec::new(), Vec::new());
-    for m in matrices::read(a.A, &lead(a.A.shape()))? {
-        let (rows, columns) = (m.rows, m.columns);
-        let (h, taus) = dense::reflections(m);
-        rs.push(Matrix::from_fn(wanted.width, columns, |i, j| {
-            if i <= j { h[(i, j)] } else { ZERO }
-        }));
-        if wanted.q {
-            let mut q = Matrix::eye(rows).left(wanted.width);
-            dense::reflect(&h, &taus, &mut q, false);
-            qs.push(q);
+    with_numbers!(a.A.dtype(), T => qr_of::<T>(a, wanted, outs))
+}
+
+fn qr_of<T: Number>(a: &calls::LinalgQr, wanted: &Factors, outs: &[Tensor]) -> Result<()> {
+    let mut all = Stack::<T>::copied(a.A, &lead(a.A.shape()))?;
+    let taus = factorise(&mut all);
+    let mut rs = Stack::<T>::empty_for(&outs[1])?;
+    let rows = rs.rows;
+    matrices::each(rs.count, rows * rs.columns, &rs.parts(), |i, mut r| {
+        let from = all.view(i);
+        for j in 0..r.columns() {
+            let (to, edge) = (r.column(j), rows.min(j + 1));
+            to[..edge].copy_from_slice(&from.column(j)[..edge]);
+            to[edge..].fill(T::zero());
         }
-    }
+    });
+    rs.store(&outs[1])?;
     if wanted.q {
-        matrices::write(&outs[0], &qs)?;
+        write_products(&all, &taus, &outs[0])
+    } else {
+        Ok(())
     }
-    matrices::write(&outs[1], &rs)
 }
 
 fn old_qr(a: &calls::Qr) -> Result<Ret> {
@@ -148,10 +171,15 @@ fn geqrf_rule(a: &calls::Geqrf) -> Result<Plan> {
 }
 
 fn geqrf(a: &calls::Geqrf, (): &(), outs: &[Tensor]) -> Result<()> {
-    let all = matrices::read(a.input, &lead(a.input.shape()))?;
-    let (all, taus): (Vec<Matrix>, Vec<Vec<C>>) = all.into_iter().map(dense::reflections).unzip();
-    matrices::write_numbers(&outs[1], &taus.concat())?;
-    matrices::write(&outs[0], &all)
+    with_numbers!(a.input.dtype(), T => geqrf_of::<T>(a, outs))
+}
+
+fn geqrf_of<T: Number>(a: &calls::Geqrf, outs: &[Tensor]) -> Result<()> {
+    let mut all = Stack::<T>::room(&outs[0], &[a.input])?;
+    all.load(a.input)?;
+    let taus = factorise(&mut all);
+    matrices::write_numbers(&outs[1], &taus)?;
+    all.store(&outs[0])
 }
 
 fn product_rule(t: &Tensor, tau: &Tensor) -> Result<Plan> {
@@ -196,17 +224,14 @@ fn product_rule(t: &Tensor, tau: &Tensor) -> Result<Plan> {
 }
 
 fn product(t: &Tensor, tau: &Tensor, out: &Tensor) -> Result<()> {
+    with_numbers!(t.dtype(), T => product_of::<T>(t, tau, out))
+}
+
+fn product_of<T: Number>(t: &Tensor, tau: &Tensor, out: &Tensor) -> Result<()> {
     let batch = lead(t.shape());
-    let all: Vec<Matrix> = matrices::read(t, &batch)?
-        .into_iter()
-        .zip(matrices::read_columns(tau, &batch)?)
-        .map(|(m, taus)| {
-            let mut q = Matrix::eye(m.rows).left(m.columns);
-            dense::reflect(&m, &taus.data, &mut q, false);
-            q
-        })
-        .collect();
-    matrices::write(out, &all)
+    let all = Stack::<T>::copied(t, &batch)?;
+    let taus = Stack::<T>::vectors(tau, &batch)?;
+    write_products(&all, taus.elements(), out)
 }
 
 fn ormqr_rule(a: &calls::Ormqr) -> Result<Plan> {
@@ -269,16 +294,26 @@ fn ormqr_rule(a: &calls::Ormqr) -> Result<Plan> {
 }
 
 fn ormqr(a: &calls::Ormqr, (): &(), outs: &[Tensor]) -> Result<()> {
+    with_numbers!(a.input.dtype(), T => ormqr_of::<T>(a, &outs[0]))
+}
+
+fn ormqr_of<T: Number>(a: &calls::Ormqr, out: &Tensor) -> Result<()> {
     let batch = lead(a.input.shape());
-    let reflections = matrices::read(a.input, &batch)?
-        .into_iter()
-        .zip(matrices::read_columns(a.input2, &batch)?);
-    let mut results = Vec::new();
-    for ((h, taus), c) in reflections.zip(matrices::read(a.input3, &batch)?) {
-        // C Q is the adjoint of Q' C'.
-        let mut c = if a.left { c } else { c.adjoint() };
-        dense::reflect(&h, &taus.data, &mut c, a.transpose == a.left);
-        results.push(if a.left { c } else { c.adjoint() });
+    let all = Stack::<T>::copied(a.input, &batch)?;
+    let taus = Stack::<T>::vectors(a.input2, &batch)?;
+    // C Q is the adjoint of Q' C'.
+    let mut c = if a.left {
+        Stack::<T>::copied(a.input3, &batch)?
+    } else {
+        Stack::<T>::adjoints(a.input3, &batch)?
+    };
+    let work = c.rows * c.columns * taus.rows;
+    matrices::each(c.count, work, &c.parts(), |i, mut c| {
+        reflect::apply(all.view(i), taus.flat(i), a.transpose == a.left, &mut c);
+    });
+    if a.left {
+        c.store(out)
+    } else {
+        c.store_adjoints(out)
     }
-    matrices::write(&outs[0], &results)
 }

@@ -103,3 +103,18 @@ pub(super) fn batch_note(t: &Tensor, i: usize) -> String {
         String::new()
     }
 }
+
+/// Returns a call that is generic in the number type `T` of a dtype.
+macro_rules! with_numbers {
+    ($dtype:expr, $T:ident => $call:expr) => {{
+        let dtype: $crate::DType = $dtype;
+        $crate::with_dtype!(dtype, [float complex] => $T, { return $call; }, else {});
+        Err(dtype.no_kernel("linalg"))
+    }};
+}
+pub(super) use with_numbers;
+
+/// Operations of an algorithm that does `n^3` of them, as far as they decide about threads.
+pub(super) fn cubic(n: usize) -> usize {
+    n.saturating_mul(n).saturating_mul(n)
+}

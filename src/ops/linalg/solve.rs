@@ -1,16 +1,19 @@
-//! Inverses, determinants and solutions of matrices. All are computed in double precision.
+//! Inverses, determinants and solutions of matrices.
 
-use crate::cpu::dense::{self, Matrix, ONE, ZERO};
-use crate::cpu::matrices;
+use crate::cpu::dense::lu as dense;
+use crate::cpu::dense::number::Number;
+use crate::cpu::matrices::{self, Stack, as_columns};
 use crate::ops::core::op::{
     Batch, Cast, F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel,
 };
 use crate::ops::f;
+use crate::ops::linalg::lu::{System, factorise};
 use crate::ops::linalg::rules::{
-    batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail,
+    batch_note, by_columns, check, columnwise, cubic, fits, lead, plan, same_types, tail,
+    with_numbers,
 };
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
-use num_complex::Complex64 as C;
+use num_traits::Float;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -135,25 +138,26 @@ fn inverse_rule(a: &calls::LinalgInvEx) -> Result<Plan> {
 }
 
 fn inverses(a: &calls::LinalgInvEx, (): &(), outs: &[Tensor]) -> Result<()> {
-    let t = a.A;
-    let (mut results, mut infos) = (Vec::new(), Vec::new());
-    for (i, m) in matrices::read(t, &lead(t.shape()))?.into_iter().enumerate() {
-        let mut x = Matrix::eye(m.rows);
-        let f = dense::lu(m);
-        if f.info != 0 && a.check_errors {
-            bail!(
-                LinAlg,
-                "linalg.inv: {}The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular.",
-                batch_note(t, i),
-                f.info
-            );
-        }
-        dense::lu_solve(&f.lu, &f.pivots, &mut x);
-        results.push(x);
-        infos.push(i64::from(f.info));
+    with_numbers!(a.A.dtype(), T => inverses_of::<T>(a, outs))
+}
+
+fn inverses_of<T: Number>(a: &calls::LinalgInvEx, outs: &[Tensor]) -> Result<()> {
+    let mut all = Stack::<T>::copied(a.A, &lead(a.A.shape()))?;
+    let made = factorise(&mut all);
+    if let (Some(i), true) = (made.infos.iter().position(|&v| v != 0), a.check_errors) {
+        bail!(
+            LinAlg,
+            "linalg.inv: {}The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular.",
+            batch_note(a.A, i),
+            made.infos[i]
+        );
     }
-    matrices::write(&outs[0], &results)?;
-    matrices::write_numbers(&outs[1], &infos)
+    let mut x = Stack::<T>::room(&outs[0], &[a.A])?;
+    matrices::each(x.count, cubic(x.rows), &x.parts(), |i, x| {
+        dense::inverse(all.view(i), made.pivots(i), x);
+    });
+    matrices::write_numbers(&outs[1], &made.infos)?;
+    x.store(&outs[0])
 }
 
 /// The inverse; an error where there is none.
@@ -178,51 +182,68 @@ fn slogdet_rule(a: &calls::LinalgSlogdet) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Phase and logarithm of the size of each determinant.
-fn determinants(t: &Tensor) -> Result<Vec<(C, f64)>> {
-    let all = matrices::read(t, &lead(t.shape()))?;
-    Ok(all.into_iter().map(determinant).collect())
+/// One thing of each factorised matrix: of its diagonal, and of whether its rows were exchanged an odd number of times.
+fn of_factors<T: Number, V>(t: &Tensor, f: impl Fn(&[T], bool) -> V) -> Result<Vec<V>> {
+    let mut all = Stack::<T>::copied(t, &lead(t.shape()))?;
+    let made = factorise(&mut all);
+    let one = |i: usize| {
+        let view = all.view(i);
+        let diagonal: Vec<T> = (0..all.rows).map(|k| view.get(k, k)).collect();
+        let exchanges = made
+            .pivots(i)
+            .iter()
+            .enumerate()
+            .filter(|&(k, &p)| p != k)
+            .count();
+        f(&diagonal, exchanges % 2 == 1)
+    };
+    Ok((0..all.count).map(one).collect())
 }
 
-fn determinant(m: Matrix) -> (C, f64) {
-    let n = m.rows;
-    let f = dense::lu(m);
-    let (mut phase, mut log) = (ONE, 0.0f64);
-    for i in 0..n {
-        let d = f.lu[(i, i)];
-        let size = d.norm();
-        log += size.ln();
-        phase *= if size == 0.0 { ZERO } else { d / size };
-        if f.pivots[i] != i {
-            phase = -phase;
-        }
+/// Sign (or phase) of a determinant, and the logarithm of its size.
+fn sign_and_log<T: Number>(diagonal: &[T], odd: bool) -> (T, T::Size) {
+    let mut sign = if odd { -T::one() } else { T::one() };
+    let mut log = T::Size::default();
+    for &d in diagonal {
+        let size = d.abs();
+        log += Float::ln(size);
+        sign *= if d.is_zero() { d } else { d / T::real(size) };
     }
-    (phase, log)
+    (sign, log)
 }
 
 fn det(t: &Tensor, outs: &[Tensor]) -> Result<()> {
-    let all: Vec<C> = determinants(t)?
-        .into_iter()
-        .map(|(p, l)| if p == ZERO { ZERO } else { p * l.exp() })
-        .collect();
-    matrices::write_numbers(&outs[0], &all)
+    with_numbers!(t.dtype(), T => {
+        let product = |diagonal: &[T], odd: bool| {
+            let sign = if odd { -T::from(1.0) } else { T::from(1.0) };
+            diagonal.iter().fold(sign, |p, &d| p * d)
+        };
+        matrices::write_numbers(&outs[0], &of_factors::<T, T>(t, product)?)
+    })
 }
 
 fn slogdet(t: &Tensor, outs: &[Tensor]) -> Result<()> {
-    let (phases, logs): (Vec<C>, Vec<f64>) = determinants(t)?.into_iter().unzip();
-    matrices::write_numbers(&outs[0], &phases)?;
-    matrices::write_numbers(&outs[1], &logs)
+    with_numbers!(t.dtype(), T => {
+        let (signs, logs): (Vec<_>, Vec<_>) = of_factors::<T, _>(t, sign_and_log)?.into_iter().unzip();
+        matrices::write_numbers(&outs[0], &signs)?;
+        matrices::write_numbers(&outs[1], &logs)
+    })
 }
 
 fn logdet(t: &Tensor, out: &Tensor) -> Result<()> {
-    let complex = out.dtype().is_complex();
-    let value = |(p, l): (C, f64)| match (complex, p == ZERO) {
-        (_, true) => C::new(f64::NEG_INFINITY, 0.0),
-        (true, _) => C::new(l, p.arg()),
-        (false, _) => C::new(if p.re < 0.0 { f64::NAN } else { l }, 0.0),
-    };
-    let all: Vec<C> = determinants(t)?.into_iter().map(value).collect();
-    matrices::write_numbers(out, &all)
+    with_numbers!(t.dtype(), T => matrices::write_numbers(out, &of_factors::<T, T>(t, logarithm)?))
+}
+
+fn logarithm<T: Number>(diagonal: &[T], odd: bool) -> T {
+    let (sign, log) = sign_and_log(diagonal, odd);
+    let zero = T::Size::default();
+    if sign.is_zero() {
+        return T::real(Float::neg_infinity());
+    }
+    if !T::COMPLEX && sign.re() < zero {
+        return T::real(Float::nan());
+    }
+    T::parts(log, Float::atan2(sign.im(), sign.re()))
 }
 
 /// What the rule of `solve_ex` found of its right side.
@@ -275,37 +296,32 @@ fn solve_rule(a: &calls::LinalgSolveEx) -> Result<(Plan, RightSide)> {
 }
 
 fn solve_ex(a: &calls::LinalgSolveEx, side: &RightSide, outs: &[Tensor]) -> Result<()> {
-    let (x, b) = (a.A, a.B);
-    let infos: Vec<i64> = matrices::read(x, &lead(x.shape()))?
-        .into_iter()
-        .map(|m| i64::from(dense::lu(m).info))
-        .collect();
-    if let (Some(i), true) = (infos.iter().position(|&i| i != 0), a.check_errors) {
+    with_numbers!(a.A.dtype(), T => solve_of::<T>(a, side, outs))
+}
+
+fn solve_of<T: Number>(a: &calls::LinalgSolveEx, side: &RightSide, outs: &[Tensor]) -> Result<()> {
+    let own = lead(a.A.shape());
+    let mut factors = Stack::<T>::copied(a.A, &own)?;
+    let made = factorise(&mut factors);
+    if let (Some(i), true) = (made.infos.iter().position(|&v| v != 0), a.check_errors) {
         bail!(
             LinAlg,
             "torch.linalg.solve: {}The solver failed because the input matrix is singular.",
-            batch_note(x, i)
+            batch_note(a.A, i)
         );
     }
-    let right = if side.vector {
-        matrices::read_columns(b, &side.batch)?
-    } else {
-        matrices::read(b, &side.batch)?
+    matrices::write_numbers(&outs[1], &made.infos)?;
+    let system = System {
+        factors: &factors,
+        made: &made,
+        own: &own,
+        left: a.left,
+        adjoint: false,
     };
-    let mut results = Vec::new();
-    for (f, y) in matrices::read(x, &side.batch)?.into_iter().zip(right) {
-        // X A = B is the adjoint of A' X' = B'.
-        let (f, mut y) = if a.left {
-            (f, y)
-        } else {
-            (f.adjoint(), y.adjoint())
-        };
-        let f = dense::lu(f);
-        dense::lu_solve(&f.lu, &f.pivots, &mut y);
-        results.push(if a.left { y } else { y.adjoint() });
+    if side.vector {
+        return system.solve(&as_columns(a.B), &side.batch, &as_columns(&outs[0]));
     }
-    matrices::write(&outs[0], &results)?;
-    matrices::write_numbers(&outs[1], &infos)
+    system.solve(a.B, &side.batch, &outs[0])
 }
 
 fn solve(a: &calls::LinalgSolve) -> Result<Tensor> {

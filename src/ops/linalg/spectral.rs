@@ -1,12 +1,14 @@
 //! Singular values and eigenvalues.
 
-use crate::cpu::dense::{self, Matrix, ZERO};
-use crate::cpu::matrices;
+use crate::cpu::dense::number::Number;
+use crate::cpu::dense::{hermitian, singular as values_of};
+use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
-use crate::ops::linalg::rules::{batch_note, check, columnwise, lead, plan, tail};
+use crate::ops::linalg::rules::{
+    batch_note, check, columnwise, cubic, lead, plan, tail, with_numbers,
+};
 use crate::{Result, Tensor, bail, ensure};
-use num_complex::Complex64 as C;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -78,50 +80,61 @@ fn singular_rule(a: &calls::LinalgSvd) -> Result<Plan> {
     ]))
 }
 
-/// The matrices of a tensor, if all their elements are finite.
-pub(super) fn read_finite(t: &Tensor, name: &str) -> Result<Vec<Matrix>> {
-    let all = matrices::read(t, &lead(t.shape()))?;
-    let finite = |m: &Matrix| m.data.iter().all(|c| c.re.is_finite() && c.im.is_finite());
-    match all.iter().position(|m| !finite(m)) {
-        Some(i) => bail!(
+/// Refuses matrices that no iteration comes to an end with.
+pub(super) fn finite<T: Number>(all: &Stack<T>, t: &Tensor, name: &str) -> Result<()> {
+    if let Some(i) = all.unbounded() {
+        bail!(
             LinAlg,
             "{name}: {}The algorithm failed to converge because the input matrix contained non-finite values.",
             batch_note(t, i)
-        ),
-        None => Ok(all),
+        );
     }
+    Ok(())
 }
 
-fn wider(m: Matrix, columns: usize) -> Matrix {
-    let have = m.columns;
-    if have == columns {
-        return m;
+/// An error if one of a batch did not converge.
+fn converged(done: &[bool], t: &Tensor, name: &str, what: &str) -> Result<()> {
+    if let Some(i) = done.iter().position(|d| !d) {
+        bail!(
+            LinAlg,
+            "{name}: {}The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated {what} \
+             (error code: {}).",
+            batch_note(t, i),
+            tail(t.shape())[1]
+        );
     }
-    let mut out = Matrix::from_fn(
-        m.rows,
-        columns,
-        |i, j| if j < have { m[(i, j)] } else { ZERO },
-    );
-    dense::complete(&mut out, have);
-    out
+    Ok(())
 }
 
 fn singular(a: &calls::LinalgSvd, (): &(), outs: &[Tensor]) -> Result<()> {
-    let (mut us, mut ss, mut vs) = (Vec::new(), Vec::new(), Vec::new());
-    for m in read_finite(a.A, "linalg.svd")? {
-        let (u, s, v) = dense::singular(&m);
-        ss.extend(s);
-        let (u, v) = if a.full_matrices {
-            (wider(u, m.rows), wider(v, m.columns))
-        } else {
-            (u, v)
-        };
-        us.push(u);
-        vs.push(v.adjoint());
-    }
-    matrices::write(&outs[0], &us)?;
-    matrices::write_numbers(&outs[1], &ss)?;
-    matrices::write(&outs[2], &vs)
+    with_numbers!(a.A.dtype(), T => singular_of::<T>(a.A, outs))
+}
+
+fn singular_of<T: Number>(t: &Tensor, outs: &[Tensor]) -> Result<()> {
+    let mut all = Stack::<T>::copied(t, &lead(t.shape()))?;
+    finite(&all, t, "linalg.svd")?;
+    let size = |out: &Tensor| {
+        tail(out.shape())
+            .iter()
+            .map(|&n| n as usize)
+            .collect::<Vec<_>>()
+    };
+    let mut us = Stack::<T>::room(&outs[0], &[t])?;
+    // Vectors on the right are columns here and rows of the result.
+    let mut vs = Stack::<T>::empty(all.count, all.columns, size(&outs[2])[0])?;
+    let steps = all.rows.min(all.columns);
+    let mut values = vec![T::Size::default(); all.count * steps];
+    let mut done = vec![false; all.count];
+    let (count, work) = (all.count, cubic(all.rows.max(all.columns)));
+    let results = (us.parts(), vs.parts(), Pieces::new(&mut values, steps));
+    let parts = (all.parts(), results, Pieces::new(&mut done, 1));
+    matrices::each(count, work, &parts, |_, (a, (u, v, values), done)| {
+        done[0] = values_of::singular(a, values, Some(values_of::Vectors { u, v }));
+    });
+    converged(&done, t, "linalg.svd", "singular values")?;
+    matrices::write_numbers(&outs[1], &values)?;
+    vs.store_adjoints(&outs[2])?;
+    us.store(&outs[0])
 }
 
 fn values_rule(a: &calls::LinalgSvdvals) -> Result<Plan> {
@@ -133,11 +146,29 @@ fn values_rule(a: &calls::LinalgSvdvals) -> Result<Plan> {
 }
 
 fn values(a: &calls::LinalgSvdvals, (): &(), outs: &[Tensor]) -> Result<()> {
-    let all: Vec<f64> = read_finite(a.A, "linalg.svd")?
-        .iter()
-        .flat_map(|m| dense::singular(m).1)
-        .collect();
-    matrices::write_numbers(&outs[0], &all)
+    with_numbers!(a.A.dtype(), T => {
+        matrices::write_numbers(&outs[0], &singular_values::<T>(a.A, "linalg.svd")?)
+    })
+}
+
+/// The singular values of a batch, a row for each matrix.
+pub(super) fn singular_values<T: Number>(t: &Tensor, name: &str) -> Result<Vec<T::Size>> {
+    let mut all = Stack::<T>::copied(t, &lead(t.shape()))?;
+    finite(&all, t, name)?;
+    let steps = all.rows.min(all.columns);
+    let mut values = vec![T::Size::default(); all.count * steps];
+    let mut done = vec![false; all.count];
+    let (count, work) = (all.count, cubic(all.rows.max(all.columns)));
+    let parts = (
+        all.parts(),
+        Pieces::new(&mut values, steps),
+        Pieces::new(&mut done, 1),
+    );
+    matrices::each(count, work, &parts, |_, (a, values, done)| {
+        done[0] = values_of::singular(a, values, None);
+    });
+    converged(&done, t, name, "singular values")?;
+    Ok(values)
 }
 
 fn svd(a: &calls::Svd) -> Result<Ret> {
@@ -178,21 +209,48 @@ fn eigen_rule(t: &Tensor, uplo: &str, name: &str, vectors: bool) -> Result<(Plan
 }
 
 fn eigen(t: &Tensor, upper: bool, values: &Tensor, vectors: Option<&Tensor>) -> Result<()> {
-    let (mut all, mut bases) = (Vec::new(), Vec::new());
-    for m in read_finite(t, "linalg.eigh")? {
-        let whole = Matrix::from_fn(m.rows, m.columns, |i, j| match (i == j, (j < i) != upper) {
-            (true, _) => C::new(m[(i, i)].re, 0.0),
-            (_, true) => m[(i, j)],
-            _ => m[(j, i)].conj(),
+    with_numbers!(t.dtype(), T => eigen_of::<T>(t, upper, values, vectors))
+}
+
+fn eigen_of<T: Number>(
+    t: &Tensor,
+    upper: bool,
+    values: &Tensor,
+    vectors: Option<&Tensor>,
+) -> Result<()> {
+    let batch = lead(t.shape());
+    // The lower triangle is what counts of a copy.
+    let mut all = if upper {
+        Stack::<T>::adjoints(t, &batch)?
+    } else {
+        Stack::<T>::copied(t, &batch)?
+    };
+    finite(&all, t, "linalg.eigh")?;
+    let n = all.rows;
+    let mut found = vec![T::Size::default(); all.count * n];
+    let mut done = vec![false; all.count];
+    let count = all.count;
+    let own = (
+        all.parts(),
+        Pieces::new(&mut found, n),
+        Pieces::new(&mut done, 1),
+    );
+    let mut bases = vectors.map(|out| Stack::<T>::room(out, &[t])).transpose()?;
+    if let Some(bases) = &mut bases {
+        let parts = (own, bases.parts());
+        matrices::each(count, cubic(n), &parts, |_, ((a, values, done), v)| {
+            done[0] = hermitian::eigen(a, values, Some(v));
         });
-        let (v, w) = dense::hermitian(&whole);
-        all.extend(v);
-        bases.push(w);
+    } else {
+        matrices::each(count, cubic(n), &own, |_, (a, values, done)| {
+            done[0] = hermitian::eigen(a, values, None);
+        });
     }
-    matrices::write_numbers(values, &all)?;
-    match vectors {
-        Some(out) => matrices::write(out, &bases),
-        None => Ok(()),
+    converged(&done, t, "linalg.eigh", "eigenvalues")?;
+    matrices::write_numbers(values, &found)?;
+    match (bases, vectors) {
+        (Some(bases), Some(out)) => bases.store(out),
+        _ => Ok(()),
     }
 }
 

@@ -1,9 +1,12 @@
 //! Triangular systems.
 
-use crate::cpu::dense::{self, Matrix};
-use crate::cpu::matrices;
+use crate::cpu::dense::number::Number;
+use crate::cpu::dense::triangular::{Triangle, solve_left, solve_right};
+use crate::cpu::matrices::{self, Stack};
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, Plan, X, kernel};
-use crate::ops::linalg::rules::{check, columnwise, fits, plan, same_types, tail};
+use crate::ops::linalg::rules::{
+    check, columnwise, fits, lead, plan, same_types, tail, with_numbers,
+};
 use crate::{Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
@@ -31,17 +34,6 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Kept),
 ];
 
-/// Solutions of the systems of a batch.
-fn solutions(
-    a: &Tensor,
-    b: &Tensor,
-    batch: &[i64],
-    solve: impl Fn(Matrix, Matrix) -> Matrix,
-) -> Result<Vec<Matrix>> {
-    let (a, b) = (matrices::read(a, batch)?, matrices::read(b, batch)?);
-    Ok(a.into_iter().zip(b).map(|(a, b)| solve(a, b)).collect())
-}
-
 fn solve_rule(a: &calls::LinalgSolveTriangular) -> Result<(Plan, Dims)> {
     let (t, b) = (a.input, a.B);
     same_types("linalg.solve_triangular", t, b)?;
@@ -57,16 +49,38 @@ fn solve_rule(a: &calls::LinalgSolveTriangular) -> Result<(Plan, Dims)> {
 }
 
 fn solve(a: &calls::LinalgSolveTriangular, batch: &Dims, outs: &[Tensor]) -> Result<()> {
-    let all = solutions(a.input, a.B, batch, |t, mut x| {
-        if a.left {
-            dense::triangular(&t, &mut x, a.upper, a.unitriangular);
-            return x;
+    let kind = Triangle {
+        upper: a.upper,
+        adjoint: false,
+        unit: a.unitriangular,
+    };
+    with_numbers!(a.B.dtype(), T => solutions::<T>(a.input, kind, a.left, a.B, batch, &outs[0]))
+}
+
+/// Writes the solutions of the equations of a batch.
+fn solutions<T: Number>(
+    t: &Tensor,
+    kind: Triangle,
+    left: bool,
+    b: &Tensor,
+    batch: &Dims,
+    out: &Tensor,
+) -> Result<()> {
+    let own = lead(t.shape());
+    let triangles = Stack::<T>::copied(t, &own)?;
+    let mut x = Stack::<T>::room(out, &[b])?;
+    x.load(b)?;
+    let origins = matrices::origins(&own, batch);
+    let (count, work) = (x.count, x.rows * x.columns * triangles.rows);
+    matrices::each(count, work, &x.parts(), |i, x| {
+        let t = triangles.view(origins[i]);
+        if left {
+            solve_left(t, kind, x)
+        } else {
+            solve_right(t, kind, x)
         }
-        let mut x = x.adjoint();
-        dense::triangular(&t.adjoint(), &mut x, !a.upper, a.unitriangular);
-        x.adjoint()
-    })?;
-    matrices::write(&outs[0], &all)
+    });
+    x.store(out)
 }
 
 fn old_rule(a: &calls::TriangularSolve) -> Result<(Plan, Dims)> {
@@ -87,15 +101,16 @@ fn old_rule(a: &calls::TriangularSolve) -> Result<(Plan, Dims)> {
 }
 
 fn old_solve(a: &calls::TriangularSolve, batch: &Dims, outs: &[Tensor]) -> Result<()> {
-    let all = solutions(a.A, a.input, batch, |t, mut x| {
-        let t = if a.transpose {
-            Matrix::from_fn(t.columns, t.rows, |i, j| t[(j, i)])
-        } else {
-            t
-        };
-        dense::triangular(&t, &mut x, a.upper != a.transpose, a.unitriangular);
-        x
-    })?;
-    matrices::write(&outs[0], &all)?;
-    matrices::write(&outs[1], &matrices::read(a.A, batch)?)
+    let t = if a.transpose {
+        matrices::transposed(a.A)
+    } else {
+        a.A.clone()
+    };
+    let kind = Triangle {
+        upper: a.upper != a.transpose,
+        adjoint: false,
+        unit: a.unitriangular,
+    };
+    crate::cpu::copy::copy(&outs[1], a.A)?;
+    with_numbers!(a.input.dtype(), T => solutions::<T>(&t, kind, true, a.input, batch, &outs[0]))
 }

@@ -1,0 +1,258 @@
+//! QR steps with many shifts: a chain of small bulges goes down the diagonal, a window at a time, and what a window does is
+//! brought to the rest of the matrix by products.
+//!
+//! Source: K. Braman, R. Byers and R. Mathias, "The multishift QR algorithm. Part I" (2002).
+
+use super::Grid;
+use super::reflection;
+use crate::cpu::dense::number::{Factor, Number, set_product};
+use crate::cpu::dense::view::{Matrix, ViewMut};
+
+/// Sum and product of two shifts.
+pub type Pair<T> = (T, T);
+
+/// A Schur form in the making: the matrix, and the basis if it is wanted.
+pub struct Form<'a, T> {
+    /// A Hessenberg matrix.
+    pub h: ViewMut<'a, T>,
+    /// What has been done to it, in columns.
+    pub basis: Option<ViewMut<'a, T>>,
+}
+
+impl<T: Number> Form<'_, T> {
+    /// Brings what `u` did to the window of rows and columns from `at` on to the rest of the matrix and to the basis.
+    pub fn spread(&mut self, at: usize, u: &Matrix<T>) {
+        let (n, wide) = (self.h.rows(), u.rows);
+        let whole = self.basis.is_some();
+        let right = n - at - wide;
+        if whole && right > 0 {
+            let mut part = self.h.block(at, at + wide, wide, right);
+            let copy = copied(&part);
+            set_product(
+                Factor::Adjoint(u.view()),
+                Factor::Plain(copy.view()),
+                part.again(),
+            );
+        }
+        let above = |part: &mut ViewMut<T>| {
+            let copy = copied(part);
+            set_product(
+                Factor::Plain(copy.view()),
+                Factor::Plain(u.view()),
+                part.again(),
+            );
+        };
+        if whole && at > 0 {
+            above(&mut self.h.block(0, at, at, wide));
+        }
+        if let Some(q) = &mut self.basis {
+            above(&mut q.block(0, at, n, wide));
+        }
+    }
+
+    /// The same within `low..high` alone, where nothing else is wanted.
+    pub fn spread_within(&mut self, at: usize, u: &Matrix<T>, low: usize, high: usize) {
+        if self.basis.is_some() {
+            return self.spread(at, u);
+        }
+        let wide = u.rows;
+        let (right, above) = (high - at - wide, at - low);
+        if right > 0 {
+            let mut part = self.h.block(at, at + wide, wide, right);
+            let copy = copied(&part);
+            set_product(
+                Factor::Adjoint(u.view()),
+                Factor::Plain(copy.view()),
+                part.again(),
+            );
+        }
+        if above > 0 {
+            let mut part = self.h.block(low, at, above, wide);
+            let copy = copied(&part);
+            set_product(
+                Factor::Plain(copy.view()),
+                Factor::Plain(u.view()),
+                part.again(),
+            );
+        }
+    }
+}
+
+fn copied<T: Number>(a: &ViewMut<T>) -> Matrix<T> {
+    let mut m = Matrix::filled(a.rows(), a.columns(), T::zero());
+    m.view_mut().copy(a.view());
+    m
+}
+
+/// One step with all pairs of shifts on `low..high`.
+pub fn sweep<T: Number>(form: &mut Form<T>, low: usize, high: usize, pairs: &[Pair<T>]) {
+    let mut chain = Chain {
+        // Before a bulge is there, its place is that of the row above the first.
+        places: vec![low as isize - 1; pairs.len()],
+        pairs,
+        low,
+        high,
+    };
+    let window = 6 * pairs.len() + 6;
+    while let Some(first) = chain.first() {
+        let at = first.max(low as isize) as usize;
+        let end = (at + window).min(high);
+        let mut local = copied(&form.h.block(at, at, end - at, end - at));
+        let mut u = Matrix::filled(end - at, end - at, T::zero());
+        u.view_mut().set_identity();
+        chain.advance(&mut local.view_mut(), &mut u.view_mut(), at, end);
+        form.h.block(at, at, end - at, end - at).copy(local.view());
+        form.spread_within(at, &u, low, high);
+    }
+}
+
+/// Bulges on their way.
+struct Chain<'a, T> {
+    /// The column that a bulge sticks out of; the first of the list is the lowest.
+    places: Vec<isize>,
+    pairs: &'a [Pair<T>],
+    low: usize,
+    high: usize,
+}
+
+impl<T: Number> Chain<'_, T> {
+    /// The highest place of a bulge that has not left; nothing if all have.
+    fn first(&self) -> Option<isize> {
+        let last = self.high as isize - 2;
+        self.places.iter().copied().filter(|&p| p < last).min()
+    }
+
+    /// Chases all bulges as far down as the window `at..end` allows, the lowest first.
+    fn advance(&mut self, h: &mut ViewMut<T>, u: &mut ViewMut<T>, at: usize, end: usize) {
+        let done = self.high as isize - 2;
+        for b in 0..self.places.len() {
+            loop {
+                let p = self.places[b];
+                let room = end == self.high || p + 4 < end as isize;
+                let free = b == 0 || self.places[b - 1] >= done || p + 4 <= self.places[b - 1];
+                if p >= done || !room || !free {
+                    break;
+                }
+                self.step(h, u, b, at, end);
+                self.places[b] += 1;
+            }
+        }
+    }
+
+    /// Moves a bulge down by one row.
+    fn step(&self, h: &mut ViewMut<T>, u: &mut ViewMut<T>, b: usize, at: usize, end: usize) {
+        let p = self.places[b];
+        let row = (p + 1) as usize - at;
+        let size = end - at;
+        let width = 3.min(size - row);
+        let fresh = p < self.low as isize;
+        let mut x = [T::zero(); 3];
+        if fresh {
+            x = first_column(h, row, self.pairs[b], width);
+        } else {
+            x[..width].copy_from_slice(&h.view().column(row - 1)[row..row + width]);
+        }
+        let Some(scale) = reflection(&mut x[..width]) else {
+            return;
+        };
+        let v = &x[..width];
+        let from = if fresh { row } else { row - 1 };
+        for j in from..size {
+            reflect_part(&mut h.column(j)[row..row + width], v, scale);
+        }
+        if !fresh {
+            h.column(row - 1)[row + 1..row + width].fill(T::zero());
+        }
+        turn_columns(h, row, v, scale, 0..(row + width + 1).min(size));
+        turn_columns(u, row, v, scale, 0..size);
+    }
+}
+
+/// The first elements of the first column of `(H - s) (H - t)`, but for a factor.
+fn first_column<T: Number>(
+    h: &ViewMut<T>,
+    at: usize,
+    (sum, product): Pair<T>,
+    width: usize,
+) -> [T; 3] {
+    let (a, c) = (h.get(at, at), h.get(at + 1, at));
+    let (b, d) = (h.get(at, at + 1), h.get(at + 1, at + 1));
+    // All divided by the element below the diagonal, if that is not much smaller than the others.
+    let size = a.sum() + c.sum() + sum.sum();
+    if num_traits::Zero::is_zero(&size) {
+        return [T::one(), T::zero(), T::zero()];
+    }
+    let by = T::one() / T::real(size);
+    let (s, c) = (sum * by, c * by);
+    let first = (a * by) * (a * by) + (b * by) * c - s * (a * by) + (product * by) * by;
+    let second = c * (a * by + d * by - s);
+    let third = if width > 2 {
+        c * (h.get(at + 2, at + 1) * by)
+    } else {
+        T::zero()
+    };
+    [first, second, third]
+}
+
+/// `x -= scale v v' x`.
+fn reflect_part<T: Number>(x: &mut [T], v: &[T], scale: T::Size) {
+    let mut sum = T::zero();
+    for (&x, &f) in x.iter().zip(v) {
+        sum += f.conj() * x;
+    }
+    let sum = sum.times(scale);
+    for (x, &f) in x.iter_mut().zip(v) {
+        *x -= f * sum;
+    }
+}
+
+/// The same for rows of neighbouring columns.
+fn turn_columns<T: Number>(
+    h: &mut ViewMut<T>,
+    at: usize,
+    v: &[T],
+    scale: T::Size,
+    rows: std::ops::Range<usize>,
+) {
+    let high = h.rows();
+    let (a, mut rest) = h.block(0, at, high, v.len()).split_columns(1);
+    let mut a = a;
+    let first = &mut a.column(0)[rows.clone()];
+    if let [p, q, r] = *v {
+        let (y, z) = rest.two_columns(0, 1);
+        let (y, z) = (&mut y[rows.clone()], &mut z[rows]);
+        let (pc, qc, rc) = (
+            p.conj().times(scale),
+            q.conj().times(scale),
+            r.conj().times(scale),
+        );
+        for ((x, y), z) in first.iter_mut().zip(y).zip(z) {
+            let sum = *x * p + *y * q + *z * r;
+            *x -= sum * pc;
+            *y -= sum * qc;
+            *z -= sum * rc;
+        }
+    } else if let [p, q] = *v {
+        let (pc, qc) = (p.conj().times(scale), q.conj().times(scale));
+        for (x, y) in first.iter_mut().zip(&mut rest.column(0)[rows]) {
+            let sum = *x * p + *y * q;
+            *x -= sum * pc;
+            *y -= sum * qc;
+        }
+    }
+}
+
+/// Schur forms of blocks: the small solver's, as columns.
+pub fn small_schur<T: super::Spectral>(block: &Matrix<T>) -> Option<(Matrix<T>, Matrix<T>)> {
+    let n = block.rows;
+    let mut h = Grid {
+        n,
+        data: (0..n * n).map(|i| block[(i / n, i % n)]).collect(),
+    };
+    // Vectors of its basis are rows, not conjugated.
+    let mut rows = Grid::eye(n);
+    T::schur(&mut h, Some(&mut rows))?;
+    let form = Matrix::from_fn(n, n, |i, j| h.data[i * n + j]);
+    let basis = Matrix::from_fn(n, n, |i, j| rows.data[j * n + i]);
+    Some((form, basis))
+}
