@@ -127,6 +127,11 @@ impl PyProgram {
         Ok(self.done()?.live(device(on)?, step))
     }
 
+    /// Operators whose kernels take memory of which no function says how much.
+    fn unmeasured(&self) -> PyResult<Vec<&'static str>> {
+        Ok(self.done()?.unmeasured.clone())
+    }
+
     /// A step by its number.
     fn step(&self, at: usize) -> PyResult<Option<Step<'_>>> {
         let p = self.done()?;

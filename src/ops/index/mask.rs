@@ -60,7 +60,7 @@ pub static OPS: &[OpDef] = &[
         "masked_scatter",
         "(Tensor self, Tensor mask, Tensor source)",
         FM | I,
-        body!(masked_scatter_rule, masked_scatter).updates(),
+        body!(masked_scatter_rule, masked_scatter).unmeasured().updates(),
         "`self` with the elements of `source` in order where `mask` is true.",
     )
     .samples("f32[5], b8[5, 5], f32[5, 5]; c64[5], b8[5, 5], c64[5, 5]")
@@ -73,7 +73,7 @@ pub static OPS: &[OpDef] = &[
             |a| where_rule(a.condition, a.input, a.other),
             |a, _, outs| choose(a.condition, a.input, a.other, &outs[0]),
             cuda: |a, _, outs| kernels::accelerator()?.choose(&outs[0], [a.condition.into(), a.input.into(), a.other.into()]),
-        )
+        ).unmeasured()
         .pointwise(),
         "`self` where the condition holds, else `other`.",
     )
@@ -87,7 +87,7 @@ pub static OPS: &[OpDef] = &[
             |a| where_rule(a.condition, a.input.into(), a.other),
             |a, _, outs| choose(a.condition, a.input.into(), a.other, &outs[0]),
             cuda: |a, _, outs| kernels::accelerator()?.choose(&outs[0], [a.condition.into(), a.input.into(), a.other.into()]),
-        )
+        ).unmeasured()
         .pointwise(),
         "`self` where the condition holds, else `other`.",
     )
@@ -148,7 +148,7 @@ pub static OPS: &[OpDef] = &[
                 part::strided(a.input, a.size, a.stride, a.storage_offset)?
             ),
             |a, part, outs| place_strided(a.input, a.src, part, &outs[0]),
-        ),
+        ).unmeasured(),
         "`self` with `src` written to a strided layout of its memory.",
     )
     .samples(
