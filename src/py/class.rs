@@ -139,6 +139,12 @@ fn note_leaf(o: *mut ffi::PyObject, t: &Tensor) {
     }
 }
 
+/// True if nobody else refers to an object.
+pub fn is_alone(_: Python<'_>, o: &Py<PyAny>) -> bool {
+    // SAFETY: the object lives, and this thread is attached.
+    unsafe { ffi::Py_REFCNT(o.as_ptr()) == 1 }
+}
+
 /// Notes that the leaf that an object holds is this object.
 pub fn note_object(holder: &PyTensor) {
     let at = std::ptr::from_ref(holder) as usize - PLACE.load(Relaxed);

@@ -106,6 +106,9 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
         }
         taken(&seen, &c).map(Some)
     });
+    if answered.is_ok() {
+        Python::attach(noted::prune);
+    }
     match answered {
         Ok(Some(Ret::Tuple(results))) if matches!(c.form, Form::Out(_)) => {
             if let Form::Out(outs) = c.form {

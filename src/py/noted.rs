@@ -1,6 +1,7 @@
 //! The Python objects of tensors that calls under a dispatch mode are about, so that a mode sees the same objects again.
 
 use super::dispatch::on;
+use super::class::is_alone;
 use super::object::PyTensor;
 use crate::Tensor;
 use pyo3::prelude::*;
@@ -77,6 +78,31 @@ pub(super) fn forget(keep: impl Fn(&Tensor) -> bool) {
     let all = NOTED.take();
     let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|(noted, _)| keep(noted));
     NOTED.with_borrow_mut(|n| n.extend(kept));
+    drop(gone);
+}
+
+/// Gives up objects of tensors that nobody else has any more, while a call goes on.
+pub(super) fn prune(py: Python<'_>) {
+    if DEPTH.get() == 0 {
+        return;
+    }
+    let gone = NOTED.with_borrow_mut(|n| {
+        let alone: Vec<bool> = n.iter().map(|(_, o)| is_alone(py, o)).collect();
+        // Each of these has its storage twice: here, and in the object.
+        let ours = |t: &Tensor| {
+            let noted = n.iter().zip(&alone);
+            2 * noted
+                .filter(|((u, _), a)| **a && u.shares_storage(t))
+                .count()
+        };
+        let idle = n.iter().zip(&alone);
+        let idle: Vec<bool> = idle
+            .map(|((t, _), a)| *a && t.storage().use_count() == ours(t))
+            .collect();
+        let mut idle = idle.into_iter();
+        n.extract_if(.., |_| idle.next() == Some(true))
+            .collect::<Vec<_>>()
+    });
     drop(gone);
 }
 

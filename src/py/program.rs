@@ -76,6 +76,11 @@ impl PyProgram {
         self.recorder.start();
     }
 
+    /// Leaves out what comes before the next `start`.
+    fn pause(&self) {
+        Recorder::stop();
+    }
+
     fn stop(&self) {
         Recorder::stop();
         self.done.get_or_init(|| self.recorder.program());

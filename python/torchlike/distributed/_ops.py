@@ -91,7 +91,7 @@ _KERNELS: dict[str, Any] = {
 
 
 watchers: list[Any] = []
-"""Who is told of each collective that moves something: `(kind, group, inputs, outputs)`, tensors as one rank has them."""
+"""Who is told of each collective that moves something: `(kind, group, inputs, outputs)`, tensors of one rank."""
 
 _KINDS = {
     "allgather": "all_gather", "all_gather": "all_gather", "allreduce": "all_reduce", "all_reduce": "all_reduce",

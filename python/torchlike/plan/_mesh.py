@@ -1,7 +1,7 @@
 """Plans of sharded models: meshes of ranks that need not exist, how a model is put on one, and what its ranks send.
 
-One rank is played, as on the world `fake`: the model is sharded by the library's own functions, and runs. What lives is what
-that rank holds; every collective that runs is noted with its bytes, padding included.
+One rank is played, as on the world `fake`: the model is sharded by the library's own functions, and runs. What lives is
+what that rank holds; every collective that runs is noted with its bytes, padding included.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from torchlike.distributed.device_mesh import DeviceMesh
 
@@ -88,9 +89,7 @@ def placed(mesh: Any, device: torch.device) -> Iterator[DeviceMesh]:
 
     names = tuple(mesh) if isinstance(mesh, dict) else None
     sizes = tuple(mesh.values()) if isinstance(mesh, dict) else mesh
-    if not isinstance(sizes, tuple | list) or not all(
-        isinstance(n, int) and n > 0 for n in sizes
-    ):
+    if not isinstance(sizes, tuple | list) or not all(isinstance(n, int) and n > 0 for n in sizes):
         raise ValueError(f"plan(mesh=): expected sizes as {{'dp': 128, 'tp': 8}}, got {mesh!r}")
     before = _groups._state.world
     _groups._state.world = _groups.World("fake", 0, prod(sizes), None)
@@ -166,34 +165,55 @@ def _styled(model: Any, mesh: DeviceMesh, what: Any) -> None:
     parallel.parallelize_module(model, mesh, {p: style(p, v) for p, v in what.items()})
 
 
-class Watch:
-    """Notes the collectives that run while it is entered."""
+class Spread:
+    """A model on a mesh, and the collectives of a step."""
 
-    def __init__(self, mesh: DeviceMesh, where: Callable[[], tuple[str, str]]) -> None:
+    def __init__(self, model: Any, mesh: DeviceMesh) -> None:
+        self.sizes = dict(zip(_names(mesh), mesh.shape, strict=True))
+        self.groups = {mesh.get_group(i).ranks: name for i, name in enumerate(self.sizes)}
+        self.sharding = shards(model, mesh)
         self.comms: list[Comm] = []
-        names = mesh.mesh_dim_names or tuple(map(str, range(mesh.ndim)))
-        self.dims = {mesh.get_group(i).ranks: name for i, name in enumerate(names)}
-        self.where = where
+        self.phase = "forward"
+        self._stack: list[str] = []
 
-    def __enter__(self) -> Watch:
+    @contextlib.contextmanager
+    def watch(self, program: Any, stack: list[str]) -> Iterator[None]:
+        """Notes the collectives until the context ends; the stack is that of the modules at work."""
         from torchlike.distributed import _ops
+        from torchlike.distributed.tensor import _dispatch
 
-        _ops.watchers.append(self.note)
-        return self
+        @contextlib.contextmanager
+        def aside() -> Iterator[None]:
+            _C._Program().stop()
+            try:
+                yield
+            finally:
+                program.start()
 
-    def __exit__(self, *_: Any) -> None:
-        from torchlike.distributed import _ops
+        self._stack = stack
+        _ops.watchers.append(self._note)
+        _dispatch.asides.append(aside)
+        try:
+            yield
+        finally:
+            _ops.watchers.remove(self._note)
+            _dispatch.asides.remove(aside)
 
-        _ops.watchers.remove(self.note)
-
-    def note(self, kind: str, group: Any, inputs: list[Any], outputs: list[Any]) -> None:
-        """A collective."""
-        phase, module = self.where()
-        dim = self.dims.get(group.ranks, f"group {group.group_name}")
+    def _note(self, kind: str, group: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        phase, module = self.phase, self._stack[-1] if self._stack else ""
+        dim = self.groups.get(group.ranks, f"group {group.group_name}")
         dtype = str((inputs or outputs)[0].dtype).rpartition(".")[2]
         self.comms.append(
             Comm(kind, dim, group.size(), dtype, _bytes(inputs), _bytes(outputs), phase, module)
         )
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a plan keeps of it."""
+        return {"mesh": self.sizes, "comms": self.comms, "sharding": self.sharding}
+
+
+def _names(mesh: DeviceMesh) -> tuple[str, ...]:
+    return mesh.mesh_dim_names or tuple(map(str, range(mesh.ndim)))
 
 
 def _bytes(tensors: list[Any]) -> int:
@@ -216,9 +236,7 @@ def shards(model: Any, mesh: DeviceMesh) -> list[Sharded]:
             found.append(Sharded(name, tuple(p.shape), "replicated", size, (0,) * ranks))
             continue
         numbers: dict[Any, int] = {}
-        parts = tuple(
-            numbers.setdefault(at, len(numbers)) for at in _offsets(p, ranks)
-        )
+        parts = tuple(numbers.setdefault(at, len(numbers)) for at in _offsets(p, mesh, ranks))
         local = p.to_local()
         placements = ", ".join(map(str, p.placements))
         size = local.numel() * local.element_size()
@@ -226,19 +244,16 @@ def shards(model: Any, mesh: DeviceMesh) -> list[Sharded]:
     return found
 
 
-def _offsets(p: Any, ranks: int) -> list[Any]:
-    """Which elements the first ranks have."""
-    from torchlike import _C
-
-    mesh, lies = p.device_mesh, p._spec.lies
-    sizes, per_host = list(mesh.shape), mesh._hosts()
-    inner = mesh._flat[:ranks]
+def _offsets(p: Any, mesh: DeviceMesh, ranks: int) -> list[Any]:
+    """Which elements the first ranks of a mesh have, of a tensor on all of its dimensions or some."""
+    own, codes = p.device_mesh, p._spec.lies[0]
+    places = [_names(mesh).index(n) for n in _names(own)]
     found = []
-    for rank in inner:
-        seat = _C._Mesh(sizes, mesh._position(rank), per_host)
-        found.append(tuple(map(tuple, seat.local(list(p.shape), lies[0]))))
-    # A mesh that is a part of the whole one: its pattern goes on.
-    return [found[i % len(found)] for i in range(ranks)]
+    for rank in mesh._flat[:ranks]:
+        at = mesh._position(rank)
+        seat = _C._Mesh(list(own.shape), [at[i] for i in places], own._hosts())
+        found.append(tuple(map(tuple, seat.local(list(p.shape), codes))))
+    return found
 
 
 def traffic(comms: Sequence[Comm]) -> dict[tuple[str, str], tuple[int, int, int]]:

@@ -1,6 +1,7 @@
 //! Masks and conditions: where, masked_*; writes into a view's place (`*_scatter`).
 
 use crate::cpu::index::{self as cpu_index, Lay};
+use crate::cpu::room::Room;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, FM, FMO, I, M, O, OpDef, Plan, X, kernel};
@@ -73,7 +74,8 @@ pub static OPS: &[OpDef] = &[
             |a| where_rule(a.condition, a.input, a.other),
             |a, _, outs| choose(a.condition, a.input, a.other, &outs[0]),
             cuda: |a, _, outs| kernels::accelerator()?.choose(&outs[0], [a.condition.into(), a.input.into(), a.other.into()]),
-        ).unmeasured()
+            scratch: |a, _, outs, room| operands_scratch(room, [a.input, a.other], &outs[0]),
+        )
         .pointwise(),
         "`self` where the condition holds, else `other`.",
     )
@@ -87,7 +89,8 @@ pub static OPS: &[OpDef] = &[
             |a| where_rule(a.condition, a.input.into(), a.other),
             |a, _, outs| choose(a.condition, a.input.into(), a.other, &outs[0]),
             cuda: |a, _, outs| kernels::accelerator()?.choose(&outs[0], [a.condition.into(), a.input.into(), a.other.into()]),
-        ).unmeasured()
+            scratch: |a, _, outs, room| operands_scratch(room, [a.input.into(), a.other], &outs[0]),
+        )
         .pointwise(),
         "`self` where the condition holds, else `other`.",
     )
@@ -401,6 +404,24 @@ fn operand(v: Operand, dtype: DType) -> Result<Tensor> {
         }
         Operand::Scalar(s) => Tensor::scalar(s, dtype),
     }
+}
+
+/// What [`operand`] makes of two operands.
+fn operands_scratch(room: &mut Room, operands: [Operand; 2], out: &Tensor) -> Result<()> {
+    for v in operands {
+        match v {
+            Operand::Tensor(t) if t.dtype() == out.dtype() => {}
+            Operand::Tensor(t) => room.converted(t, out.dtype()).map(drop)?,
+            Operand::Scalar(_) if out.dtype() == DType::C32 => {
+                room.keep(|room| {
+                    room.elements(1, DType::C64)?;
+                    room.empty(&[], DType::C32)
+                })?;
+            }
+            Operand::Scalar(_) => room.elements(1, out.dtype())?,
+        }
+    }
+    Ok(())
 }
 
 fn choose(condition: &Tensor, x: Operand, y: Operand, out: &Tensor) -> Result<()> {

@@ -69,11 +69,15 @@ fn delta(a: &calls::_NnHuber, _: DType) -> Result<Ctx> {
 }
 
 fn probabilities(a: &calls::_NnBce, _: DType) -> Result<()> {
-    let values = cpu::copy::dense(&a.input.to_device(Device::CPU)?, DType::F64)?;
+    let x = a.input.to_device(Device::CPU)?;
+    let x = cpu::copy::dense(&x, x.dtype())?;
+    let mut fits = true;
+    crate::with_dtype!(x.dtype(), [half float] => T, {
+        let mut values = cpu::slice::<T>(&x).iter();
+        fits = values.all(|v| (0.0..=1.0).contains(&crate::Element::to_scalar(*v).to_f64()));
+    }, else {});
     ensure!(
-        cpu::slice::<f64>(&values)
-            .iter()
-            .all(|v| (0.0..=1.0).contains(v)),
+        fits,
         Runtime,
         "all elements of input should be between 0 and 1"
     );
