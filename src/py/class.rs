@@ -139,10 +139,10 @@ fn note_leaf(o: *mut ffi::PyObject, t: &Tensor) {
     }
 }
 
-/// True if nobody else refers to an object.
-pub fn is_alone(_: Python<'_>, o: &Py<PyAny>) -> bool {
+/// How often an object is referred to.
+pub fn references(_: Python<'_>, o: &Py<PyAny>) -> usize {
     // SAFETY: the object lives, and this thread is attached.
-    unsafe { ffi::Py_REFCNT(o.as_ptr()) == 1 }
+    unsafe { ffi::Py_REFCNT(o.as_ptr()) as usize }
 }
 
 /// Notes that the leaf that an object holds is this object.

@@ -1,21 +1,29 @@
 //! The Python objects of tensors that calls under a dispatch mode are about, so that a mode sees the same objects again.
 
+use super::class::references;
 use super::dispatch::on;
-use super::class::is_alone;
 use super::object::PyTensor;
 use crate::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::cell::{Cell, RefCell};
 
+/// A tensor and its object; the number says when it was noted.
+struct Entry {
+    at: u64,
+    tensor: Tensor,
+    object: Py<PyAny>,
+}
+
 thread_local! {
     /// The tensors of the arguments of the calls under way, and results that handlers gave.
-    static NOTED: RefCell<Vec<(Tensor, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
+    static NOTED: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+    static NEXT: Cell<u64> = const { Cell::new(0) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Notes the objects of a call's arguments until it is dropped.
-pub struct Noted(usize);
+pub struct Noted(u64);
 
 impl Noted {
     /// Notes tensors among these objects, also inside lists and tuples, if a dispatch mode is on.
@@ -25,7 +33,7 @@ impl Noted {
         if !on() {
             return None;
         }
-        let before = NOTED.with_borrow(Vec::len);
+        let before = NEXT.get();
         for o in objects {
             if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() {
                 for item in super::data::items(o).unwrap_or_default() {
@@ -43,7 +51,10 @@ impl Noted {
 impl Drop for Noted {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get().saturating_sub(1));
-        let gone = NOTED.with_borrow_mut(|n| n.split_off(self.0.min(n.len())));
+        let gone = NOTED.with_borrow_mut(|n| {
+            let start = n.partition_point(|e| e.at < self.0);
+            n.split_off(start)
+        });
         // Results that handlers gave live until the outermost call is done.
         if DEPTH.get() > 0 {
             NOTED.with_borrow_mut(|n| n.extend(gone));
@@ -53,7 +64,11 @@ impl Drop for Noted {
 
 pub(super) fn note(o: &Bound<'_, PyAny>) {
     if let Ok(t) = o.cast::<PyTensor>() {
-        let entry = (t.get().get().clone(), o.clone().unbind());
+        let entry = Entry {
+            at: NEXT.replace(NEXT.get() + 1),
+            tensor: t.get().get().clone(),
+            object: o.clone().unbind(),
+        };
         NOTED.with_borrow_mut(|n| n.push(entry));
     }
 }
@@ -65,8 +80,8 @@ pub(super) fn is_same(a: &Tensor, b: &Tensor) -> bool {
 /// The object that a tensor came from, if that is noted.
 pub(super) fn known(py: Python<'_>, t: &Tensor) -> Option<Py<PyAny>> {
     NOTED.with_borrow(|n| {
-        let found = n.iter().rev().find(|(noted, _)| is_same(noted, t));
-        found.map(|(_, o)| o.clone_ref(py))
+        let found = n.iter().rev().find(|e| is_same(&e.tensor, t));
+        found.map(|e| e.object.clone_ref(py))
     })
 }
 
@@ -76,7 +91,7 @@ pub(super) fn forget(keep: impl Fn(&Tensor) -> bool) {
         return;
     }
     let all = NOTED.take();
-    let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|(noted, _)| keep(noted));
+    let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|e| keep(&e.tensor));
     NOTED.with_borrow_mut(|n| n.extend(kept));
     drop(gone);
 }
@@ -87,17 +102,25 @@ pub(super) fn prune(py: Python<'_>) {
         return;
     }
     let gone = NOTED.with_borrow_mut(|n| {
-        let alone: Vec<bool> = n.iter().map(|(_, o)| is_alone(py, o)).collect();
-        // Each of these has its storage twice: here, and in the object.
-        let ours = |t: &Tensor| {
-            let noted = n.iter().zip(&alone);
-            2 * noted
-                .filter(|((u, _), a)| **a && u.shares_storage(t))
-                .count()
+        // Nobody else has an object that is referred to as often as it stands here.
+        let same = |e: &Entry| n.iter().filter(|o| o.object.is(&e.object)).count();
+        let alone: Vec<bool> = n
+            .iter()
+            .map(|e| references(py, &e.object) == same(e))
+            .collect();
+        // A storage is held by each entry, and by each object once.
+        let held = |t: &Tensor| -> usize {
+            let entries = n
+                .iter()
+                .enumerate()
+                .filter(|(i, e)| alone[*i] && e.tensor.shares_storage(t));
+            let first = |i: usize, e: &Entry| !n[..i].iter().any(|o| o.object.is(&e.object));
+            entries.map(|(i, e)| 1 + usize::from(first(i, e))).sum()
         };
-        let idle = n.iter().zip(&alone);
-        let idle: Vec<bool> = idle
-            .map(|((t, _), a)| *a && t.storage().use_count() == ours(t))
+        let idle: Vec<bool> = n
+            .iter()
+            .zip(&alone)
+            .map(|(e, a)| *a && e.tensor.storage().use_count() == held(&e.tensor))
             .collect();
         let mut idle = idle.into_iter();
         n.extract_if(.., |_| idle.next() == Some(true))

@@ -114,6 +114,7 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     return function(*args, **kwargs)
 
 
+@cache
 def _without_outs(overload: OpOverload) -> Any:
     from torchlike._ops.schema import FunctionSchema
 

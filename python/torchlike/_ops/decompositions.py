@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,7 @@ def of(*names: str) -> Callable[[F], F]:
     return note
 
 
+@functools.cache
 def _found(name: str, form: str = "") -> Any:
     """What an operator or a row comes down to, if it is not itself."""
     # These fill the table.

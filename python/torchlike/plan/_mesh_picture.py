@@ -54,7 +54,7 @@ def sharding(plan: Plan) -> str:
 def matrix(plan: Plan) -> list[list[int]]:
     """Bytes that the first ranks send to each other in a step.
 
-    What one rank sends is taken for all. Gathers and reductions go round rings, exchanges to everybody alike: derived from
+    What one rank sends is taken for all. Gathers and reductions go round rings, exchanges to all alike: derived from
     the kinds of collectives, not measured.
     """
     sizes = list(plan.mesh.values())

@@ -149,6 +149,12 @@ pub fn beside(t: &Tensor) -> Option<Device> {
     (!recorded).then(|| t.device())
 }
 
+/// True for tensors on meta that nothing is recorded for: they have no elements, and will have none.
+#[must_use]
+pub fn is_nowhere(t: &Tensor) -> bool {
+    beside(t).is_some_and(Device::is_meta)
+}
+
 /// Runs calls that are part of a kernel's work: only the recording, which keeps their effects, sees them.
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
     crate::mode::with_layers(crate::mode::RECORDING, f)

@@ -4,7 +4,7 @@ use crate::cpu::attention as cpu;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::{Ret, f};
-use crate::{DType, Device, Dims, Result, Tensor, bail, dims, ensure, kernels};
+use crate::{DType, Dims, Result, Tensor, bail, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -52,8 +52,7 @@ fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor>
         DType::F32 | DType::F64 | DType::F16 | DType::BF16
     );
     // On meta it is products, as in PyTorch; what will become real there is computed as on the host.
-    let nowhere = helpers::beside(q).is_some_and(Device::is_meta);
-    if dropout == 0.0 && computed && !nowhere {
+    if dropout == 0.0 && computed && !helpers::is_nowhere(q) {
         return f::_attention(q, &k, &v, mask, causal, scale);
     }
     composed([q, &k, &v], mask, causal, dropout, scale)

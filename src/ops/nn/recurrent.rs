@@ -1,10 +1,10 @@
 //! Recurrent networks over whole sequences, packed or padded, made of other operators.
 
-use crate::ops::core::helpers::{beside, readable};
+use crate::ops::core::helpers::{is_nowhere, readable};
 use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::nn::cell::{Cell, Input, State, Weights, cat, check, step};
 use crate::ops::{dispatch, f};
-use crate::{DType, Device, Result, Tensor, bail, ensure};
+use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
 macro_rules! net {
@@ -147,7 +147,7 @@ fn layer(
     reverse: bool,
 ) -> Result<(Tensor, State)> {
     // One call for all steps, whose gradients come together in one; on meta, steps take their rows, as in PyTorch.
-    let ahead = !beside(data).is_some_and(Device::is_meta);
+    let ahead = !is_nowhere(data);
     let whole = if ahead { w.gates(data)? } else { data.clone() };
     let input = f::SplitWithSizes::new(&whole, sizes).call()?;
     drop(whole);
