@@ -267,7 +267,7 @@ fn taken_tensor(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
             o.str()?
         )));
     };
-    note(o);
+    note(o, true);
     Ok(t.get().get().clone())
 }
 

@@ -13,6 +13,8 @@ struct Entry {
     at: u64,
     tensor: Tensor,
     object: Py<PyAny>,
+    /// A handler gave it, else it is an argument.
+    given: bool,
 }
 
 thread_local! {
@@ -37,10 +39,10 @@ impl Noted {
         for o in objects {
             if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() {
                 for item in super::data::items(o).unwrap_or_default() {
-                    note(&item);
+                    note(&item, false);
                 }
             } else {
-                note(o);
+                note(o, false);
             }
         }
         DEPTH.set(DEPTH.get() + 1);
@@ -57,17 +59,21 @@ impl Drop for Noted {
         });
         // Results that handlers gave live until the outermost call is done.
         if DEPTH.get() > 0 {
-            NOTED.with_borrow_mut(|n| n.extend(gone));
+            let (given, gone): (Vec<_>, Vec<_>) = gone.into_iter().partition(|e| e.given);
+            NOTED.with_borrow_mut(|n| n.extend(given));
+            drop(gone);
         }
     }
 }
 
-pub(super) fn note(o: &Bound<'_, PyAny>) {
+/// Notes a tensor: one that a handler gave, or an argument.
+pub(super) fn note(o: &Bound<'_, PyAny>, given: bool) {
     if let Ok(t) = o.cast::<PyTensor>() {
         let entry = Entry {
             at: NEXT.replace(NEXT.get() + 1),
             tensor: t.get().get().clone(),
             object: o.clone().unbind(),
+            given,
         };
         NOTED.with_borrow_mut(|n| n.push(entry));
     }

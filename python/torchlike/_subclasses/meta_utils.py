@@ -64,10 +64,10 @@ class Converter:
             )
             return made.requires_grad_(t.requires_grad)
         if t.layout in _COMPRESSED and self._core is None:
-            outer, inner = _COMPRESSED[t.layout]
-            parts = (getattr(t, outer)(), getattr(t, inner)(), t.values().detach())
+            outer, inner = (self.convert(getattr(t, name)()) for name in _COMPRESSED[t.layout])
+            values = self.convert(t.values().detach())
             made = torch.sparse_compressed_tensor(
-                *map(self.convert, parts), size=t.shape, dtype=t.dtype, layout=t.layout
+                outer, inner, values, t.shape, dtype=t.dtype, layout=t.layout
             )
             return made.requires_grad_(t.requires_grad)
         if t.is_quantized or t.is_nested or t.layout is not torch.strided:

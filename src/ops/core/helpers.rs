@@ -102,7 +102,11 @@ pub fn made_for(made: Tensor, t: &Tensor) -> Result<Tensor> {
         return crate::wiring::recorded(&made);
     }
     Ok(match t.storage().fake_mode() {
-        Some(mode) if !made.storage().is_fake() => mode.lift(&made),
+        Some(mode) if !made.storage().is_fake() => {
+            let made = mode.lift(&made);
+            crate::wiring::made(&made);
+            made
+        }
         _ => made,
     })
 }

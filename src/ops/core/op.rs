@@ -111,6 +111,15 @@ impl OpDef {
         self
     }
 
+    /// As [`KernelBody::unmeasured`].
+    #[must_use]
+    pub const fn unmeasured(mut self) -> Self {
+        if let Body::Kernel(k) = &mut self.body {
+            k.traits.unmeasured = true;
+        }
+        self
+    }
+
     /// Marked as writing in place even where elements share memory.
     #[must_use]
     pub const fn overlaps(mut self) -> Self {
