@@ -157,3 +157,20 @@ def test_what_nothing_says_is_named():
     assert plan.unmeasured == ["linalg.svdvals"]
     assert "not counted: what linalg.svdvals take besides their results" in str(plan)
     assert torch.plan(nn.Linear(2, 2), torch.zeros(1, 2)).unmeasured == []
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lead", [(), (2, 3)])
+def test_rows_of_attention(masked, causal, lead, threads):
+    """A mask and the order of keys at once, and masks that are spread over heads."""
+    shape = (*lead, 9, 4) if lead else (1, 2, 9, 4)
+    q, k, v = (torch.zeros(shape) for _ in range(3))
+    mask = torch.zeros(9, 9) if masked else None
+    row = "_scaled_dot_product_flash_attention_for_cpu"
+    args, kwargs = (q, k, v, 0.0, causal), {"attn_mask": mask}
+    assert measured(row, args, kwargs) == predicted(row, args, kwargs)[0]
+    sums = torch.zeros(shape[:3])
+    args = (q, q, k, v, q, sums, 0.0, causal)
+    row = f"_grad.{row}_backward"
+    assert measured(row, args, kwargs) == predicted(row, args, kwargs)[0]

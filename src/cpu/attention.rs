@@ -185,7 +185,8 @@ fn batches(
     let failed = std::sync::Mutex::new(None);
     let part =
         mask.and_then(|m| (m.shape()[0] > 0).then(|| m.selected(0, 0).narrowed(0, 0, rows as i64)));
-    let part = part.filter(|p| !p.is_contiguous());
+    // Where queries see only the keys before them, blocks are narrower than the mask.
+    let part = part.filter(|p| causal || !p.is_contiguous());
     let rooms = Rooms::new(batch * blocks, || {
         let scores = Tensor::empty(&[(rows * keys) as i64], d, Device::CPU)?;
         let mask = part

@@ -187,18 +187,19 @@ impl Work<'_> {
     fn buffers(&self) -> Result<Buffers> {
         let (rows, keys) = (self.rows() as i64, self.key.shape()[2]);
         let room = |n: i64| Tensor::empty(&[n], self.query.dtype(), Device::CPU);
-        let copy = |t: Option<&Tensor>| -> Result<Option<Tensor>> {
+        let copy = |t: Option<&Tensor>, always: bool| -> Result<Option<Tensor>> {
             let part = t.map(|t| matrix_of(t, 0, 0).narrowed(0, 0, rows));
-            let part = part.filter(|p| !p.is_contiguous());
+            let part = part.filter(|p| always || !p.is_contiguous());
             part.map(|p| room(p.numel())).transpose()
         };
         Ok(Buffers {
             scores: [room(rows * keys)?, room(rows * keys)?],
             copies: [
-                copy(self.mask.as_ref())?,
-                copy(Some(&self.grad))?,
-                copy(Some(&self.out))?,
-                copy(Some(&self.sums))?,
+                // Where queries see only the keys before them, blocks are narrower than the mask.
+                copy(self.mask.as_ref(), self.causal)?,
+                copy(Some(&self.grad), false)?,
+                copy(Some(&self.out), false)?,
+                copy(Some(&self.sums), false)?,
             ],
         })
     }

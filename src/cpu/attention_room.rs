@@ -81,7 +81,11 @@ pub fn attention(
         room.elements((rows * s.keys) as usize, d)?;
         if let Some(m) = mask.as_ref().filter(|m| m.shape()[0] > 0) {
             let block = m.selected(0, 0).narrowed(0, 0, rows.min(s.queries));
-            room.dense(&block, m.dtype())?;
+            if i.causal {
+                room.empty(block.shape(), m.dtype())?;
+            } else {
+                room.dense(&block, m.dtype())?;
+            }
         }
     }
     Ok(())
@@ -134,11 +138,15 @@ pub fn backward(
     }
     let rows = rows(s.queries, s.keys);
     let part = |t: &Tensor| t.selected(0, 0).selected(0, 0).narrowed(0, 0, rows);
-    let parts = [mask.as_ref(), Some(&grad), Some(&out), Some(&sums)];
     for _ in 0..tasks.min(room.threads() as i64) {
         room.elements((rows * s.keys) as usize, d)?;
         room.elements((rows * s.keys) as usize, d)?;
-        for t in parts.into_iter().flatten() {
+        match &mask {
+            Some(m) if i.causal => room.empty(part(m).shape(), d).map(drop)?,
+            Some(m) => room.dense(&part(m), d).map(drop)?,
+            None => {}
+        }
+        for t in [&grad, &out, &sums] {
             room.dense(&part(t), d)?;
         }
     }

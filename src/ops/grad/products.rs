@@ -64,8 +64,10 @@ fn bilinear_rule(a: &calls::_GradBilinearWeight) -> Result<Plan> {
         x.shape(),
         y.shape()
     );
+    let dtype = g.dtype();
+    dtype.check_kernel(!dtype.is_complex(), "bilinear")?;
     let shape = [g, x, y].map(|t| t.shape()[1]);
-    Ok(Plan::contiguous(&shape, g.dtype()))
+    Ok(Plan::contiguous(&shape, dtype))
 }
 
 /// True for a matrix whose columns lie one after the other.
