@@ -184,7 +184,7 @@ class Spread:
 
         @contextlib.contextmanager
         def aside() -> Iterator[None]:
-            _C._Program().stop()
+            program.pause()
             try:
                 yield
             finally:
