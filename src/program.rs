@@ -121,6 +121,8 @@ pub struct Program {
     pub values: Vec<Value>,
     /// Names of modules; the first is that of none.
     pub scopes: Vec<String>,
+    /// Operators whose kernels take memory of which no function says how much: it is not among the values.
+    pub unmeasured: Vec<&'static str>,
 }
 
 impl Program {
@@ -240,6 +242,7 @@ mod tests {
                 value(100, Some(2), Some(2)),
             ],
             scopes: vec![String::new()],
+            ..Program::default()
         };
         p.classify();
         assert_eq!(p.values[1].class, Class::Activation);

@@ -67,6 +67,11 @@ pub(crate) fn recorded(t: &Tensor) -> Result<Tensor> {
     layers::record::constant(t)
 }
 
+/// Tells who records a program of a tensor that no call made.
+pub(crate) fn made(t: &Tensor) {
+    layers::program::made(t);
+}
+
 /// The elements of a fake tensor, where they are known all the same.
 ///
 /// # Errors

@@ -271,3 +271,33 @@ class TestInference:
         with pytest.raises(StopIteration) as end:
             next(run)
         assert end.value.value == 5
+
+
+def test_parts_of_an_unsafe_split_have_histories_of_their_own():
+    """PyTorch's outputs of `unsafe_split` are no views to autograd: each is written as if it had its own memory."""
+    x = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    whole = (x * 1).add_(x)
+    a, b, c = whole.unsafe_chunk(3, 1)
+    a.mul_(3)
+    b.exp_()
+    (a + b * c).sum().backward()
+    y = x.detach().clone().requires_grad_()
+    a, b, c = (2 * y).chunk(3, 1)
+    (3 * a + b.exp() * c).sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("cell", [torch.nn.GRU, torch.nn.LSTM, torch.nn.RNN])
+def test_recurrent_networks_write_their_gates_in_place(cell):
+    """The gates of a step share the memory of one product: that is what PyTorch's cells save for the gradient."""
+    net = cell(3, 4, dtype=torch.float64)
+    x = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda v: net(v)[0], (x,))
+    kept = set()
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: kept.add(t.untyped_storage()._cdata) or t, lambda t: t
+    ):
+        net(x)
+    named = {p.untyped_storage()._cdata for p in net.parameters()}
+    each = {torch.nn.GRU: 5, torch.nn.LSTM: 4, torch.nn.RNN: 1}[cell]
+    assert len(kept - named) <= 5 * each + 2

@@ -228,6 +228,20 @@ def test_meta_twins_become_real():
     assert MetaConverter()(3) is NotImplemented
 
 
+@pytest.mark.parametrize(
+    "layout", ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"]
+)
+def test_twins_of_sparse_tensors(layout):
+    blocks = {"blocksize": (2, 2)} if "bs" in layout else {}
+    t = torch.eye(4).to_sparse(layout=getattr(torch, layout), **blocks)
+    twin = MetaConverter()(t)
+    assert (twin.layout, twin.shape, twin.dtype, twin.is_meta) == (t.layout, t.shape, t.dtype, True)
+    if layout == "sparse_coo":
+        assert twin.is_coalesced() and twin.sparse_dim() == 2
+    else:
+        assert twin.values().shape == t.values().shape
+
+
 def test_real_calls_beside_fake_ones_are_compared():
     with ft.CrossRefFakeMode():
         assert torch.ones(2, 3).sum(0).tolist() == [2, 2, 2]

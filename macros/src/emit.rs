@@ -107,19 +107,24 @@ pub fn typed(class: &str, parts: Vec<Vec<TokenTree>>) -> Result<Vec<TokenTree>, 
     .collect())
 }
 
-/// `body!(rule, cpu, cuda: ..., values: ...)`: a kernel body whose functions take typed arguments; `anywhere: ...` is a kernel for both.
+/// `body!(rule, cpu, cuda: ..., values: ..., scratch: ...)`: a kernel body whose functions take typed arguments; `anywhere: ...` is a
+/// kernel for both.
 pub fn body(class: &str, parts: Vec<Vec<TokenTree>>) -> Result<Vec<TokenTree>, String> {
-    let (mut plain, mut cuda, mut values) = (Vec::new(), None, None);
+    let (mut plain, mut cuda, mut values, mut scratch) = (Vec::new(), None, None, None);
     for part in parts {
         match part.as_slice() {
             [TokenTree::Ident(i), TokenTree::Punct(p), rest @ ..]
                 if p.as_char() == ':'
-                    && matches!(i.to_string().as_str(), "cuda" | "values" | "anywhere") =>
+                    && matches!(
+                        i.to_string().as_str(),
+                        "cuda" | "values" | "scratch" | "anywhere"
+                    ) =>
             {
                 let rest: TokenStream = rest.iter().cloned().collect();
                 match i.to_string().as_str() {
                     "cuda" => cuda = Some(rest),
                     "values" => values = Some(rest),
+                    "scratch" => scratch = Some(rest),
                     _ => {
                         plain.push(rest.clone());
                         cuda = Some(rest);
@@ -150,17 +155,27 @@ pub fn body(class: &str, parts: Vec<Vec<TokenTree>>) -> Result<Vec<TokenTree>, S
     } else {
         (String::new(), "&|| Ok(())")
     };
+    let (scratch_type, scratch_made) = if scratch.is_some() {
+        let given = format!("&{a}, &R::Found, &[crate::Tensor], &mut crate::cpu::room::Room");
+        (
+            format!(", scratch: impl Fn({given}) -> crate::Result<()>"),
+            "&|outs, room| scratch(&a, &found, outs, room)",
+        )
+    } else {
+        (String::new(), "&|_, _| Ok(())")
+    };
     let template = format!(
         "{CORE}::op::KernelBody::typed(|args, finish| {{
             fn apply<'a, R: {CORE}::op::Ruled>(a: {a}, finish: &mut {CORE}::op::Finish<'_>,
-                rule: impl FnOnce(&{a}) -> crate::Result<R>, cpu: impl Fn({kernel}{cuda_type}{values_type}) -> crate::Result<crate::ops::Ret> {{
+                rule: impl FnOnce(&{a}) -> crate::Result<R>, cpu: impl Fn({kernel}{cuda_type}{values_type}{scratch_type}) -> crate::Result<crate::ops::Ret> {{
                 let (plan, found) = rule(&a)?.split();
-                finish(plan, &{CORE}::op::Exec {{ values: {values_made}, cpu: &|outs| cpu(&a, &found, outs), cuda: {cuda_made} }})
+                finish(plan, &{CORE}::op::Exec {{ values: {values_made}, cpu: &|outs| cpu(&a, &found, outs), cuda: {cuda_made}, scratch: {scratch_made} }})
             }}
-            apply(calls::{class}::read(args)?, finish, RULE, CPU {} {})
+            apply(calls::{class}::read(args)?, finish, RULE, CPU {} {} {})
         }})",
         if cuda.is_some() { ", CUDA" } else { "" },
         if values.is_some() { ", VALUES" } else { "" },
+        if scratch.is_some() { ", SCRATCH" } else { "" },
     );
     Ok(quote(
         &template,
@@ -169,6 +184,7 @@ pub fn body(class: &str, parts: Vec<Vec<TokenTree>>) -> Result<Vec<TokenTree>, S
             ("CPU", cpu.clone()),
             ("CUDA", cuda.unwrap_or_default()),
             ("VALUES", values.unwrap_or_default()),
+            ("SCRATCH", scratch.unwrap_or_default()),
         ],
     )
     .into_iter()

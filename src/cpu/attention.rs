@@ -1,5 +1,6 @@
 //! Attention: a block of queries at a time against all keys, scores kept in the cache.
 
+use super::room::{Rooms, dense_in};
 use super::{copy, matrix, pool, slice, slice_mut, vmath};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
@@ -182,8 +183,20 @@ fn batches(
     let blocks = queries.div_ceil(rows);
     let d = q.dtype();
     let failed = std::sync::Mutex::new(None);
-    let run = |range: std::ops::Range<usize>| -> Result<()> {
-        let buffer = Tensor::empty(&[(rows * keys) as i64], d, Device::CPU)?;
+    let part =
+        mask.and_then(|m| (m.shape()[0] > 0).then(|| m.selected(0, 0).narrowed(0, 0, rows as i64)));
+    // Where queries see only the keys before them, blocks are narrower than the mask.
+    let part = part.filter(|p| causal || !p.is_contiguous());
+    let rooms = Rooms::new(batch * blocks, || {
+        let scores = Tensor::empty(&[(rows * keys) as i64], d, Device::CPU)?;
+        let mask = part
+            .as_ref()
+            .map(|p| Tensor::empty(p.shape(), p.dtype(), Device::CPU));
+        Ok((scores, mask.transpose()?))
+    })?;
+    let run = |range: std::ops::Range<usize>,
+               (buffer, mask_room): &(Tensor, Option<Tensor>)|
+     -> Result<()> {
         for task in range {
             let (b, first) = (task / blocks, task % blocks * rows);
             let len = rows.min(queries - first);
@@ -208,16 +221,14 @@ fn batches(
                 None,
             )?;
             let mask = match mask {
-                Some(m) => Some(copy::dense(
-                    &m.selected(0, b as i64)
-                        .narrowed(0, first as i64, len as i64)
-                        .narrowed(1, 0, width as i64),
-                    if m.dtype() == DType::Bool {
-                        DType::Bool
-                    } else {
-                        d
-                    },
-                )?),
+                Some(m) => {
+                    let part = m.selected(0, b as i64);
+                    let part = part.narrowed(0, first as i64, len as i64);
+                    Some(dense_in(
+                        &part.narrowed(1, 0, width as i64),
+                        mask_room.as_ref(),
+                    )?)
+                }
                 None => None,
             };
             let kept = sums.map(|t| {
@@ -246,7 +257,7 @@ fn batches(
         Ok(())
     };
     pool::parallel_for(batch * blocks, 1, |r| {
-        if let (Err(e), Ok(mut slot)) = (run(r), failed.lock()) {
+        if let (Err(e), Ok(mut slot)) = (rooms.with(|room| run(r, room)), failed.lock()) {
             *slot = Some(e);
         }
     });

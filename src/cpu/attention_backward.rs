@@ -2,6 +2,7 @@
 //! matrix of scores never exists.
 
 use super::attention::{Inputs, Real, SCORES, Shapes, add_mask, attention};
+use super::room::{Rooms, dense_in};
 use super::{copy, matrix, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor};
@@ -41,6 +42,18 @@ fn grouped(t: &Tensor, each: i64) -> Tensor {
 /// # Errors
 /// If memory cannot be had.
 pub fn forward(outs: &[Tensor], i: &Inputs, s: Shapes) -> Result<()> {
+    with_groups(outs, i, s, |out, sums, i, s| {
+        attention(out, Some(sums), i, s)
+    })
+}
+
+/// Runs `f` on the results, the inputs and their shapes with heads of queries in groups that share a head of keys.
+pub(super) fn with_groups(
+    outs: &[Tensor],
+    i: &Inputs,
+    s: Shapes,
+    f: impl FnOnce(&Tensor, &Tensor, &Inputs, &Shapes) -> Result<()>,
+) -> Result<()> {
     let (heads, keys) = (i.query.shape()[1], i.key.shape()[1]);
     let each = heads.checked_div(keys).unwrap_or(1).max(1);
     let scores = s.batch.concat(&[s.queries, s.keys]);
@@ -58,7 +71,7 @@ pub fn forward(outs: &[Tensor], i: &Inputs, s: Shapes) -> Result<()> {
         ..*i
     };
     let (out, sums) = (grouped(&outs[0], each), grouped(&outs[1], each));
-    attention(&out, Some(&sums), &inputs, &shapes)
+    f(&out, &sums, &inputs, &shapes)
 }
 
 /// The gradients of query, key and value into `outs`.
@@ -106,14 +119,23 @@ pub fn backward(outs: &[Tensor], known: &Known, i: &Inputs, s: &Shapes) -> Resul
         scale: i.scale,
     };
     let heads = i.key.shape()[1] as usize;
+    let tasks = s.batch[0] as usize * heads;
+    let tasks = if i.query.numel() * s.keys == 0 {
+        0
+    } else {
+        tasks
+    };
+    let rooms = Rooms::new(tasks, || work.buffers())?;
     let failed = std::sync::Mutex::new(None);
-    pool::parallel_items(s.batch[0] as usize * heads, |task| {
+    pool::parallel_items(tasks, |task| {
         let (batch, head) = ((task / heads) as i64, (task % heads) as i64);
-        let done = if wide == DType::F32 {
-            work.head::<f32>(batch, head)
-        } else {
-            work.head::<f64>(batch, head)
-        };
+        let done = rooms.with(|buffers| {
+            if wide == DType::F32 {
+                work.head::<f32>(batch, head, buffers)
+            } else {
+                work.head::<f64>(batch, head, buffers)
+            }
+        });
         if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
             *slot = Some(e);
         }
@@ -148,17 +170,45 @@ fn matrix_of(t: &Tensor, batch: i64, head: i64) -> Tensor {
     t.selected(0, batch).selected(0, head)
 }
 
+/// What a task works in: scores, their gradients, and copies of what does not lie row-major: the mask, the gradient, the result
+/// and the sums of a block.
+struct Buffers {
+    scores: [Tensor; 2],
+    copies: [Option<Tensor>; 4],
+}
+
 impl Work<'_> {
-    /// All queries that look at one head of keys.
-    fn head<T: Real>(&self, batch: i64, head: i64) -> Result<()> {
+    /// Queries of a block.
+    fn rows(&self) -> usize {
         let (queries, keys) = (self.query.shape()[2] as usize, self.key.shape()[2] as usize);
-        if queries == 0 || keys == 0 {
-            return Ok(());
-        }
+        (SCORES / keys.max(1)).clamp(16, 128).min(queries)
+    }
+
+    fn buffers(&self) -> Result<Buffers> {
+        let (rows, keys) = (self.rows() as i64, self.key.shape()[2]);
+        let room = |n: i64| Tensor::empty(&[n], self.query.dtype(), Device::CPU);
+        let copy = |t: Option<&Tensor>, always: bool| -> Result<Option<Tensor>> {
+            let part = t.map(|t| matrix_of(t, 0, 0).narrowed(0, 0, rows));
+            let part = part.filter(|p| always || !p.is_contiguous());
+            part.map(|p| room(p.numel())).transpose()
+        };
+        Ok(Buffers {
+            scores: [room(rows * keys)?, room(rows * keys)?],
+            copies: [
+                // Where queries see only the keys before them, blocks are narrower than the mask.
+                copy(self.mask.as_ref(), self.causal)?,
+                copy(Some(&self.grad), false)?,
+                copy(Some(&self.out), false)?,
+                copy(Some(&self.sums), false)?,
+            ],
+        })
+    }
+
+    /// All queries that look at one head of keys.
+    fn head<T: Real>(&self, batch: i64, head: i64, buffers: &Buffers) -> Result<()> {
+        let (queries, keys) = (self.query.shape()[2] as usize, self.key.shape()[2] as usize);
         let each = self.query.shape()[1] / self.key.shape()[1];
-        let rows = (SCORES / keys).clamp(16, 128).min(queries);
-        let room = |n: usize| Tensor::empty(&[n as i64], self.query.dtype(), Device::CPU);
-        let buffers = [room(rows * keys)?, room(rows * keys)?];
+        let rows = self.rows();
         for q in head * each..(head + 1) * each {
             for first in (0..queries).step_by(rows) {
                 let len = rows.min(queries - first);
@@ -175,14 +225,14 @@ impl Work<'_> {
                     len: len as i64,
                     width: width as i64,
                 };
-                self.block::<T>(&block, &buffers)?;
+                self.block::<T>(&block, buffers)?;
             }
         }
         Ok(())
     }
 
-    fn block<T: Real>(&self, b: &Block, buffers: &[Tensor; 2]) -> Result<()> {
-        let [scores, grads] = buffers.each_ref().map(|t| {
+    fn block<T: Real>(&self, b: &Block, buffers: &Buffers) -> Result<()> {
+        let [scores, grads] = buffers.scores.each_ref().map(|t| {
             let shape = Dims::from([b.len, b.width]);
             t.view_with(shape, Dims::from([b.width, 1]), 0)
         });
@@ -196,9 +246,9 @@ impl Work<'_> {
         matrix::product(&grads, &grad, &value.swapped(0, 1), one, none, None)?;
         if let Some(mask) = &self.mask {
             let mask = part(mask).narrowed(1, 0, b.width);
-            add_mask::<T>(&scores, &copy::dense(&mask, scores.dtype())?);
+            add_mask::<T>(&scores, &dense_in(&mask, buffers.copies[0].as_ref())?);
         }
-        self.weigh::<T>(b, &scores, &grads, &grad)?;
+        self.weigh::<T>(b, [&scores, &grads, &grad], buffers)?;
         let [to_query, to_key, to_value] = [
             part(&self.grads[0]),
             seen(&self.grads[1]),
@@ -213,19 +263,18 @@ impl Work<'_> {
     fn weigh<T: Real>(
         &self,
         b: &Block,
-        scores: &Tensor,
-        grads: &Tensor,
-        grad: &Tensor,
+        [scores, grads, grad]: [&Tensor; 3],
+        buffers: &Buffers,
     ) -> Result<()> {
-        let d = scores.dtype();
+        let [_, for_grad, for_out, for_sums] = buffers.copies.each_ref().map(Option::as_ref);
         let out = matrix_of(&self.out, b.batch, b.head).narrowed(0, b.first, b.len);
-        let (grad, out) = (copy::dense(grad, d)?, copy::dense(&out, d)?);
+        let (grad, out) = (dense_in(grad, for_grad)?, dense_in(&out, for_out)?);
         let sums = self
             .sums
             .selected(0, b.batch)
             .selected(0, b.head)
             .narrowed(0, b.first, b.len);
-        let sums = copy::dense(&sums, d)?;
+        let sums = dense_in(&sums, for_sums)?;
         let (width, columns) = (b.width as usize, grad.shape()[1] as usize);
         let (weights, changes) = (slice_mut::<T>(scores), slice_mut::<T>(grads));
         let (grads, results) = (slice::<T>(&grad), slice::<T>(&out));

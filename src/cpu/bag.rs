@@ -187,3 +187,32 @@ pub fn bilinear(
     });
     copy::copy(out, &result)
 }
+
+/// The gradient of [`bilinear`] by its weights: the sum over rows of `g[o] x[i] y[j]`, into `out` `[o, i, j]`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn bilinear_weight(out: &Tensor, g: &Tensor, x: &Tensor, y: &Tensor) -> Result<()> {
+    let dense = |t: &Tensor| copy::dense(t, DType::F64);
+    let (g, x, y) = (dense(g)?, dense(x)?, dense(y)?);
+    let [o, i, j] = [&g, &x, &y].map(|t| t.shape()[1] as usize);
+    let result = Tensor::empty(out.shape(), DType::F64, Device::CPU)?;
+    let (g, x, y) = (slice::<f64>(&g), slice::<f64>(&x), slice::<f64>(&y));
+    let to = super::lines::Shared::new(slice_mut::<f64>(&result));
+    let rows = g.len().checked_div(o).unwrap_or(0);
+    super::pool::parallel_for(o * i, (16384 / (rows * j).max(1)).max(1), |range| {
+        for r in range {
+            let (k, a) = (r / i, r % i);
+            // SAFETY: every pair of an output and an element of `x` has its own row.
+            let sum = unsafe { to.part(r * j, j) };
+            sum.fill(0.0);
+            for n in 0..rows {
+                let by = g[n * o + k] * x[n * i + a];
+                for (s, &v) in sum.iter_mut().zip(&y[n * j..][..j]) {
+                    *s += by * v;
+                }
+            }
+        }
+    });
+    copy::copy(out, &result)
+}

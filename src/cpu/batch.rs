@@ -18,17 +18,22 @@ struct Batch {
     size: usize,
 }
 
-/// Reads a channels-last batch as rows of channels, everything else as samples of channels of positions.
-fn batch(out: &Tensor, x: &Tensor, c: DType) -> Result<Batch> {
-    let channels = x.shape()[1] as usize;
-    let total = x.numel() as usize;
-    let last = !x.is_contiguous()
+/// Whether input and result lie with their channels last, in the type `c`.
+#[must_use]
+pub fn lies_last(out: &Tensor, x: &Tensor, c: DType) -> bool {
+    !x.is_contiguous()
         && x.dtype() == c
         && out.dtype() == c
         && x.strides() == out.strides()
         && crate::dims::strides_like_channels_last(x.shape(), x.strides())
-        && crate::dims::is_dense(x.shape(), x.strides());
-    if last {
+        && crate::dims::is_dense(x.shape(), x.strides())
+}
+
+/// Reads a channels-last batch as rows of channels, everything else as samples of channels of positions.
+fn batch(out: &Tensor, x: &Tensor, c: DType) -> Result<Batch> {
+    let channels = x.shape()[1] as usize;
+    let total = x.numel() as usize;
+    if lies_last(out, x, c) {
         let rows = total / channels.max(1);
         let flat = |t: &Tensor| {
             t.view_with(

@@ -6,9 +6,10 @@ use super::lanes::Real;
 use super::lines::Shared;
 use super::norm::{by_type, compute_type};
 use super::norm_backward::{Asked, Saved, put, room, working, zeros};
+use super::room::Room;
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Dims, Result, Tensor, dims};
+use crate::{DType, Result, Tensor, dims};
 
 /// The gradients of batch_norm; `train`: the statistics are the batch's own.
 ///
@@ -19,22 +20,11 @@ pub fn batch_norm(outs: Asked, s: &Saved, train: bool) -> Result<()> {
         return zeros(outs);
     }
     let c = compute_type(s.x.dtype());
-    // Channels last where the batch lies so: either way values are read in order.
-    let x = s.x;
-    let last = !x.is_contiguous() && dims::strides_like_channels_last(x.shape(), x.strides());
-    let order: Dims = if last {
-        std::iter::once(0)
-            .chain(2..x.ndim() as i64)
-            .chain([1])
-            .collect()
-    } else {
-        (0..x.ndim() as i64).collect()
-    };
-    let order: Vec<usize> = order.iter().map(|&d| d as usize).collect();
+    let (x, order) = (s.x, order(s.x));
     let read = |t: &Tensor| copy::dense(&t.permuted(&order), c);
     let (g, x) = (read(s.g)?, read(x)?);
     let channels = s.x.shape()[1] as usize;
-    let rows = if last {
+    let rows = if lies_last(s.x) {
         s.x.numel() as usize / channels.max(1)
     } else {
         s.x.shape()[0] as usize
@@ -61,6 +51,42 @@ pub fn batch_norm(outs: Asked, s: &Saved, train: bool) -> Result<()> {
         batch.all(room::<T>(&made[0]), [room::<T>(&made[1]), room::<T>(&made[2])], train);
     });
     put(outs, &made)
+}
+
+/// Follows what [`batch_norm`] takes, and [`inverse_deviations`] before it unless `train`.
+///
+/// # Errors
+/// If a size overflows.
+pub fn scratch(room: &mut Room, outs: Asked, s: &Saved, train: bool) -> Result<()> {
+    let (x, c) = (s.x, compute_type(s.x.dtype()));
+    let mut rstd = s.rstd.clone();
+    if !train {
+        rstd = room.keep(|room| {
+            room.dense(s.rstd, c)?;
+            room.empty(s.rstd.shape(), c)
+        })?;
+    }
+    if x.numel() == 0 {
+        return Ok(());
+    }
+    let order = order(x);
+    for t in [Some(s.g), Some(x), outs[0]].into_iter().flatten() {
+        room.dense(&t.permuted(&order), c)?;
+    }
+    room.all_dense([outs[1], outs[2], s.mean, Some(&rstd), s.weight], c)
+}
+
+/// The dimensions in the order in which values are read: channels last where the batch lies so.
+fn order(x: &Tensor) -> Vec<usize> {
+    if lies_last(x) {
+        std::iter::once(0).chain(2..x.ndim()).chain([1]).collect()
+    } else {
+        (0..x.ndim()).collect()
+    }
+}
+
+fn lies_last(x: &Tensor) -> bool {
+    !x.is_contiguous() && dims::strides_like_channels_last(x.shape(), x.strides())
 }
 
 /// Inverse deviations from variances.

@@ -7,6 +7,7 @@ pub(crate) mod adjoint;
 pub(crate) mod alloc;
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
+pub(crate) mod attention_room;
 pub(crate) mod bag;
 pub(crate) mod batch;
 pub(crate) mod batch_backward;
@@ -58,6 +59,7 @@ pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod repeat;
 pub(crate) mod resize;
+pub mod room;
 pub(crate) mod rows;
 #[cfg(target_arch = "x86_64")]
 mod runs;

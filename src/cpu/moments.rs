@@ -6,6 +6,7 @@
 )]
 
 use super::{lines, nest::Nest, pool, simd};
+use crate::cpu::room::Room;
 use crate::{DType, Result, Tensor};
 use num_complex::Complex64;
 use std::mem::MaybeUninit;
@@ -316,6 +317,25 @@ pub fn variance(
         Some(mean) => write(mean, &|m| if m.n == 0.0 { f64::NAN } else { m.mean }),
         None => Ok(()),
     }
+}
+
+/// Follows what [`variance`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn scratch(room: &mut Room, var: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
+    if input.dtype().is_complex() {
+        room.dense(
+            &input.permuted(&lines::order(input.ndim(), dims)),
+            DType::C128,
+        )?;
+        room.empty(var.shape(), DType::F64)?;
+        return room.empty(var.shape(), DType::C128).map(drop);
+    }
+    if input.dtype().is_reduced_float() {
+        room.converted(input, DType::F32)?;
+    }
+    room.empty(var.shape(), DType::F64).map(drop)
 }
 
 fn complex(

@@ -420,6 +420,30 @@ fn run_sides<const N: usize>(
     Ok(())
 }
 
+/// Follows what [`run`] takes: operands that are rounded first.
+///
+/// # Errors
+/// If a size overflows.
+pub fn scratch(
+    ctx: &Ctx,
+    compute: DType,
+    operands: &[Operand],
+    out: &Tensor,
+    room: &mut super::room::Room,
+) -> Result<()> {
+    if !compute.is_reduced_float() || out.numel() == 0 {
+        return Ok(());
+    }
+    for (k, operand) in operands.iter().enumerate() {
+        match operand {
+            Operand::Tensor(t) if ctx.wide_numbers && k == 1 && t.ndim() == 0 => {}
+            Operand::Tensor(t) if t.dtype() != compute => room.converted(t, compute).map(drop)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Runs the rows: one where every side is in one run and short, else on all threads.
 fn walk<const N: usize>(rows: &Rows<N>, places: &[Place; N], shape: &Dims, n: usize) {
     let ptrs = places.map(|p| p.ptr);

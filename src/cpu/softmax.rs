@@ -6,6 +6,7 @@ use super::lanes::{Real, max_of, sum_by};
 use super::lines::{self, Shared};
 use super::stored::each_line;
 use super::{pool, slice, slice_mut};
+use crate::cpu::room::Room;
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor, with_dtype};
 
@@ -44,6 +45,22 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
     let result = lines::results(out, DType::F32)?;
     columns_of(slice::<f32>(&x), slice_mut(&result), n, inner, log);
     lines::put(out, &result)
+}
+
+/// Follows what [`softmax`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn scratch(room: &mut Room, out: &Tensor, x: &Tensor, dim: usize) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let x = room.dense(x, out.dtype())?;
+    let inner: i64 = x.shape().iter().skip(dim + 1).product();
+    if inner == 1 || out.dtype() == DType::F64 {
+        return room.dense(out, out.dtype()).map(drop);
+    }
+    room.all_dense([Some(&x), Some(out)], DType::F32)
 }
 
 fn columns_of<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool) {

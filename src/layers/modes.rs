@@ -27,9 +27,15 @@ pub fn set_settled(f: Settled) {
     SETTLED.get_or_init(|| f);
 }
 
+/// True if a dispatch mode is on.
+#[must_use]
+pub fn watch() -> bool {
+    mode::layers() & mode::DISPATCH != 0
+}
+
 /// Tells it, if a dispatch mode is on or the tensors' class handles its calls; `but` goes on to another call.
 pub fn settled(but: &[Option<Tensor>], handled: bool) {
-    if (handled || mode::layers() & mode::DISPATCH != 0)
+    if (handled || watch())
         && let Some(f) = SETTLED.get()
     {
         f(but);

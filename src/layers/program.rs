@@ -1,11 +1,12 @@
 //! The recorder of a [`Program`]: it stands where calls are counted, below autograd, and is told when storages go.
 
 use super::tape::bytes_of;
+use crate::ops::core::scratch::{self, Taken};
 use crate::ops::{Call, Form, Ret};
 use crate::program::{Class, Phase, Program, Step, Value};
 use crate::storage::Witness;
 use crate::tensor::Node;
-use crate::{Result, Storage, Tensor, mode};
+use crate::{DType, Device, Dims, Result, Storage, Tensor, mode};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -206,6 +207,29 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    /// What a step took besides its results lives while it runs.
+    fn took(&self, step: usize, op: &'static str, taken: Taken) {
+        let mut state = self.state();
+        let program = &mut state.program;
+        if taken.is_unknown() && !program.unmeasured.contains(&op) {
+            program.unmeasured.push(op);
+        }
+        for bytes in taken.into_blocks() {
+            program.values.push(Value {
+                bytes: bytes as u64,
+                dtype: DType::U8,
+                shape: Dims::from([bytes as i64]),
+                device: Device::CPU,
+                born: Some(step as u32),
+                died: Some(step as u32 + 1),
+                class: Class::Temporary,
+                name: Some(format!("memory of {op}")),
+            });
+        }
+    }
+}
+
 /// Whether somebody records on this thread.
 pub(super) fn is_on() -> bool {
     RECORDER.with_borrow(Option::is_some)
@@ -229,8 +253,10 @@ pub(super) fn step(c: Call, flops: u64, run: impl FnOnce(Call) -> Result<Ret>) -
         Form::InPlace(t) | Form::Within(t) => vec![Tensor::clone(t)],
         Form::New => Vec::new(),
     };
-    let ret = run(c)?;
+    let (ret, taken) = scratch::watched(|| run(c));
+    let ret = ret?;
     recorder.end(at, ret.look().iter().copied().chain(&outs));
+    recorder.took(at, op.def.name, taken);
     Ok(ret)
 }
 

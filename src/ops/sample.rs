@@ -24,7 +24,7 @@ pub static OPS: &[OpDef] = &[
             |a| moments_rule(Moment::Tensor(a.mean), Moment::Tensor(a.std)),
             |a, _, outs| normal(Moment::Tensor(a.mean), Moment::Tensor(a.std), a.generator, &outs[0]),
             values: |a, _| check_deviations(Moment::Tensor(a.std)),
-        )
+        ).unmeasured()
         .random(Some(typed!(
             |a, outs, g| advance_normal(Moment::Tensor(a.std), outs, g),
             &[Tensor],
@@ -41,7 +41,7 @@ pub static OPS: &[OpDef] = &[
             |a| moments_rule(Moment::Tensor(a.mean), Moment::Number(a.std)),
             |a, _, outs| normal(Moment::Tensor(a.mean), Moment::Number(a.std), a.generator, &outs[0]),
             values: |a, _| check_deviations(Moment::Number(a.std)),
-        )
+        ).unmeasured()
         .random(Some(typed!(
             |a, outs, g| advance_normal(Moment::Number(a.std), outs, g),
             &[Tensor],
@@ -58,7 +58,7 @@ pub static OPS: &[OpDef] = &[
             |a| moments_rule(Moment::Number(a.mean), Moment::Tensor(a.std)),
             |a, _, outs| normal(Moment::Number(a.mean), Moment::Tensor(a.std), a.generator, &outs[0]),
             values: |a, _| check_deviations(Moment::Tensor(a.std)),
-        )
+        ).unmeasured()
         .random(Some(typed!(
             |a, outs, g| advance_normal(Moment::Tensor(a.std), outs, g),
             &[Tensor],
@@ -95,7 +95,7 @@ pub static OPS: &[OpDef] = &[
             probs_into_rule,
             |a, _, outs| cpu::random::bernoulli_probs(&given(a.generator), &outs[0], a.p),
             cuda: |a, _, outs| bernoulli_beside(&outs[0], a.p)
-        )
+        ).unmeasured()
         .pointwise()
         .random(Some(typed!(
             |a, outs, g| advance_probs(a.p, outs, g),
@@ -115,7 +115,7 @@ pub static OPS: &[OpDef] = &[
                 Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
             },
             |a, _, outs| cpu::random::poisson(&given(a.generator), &outs[0], a.input),
-        )
+        ).unmeasured()
         .random(None),
         "A Poisson count for each rate.",
     ).samples("f32[2, 3].pos")
@@ -130,7 +130,7 @@ pub static OPS: &[OpDef] = &[
                 Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
             },
             |a, _, outs| cpu::random::standard_gamma(&given(a.generator), &outs[0], a.input),
-        )
+        ).unmeasured()
         .random(None),
         "A gamma number for each shape parameter, of scale 1.",
     ).samples("f32[2, 3].pos; f64[3].pos")
@@ -145,7 +145,7 @@ pub static OPS: &[OpDef] = &[
                 like_samples([a.input, a.output])
             },
             |a, _, o| cpu::random::of_samples(&o[0], [a.input, a.output, a.output], |[a, x, _]| standard_gamma(a, x)),
-        ),
+        ).unmeasured(),
         "How gamma numbers change with their shape parameters.",
     ).samples("f32[2, 3].pos, f32[2, 3].pos; f64[3].pos, f64[3].pos")
     .refused(),
@@ -159,7 +159,7 @@ pub static OPS: &[OpDef] = &[
                 Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
             },
             |a, _, outs| cpu::random::dirichlet(&given(a.generator), &outs[0], a.input),
-        )
+        ).unmeasured()
         .random(None),
         "Shares that sum up to one along the last dimension, one of each parameter.",
     ).samples("f32[2, 3].pos; f64[3].pos")
@@ -174,7 +174,7 @@ pub static OPS: &[OpDef] = &[
                 like_samples([a.x, a.alpha, a.total])
             },
             |a, _, o| cpu::random::of_samples(&o[0], [a.x, a.alpha, a.total], |[x, a, t]| dirichlet(x, a, t)),
-        ),
+        ).unmeasured(),
         "How shares change with their parameters.",
     ).samples("f32[2, 3].unit, f32[2, 3].pos, f32([[9., 9., 9.], [9., 9., 9.]])")
     .refused(),
@@ -184,7 +184,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(binomial_rule, |a, _, outs| {
             cpu::random::binomial(&given(a.generator), &outs[0], a.count, a.prob)
-        })
+        }).unmeasured()
         .random(None),
         "How many of so many trials succeed, each with a probability.",
     ).samples("f32([[5., 10.], [100., 1.]]), f32[2, 2].unit")
@@ -200,7 +200,7 @@ pub static OPS: &[OpDef] = &[
                 cpu::random::multinomial(&given(a.generator), &outs[0], a.input, samples, a.replacement)
             },
             cuda: multinomial_beside
-        )
+        ).unmeasured()
         .random(Some(typed!(advance_multinomial, &[Tensor], &mut Generator))),
         "Positions drawn with the probabilities of each row.",
     ).samples("f32[3, 4].unit, 3; f32[3, 4].unit, 4, replacement=True")

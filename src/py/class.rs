@@ -139,6 +139,12 @@ fn note_leaf(o: *mut ffi::PyObject, t: &Tensor) {
     }
 }
 
+/// How often an object is referred to.
+pub fn references(_: Python<'_>, o: &Py<PyAny>) -> usize {
+    // SAFETY: the object lives, and this thread is attached.
+    unsafe { ffi::Py_REFCNT(o.as_ptr()) as usize }
+}
+
 /// Notes that the leaf that an object holds is this object.
 pub fn note_object(holder: &PyTensor) {
     let at = std::ptr::from_ref(holder) as usize - PLACE.load(Relaxed);

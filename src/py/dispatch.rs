@@ -106,6 +106,9 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
         }
         taken(&seen, &c).map(Some)
     });
+    if answered.is_ok() {
+        Python::attach(noted::prune);
+    }
     match answered {
         Ok(Some(Ret::Tuple(results))) if matches!(c.form, Form::Out(_)) => {
             if let Form::Out(outs) = c.form {
@@ -264,7 +267,7 @@ fn taken_tensor(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
             o.str()?
         )));
     };
-    note(o);
+    note(o, true);
     Ok(t.get().get().clone())
 }
 

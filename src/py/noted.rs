@@ -1,5 +1,6 @@
 //! The Python objects of tensors that calls under a dispatch mode are about, so that a mode sees the same objects again.
 
+use super::class::references;
 use super::dispatch::on;
 use super::object::PyTensor;
 use crate::Tensor;
@@ -7,14 +8,24 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::cell::{Cell, RefCell};
 
+/// A tensor and its object; the number says when it was noted.
+struct Entry {
+    at: u64,
+    tensor: Tensor,
+    object: Py<PyAny>,
+    /// A handler gave it, else it is an argument.
+    given: bool,
+}
+
 thread_local! {
     /// The tensors of the arguments of the calls under way, and results that handlers gave.
-    static NOTED: RefCell<Vec<(Tensor, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
+    static NOTED: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+    static NEXT: Cell<u64> = const { Cell::new(0) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Notes the objects of a call's arguments until it is dropped.
-pub struct Noted(usize);
+pub struct Noted(u64);
 
 impl Noted {
     /// Notes tensors among these objects, also inside lists and tuples, if a dispatch mode is on.
@@ -24,14 +35,14 @@ impl Noted {
         if !on() {
             return None;
         }
-        let before = NOTED.with_borrow(Vec::len);
+        let before = NEXT.get();
         for o in objects {
             if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() {
                 for item in super::data::items(o).unwrap_or_default() {
-                    note(&item);
+                    note(&item, false);
                 }
             } else {
-                note(o);
+                note(o, false);
             }
         }
         DEPTH.set(DEPTH.get() + 1);
@@ -42,17 +53,28 @@ impl Noted {
 impl Drop for Noted {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get().saturating_sub(1));
-        let gone = NOTED.with_borrow_mut(|n| n.split_off(self.0.min(n.len())));
+        let gone = NOTED.with_borrow_mut(|n| {
+            let start = n.partition_point(|e| e.at < self.0);
+            n.split_off(start)
+        });
         // Results that handlers gave live until the outermost call is done.
         if DEPTH.get() > 0 {
-            NOTED.with_borrow_mut(|n| n.extend(gone));
+            let (given, gone): (Vec<_>, Vec<_>) = gone.into_iter().partition(|e| e.given);
+            NOTED.with_borrow_mut(|n| n.extend(given));
+            drop(gone);
         }
     }
 }
 
-pub(super) fn note(o: &Bound<'_, PyAny>) {
+/// Notes a tensor: one that a handler gave, or an argument.
+pub(super) fn note(o: &Bound<'_, PyAny>, given: bool) {
     if let Ok(t) = o.cast::<PyTensor>() {
-        let entry = (t.get().get().clone(), o.clone().unbind());
+        let entry = Entry {
+            at: NEXT.replace(NEXT.get() + 1),
+            tensor: t.get().get().clone(),
+            object: o.clone().unbind(),
+            given,
+        };
         NOTED.with_borrow_mut(|n| n.push(entry));
     }
 }
@@ -64,8 +86,8 @@ pub(super) fn is_same(a: &Tensor, b: &Tensor) -> bool {
 /// The object that a tensor came from, if that is noted.
 pub(super) fn known(py: Python<'_>, t: &Tensor) -> Option<Py<PyAny>> {
     NOTED.with_borrow(|n| {
-        let found = n.iter().rev().find(|(noted, _)| is_same(noted, t));
-        found.map(|(_, o)| o.clone_ref(py))
+        let found = n.iter().rev().find(|e| is_same(&e.tensor, t));
+        found.map(|e| e.object.clone_ref(py))
     })
 }
 
@@ -75,8 +97,41 @@ pub(super) fn forget(keep: impl Fn(&Tensor) -> bool) {
         return;
     }
     let all = NOTED.take();
-    let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|(noted, _)| keep(noted));
+    let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|e| keep(&e.tensor));
     NOTED.with_borrow_mut(|n| n.extend(kept));
+    drop(gone);
+}
+
+/// Gives up objects of tensors that nobody else has any more, while a call goes on.
+pub(super) fn prune(py: Python<'_>) {
+    if DEPTH.get() == 0 {
+        return;
+    }
+    let gone = NOTED.with_borrow_mut(|n| {
+        // Nobody else has an object that is referred to as often as it stands here.
+        let same = |e: &Entry| n.iter().filter(|o| o.object.is(&e.object)).count();
+        let alone: Vec<bool> = n
+            .iter()
+            .map(|e| references(py, &e.object) == same(e))
+            .collect();
+        // A storage is held by each entry, and by each object once.
+        let held = |t: &Tensor| -> usize {
+            let entries = n
+                .iter()
+                .enumerate()
+                .filter(|(i, e)| alone[*i] && e.tensor.shares_storage(t));
+            let first = |i: usize, e: &Entry| !n[..i].iter().any(|o| o.object.is(&e.object));
+            entries.map(|(i, e)| 1 + usize::from(first(i, e))).sum()
+        };
+        let idle: Vec<bool> = n
+            .iter()
+            .zip(&alone)
+            .map(|(e, a)| *a && e.tensor.storage().use_count() == held(&e.tensor))
+            .collect();
+        let mut idle = idle.into_iter();
+        n.extract_if(.., |_| idle.next() == Some(true))
+            .collect::<Vec<_>>()
+    });
     drop(gone);
 }
 

@@ -76,6 +76,11 @@ impl PyProgram {
         self.recorder.start();
     }
 
+    /// Leaves out what comes before the next `start`.
+    fn pause(&self) {
+        Recorder::stop();
+    }
+
     fn stop(&self) {
         Recorder::stop();
         self.done.get_or_init(|| self.recorder.program());
@@ -125,6 +130,11 @@ impl PyProgram {
     /// The numbers of the values that live at a step, the largest first.
     fn live(&self, on: &str, step: u32) -> PyResult<Vec<usize>> {
         Ok(self.done()?.live(device(on)?, step))
+    }
+
+    /// Operators whose kernels take memory of which no function says how much.
+    fn unmeasured(&self) -> PyResult<Vec<&'static str>> {
+        Ok(self.done()?.unmeasured.clone())
     }
 
     /// A step by its number.

@@ -91,9 +91,7 @@ class OpOverload:
         if _C._watched(args, kwargs):
             relevant = _flat(args, kwargs)
             return _C._handle(self, f"torch._ops.{self}", relevant, args, kwargs, parsed=True)
-        from torchlike._ops import calls
-
-        return calls.run(self, args, kwargs)
+        return _runner()(self, args, kwargs)
 
     def redispatch(self, keys: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Calls the operator; layers are not chosen by hand here."""
@@ -104,6 +102,13 @@ class OpOverload:
         from torchlike._ops import leaves
 
         return leaves.decomposed(self, args, kwargs)
+
+
+@functools.cache
+def _runner() -> Any:
+    from torchlike._ops import calls
+
+    return calls.run
 
 
 class OpOverloadPacket:

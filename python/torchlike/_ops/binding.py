@@ -21,13 +21,13 @@ def bind(schema: FunctionSchema, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     Raises:
         RuntimeError: if the call does not fit.
     """
-    positional = [a for a in schema.arguments if not a.kwarg_only]
+    positional = schema.positional
     if len(args) > len(positional):
         raise RuntimeError(
             f"{_head(schema)} expected at most {len(positional)} argument(s) but received "
             f"{len(args)} argument(s). Declaration: {schema}"
         )
-    given = dict(zip((a.name for a in positional), args, strict=False))
+    given = dict(zip(positional, args, strict=False))
     for name, value in kwargs.items():
         if name in given or all(a.name != name for a in schema.arguments):
             raise RuntimeError(

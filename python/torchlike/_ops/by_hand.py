@@ -215,6 +215,27 @@ def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
 
 
 @by_hand
+def _trilinear(
+    i1: Any,
+    i2: Any,
+    i3: Any,
+    expand1: Any,
+    expand2: Any,
+    expand3: Any,
+    sumdim: Any,
+    unroll_dim: int = 1,
+) -> Any:
+    """The sum over some dimensions of the product of three tensors, each with dimensions put in."""
+    parts = []
+    for t, dims in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        for d in dims:
+            t = t.unsqueeze(d)
+        parts.append(t)
+    product = parts[0] * parts[1] * parts[2]
+    return product.sum(sumdim) if sumdim else product
+
+
+@by_hand
 def _adaptive_avg_pool2d(self: Any, output_size: Any) -> Any:
     return F.adaptive_avg_pool2d(self, output_size)
 

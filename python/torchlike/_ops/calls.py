@@ -23,6 +23,9 @@ def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
         return custom.run(overload, values)
     seen = not overload.implicit or torch.is_inference_mode_enabled()
+    if seen and modes.stack() and _keeps_a_copy(overload, values):
+        # What is saved of the operand before it is written is a call of its own, which modes see too.
+        return _public(overload, values)
     if seen and modes.wanted(values.values()) and not modes.recorded(values.values()):
         answer = modes.ask(overload, *binding.spelled(overload._schema, values))
         binding.check_results(overload._schema, answer)
@@ -39,6 +42,20 @@ def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if len(returns) == 1 and returns[0].is_list and isinstance(result, tuple):
         return list(result)
     return result
+
+
+@cache
+def _kernels() -> frozenset[str]:
+    return frozenset(name for name, kind in _C._op_kinds() if kind == "kernel")
+
+
+def _keeps_a_copy(overload: OpOverload, values: dict[str, Any]) -> bool:
+    """Whether a call writes over what it saves for the gradient."""
+    name = overload._opname
+    if not name.endswith("_") or name[:-1] not in _kernels() or not torch.is_grad_enabled():
+        return False
+    given = modes.tensors(values.values())
+    return any(t.requires_grad for t in given) and not _C._dispatch_handlers(given)
 
 
 def _function(name: str) -> Any:
@@ -97,6 +114,7 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     return function(*args, **kwargs)
 
 
+@cache
 def _without_outs(overload: OpOverload) -> Any:
     from torchlike._ops.schema import FunctionSchema
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,8 +30,9 @@ def of(*names: str) -> Callable[[F], F]:
     return note
 
 
-def run(name: str, form: str, values: dict[str, Any]) -> Any:
-    """The result of an operator or a row, in its form, in other operators, or NotImplemented."""
+@functools.cache
+def _found(name: str, form: str = "") -> Any:
+    """What an operator or a row comes down to, if it is not itself."""
     # These fill the table.
     from torchlike._ops import decompositions_cells as _cells  # noqa: F401
     from torchlike._ops import decompositions_images as _images  # noqa: F401
@@ -39,10 +41,20 @@ def run(name: str, form: str, values: dict[str, Any]) -> Any:
     from torchlike._ops import decompositions_nn as _nn  # noqa: F401
 
     base, _, overload = name.partition("#")
-    name = base + form
-    function = _TABLE.get(f"{name}#{overload}") or _TABLE.get(name)
+    return _TABLE.get(f"{base}{form}#{overload}") or _TABLE.get(base + form)
+
+
+def known(row: str) -> bool:
+    """Whether a row comes down to other operators."""
+    return _found(row) is not None
+
+
+def run(name: str, form: str, values: dict[str, Any]) -> Any:
+    """The result of an operator or a row, in its form, in other operators, or NotImplemented."""
+    function = _found(name, form)
     if function is None:
         return NotImplemented
+    name = name.partition("#")[0] + form
     if "name" in function.__code__.co_varnames[: function.__code__.co_argcount]:
         values = {**values, "name": name}
     return function(**values)

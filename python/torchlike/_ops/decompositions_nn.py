@@ -299,6 +299,7 @@ def attention(
     if attn_mask is not None:
         scores = aten.add.Tensor(scores, attn_mask)
     weights = aten._safe_softmax(scores, -1)
+    del scores
     if dropout_p:
         weights = dropout(weights, dropout_p, True)
     return batched(weights, value)
@@ -343,3 +344,15 @@ def embedding_bag(
     last = -1 if padding_idx is None else padding_idx
     how = (scale_grad_by_freq, number, sparse, per_sample_weights, include_last_offset, last)
     return made(weight, input, offsets, *how)[0]
+
+
+@of("_nn.trilinear")
+def trilinear(input1: Any, input2: Any, weight: Any) -> Any:
+    """One operator, whatever the three are."""
+    return aten._trilinear(input1, weight, input2, [1, 3], [0], [1, 2], [2, 3])
+
+
+@of("_grad.bilinear_weight")
+def bilinear_weight(grad_rows: Any, input1: Any, input2: Any) -> Any:
+    """The same operator with the gradient in the place of the weight."""
+    return aten._trilinear(input1, grad_rows, input2, [1, 3], [2, 3], [1, 2], [0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from ast import literal_eval
 from typing import Any, NamedTuple
@@ -61,7 +62,7 @@ class Argument(NamedTuple):
     @property
     def base(self) -> str:
         """The type without what makes it optional or a list."""
-        return self.type.partition("[")[0].rstrip("?")
+        return _kind(self.type)[0]
 
     @property
     def is_out(self) -> bool:
@@ -71,23 +72,42 @@ class Argument(NamedTuple):
     @property
     def is_list(self) -> bool:
         """True for lists."""
-        return "[" in self.type
+        return _kind(self.type)[1]
 
     @property
     def optional(self) -> bool:
         """True if None is allowed."""
-        return self.type.endswith("?")
+        return _kind(self.type)[2]
+
+
+class _Kind(NamedTuple):
+    """What a type says: of what, whether a list, whether optional, of a fixed length, with gaps."""
+
+    base: str
+    is_list: bool
+    optional: bool
+    fixed: bool
+    gaps: bool
+
+
+@functools.cache
+def _kind(text: str) -> _Kind:
+    head, bracket, rest = text.partition("[")
+    return _Kind(
+        head.rstrip("?"), bool(bracket), text.endswith("?"), rest[:1].isdigit(), "?[" in text
+    )
 
 
 class FunctionSchema:
     """The name, arguments and results of an operator."""
 
-    __slots__ = ("arguments", "name", "overload_name", "returns", "text")
+    __slots__ = ("arguments", "name", "overload_name", "positional", "returns", "text")
 
     def __init__(self, name: str, overload: str, arguments: Any, returns: Any, text: str) -> None:
         self.name = name
         self.overload_name = overload
         self.arguments: list[Argument] = arguments
+        self.positional = [a.name for a in arguments if not a.kwarg_only]
         self.returns: list[Argument] = returns
         self.text = text
 
@@ -239,12 +259,11 @@ def _is_one(base: str, value: Any, numbers: bool) -> bool:
 
 def fits(argument: Argument, value: Any, numbers: bool = True) -> bool:
     """True if the value can stand for the argument; `numbers` says whether a number is a tensor."""
+    base, is_list, optional, fixed, gaps = _kind(argument.type)
     if value is None:
-        return argument.optional or argument.base == "NoneType"
-    if not argument.is_list:
-        return _is_one(argument.base, value, numbers)
+        return optional or base == "NoneType"
+    if not is_list:
+        return _is_one(base, value, numbers)
     if not isinstance(value, list | tuple):
-        fixed = argument.type.partition("[")[2][:1].isdigit()
-        return fixed and _is_one(argument.base, value, False)
-    gaps = "?[" in argument.type
-    return all((gaps and v is None) or _is_one(argument.base, v, False) for v in value)
+        return fixed and _is_one(base, value, False)
+    return all((gaps and v is None) or _is_one(base, v, False) for v in value)

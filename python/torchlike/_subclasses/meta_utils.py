@@ -13,6 +13,15 @@ from torchlike import _C
 __all__ = ["Converter", "MetaConverter", "assert_metadata_eq"]
 
 
+_ROWS, _COLUMNS = ("crow_indices", "col_indices"), ("ccol_indices", "row_indices")
+_COMPRESSED = {
+    torch.sparse_csr: _ROWS,
+    torch.sparse_bsr: _ROWS,
+    torch.sparse_csc: _COLUMNS,
+    torch.sparse_bsc: _COLUMNS,
+}
+
+
 class Converter:
     """Makes tensors without elements that stand for others, always the same for the same.
 
@@ -46,7 +55,20 @@ class Converter:
 
         if t.layout is torch.sparse_coo and self._core is None:
             # As large, with nothing in it.
-            made = torch.sparse_coo_tensor(t.shape, dtype=t.dtype, device="meta")
+            n = t.sparse_dim()
+            made = torch.sparse_coo_tensor(
+                torch.empty(n, 0, dtype=torch.int64, device="meta"),
+                torch.empty(0, *t.shape[n:], dtype=t.dtype, device="meta"),
+                t.shape,
+                is_coalesced=t.is_coalesced(),
+            )
+            return made.requires_grad_(t.requires_grad)
+        if t.layout in _COMPRESSED and self._core is None:
+            outer, inner = (self.convert(getattr(t, name)()) for name in _COMPRESSED[t.layout])
+            values = self.convert(t.values().detach())
+            made = torch.sparse_compressed_tensor(
+                outer, inner, values, t.shape, dtype=t.dtype, layout=t.layout
+            )
             return made.requires_grad_(t.requires_grad)
         if t.is_quantized or t.is_nested or t.layout is not torch.strided:
             kind = "quantized" if t.is_quantized else "nested" if t.is_nested else str(t.layout)

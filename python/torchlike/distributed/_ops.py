@@ -90,10 +90,48 @@ _KERNELS: dict[str, Any] = {
 }
 
 
+watchers: list[Any] = []
+"""Who is told of each collective that moves something: `(kind, group, inputs, outputs)`, tensors of one rank."""
+
+_KINDS = {
+    "allgather": "all_gather", "all_gather": "all_gather", "allreduce": "all_reduce", "all_reduce": "all_reduce",
+    "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all", "all_to_all": "all_to_all", "broadcast": "broadcast",
+    "reduce_": "reduce", "gather_": "gather", "scatter_": "scatter", "send": "send", "recv_": "recv",
+}  # fmt: skip
+
+
+def _kind(name: str) -> str | None:
+    """What a collective does; nothing for those that move nothing."""
+    plain = name.lstrip("_")
+    return next((kind for part, kind in _KINDS.items() if part in plain), None)
+
+
+def _tell(kind: str, group: ProcessGroup, inputs: Any, outputs: Any) -> None:
+    if group.size() > 1:
+        for watcher in watchers:
+            watcher(kind, group, _flat(inputs), _flat(outputs))
+
+
+def _told(name: str, kernel: Any) -> Any:
+    kind = _kind(name)
+    if kind is None:
+        return kernel
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        made = kernel(*args, **kwargs)
+        if watchers:
+            group = kwargs["group_name"] if "group_name" in kwargs else args[-1]
+            _tell(kind, _group(group), args[0], made)
+        return made
+
+    return run
+
+
 def _define() -> None:
     for schema, kernel in _KERNELS.items():
         space = getattr(ops, schema.partition("::")[0])
-        space.define(schema).kernels["CompositeExplicitAutograd"] = kernel
+        name = schema.partition("::")[2].partition("(")[0]
+        space.define(schema).kernels["CompositeExplicitAutograd"] = _told(name, kernel)
     for name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single"):
         found = getattr(functional, name).default
         text = found._text.replace("_c10d_functional::", "_c10d_functional_autograd::")
@@ -208,6 +246,9 @@ _FROM_OWN = ("allgather_", "_allgather_base_", "allgather_into_tensor_coalesced_
 
 def _write(name: str, args: tuple[Any, ...]) -> Any:
     group = next(a for a in args if isinstance(a, ProcessGroup))
+    kind = _kind(name)
+    if watchers and kind is not None:
+        _tell(kind, group, args[0] if isinstance(args[1], ProcessGroup) else args[1], args[0])
     with torch.no_grad():
         if group.size() == 1 and "Tensor[] tensors" not in _WRITERS[name]:
             _copy_all(args[0], args[1])

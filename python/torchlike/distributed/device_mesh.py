@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from torchlike import _C
 from torchlike.distributed import _groups
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from torchlike.distributed._groups import ProcessGroup
 
@@ -39,6 +40,16 @@ class _Stack(threading.local):
 _mesh_resources = _Stack()
 
 
+@contextlib.contextmanager
+def _real() -> Iterator[None]:
+    """Ranks are numbers that are known, whatever a fake mode makes of other tensors."""
+    before = _C._pause_fake_mode(True)
+    try:
+        yield
+    finally:
+        _C._pause_fake_mode(before)
+
+
 class DeviceMesh:
     """Ranks as an array.
 
@@ -63,11 +74,12 @@ class DeviceMesh:
             RuntimeError: if it has more ranks than the world.
             ValueError: if the names do not fit the dimensions, or a rank stands there twice.
         """
-        ranks = mesh if isinstance(mesh, torch.Tensor) else torch.tensor(mesh)
-        ranks = ranks.detach().cpu().to(torch.int32).contiguous()
+        with _real():
+            ranks = mesh if isinstance(mesh, torch.Tensor) else torch.tensor(mesh)
+            ranks = ranks.detach().cpu().to(torch.int32).contiguous()
+            self._flat = tuple(ranks.flatten().tolist())
         self._device_type, self._ranks = device_type, ranks
         self._shape = tuple(ranks.shape)
-        self._flat = tuple(ranks.flatten().tolist())
         self._names = tuple(mesh_dim_names) if mesh_dim_names else None
         if self._names is not None and len(self._names) != len(self._shape):
             raise RuntimeError(
@@ -225,6 +237,7 @@ class DeviceMesh:
         """The ranks along a dimension, among which one is."""
         return self._along(dim, self._position(rank))
 
+    @_real()
     def _along(self, dim: int, position: list[int]) -> tuple[int, ...]:
         """The ranks along a dimension, from a position."""
         ranks = self._ranks
@@ -311,6 +324,7 @@ class DeviceMesh:
             )
         return self._slice(dims, names)
 
+    @_real()
     def _slice(self, dims: list[int], names: tuple[str, ...] | None) -> DeviceMesh:
         ranks = self._ranks
         position = self.get_coordinate() or [0] * self.ndim
@@ -323,6 +337,7 @@ class DeviceMesh:
             self._device_type, ranks, mesh_dim_names=names, _root=self._get_root_mesh()
         )
 
+    @_real()
     def _flatten(
         self, mesh_dim_name: str | None = None, backend_override: Any = None
     ) -> DeviceMesh:
@@ -421,6 +436,6 @@ def init_device_mesh(
     count = prod(shape)
     if count > 1 << 24:
         raise RuntimeError(f"a mesh of {count} ranks is larger than torchlike plans")
-    with torch.device("cpu"):
+    with _real(), torch.device("cpu"):
         mesh = torch.arange(count, dtype=torch.int32).view(shape)
     return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names)

@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from torchlike.plan._allocator import Memory
     from torchlike.plan._explain import Explanation, assert_initialized, explain, uninitialised
     from torchlike.plan._make import make, twin
+    from torchlike.plan._mesh import Comm, Sharded
     from torchlike.plan._plan import Live, Peak, Plan, Step, Verification
     from torchlike.plan._profile import Profile, profile
 
 __all__ = [
+    "Comm",
     "Explanation",
     "Live",
     "Memory",
     "Peak",
     "Plan",
     "Profile",
+    "Sharded",
     "Step",
     "Verification",
     "assert_initialized",
@@ -43,6 +46,7 @@ _WHERE = {
     "make": "_make", "twin": "_make", "explain": "_explain", "assert_initialized": "_explain",
     "uninitialised": "_explain",
     "Explanation": "_explain", "Memory": "_allocator", "Profile": "_profile", "profile": "_profile",
+    "Comm": "_mesh", "Sharded": "_mesh",
 }  # fmt: skip
 
 

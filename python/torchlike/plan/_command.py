@@ -81,6 +81,10 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--train", nargs="?", const="", metavar="OPTIMIZER")
         one.add_argument("--device", default="cpu")
         if name == "plan":
+            one.add_argument("--mesh", metavar="NAME=SIZE,...", help="ranks, as dp=128,tp=8")
+            one.add_argument(
+                "--parallel", metavar="FILE", help="how the model lies on the mesh, TOML"
+            )
             one.add_argument("--json", metavar="FILE")
             one.add_argument("--svg", metavar="FILE")
             one.add_argument("--html", metavar="FILE")
@@ -91,10 +95,40 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _mesh(text: str) -> dict[str, int]:
+    """`dp=128,tp=8`."""
+    sizes = {}
+    for part in text.split(","):
+        name, _, size = part.strip().partition("=")
+        if not name.isidentifier() or not size.isdecimal() or int(size) < 1:
+            raise _Refused(f"--mesh is NAME=SIZE,... as dp=128,tp=8; got {text!r}")
+        sizes[name] = int(size)
+    return sizes
+
+
+def _parallel(path: str) -> dict[str, Any]:
+    """A table for each dimension: `fsdp = ["layers.*"]`, or styles by pattern."""
+    try:
+        import tomllib
+    except ImportError:
+        raise _Refused("--parallel reads TOML, which needs Python 3.11 or newer") from None
+    try:
+        with open(path, "rb") as f:
+            return tomllib.load(f)
+    except (OSError, tomllib.TOMLDecodeError) as e:
+        raise _Refused(f"cannot read {path}: {e}") from e
+
+
 def _make(asked: Any) -> Any:
     from torchlike.plan._make import make
 
     inputs, kwargs = _inputs(asked.input)
+    spread: dict[str, Any] = {}
+    if getattr(asked, "mesh", None):
+        mesh = _mesh(asked.mesh)
+        # Without a word on how, parameters are cut along all ranks of the first dimension.
+        how = _parallel(asked.parallel) if asked.parallel else {next(iter(mesh)): "fsdp"}
+        spread = {"mesh": mesh, "parallel": how}
     return make(
         _model(asked.spec),
         inputs,
@@ -102,12 +136,17 @@ def _make(asked: Any) -> Any:
         step="forward" if asked.train is None else "train",
         optimizer=asked.train or None,
         device=asked.device,
+        **spread,
     )
 
 
 def _plan(asked: Any) -> int:
     plan = _make(asked)
     print(plan)
+    if plan.mesh:
+        from torchlike.plan._rules import report
+
+        print(f"\n{report()}")
     for path, write in ((asked.json, plan.save), (asked.svg, plan.svg), (asked.html, plan.html)):
         if path:
             write(path)

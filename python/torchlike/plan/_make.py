@@ -204,6 +204,8 @@ def make(
     allocator: str | None = None,
     lines: bool = False,
     progress: Callable[[str, int], None] | None = None,
+    mesh: Any = None,
+    parallel: Any = None,
 ) -> Plan:
     """What a step of a model needs: memory, FLOPs, by module and by operator. Nothing is computed, no memory taken.
 
@@ -222,9 +224,13 @@ def make(
             counts them.
         lines: note the line of the user's code for every step, which costs time.
         progress: called with the name of each module that runs, and how many did.
+        mesh: sizes of a mesh of ranks by name, as `{"dp": 128, "tp": 8}`. The plan is that of one rank, whose
+            inputs are `inputs`; what it sends is `Plan.comms`.
+        parallel: how the model lies on the mesh: a function of model and mesh, or what is done along each dimension, as
+            `{"tp": {"layers.*.q": "colwise"}, "dp": {"fsdp": ["layers.*"]}}`.
 
     Raises:
-        ValueError: for another step, or an unknown optimizer.
+        ValueError: for another step, an unknown optimizer, or a mesh that does not fit.
     """
     if step not in ("forward", "train"):
         raise ValueError(f"plan(step=): expected 'forward' or 'train', got {step!r}")
@@ -242,40 +248,74 @@ def make(
         (_as_tuple(inputs), kwargs or {}),
     )
     program = _C._Program()
-    with mode:
+    spread = None
+    with _placed(mesh, device) as ranks, mode:
         fake.to(device)
+        if ranks is not None:
+            from torchlike.plan import _mesh
+
+            fake = _mesh.parallelize(fake, ranks, parallel)
+            spread = _mesh.Spread(fake, ranks)
         args, named = given
         program.start()
         try:
-            _record(program, fake, args, named, loss, optimizer, step == "train", lines, progress)
+            _record(
+                program,
+                fake,
+                args,
+                named,
+                loss,
+                optimizer,
+                step == "train",
+                lines,
+                progress,
+                spread,
+            )
         finally:
             program.stop()
     question = {
         "model": model, "inputs": inputs, "kwargs": kwargs, "step": step, "optimizer": optimizer, "loss": loss,
-        "device": device, "allocator": allocator, "lines": lines,
+        "device": device, "allocator": allocator, "lines": lines, "mesh": mesh, "parallel": parallel,
     }  # fmt: skip
-    return Plan(program, question)
+    return Plan(program, question, spread.as_dict() if spread is not None else None)
+
+
+def _placed(mesh: Any, device: Any) -> contextlib.AbstractContextManager[Any]:
+    if mesh is None:
+        return contextlib.nullcontext()
+    from torchlike.plan import _mesh
+
+    return _mesh.placed(mesh, device)
+
+
+def _pieces(t: Any) -> Any:
+    """The tensor of the rank that is played."""
+    locals_ = getattr(t, "_locals", None)
+    return locals_[0] if locals_ else t
 
 
 def _record(
     program: Any, model: Any, args: Any, kwargs: Any, loss: Any, optimizer: Any, train: bool, lines: bool,
-    progress: Callable[[str, int], None] | None,
+    progress: Callable[[str, int], None] | None, spread: Any,
 ) -> None:  # fmt: skip
     for name, t, number in _named(model):
-        program.label(t, number, name)
+        program.label(_pieces(t), number, name)
     for i, t in enumerate(pytree.tree_leaves((args, kwargs))):
         if isinstance(t, _C.Tensor):
             program.label(t, CLASSES.index("inputs"), f"input {i}")
     made = make_optimizer(optimizer, model.parameters()) if optimizer is not None else None
 
     def phase(number: int) -> None:
+        if spread is not None:
+            spread.phase = PHASES[number][0]
         program.phase(PHASES[number][1])
         program.scope("")
         if number != 1:
             _name_gradients(program, model)
 
     scopes = _Scopes(program, model, progress)
-    with scopes, _Lines(scopes) if lines else contextlib.nullcontext():
+    watch = contextlib.nullcontext() if spread is None else spread.watch(program, scopes.stack)
+    with scopes, watch, _Lines(scopes) if lines else contextlib.nullcontext():
         out = run_step(model, args, kwargs, loss, made, train, phase)
     _name_gradients(program, model)
     if made is not None:
@@ -283,11 +323,12 @@ def _record(
         for p, state in made.state.items():
             for key, t in state.items():
                 if isinstance(t, _C.Tensor):
-                    program.label(t, CLASSES.index("optimizer states"), f"{names.get(id(p))}.{key}")
+                    what = f"{names.get(id(p))}.{key}"
+                    program.label(_pieces(t), CLASSES.index("optimizer states"), what)
     del out
 
 
 def _name_gradients(program: Any, model: Any) -> None:
     for name, p in model.named_parameters():
         if p.grad is not None:
-            program.label(p.grad, CLASSES.index("gradients"), f"{name}.grad")
+            program.label(_pieces(p.grad), CLASSES.index("gradients"), f"{name}.grad")

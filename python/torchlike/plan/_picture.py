@@ -74,7 +74,12 @@ def svg(plan: Plan, device: str) -> str:
 
 def page(plan: Plan) -> str:
     """One page with the report and a picture for each device."""
-    pictures = "\n".join(svg(plan, d) for d in plan.devices)
+    drawn = [svg(plan, d) for d in plan.devices]
+    if plan.mesh:
+        from torchlike.plan._mesh_picture import sharding, traffic
+
+        drawn += [sharding(plan), traffic(plan)]
+    pictures = "<br>\n".join(drawn)
     return (
         '<!doctype html><html><head><meta charset="utf-8"><title>Plan</title></head><body>'
         f"{pictures}<pre>{escape(str(plan))}</pre></body></html>"

@@ -11,6 +11,7 @@ from typing import Any
 
 from torchlike import _C
 from torchlike.plan._allocator import Memory
+from torchlike.plan._mesh import Comm, Sharded
 
 CLASSES: list[str] = _C._Program.classes()
 PHASES = (("forward", 0), ("backward", 1), ("optimizer", 2))
@@ -93,9 +94,14 @@ class Verification:
 class Plan:
     """What a step of a model needs: `print(plan)` is the report, `plan.peak` and `plan.flops` are its numbers."""
 
-    def __init__(self, program: Any, question: dict[str, Any]) -> None:
+    def __init__(
+        self, program: Any, question: dict[str, Any], spread: dict[str, Any] | None = None
+    ) -> None:
         self._program = program
         self._question = question
+        self.mesh: dict[str, int] = spread["mesh"] if spread else {}
+        self.comms: list[Comm] = spread["comms"] if spread else []
+        self.sharding: list[Sharded] = spread["sharding"] if spread else []
         self.steps, self.values = program.counts()
         self.devices: list[str] = program.devices()
         self.peak: dict[str, Peak] = {d: self._peak(d) for d in self.devices}
@@ -232,6 +238,17 @@ class Plan:
             )
         return self.what_if(lines=True)
 
+    @property
+    def unmeasured(self) -> list[str]:
+        """Operators that ran whose kernels take memory besides their results of which nothing says how much."""
+        return list(self._program.unmeasured())
+
+    def traffic(self) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """By kind of collective and dimension of the mesh: how many, the bytes that a rank gives, those on a ring."""
+        from torchlike.plan._mesh import traffic
+
+        return traffic(self.comms)
+
     # Other plans.
 
     def what_if(self, *, batch: int | None = None, **changes: Any) -> Plan:
@@ -283,6 +300,18 @@ class Plan:
                 lines.append(
                     f"    {human(v.bytes):>12}  {v.dtype}{list(v.shape)}  {v.kind}: {what}"
                 )
+        if self.unmeasured:
+            lines += [
+                "",
+                f"not counted: what {', '.join(self.unmeasured)} take besides their results",
+            ]
+        if self.mesh:
+            shape = " x ".join(f"{name} {n}" for name, n in self.mesh.items())
+            lines += ["", f"one rank of {shape}: {len(self.comms):,} collectives"]
+            lines += [
+                f"  {kind:<16}{dim:<8}{count:>8,} times {human(sent):>12} given, {human(wire):>12} on a ring"
+                for (kind, dim), (count, sent, wire) in self.traffic().items()
+            ]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -308,6 +337,9 @@ class Plan:
             "flops_by_module": self.flops_by_module(),
             "peak": {d: asdict(p) for d, p in self.peak.items()},
             "timeline": {d: self.timeline(d) for d in self.devices},
+            "mesh": self.mesh,
+            "comms": [asdict(c) for c in self.comms],
+            "sharding": [asdict(s) for s in self.sharding],
         }
 
     def save(self, path: str | Path) -> None:
@@ -326,7 +358,15 @@ class Plan:
         data = json.loads(Path(path).read_text())
         if not isinstance(data, dict) or not isinstance(data.get("program"), dict):
             raise ValueError("not a plan that Plan.save wrote")
-        return cls(Saved(data["program"]), data.get("question", {}))
+        spread = {
+            "mesh": data.get("mesh", {}),
+            "comms": [Comm(**c) for c in data.get("comms", ())],
+            "sharding": [
+                Sharded(**{**s, "shape": tuple(s["shape"]), "parts": tuple(s["parts"])})
+                for s in data.get("sharding", ())
+            ],
+        }
+        return cls(Saved(data["program"]), data.get("question", {}), spread)
 
     def snapshot(self, path: str | Path, device: str | None = None) -> None:
         """Writes PyTorch's memory snapshot of the step: `python -m torch.cuda._memory_viz trace_plot PATH -o
@@ -346,6 +386,18 @@ class Plan:
         from torchlike.plan._picture import svg
 
         Path(path).write_text(svg(self, device or self.devices[0]))
+
+    def sharding_svg(self, path: str | Path) -> None:
+        """Writes a picture of which rank has which part of which parameter."""
+        from torchlike.plan._mesh_picture import sharding
+
+        Path(path).write_text(sharding(self))
+
+    def traffic_svg(self, path: str | Path) -> None:
+        """Writes a picture of the bytes that ranks send to each other in a step."""
+        from torchlike.plan._mesh_picture import traffic
+
+        Path(path).write_text(traffic(self))
 
     def html(self, path: str | Path) -> None:
         """Writes the report and its pictures as one page, which needs no network."""

@@ -20,6 +20,7 @@ def dump(program: Any) -> dict[str, Any]:
         "devices": program.devices(),
         "steps": [program.step(i) for i in range(steps)],
         "values": [program.value(i) for i in range(values)],
+        "unmeasured": program.unmeasured(),
         "timelines": {d: program.timeline(d, OURS) for d in program.devices()},
     }
 
@@ -39,6 +40,10 @@ class Saved:
     def counts(self) -> tuple[int, int]:
         """How many steps and values there are."""
         return len(self.data["steps"]), len(self.data["values"])
+
+    def unmeasured(self) -> list[str]:
+        """Operators whose kernels take memory of which nothing says how much."""
+        return list(self.data.get("unmeasured", ()))
 
     def step(self, at: int) -> Any:
         """A step by its number."""

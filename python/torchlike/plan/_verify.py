@@ -22,7 +22,8 @@ class _Zeros:
         if not isinstance(t, _C.Tensor):
             return t
         if id(t) not in self.made:
-            self.made[id(t)] = torch.zeros(t.shape, dtype=t.dtype)
+            made = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
+            self.made[id(t)] = made.zero_()
         return self.made[id(t)]
 
 

@@ -10,6 +10,7 @@ use super::planes::by_lines;
 use super::windows::suits;
 use super::{BLOCK, Geometry, Phase, matrix_in};
 use crate::cpu::gemm::WindowElement;
+use crate::cpu::room::Rooms;
 use crate::cpu::{copy, fill, matrix, pool, slice};
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
 
@@ -139,20 +140,48 @@ pub(super) fn innermost(t: &Tensor, dtype: DType) -> Result<Tensor> {
 }
 
 /// How the gradient is cut into products of matrices.
+pub(super) struct Cut {
+    /// Both tensors have their channels innermost, and positions of several images follow each other.
+    pub(super) pixels: bool,
+    /// Input channels of a task.
+    pub(super) channels: usize,
+    /// Positions of a product.
+    pub(super) len: usize,
+    /// Products of a task, over all shares.
+    blocks: usize,
+}
+
+impl Cut {
+    pub(super) fn new(g: &Geometry, phase: &Phase, wide: DType) -> Self {
+        let pixels = g.channels_last || g.positions() < FEW;
+        let taps = phase.taps.len();
+        let channels = (COLUMNS / taps.max(1)).clamp(1, g.inputs / g.groups);
+        let bytes = (channels * taps * wide.size()).max(1);
+        let images = if pixels { g.batch } else { 1 };
+        let total = images * g.positions();
+        let len = ((BLOCK / bytes).max(96) / 32 * 32).min(total);
+        Self {
+            pixels,
+            channels,
+            len,
+            blocks: total.div_ceil(len) * (g.batch / images),
+        }
+    }
+
+    /// Parts of the sum over all positions, for so many tasks.
+    pub(super) fn shares(&self, tasks: usize) -> usize {
+        (SHARES / tasks).clamp(1, self.blocks)
+    }
+}
+
+/// The products.
 struct Products<'a> {
     grad: Tensor,
     x: Tensor,
     g: &'a Geometry,
     phase: &'a Phase,
     wide: DType,
-    /// Both tensors have their channels innermost, and positions of several images follow each other.
-    pixels: bool,
-    /// Input channels of a task.
-    channels: usize,
-    /// Positions of a product.
-    len: usize,
-    /// Products of a task, over all shares.
-    blocks: usize,
+    cut: Cut,
 }
 
 /// Some channels of a group.
@@ -170,26 +199,16 @@ impl<'a> Products<'a> {
         phase: &'a Phase,
         wide: DType,
     ) -> Result<Self> {
-        let pixels = g.channels_last || g.positions() < FEW;
+        let cut = Cut::new(g, phase, wide);
         let laid = |t: &Tensor| {
-            if pixels {
+            if cut.pixels {
                 innermost(t, wide)
             } else {
                 copy::dense(t, wide)
             }
         };
-        let taps = phase.taps.len();
-        let channels = (COLUMNS / taps.max(1)).clamp(1, g.inputs / g.groups);
-        let bytes = (channels * taps * wide.size()).max(1);
-        let total = if pixels {
-            g.batch * g.positions()
-        } else {
-            g.positions()
-        };
-        let len = ((BLOCK / bytes).max(96) / 32 * 32).min(total);
-        let blocks = total.div_ceil(len) * if pixels { 1 } else { g.batch };
         let x = laid(x)?;
-        let split = !pixels && phase.advance[2] > 1;
+        let split = !cut.pixels && phase.advance[2] > 1;
         Ok(Self {
             grad: laid(grad)?,
             x: if split {
@@ -200,10 +219,7 @@ impl<'a> Products<'a> {
             g,
             phase,
             wide,
-            pixels,
-            channels,
-            len,
-            blocks,
+            cut,
         })
     }
 
@@ -215,29 +231,40 @@ impl<'a> Products<'a> {
             g.inputs / g.groups,
             self.phase.taps.len(),
         );
-        let cuts = cg.div_ceil(self.channels);
+        let cuts = cg.div_ceil(self.cut.channels);
         let tasks = g.groups * cuts;
-        let shares = (SHARES / tasks).clamp(1, self.blocks);
+        let shares = self.cut.shares(tasks);
         let shape = [shares, g.groups, og, cg, taps].map(|v| v as i64);
         let parts = Tensor::empty(&shape, self.wide, Device::CPU)?;
         let failed = std::sync::Mutex::new(None);
+        let depth = self.cut.channels * taps;
+        let rooms = Rooms::new(shares * tasks, || {
+            let sum = Tensor::empty(&[(og * depth) as i64], self.wide, Device::CPU)?;
+            let windows = [(depth * self.cut.len) as i64];
+            let windows =
+                (!self.phase.is_plain(g)).then(|| Tensor::empty(&windows, self.wide, Device::CPU));
+            Ok((sum, windows.transpose()?))
+        })?;
         pool::parallel_items(shares * tasks, |i| {
             let (share, unit) = (i / tasks, i % tasks);
-            let first = unit % cuts * self.channels;
+            let first = unit % cuts * self.cut.channels;
             let task = Task {
                 group: unit / cuts,
                 first,
-                channels: self.channels.min(cg - first),
+                channels: self.cut.channels.min(cg - first),
             };
-            let range = share * self.blocks / shares..(share + 1) * self.blocks / shares;
+            let blocks = self.cut.blocks;
+            let range = share * blocks / shares..(share + 1) * blocks / shares;
             let to = parts
                 .selected(0, share as i64)
                 .selected(0, task.group as i64);
             let to = to.narrowed(1, first as i64, task.channels as i64);
-            if let (Err(e), Ok(mut slot)) = (self.add(&to, &task, range), failed.lock()) {
+            let done = rooms.with(|room| self.add(&to, &task, range, room));
+            if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
                 *slot = Some(e);
             }
         });
+        drop(rooms);
         if let Some(e) = failed.into_inner().ok().flatten() {
             return Err(e);
         }
@@ -254,27 +281,27 @@ impl<'a> Products<'a> {
     }
 
     /// Puts the sum of some products to `[output, channel, tap]`.
-    fn add(&self, to: &Tensor, task: &Task, blocks: std::ops::Range<usize>) -> Result<()> {
+    fn add(
+        &self,
+        to: &Tensor,
+        task: &Task,
+        blocks: std::ops::Range<usize>,
+        (sum, windows): &(Tensor, Option<Tensor>),
+    ) -> Result<()> {
         let (og, taps) = (self.g.outputs / self.g.groups, self.phase.taps.len());
         let depth = task.channels * taps;
-        let sum = Tensor::empty(&[og as i64, depth as i64], self.wide, Device::CPU)?;
+        let sum = matrix_in(sum, (og, depth), (depth, 1), 0);
         fill(&sum, Scalar::Int(0))?;
-        let room = if self.phase.is_plain(self.g) {
-            None
-        } else {
-            let room = Tensor::empty(&[(depth * self.len) as i64], self.wide, Device::CPU)?;
-            Some(room)
-        };
         for block in blocks {
-            let (a, b) = if self.pixels {
-                self.by_pixels(task, block, room.as_ref())
+            let (a, b) = if self.cut.pixels {
+                self.by_pixels(task, block, windows.as_ref())
             } else {
-                self.by_planes(task, block, room.as_ref())
+                self.by_planes(task, block, windows.as_ref())
             };
             matrix::product(&sum, &a, &b, Scalar::Int(1), Scalar::Int(1), None)?;
         }
         let shape = Dims::from([og, task.channels, taps].map(|v| v as i64));
-        let strides = if self.pixels {
+        let strides = if self.cut.pixels {
             [depth, 1, task.channels]
         } else {
             [depth, taps, 1]
@@ -289,9 +316,9 @@ impl<'a> Products<'a> {
     fn by_planes(&self, task: &Task, block: usize, room: Option<&Tensor>) -> (Tensor, Tensor) {
         let (g, phase, all) = (self.g, self.phase, self.g.positions());
         let (og, plane) = (g.outputs / g.groups, g.size.iter().product::<usize>());
-        let cuts = all.div_ceil(self.len);
-        let (n, p0) = (block / cuts, block % cuts * self.len);
-        let p1 = all.min(p0 + self.len);
+        let cuts = all.div_ceil(self.cut.len);
+        let (n, p0) = (block / cuts, block % cuts * self.cut.len);
+        let p1 = all.min(p0 + self.cut.len);
         let len = p1 - p0;
         let at = (n * g.outputs + task.group * og) * all + p0;
         let a = matrix_in(&self.grad, (og, len), (all, 1), at);
@@ -319,8 +346,8 @@ impl<'a> Products<'a> {
     fn by_pixels(&self, task: &Task, block: usize, room: Option<&Tensor>) -> (Tensor, Tensor) {
         let (g, phase, all) = (self.g, self.phase, self.g.positions());
         let (og, plane) = (g.outputs / g.groups, g.size.iter().product::<usize>());
-        let r0 = block * self.len;
-        let r1 = (g.batch * all).min(r0 + self.len);
+        let r0 = block * self.cut.len;
+        let r1 = (g.batch * all).min(r0 + self.cut.len);
         let len = r1 - r0;
         let at = r0 * g.outputs + task.group * og;
         let a = matrix_in(&self.grad, (len, og), (g.outputs, 1), at);

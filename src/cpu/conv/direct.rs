@@ -30,6 +30,15 @@ pub(super) fn direct(
     Ok(())
 }
 
+/// The sizes of an input with zeros between its elements; `None` where those would be most of the work.
+pub(super) fn spread(x: &Tensor, g: &Geometry) -> Option<[i64; 3]> {
+    let spread = |i: usize| (g.size[i] as i64 - 1).saturating_mul(g.stride[i]) + 1;
+    let size: [i64; 3] = std::array::from_fn(spread);
+    let room = 4 * (g.positions() + g.size.iter().product::<usize>()) as i64;
+    let needed = size.iter().fold(1i64, |a, &b| a.saturating_mul(b));
+    (x.numel() > 0 && needed <= room).then_some(size)
+}
+
 /// A transposed convolution of one channel a group as an ordinary one, of the input with zeros between its elements and
 /// with the window turned round; `None` where those zeros would be most of the work. `x` is laid out as the geometry says.
 pub(super) fn turned(
@@ -37,13 +46,9 @@ pub(super) fn turned(
     w: &Tensor,
     g: &Geometry,
 ) -> Result<Option<(Tensor, Tensor, Geometry)>> {
-    let spread = |i: usize| (g.size[i] as i64 - 1).saturating_mul(g.stride[i]) + 1;
-    let size: [i64; 3] = std::array::from_fn(spread);
-    let room = 4 * (g.positions() + g.size.iter().product::<usize>()) as i64;
-    let needed = size.iter().fold(1i64, |a, &b| a.saturating_mul(b));
-    if x.numel() == 0 || needed > room {
+    let Some(size) = spread(x, g) else {
         return Ok(None);
-    }
+    };
     let ordinary = Geometry {
         size: size.map(|s| s as usize),
         stride: [1; 3],

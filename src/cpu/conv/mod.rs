@@ -12,8 +12,10 @@ mod frame;
 mod gather;
 mod pixels;
 mod planes;
+pub mod room;
 mod windows;
 
+use super::room::Rooms;
 use super::{copy, matrix, pool};
 use crate::{DType, Device, Result, Scalar, Tensor};
 use backward::innermost;
@@ -275,34 +277,40 @@ fn blocks(
     let (width, images) = (work.width(total), work.images(total));
     let cuts = total.div_ceil(width);
     let tasks = g.batch.div_ceil(images) * g.groups * cuts;
-    let run = |range: std::ops::Range<usize>| -> Result<()> {
-        let (plain, width) = (phase.is_plain(g) && images == 1, width * images);
-        let columns = work.room(!plain, work.depth() * width)?;
-        let piece = work.room(
-            phase.step != [1; 3] || images > 1,
-            g.outputs / g.groups * width,
-        )?;
-        for task in range {
-            let (unit, p0) = (task / cuts, task % cuts * width);
-            let (n, group) = (unit / g.groups * images, unit % g.groups);
-            let p1 = total.min(p0 + width);
-            let block = Block {
-                n,
-                images: images.min(g.batch - n),
-                group,
-                p0,
-                p1,
-            };
-            work.block(&block, columns.as_ref(), piece.as_ref())?;
-        }
-        Ok(())
+    let (plain, room) = (phase.is_plain(g) && images == 1, width * images);
+    let pieces = phase.step != [1; 3] || images > 1;
+    let at_once = if tasks < pool::num_threads() {
+        1
+    } else {
+        tasks
     };
+    let rooms = Rooms::new(at_once, || {
+        let columns = work.room(!plain, work.depth() * room)?;
+        Ok([columns, work.room(pieces, g.outputs / g.groups * room)?])
+    })?;
+    let run =
+        |range: std::ops::Range<usize>, [columns, piece]: &[Option<Tensor>; 2]| -> Result<()> {
+            for task in range {
+                let (unit, p0) = (task / cuts, task % cuts * width);
+                let (n, group) = (unit / g.groups * images, unit % g.groups);
+                let p1 = total.min(p0 + width);
+                let block = Block {
+                    n,
+                    images: images.min(g.batch - n),
+                    group,
+                    p0,
+                    p1,
+                };
+                work.block(&block, columns.as_ref(), piece.as_ref())?;
+            }
+            Ok(())
+        };
     if tasks < pool::num_threads() {
-        return run(0..tasks);
+        return rooms.with(|room| run(0..tasks, room));
     }
     let failed = std::sync::Mutex::new(None);
     pool::parallel_for(tasks, 1, |r| {
-        if let (Err(e), Ok(mut slot)) = (run(r), failed.lock()) {
+        if let (Err(e), Ok(mut slot)) = (rooms.with(|room| run(r, room)), failed.lock()) {
             *slot = Some(e);
         }
     });

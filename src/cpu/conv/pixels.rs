@@ -68,6 +68,15 @@ impl<'a, T: WindowElement + Element> Pixels<'a, T> {
         g: &'a Geometry,
         phase: &'a Phase,
     ) -> Option<Self> {
+        Self::of(slice(grad), slice(x), g, phase)
+    }
+
+    /// Elements of the parts of the sum, where copies would not be mostly unused.
+    pub(super) fn sizes(g: &'a Geometry, phase: &'a Phase) -> Option<usize> {
+        Self::of(&[], &[], g, phase).map(|p| p.shares() * p.tasks() * p.part())
+    }
+
+    fn of(grad: &'a [T], x: &'a [T], g: &'a Geometry, phase: &'a Phase) -> Option<Self> {
         let (mut runs, mut depths) = (Vec::<Run>::new(), Vec::new());
         for tap in &phase.taps {
             let known = depths.iter().position(|&d| d == tap.at[0]);
@@ -97,8 +106,8 @@ impl<'a, T: WindowElement + Element> Pixels<'a, T> {
         let mut made = Self {
             g,
             phase,
-            grad: slice(grad),
-            x: slice(x),
+            grad,
+            x,
             runs,
             depths,
             low,
@@ -155,6 +164,21 @@ impl<'a, T: WindowElement + Element> Pixels<'a, T> {
         (most.unwrap_or(0) * self.channels).next_multiple_of(16) + SLACK
     }
 
+    /// Groups of channels that are summed apart.
+    fn tasks(&self) -> usize {
+        self.g.groups * (self.g.inputs / self.g.groups).div_ceil(self.channels)
+    }
+
+    /// Parts of the sum over all positions.
+    fn shares(&self) -> usize {
+        (SHARES / self.tasks()).clamp(1, self.blocks())
+    }
+
+    /// Elements of the part of a task.
+    fn part(&self) -> usize {
+        self.runs.len() * (self.g.outputs / self.g.groups) * self.pitch()
+    }
+
     /// The gradient `[outputs, inputs of a group, taps]`, dense.
     pub(super) fn run(&self, dtype: DType) -> Result<Tensor> {
         let g = self.g;
@@ -164,10 +188,8 @@ impl<'a, T: WindowElement + Element> Pixels<'a, T> {
             self.phase.taps.len(),
         );
         let cuts = cg.div_ceil(self.channels);
-        let tasks = g.groups * cuts;
-        let blocks = self.blocks();
-        let shares = (SHARES / tasks).clamp(1, blocks);
-        let size = self.runs.len() * og * self.pitch();
+        let (tasks, blocks) = (self.tasks(), self.blocks());
+        let (shares, size) = (self.shares(), self.part());
         let parts = Tensor::empty(
             &[shares as i64, tasks as i64, size as i64],
             dtype,

@@ -1,10 +1,11 @@
 //! Walks the graph back: every node runs once all gradients of its results are there, the newest first, as in PyTorch.
 
+use super::fit::{fitted, validate};
 use super::{anomaly, gather};
 use crate::layers::{modes, profile, program};
 use crate::ops::f;
-use crate::tensor::{Edge, Grads, Leaf, Link, Meta, Node, When, link::Kind};
-use crate::{Result, Tensor, bail, dims, mode, parts::located};
+use crate::tensor::{Edge, Grads, Leaf, Link, Node, When, link::Kind};
+use crate::{Result, Tensor, bail, mode};
 use std::cell::RefCell;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
@@ -271,8 +272,14 @@ impl Walk<'_> {
                 let Some(to) = self.known(&edge.to) else {
                     continue;
                 };
-                if let Some(grad) = grad {
-                    self.add(to, edge.nr, grad)?;
+                if let Some(grad) = grad
+                    && self.add(to, edge.nr, grad)?
+                    && modes::watch()
+                {
+                    // Who watches holds the operands of the sum.
+                    made[i] = self.tasks[to].grads[usize::from(edge.nr)].clone();
+                    modes::settled(&made, false);
+                    made[i] = None;
                 }
                 self.tasks[to].waits -= 1;
                 if self.tasks[to].waits == 0 {
@@ -283,22 +290,24 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Adds a gradient of a result to those that wait.
-    fn add(&mut self, at: usize, nr: u16, grad: Tensor) -> Result<()> {
+    /// Adds a gradient of a result to those that wait; true if it is a sum now.
+    fn add(&mut self, at: usize, nr: u16, grad: Tensor) -> Result<bool> {
         let task = &mut self.tasks[at];
         if !task.needed && task.captures.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let nr = usize::from(nr);
         while task.grads.len() <= nr {
             task.grads.push(None);
         }
         let place = &mut task.grads[nr];
-        *place = Some(match place.take() {
+        let old = place.take();
+        let summed = old.is_some();
+        *place = Some(match old {
             None => grad,
             Some(old) => gather::sum(old, grad)?,
         });
-        Ok(())
+        Ok(summed)
     }
 
     /// Runs what is at a place; gives the gradients of its edges.
@@ -356,8 +365,12 @@ impl Walk<'_> {
         let after = link.hooks(When::After);
         let shown = (!after.is_empty()).then(|| grads.clone());
         let mut made = anomaly::checked(link, node, profile::run(link, node, grads))?;
-        modes::settled(&made, made.iter().flatten().any(Tensor::is_python));
-        validate(node, &mut made)?;
+        let settled =
+            |made: &Grads| modes::settled(made, made.iter().flatten().any(Tensor::is_python));
+        settled(&made);
+        if validate(node, &mut made)? {
+            settled(&made);
+        }
         for (_, hook) in after {
             hook.run(link, &mut made, shown.as_ref())?;
         }
@@ -407,93 +420,4 @@ fn edges(link: &Link) -> impl Iterator<Item = &Edge> {
 /// Leaves first, then the newest node.
 fn order(link: &Link) -> u64 {
     link.node().map_or(u64::MAX, Node::seq)
-}
-
-/// Makes what a node gave look like what its edges expect.
-fn validate(node: &Node, made: &mut Grads) -> Result<()> {
-    let edges = node.edges();
-    if made.len() != edges.len() {
-        // Functions of users may give more, if the rest is nothing.
-        if made.len() < edges.len() || made[edges.len()..].iter().any(Option::is_some) {
-            bail!(
-                Runtime,
-                "Function {} returned an invalid number of gradients (expected {}, but got {})",
-                node.body().name(),
-                edges.len(),
-                made.len()
-            );
-        }
-        made.truncate(edges.len());
-    }
-    for (i, (place, edge)) in made.iter_mut().zip(edges).enumerate() {
-        let fits = match (&*place, edge) {
-            (Some(grad), Some(edge)) => edge.fits(grad),
-            (None, _) => true,
-            (Some(_), None) => false,
-        };
-        if !fits {
-            *place = match (place.take(), edge) {
-                (Some(grad), Some(edge)) => Some(fitted(
-                    grad,
-                    &edge.meta(),
-                    || node.body().name().into_owned(),
-                    i,
-                )?),
-                _ => None,
-            };
-        }
-    }
-    Ok(())
-}
-
-/// Who gave a gradient; nothing for what the walk starts with.
-fn blamed(name: &str) -> String {
-    if name.is_empty() {
-        return String::new();
-    }
-    format!("Function {name} returned an ")
-}
-
-/// A gradient of the shape, type and device that are expected.
-///
-/// # Errors
-/// If it cannot be, with what `name` gives for the node that made it.
-pub fn fitted(grad: Tensor, to: &Meta, name: impl Fn() -> String, i: usize) -> Result<Tensor> {
-    if to.fits(&grad) {
-        return Ok(grad);
-    }
-    let Meta {
-        shape,
-        dtype,
-        device,
-    } = to;
-    let mut grad = grad;
-    if grad.shape() != shape {
-        if !dims::broadcast(shape, grad.shape()).is_ok_and(|both| both == *grad.shape()) {
-            bail!(
-                Runtime,
-                "{}invalid gradient at index {i} - got {} but expected shape compatible with {shape}",
-                blamed(&name()),
-                grad.shape()
-            );
-        }
-        grad = crate::ops::grad::layout::sum_to(&grad, shape)?;
-    }
-    if grad.dtype() != *dtype {
-        if grad.dtype().is_complex() && !dtype.is_complex() {
-            grad = f::real(&grad)?;
-        }
-        if grad.dtype() != *dtype {
-            grad = f::to_dtype(&grad, *dtype)?;
-        }
-    }
-    if located(&grad) != *device && grad.ndim() > 0 {
-        bail!(
-            Runtime,
-            "{}invalid gradient at index {i} - expected device {device} but got {}",
-            blamed(&name()),
-            located(&grad)
-        );
-    }
-    Ok(grad)
 }

@@ -6,6 +6,7 @@
 pub mod anomaly;
 pub mod engine;
 pub mod eval;
+mod fit;
 pub mod forward;
 pub mod gather;
 pub mod kept;

@@ -411,10 +411,14 @@ impl Rule {
     /// Whether a slot is filled, if only some inputs want a gradient.
     #[inline]
     pub fn wants(&self, slot: &Slot, wanted: impl Fn(usize) -> bool) -> bool {
+        let needs = |c: usize| self.clauses[c].inputs.iter().any(|i| wanted(*i));
         match slot.users {
             Users::None => false,
-            Users::One(c) => self.clauses[c].inputs.iter().any(|i| wanted(*i)),
-            Users::Several => true,
+            Users::One(c) => needs(c),
+            Users::Several => {
+                let mut uses = slot.uses.iter().enumerate();
+                uses.any(|(c, n)| *n > 0 && needs(c))
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The tangents of a call's results, from those of its operands: by the row's text, or derived from its gradient.
 
-use super::engine::{self, Options, fitted};
+use super::engine::{self, Options};
 use super::eval::Env;
+use super::fit::fitted;
 use super::forward::missing;
 use super::parse::Expr;
 use super::rule::{Clause, Of, Rule, Slot, Tangent};

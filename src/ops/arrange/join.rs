@@ -190,9 +190,12 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[3, 4], 2; c64[3, 4], 2; f32[3, 4], 5, 1"),
 ];
 
-/// Parts whose writes are not counted as the whole's.
+/// Parts whose writes are not counted as the whole's, and have histories of their own.
 fn apart(parts: Vec<Tensor>) -> Vec<Tensor> {
-    parts.into_iter().map(|t| t.silent(true)).collect()
+    parts
+        .into_iter()
+        .map(|t| t.silent(true).of_new_family())
+        .collect()
 }
 
 fn unsafe_chunk(a: &calls::UnsafeChunk) -> Result<Vec<Tensor>> {

@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(|a| matrices(a.input, "tril"), anywhere: |a, _, outs| {
             keep(&outs[0], a.input, a.diagonal, true)
-        })
+        }).unmeasured()
         .updates(),
         "The lower triangle, zeros above.",
     )
@@ -29,7 +29,7 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(|a| matrices(a.input, "triu"), anywhere: |a, _, outs| {
             keep(&outs[0], a.input, a.diagonal, false)
-        })
+        }).unmeasured()
         .updates(),
         "The upper triangle, zeros below.",
     )

@@ -12,7 +12,7 @@ use crate::ops::core::place::{Placing, place, prepare_out};
 use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
 use crate::ops::core::typed::tensor_of;
-use crate::ops::core::{by_host, helpers, writable};
+use crate::ops::core::{by_host, helpers, scratch, writable};
 use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, wiring};
 use std::sync::Arc;
 
@@ -158,6 +158,7 @@ pub(crate) fn run_in(
             &mut plan,
             form,
             &mut |outs, _| match device.kind {
+                DeviceKind::Cpu if fake.is_some() => scratch::note(&k.traits, exec, outs),
                 _ if fake.is_some() => Ok(()),
                 DeviceKind::Meta => Ok(()),
                 DeviceKind::Cpu => {

@@ -102,7 +102,11 @@ pub fn made_for(made: Tensor, t: &Tensor) -> Result<Tensor> {
         return crate::wiring::recorded(&made);
     }
     Ok(match t.storage().fake_mode() {
-        Some(mode) if !made.storage().is_fake() => mode.lift(&made),
+        Some(mode) if !made.storage().is_fake() => {
+            let made = mode.lift(&made);
+            crate::wiring::made(&made);
+            made
+        }
         _ => made,
     })
 }
@@ -147,6 +151,12 @@ pub fn back_to(t: Tensor, device: Device) -> Result<Tensor> {
 pub fn beside(t: &Tensor) -> Option<Device> {
     let recorded = t.is_meta() && t.storage().is_sourced();
     (!recorded).then(|| t.device())
+}
+
+/// True for tensors on meta that nothing is recorded for: they have no elements, and will have none.
+#[must_use]
+pub fn is_nowhere(t: &Tensor) -> bool {
+    beside(t).is_some_and(Device::is_meta)
 }
 
 /// Runs calls that are part of a kernel's work: only the recording, which keeps their effects, sees them.

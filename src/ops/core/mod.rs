@@ -14,6 +14,7 @@ pub mod ret;
 pub mod rows;
 pub mod rules;
 pub mod schema;
+pub mod scratch;
 pub mod survey;
 pub mod typed;
 pub mod whole;

@@ -4,6 +4,7 @@
 //! where it appears; its body is the layout rule with the kernels behind it. The Python binding, the stubs,
 //! the docs and the table test are read from these values and nowhere repeated.
 
+use crate::cpu::room::Room;
 pub use crate::ops::core::amp::{Amp, Cast};
 use crate::ops::core::args::{Args, OwnedArgs};
 pub use crate::ops::core::ret::{Ret, Value};
@@ -110,6 +111,15 @@ impl OpDef {
         self
     }
 
+    /// As [`KernelBody::unmeasured`].
+    #[must_use]
+    pub const fn unmeasured(mut self) -> Self {
+        if let Body::Kernel(k) = &mut self.body {
+            k.traits.unmeasured = true;
+        }
+        self
+    }
+
     /// Marked as writing in place even where elements share memory.
     #[must_use]
     pub const fn overlaps(mut self) -> Self {
@@ -186,6 +196,8 @@ pub struct Exec<'e> {
     pub cpu: &'e dyn Fn(&[Tensor]) -> Result<()>,
     /// Fills the results on a GPU; absent: a clear error.
     pub cuda: Option<&'e dyn Fn(&[Tensor]) -> Result<()>>,
+    /// Follows what the kernel for host memory takes besides its results.
+    pub scratch: &'e dyn Fn(&[Tensor], &mut Room) -> Result<()>,
 }
 
 /// What a rule gives: a plan, and perhaps what it found for the kernels.
@@ -241,6 +253,8 @@ pub struct Traits {
     pub lies: Lies,
     /// Fresh results have no values.
     pub blank: bool,
+    /// The kernel takes memory besides its results of which no function says how much.
+    pub unmeasured: bool,
 }
 
 /// How the result of a pointwise row lies in memory.
@@ -285,6 +299,7 @@ impl KernelBody {
             lazy_aware: false,
             lies: Lies::Operands,
             blank: false,
+            unmeasured: false,
         };
         Self {
             run,
@@ -379,6 +394,13 @@ impl KernelBody {
     #[must_use]
     pub const fn blank(mut self) -> Self {
         self.traits.blank = true;
+        self
+    }
+
+    /// Marked as taking memory of which no function says how much: a plan names it.
+    #[must_use]
+    pub const fn unmeasured(mut self) -> Self {
+        self.traits.unmeasured = true;
         self
     }
 

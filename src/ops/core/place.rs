@@ -6,7 +6,7 @@ use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{check_cast, check_exact, check_result, for_each_written};
-use crate::ops::core::{dispatch, helpers};
+use crate::ops::core::{dispatch, helpers, scratch};
 use crate::{Device, Dims, Result, Tensor, bail, dims, op};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ fn fresh(how: &Placing, plan: &mut Plan, fill: &mut Fill) -> Result<Ret> {
 /// An in-place result of another shape, which the tensor takes.
 fn grown(how: &Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Result<Ret> {
     check_cast(spec.dtype, target.dtype())?;
-    let fresh = allocate(spec, how)?;
+    let fresh = aside(spec, how)?;
     fill(std::slice::from_ref(&fresh), false)?;
     let mut larger = target.clone();
     resize(&mut larger, fresh.shape(), None)?;
@@ -118,7 +118,7 @@ fn in_place(
     {
         return fill(std::slice::from_ref(target), true);
     }
-    let fresh = allocate(spec, how)?;
+    let fresh = aside(spec, how)?;
     fill(std::slice::from_ref(&fresh), false)?;
     copy_inside(target, &fresh)
 }
@@ -144,7 +144,7 @@ fn into_outs(
     let fresh = plan
         .outs
         .drain(..)
-        .map(|spec| allocate(spec, how))
+        .map(|spec| aside(spec, how))
         .collect::<Result<SmallVec<[Tensor; 3]>>>()?;
     fill(&fresh, false)?;
     for (out, result) in outs.iter().zip(&fresh) {
@@ -188,6 +188,16 @@ fn allocate(spec: OutSpec, how: &Placing) -> Result<Tensor> {
         }
     };
     Ok(made.with_inference(how.inference))
+}
+
+/// A result that is brought to its place when it is filled.
+#[cold]
+fn aside(spec: OutSpec, how: &Placing) -> Result<Tensor> {
+    let made = allocate(spec, how)?;
+    if how.fake.is_some() && how.device.is_cpu() {
+        scratch::aside(&made)?;
+    }
+    Ok(made)
 }
 
 /// Gives an `out=` tensor the shape of the result.

@@ -29,7 +29,7 @@ pub static OPS: &[OpDef] = &[
                     scale: scale(a.normalization, a.input.shape(), dims)
                 }
             )
-        ),
+        ).unmeasured(),
         "The Fourier transform of complex numbers along dimensions.",
     )
     .samples("c64[3, 4], (1,), 0, True; c128[2, 3, 4], (0, 2), 1, False; c64[3, 4], (), 0, True")
@@ -46,7 +46,7 @@ pub static OPS: &[OpDef] = &[
                 dims,
                 scale(a.normalization, a.input.shape(), dims)
             )
-        ),
+        ).unmeasured(),
         "The Fourier transform of real numbers along dimensions, or the half of the last that says all.",
     )
     .samples("f32[3, 4], (1,), 0, True; f64[2, 3, 5], (0, 2), 1, True; f32[3, 4], (0,), 2, False")
@@ -63,7 +63,7 @@ pub static OPS: &[OpDef] = &[
                 dims,
                 scale(a.normalization, outs[0].shape(), dims)
             )
-        ),
+        ).unmeasured(),
         "The inverse Fourier transform to real numbers, of the half of the last dimension that says all.",
     )
     .samples("c64[3, 4], (1,), 2, 6; c128[3, 4], (1,), 1, 7; c64[2, 3, 4], (0, 2), 2, 6")

@@ -2,6 +2,7 @@
 
 use crate::cpu::attention::{Inputs, Shapes};
 use crate::cpu::attention_backward::Known;
+use crate::cpu::attention_room as room;
 use crate::ops::core::op::{F, OpDef, OutSpec, Plan, kernel};
 use crate::{DType, Dims, Result, Tensor, dims, ensure, kernels};
 use smallvec::smallvec;
@@ -37,7 +38,11 @@ pub static OPS: &[OpDef] = &[
         "_scaled_dot_product_flash_attention_for_cpu",
         "(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
         F,
-        body!(|a| rule(&call!(a)), anywhere: |a, (), outs| run(&call!(a), outs)),
+        body!(|a| rule(&call!(a)), anywhere: |a, (), outs| run(&call!(a), outs), scratch: |a, (), outs, room| {
+            let call = call!(a);
+            let (inputs, shapes) = call.parts();
+            room::forward(room, outs, &inputs, shapes)
+        }),
         "softmax(scale query key' + mask) value, and the logarithms of the sums of exponentials.",
     )
     .samples(
@@ -52,7 +57,12 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| backward_rule(&call!(a), &known!(a)),
-            anywhere: |a, (), outs| run_backward(&call!(a), &known!(a), outs)
+            anywhere: |a, (), outs| run_backward(&call!(a), &known!(a), outs),
+            scratch: |a, (), outs, room| {
+                let call = call!(a);
+                let (inputs, shapes) = call.parts();
+                room::backward(room, outs, &known!(a), &inputs, &shapes)
+            }
         ),
         "The gradients of query, key and value of an attention.",
     )

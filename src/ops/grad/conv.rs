@@ -1,6 +1,7 @@
 //! Backward of convolutions.
 
-use crate::cpu::conv::Geometry;
+use crate::cpu::conv::{self, Geometry};
+use crate::cpu::room::Room;
 use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::nn::conv::{format_of, geometry};
 use crate::ops::{f, grad};
@@ -68,7 +69,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| rule(&parts!(a), false),
-            anywhere: |a, found, outs| input_gradient(&parts!(a), found, &outs[0])
+            anywhere: |a, found, outs| input_gradient(&parts!(a), found, &outs[0]),
+            scratch: |a, found, outs, room| input_scratch(&parts!(a), found, &outs[0], room)
         )
         .flops(typed!(|a| Ok(input_flops(&parts!(a))))),
         "The gradient of a convolution's input.",
@@ -85,7 +87,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| rule(&parts!(a), true),
-            anywhere: |a, found, outs| weight_gradient(&parts!(a), found, &outs[0])
+            anywhere: |a, found, outs| weight_gradient(&parts!(a), found, &outs[0]),
+            scratch: |a, found, outs, room| weight_scratch(&parts!(a), found, &outs[0], room)
         )
         .flops(typed!(|a| Ok(weight_flops(&parts!(a))))),
         "The gradient of a convolution's weight.",
@@ -210,6 +213,22 @@ fn weight_gradient(p: &Parts, found: &Found, out: &Tensor) -> Result<()> {
         return kernels::conv::weight_gradient(out, &x, p.grad, &g);
     }
     kernels::conv::weight_gradient(out, p.grad, &x, g)
+}
+
+fn input_scratch(p: &Parts, found: &Found, out: &Tensor, room: &mut Room) -> Result<()> {
+    let (g, w) = (backwards(&found.geometry), conjugate(p.forward.weight));
+    if *out.strides() != found.strides {
+        room.empty(out.shape(), out.dtype())?;
+    }
+    conv::room::convolve(room, out, p.grad, &w, None, &g)
+}
+
+fn weight_scratch(p: &Parts, found: &Found, out: &Tensor, room: &mut Room) -> Result<()> {
+    let (g, x) = (&found.geometry, conjugate(p.forward.input));
+    if g.transposed {
+        return conv::room::weight_gradient(room, out, &x, p.grad, &backwards(g));
+    }
+    conv::room::weight_gradient(room, out, p.grad, &x, g)
 }
 
 /// Elements of all dimensions from `first` on.

@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         "_grad._ctc_loss_backward",
         "(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False)",
         0,
-        body!(rule, run),
+        body!(rule, run).unmeasured(),
         "The gradient of ctc_loss.",
     ).samples("f32[2], f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], f32[2], f32[2, 4, 5], 0")
     .refused(),

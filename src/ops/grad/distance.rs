@@ -12,7 +12,7 @@ pub static OPS: &[OpDef] = &[
         "_grad._cdist_backward",
         "(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist)",
         0,
-        body!(rule_cdist, run_cdist),
+        body!(rule_cdist, run_cdist).unmeasured(),
         "The gradient of cdist by its first matrix.",
     ).samples("f32[3, 5], f32[3, 4], f32[5, 4], 1.5, f32[3, 5].pos; f64[2, 3, 5], f64[3, 4], f64[2, 5, 4], 2.0, f64[2, 3, 5].pos; f32[3, 5], f32[3, 4], f32[5, 4], inf, f32[3, 5]")
     .grad("grad, x1, x2, cdist: refused"),
@@ -20,7 +20,7 @@ pub static OPS: &[OpDef] = &[
         "_grad._pdist_backward",
         "(Tensor grad, Tensor self, float p, Tensor pdist)",
         0,
-        body!(rule_pdist, run_pdist),
+        body!(rule_pdist, run_pdist).unmeasured(),
         "The gradient of pdist.",
     ).samples("f32[6], f32[4, 3], 2.0, f32[6].pos; f64[3], f64[3, 2], 0.5, f64[3].pos")
     .grad("grad, self, pdist: refused"),

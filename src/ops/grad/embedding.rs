@@ -1,6 +1,7 @@
 //! Gradients of embeddings, by their weights and factors.
 
 use crate::cpu::embedding_backward::{self as kernels, Bags, Chosen};
+use crate::cpu::norm::compute_type;
 use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::bag::tensor_type;
@@ -31,7 +32,11 @@ pub static OPS: &[OpDef] = &[
         "_grad.embedding",
         "(Tensor grad, Tensor indices, int rows, int padding, bool by_frequency)",
         0,
-        body!(rule, anywhere: run),
+        body!(rule, anywhere: run, scratch: |a, _, outs, room| {
+            room.within(|room| room.dense(a.indices, DType::I64).map(drop))?;
+            room.dense(&outs[0], outs[0].dtype())?;
+            room.dense(a.grad, compute_type(outs[0].dtype())).map(drop)
+        }),
         "The gradient of the rows of a matrix that were chosen by index.",
     ).samples("f32[2, 3], i64([1, 1]), 4, -1, False")
     .grad("grad: _grad.embedding_twice(grad, indices, padding)"),
@@ -81,7 +86,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.embedding_bag",
         "(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, int rows, bool by_frequency, int mode, Tensor? factors, Tensor? offsets, int padding)",
         0,
-        body!(rule_bags, run_bags),
+        body!(rule_bags, run_bags).unmeasured(),
         "The gradient of rows that bags have joined.",
     ).samples("f32[2, 3], i64([1, 2, 4, 0]), i64[0], i64([2, 2]), i64([2, 2]), 5, False, 0, f32[4], i64([0, 2]), -1")
     .refused(),
@@ -89,7 +94,7 @@ pub static OPS: &[OpDef] = &[
         "_grad._embedding_bag_per_sample_weights_backward",
         "(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1)",
         0,
-        body!(rule_factors, run_factors),
+        body!(rule_factors, run_factors).unmeasured(),
         "The gradient of embedding_bag by the factors of its indices.",
     ).samples("f32[2, 3], f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), i64([0, 0, 1, 1]), 0; f64[2, 3], f64[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), i64[0], 0, 2")
     .refused(),

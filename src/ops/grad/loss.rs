@@ -2,6 +2,7 @@
 
 use crate::cpu::map::{Ctx, FromCtx as _};
 use crate::cpu::math::Elementary as _;
+use crate::cpu::room::Room;
 use crate::ops::core::op::{Lies, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::classes::{check_images, check_vectors};
@@ -164,7 +165,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.nll_loss_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight)",
         0,
-        body!(rule_nll, anywhere: run_nll),
+        body!(rule_nll, anywhere: run_nll, scratch: |a, (), outs, room| nll_scratch(room, outs, [a.grad_output, a.target, a.total_weight], a.weight, a.reduction)),
         "The gradient of nll_loss.",
     ).samples("f32[()], f32[2, 3], i64([0, 2]), None, 1, -100, f32(2.0); bf16[2], bf16[2, 3], i64([0, 2]), bf16[3].pos, 0, 0, bf16[()].pos")
     .grad("grad_output: _nn.nll_loss(grad, target, weight, reduction, ignore_index)[0]; self: zeros_like(grad)"),
@@ -172,7 +173,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.nll_loss2d_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight)",
         0,
-        body!(rule_nll2d, anywhere: run_nll2d),
+        body!(rule_nll2d, anywhere: run_nll2d, scratch: |a, (), outs, room| nll_scratch(room, outs, [a.grad_output, a.target, a.total_weight], a.weight, a.reduction)),
         "The gradient of nll_loss of images.",
     ).samples("f32[()], f32[2, 3, 2, 1], i64([[[0], [2]], [[1], [1]]]), None, 1, -100, f32(4.0)")
     .grad("grad_output: _nn.nll_loss(grad, target, weight, reduction, ignore_index)[0]; self: zeros_like(grad)"),
@@ -180,7 +181,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.multi_margin_loss_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Scalar p, Scalar margin, Tensor? weight=None, int reduction=1)",
         0,
-        body!(rule_multi_margin, run_multi_margin),
+        body!(rule_multi_margin, run_multi_margin).unmeasured(),
         "The gradient of multi_margin_loss.",
     ).samples("f32[()], f32[2, 3], i64([0, 2]), 1, 1; f64[2], f64[2, 3], i64([0, 2]), 2, 0.5, f64[3], 0")
     .refused(),
@@ -188,7 +189,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.multilabel_margin_loss_backward",
         "(Tensor grad_output, Tensor self, Tensor target, int reduction, Tensor is_target)",
         0,
-        body!(rule_multilabel_margin, run_multilabel_margin),
+        body!(rule_multilabel_margin, run_multilabel_margin).unmeasured(),
         "The gradient of multilabel_margin_loss.",
     ).samples("f32[()], f32[2, 3], i64([[0, 2, -1], [1, -1, 0]]), 1, f32([[1, 0, 1], [0, 1, 0]])")
     .refused(),
@@ -389,6 +390,20 @@ fn rule_nll2d(a: &calls::_GradNllLoss2dBackward) -> Result<Plan> {
         a.total_weight,
         "nll_loss2d_backward_out_frame",
     )
+}
+
+/// What the kernel takes.
+fn nll_scratch(
+    room: &mut Room,
+    outs: &[Tensor],
+    [g, target, total]: [&Tensor; 3],
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<()> {
+    room.dense(target, DType::I64)?;
+    let total = (reduction == 1).then_some(total);
+    room.all_dense([Some(g), weight, total], DType::F64)?;
+    room.dense(&outs[0], outs[0].dtype()).map(drop)
 }
 
 macro_rules! run_nll {

@@ -1,7 +1,10 @@
 //! Gradients of normalisations, by input, weight and bias; a result is `None` where `output_mask` does not ask for it.
 
 use super::{needs, norm_composed, spread};
+use crate::cpu::batch_backward;
+use crate::cpu::norm::compute_type;
 use crate::cpu::norm_backward::{Asked, Saved};
+use crate::cpu::room::Room;
 use crate::ops::core::op::{OpDef, OutSpec, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::norm::{check_groups, check_trailing, suggested};
@@ -31,7 +34,9 @@ pub static OPS: &[OpDef] = &[
         "_grad.layer_norm",
         "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] asked) -> Tensor[]",
         0,
-        body!(rule_layer_norm, anywhere: run_layer_norm),
+        body!(rule_layer_norm, anywhere: run_layer_norm, scratch: |a, _, outs, room| {
+            rows_scratch(room, [a.grad_out, a.input], [Some(a.rstd), Some(a.mean), a.weight], placed(a.asked, outs))
+        }),
         "Those gradients of layer_norm that are asked for.",
     ).samples("f32[2, 3], f32[2, 3], [3], f32[2, 1], f32[2, 1], f32[3], f32[3], [True, False, True]")
     .through(typed!(norm_composed::layer_norm)),
@@ -52,7 +57,9 @@ pub static OPS: &[OpDef] = &[
         "_grad.rms_norm",
         "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] asked) -> Tensor[]",
         0,
-        body!(rule_rms_norm, anywhere: run_rms_norm),
+        body!(rule_rms_norm, anywhere: run_rms_norm, scratch: |a, _, outs, room| {
+            rows_scratch(room, [a.grad_out, a.input], [Some(a.rstd), None, a.weight], placed(a.asked, outs))
+        }),
         "Those gradients of rms_norm that are asked for.",
     ).samples("f32[2, 3], f32[2, 3], [3], f32[2, 1], f32[3], [True, False]")
     .through(typed!(norm_composed::rms_norm)),
@@ -82,7 +89,13 @@ pub static OPS: &[OpDef] = &[
         "_grad.group_norm",
         "(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, int HxW, int group, bool[3] asked) -> Tensor[]",
         0,
-        body!(rule_group_norm, anywhere: run_group_norm),
+        body!(rule_group_norm, anywhere: run_group_norm, scratch: |a, _, outs, room| {
+            if a.input.numel() == 0 {
+                return Ok(());
+            }
+            let inputs = [a.grad_out, a.input, a.mean, a.rstd].map(Some);
+            room.operands(inputs.into_iter().chain([a.weight]), outs, compute_type(a.input.dtype()))
+        }),
         "Those gradients of group_norm that are asked for.",
     ).samples("f32[2, 6, 3], f32[2, 6, 3], f32[2, 2], f32[2, 2], f32[6], 2, 6, 3, 2, [False, True, True]")
     .through(typed!(norm_composed::group_norm)),
@@ -110,7 +123,9 @@ pub static OPS: &[OpDef] = &[
         "_grad.batch_norm",
         "(Tensor grad_out, Tensor input, Tensor? weight, Tensor? mean, Tensor? spread, bool train, float eps, bool[3] asked) -> Tensor[]",
         0,
-        body!(rule_batch_norm, anywhere: run_batch_norm),
+        body!(rule_batch_norm, anywhere: run_batch_norm, scratch: |a, found, outs, room| {
+            batch_backward::scratch(room, placed(a.asked, outs), &batch(a, found), a.train)
+        }),
         "Those gradients of batch_norm that are asked for; `spread` is the batch's inverse deviation, or else a variance.",
     ).samples("f32[2, 3, 4], f32[2, 3, 4], f32[3], f32[3], f32[3].pos, True, 1e-5, [True, True, False]")
     .through(typed!(norm_composed::batch_norm)),
@@ -229,6 +244,21 @@ fn rule_layer_norm(a: &calls::_GradLayerNorm) -> Result<(Plan, usize)> {
     Ok((planned(a.asked, specs), n as usize))
 }
 
+/// What [`crate::cpu::norm_backward::rows`] takes: gradient, input and the first result keep their type.
+fn rows_scratch(
+    room: &mut Room,
+    [g, x]: [&Tensor; 2],
+    more: [Option<&Tensor>; 3],
+    outs: Asked,
+) -> Result<()> {
+    if x.numel() == 0 {
+        return Ok(());
+    }
+    let c = compute_type(x.dtype());
+    room.all_dense([Some(g), Some(x), outs[0]], x.dtype())?;
+    room.all_dense(more.into_iter().chain([outs[1], outs[2]]), c)
+}
+
 fn run_layer_norm(a: &calls::_GradLayerNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
     let saved = Saved {
         g: a.grad_out,
@@ -317,17 +347,18 @@ fn rule_batch_norm<'a>(a: &calls::_GradBatchNorm<'a>) -> Result<(Plan, [&'a Tens
     Ok((plan, [mean, spread]))
 }
 
-fn run_batch_norm(
-    a: &calls::_GradBatchNorm,
-    [mean, spread]: &[&Tensor; 2],
-    outs: &[Tensor],
-) -> Result<()> {
-    let saved = Saved {
+/// What the kernels read.
+fn batch<'a>(a: &calls::_GradBatchNorm<'a>, [mean, spread]: &[&'a Tensor; 2]) -> Saved<'a> {
+    Saved {
         g: a.grad_out,
         x: a.input,
         mean: Some(mean),
         rstd: spread,
         weight: a.weight,
-    };
+    }
+}
+
+fn run_batch_norm(a: &calls::_GradBatchNorm, found: &[&Tensor; 2], outs: &[Tensor]) -> Result<()> {
+    let saved = batch(a, found);
     kernels::batch_norm::backward(placed(a.asked, outs), &saved, a.train, a.eps)
 }

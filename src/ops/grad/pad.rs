@@ -26,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.reflection_pad1d_backward",
         "(Tensor grad_output, Tensor self, int[2] padding)",
         0,
-        body!(|a| rule(&pads!(a, 1, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 1, "reflect"), outs)),
+        body!(|a| rule(&pads!(a, 1, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 1, "reflect"), outs)).unmeasured(),
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 7], f32[2, 3, 4], [2, 1]; c64[3, 7], c64[3, 4], [1, 2]")
@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.reflection_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
         0,
-        body!(|a| rule(&pads!(a, 2, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 2, "reflect"), outs)),
+        body!(|a| rule(&pads!(a, 2, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 2, "reflect"), outs)).unmeasured(),
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 6, 7], f32[2, 3, 4, 4], [2, 1, 1, 1]; f32[1, 2, 5, 4].cl, f32[1, 2, 4, 4].cl, [0, 0, 0, 1]")
@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.reflection_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
         0,
-        body!(|a| rule(&pads!(a, 3, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 3, "reflect"), outs)),
+        body!(|a| rule(&pads!(a, 3, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 3, "reflect"), outs)).unmeasured(),
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 4, 4, 4], f32[2, 3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")
@@ -53,7 +53,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.replication_pad1d_backward",
         "(Tensor grad_output, Tensor self, int[2] padding)",
         0,
-        body!(|a| rule(&pads!(a, 1, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 1, "replicate"), outs)),
+        body!(|a| rule(&pads!(a, 1, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 1, "replicate"), outs)).unmeasured(),
         "The gradient of padding by the edges.",
     )
     .samples("f32[2, 3, 9], f32[2, 3, 4], [4, 1]; c64[3, 7], c64[3, 4], [1, 2]")
@@ -62,7 +62,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.replication_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
         0,
-        body!(|a| rule(&pads!(a, 2, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 2, "replicate"), outs)),
+        body!(|a| rule(&pads!(a, 2, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 2, "replicate"), outs)).unmeasured(),
         "The gradient of padding by the edges.",
     )
     .samples("f32[2, 3, 6, 5], f32[2, 3, 4, 4], [2, -1, 1, 1]")
@@ -71,7 +71,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.replication_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
         0,
-        body!(|a| rule(&pads!(a, 3, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 3, "replicate"), outs)),
+        body!(|a| rule(&pads!(a, 3, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 3, "replicate"), outs)).unmeasured(),
         "The gradient of padding by the edges.",
     )
     .samples("f32[3, 4, 4, 4], f32[3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")

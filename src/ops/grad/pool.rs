@@ -1,7 +1,7 @@
 //! Backward of poolings.
 
 use crate::cpu::pooling::{Windows, windows};
-use crate::cpu::pooling_backward::{Spread, To};
+use crate::cpu::pooling_backward::{Spread, To, scratch};
 use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::adaptive_pool::shares;
@@ -34,7 +34,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| maxima(&asked!(a, 2, "max_pool2d_backward", Some(a.dilation)), a.grad_output, a.indices),
-            anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs),
+            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -49,7 +50,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| maxima(&asked!(a, 3, "max_pool3d_backward", Some(a.dilation)), a.grad_output, a.indices),
-            anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs),
+            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -63,7 +65,7 @@ pub static OPS: &[OpDef] = &[
             |a| means(&asked!(a, 2, "avg_pool2d_backward_out_frame", None), a.grad_output, a.divisor_override),
             anywhere: |a, found, outs| {
                 found.run(2, a.grad_output, a.count_include_pad, a.divisor_override, outs)
-            }
+            }, scratch: |a, found, outs, room| scratch(room, found.format, &outs[0], a.grad_output, None)
         ),
         "The gradient of windows, a share to each element.",
     )
@@ -81,7 +83,7 @@ pub static OPS: &[OpDef] = &[
             |a| means(&asked!(a, 3, "avg_pool3d_backward_out_frame", None), a.grad_output, a.divisor_override),
             anywhere: |a, found, outs| {
                 found.run(3, a.grad_output, a.count_include_pad, a.divisor_override, outs)
-            }
+            }, scratch: |a, found, outs, room| scratch(room, found.format, &outs[0], a.grad_output, None)
         ),
         "The gradient of windows, a share to each element.",
     )
@@ -93,7 +95,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(|a| adaptive_means(a.grad_output, a.input, 2), anywhere: |a, found, outs| {
             found.run(2, a.grad_output, false, None, outs)
-        }),
+        }, scratch: |a, found, outs, room| scratch(room, found.format, &outs[0], a.grad_output, None)),
         "The gradient of windows, a share to each element.",
     )
     .samples("f32[1, 2, 2, 3], f32[1, 2, 5, 5]; f32[2, 2, 2], f32[2, 4, 3]")
@@ -104,7 +106,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(|a| adaptive_means(a.grad_output, a.input, 3), anywhere: |a, found, outs| {
             found.run(3, a.grad_output, false, None, outs)
-        }),
+        }, scratch: |a, found, outs, room| scratch(room, found.format, &outs[0], a.grad_output, None)),
         "The gradient of windows, a share to each element.",
     )
     .samples("f32[1, 2, 2, 2, 2], f32[1, 2, 3, 4, 5]")
@@ -115,7 +117,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| adaptive_maxima(a.grad_output, a.input, a.indices, 2),
-            anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs),
+            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -127,7 +130,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| adaptive_maxima(a.grad_output, a.input, a.indices, 3),
-            anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs),
+            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -139,7 +143,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| fractional_maxima(a.grad_output, a.input, a.output_size, a.indices),
-            anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs),
+            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -151,7 +156,8 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| fractional_maxima(a.grad_output, a.input, a.output_size, a.indices),
-            anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs)
+            anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs),
+            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )

@@ -1,9 +1,9 @@
 //! Gradients of products of matrices.
 
-use crate::ops::core::op::{OpDef, compose};
+use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::grad::pointwise::scale;
-use crate::{Result, Scalar, Tensor};
+use crate::{DType, Result, Scalar, cpu, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -39,15 +39,36 @@ pub static OPS: &[OpDef] = &[
         "The gradient of a product by its second matrix, column-major if that is.",
     )
     .samples("f32[2, 4], [3, 4], [4, 1], f32[2, 3], 1; f32[2, 4], [3, 4], [1, 3], f32[2, 3], 2"),
-    compose(
-        "_grad.bilinear",
-        "(Tensor grad, Tensor input1, Tensor input2, Tensor weight, bool[] needs) -> (Tensor?, Tensor?, Tensor?, Tensor?)",
+    kernel(
+        "_grad.bilinear_weight",
+        "(Tensor grad_rows, Tensor input1, Tensor input2)",
         0,
-        bilinear,
-        "The gradients of bilinear.",
+        body!(bilinear_rule, |a, (), outs| cpu::bag::bilinear_weight(&outs[0], a.grad_rows, a.input1, a.input2), scratch: |a, (), outs, room| {
+            room.all_dense([a.grad_rows, a.input1, a.input2].map(Some), DType::F64)?;
+            room.empty(outs[0].shape(), DType::F64).map(drop)
+        }),
+        "The gradient of bilinear by its weight, of rows.",
     )
-    .samples("f32[2, 5], f32[2, 3], f32[2, 4], f32[5, 3, 4], [True, True, True, True]"),
+    .samples("f32[2, 5], f32[2, 3], f32[2, 4]")
+    .grad("grad_rows: _nn.trilinear(input1, input2, grad); input1: _nn.trilinear(grad_rows, input2, transpose(grad, 0, 1)); input2: _nn.trilinear(grad_rows, input1, transpose(transpose(grad, 1, 2), 0, 1))"),
 ];
+
+fn bilinear_rule(a: &calls::_GradBilinearWeight) -> Result<Plan> {
+    let (g, x, y) = (a.grad_rows, a.input1, a.input2);
+    let rows = [g, x, y].map(|t| (t.ndim() == 2).then(|| t.shape()[0]));
+    ensure!(
+        rows[0].is_some() && rows == [rows[0]; 3],
+        Runtime,
+        "the gradient of bilinear expects as many rows of each, got {}, {} and {}",
+        g.shape(),
+        x.shape(),
+        y.shape()
+    );
+    let dtype = g.dtype();
+    dtype.check_kernel(!dtype.is_complex(), "bilinear")?;
+    let shape = [g, x, y].map(|t| t.shape()[1]);
+    Ok(Plan::contiguous(&shape, dtype))
+}
 
 /// True for a matrix whose columns lie one after the other.
 fn column_major(sizes: &[i64], strides: &[i64]) -> bool {
@@ -59,25 +80,4 @@ fn conj(s: Scalar) -> Scalar {
         Scalar::Complex(c) => Scalar::Complex(c.conj()),
         s => s,
     }
-}
-
-fn bilinear(a: &calls::_GradBilinear) -> Result<[Option<Tensor>; 4]> {
-    let rows = |t: &Tensor| f::reshape(t, &[-1, t.shape()[t.ndim() - 1]][..]);
-    let (g, x, y, w) = (rows(a.grad)?, rows(a.input1)?, rows(a.input2)?, a.weight);
-    let of = |equation: &str, tensors: [&Tensor; 3]| {
-        f::einsum(equation, &tensors.map(Tensor::clone)[..])
-    };
-    let wanted = |i: usize| a.needs.get(i) == Some(&true);
-    let make = |i: usize| -> Result<Option<Tensor>> {
-        if !wanted(i) {
-            return Ok(None);
-        }
-        Ok(Some(match i {
-            0 => f::reshape(&of("no,oij,nj->ni", [&g, w, &y])?, a.input1.shape())?,
-            1 => f::reshape(&of("no,oij,ni->nj", [&g, w, &x])?, a.input2.shape())?,
-            2 => of("no,ni,nj->oij", [&g, &x, &y])?,
-            _ => f::sum_dim(&g, &[0i64][..])?,
-        }))
-    };
-    Ok([make(0)?, make(1)?, make(2)?, make(3)?])
 }

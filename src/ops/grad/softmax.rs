@@ -14,7 +14,8 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| rule(a.grad_output, a.output, a.dim, a.input_dtype, false),
-            anywhere: |a, dim, outs| kernels::softmax::backward(&outs[0], a.grad_output, a.output, *dim, false)
+            anywhere: |a, dim, outs| kernels::softmax::backward(&outs[0], a.grad_output, a.output, *dim, false),
+            scratch: |a, _, outs, room| room.operands([Some(a.grad_output), Some(a.output)], outs, outs[0].dtype())
         ),
         "The gradient of softmax.",
     ).samples("f32[3, 4], f32[3, 4], 1, f32; bf16[3, 4, 2], bf16[3, 4, 2], 1, bf16; f64[()], f64[()], 0, f64")
@@ -25,7 +26,8 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| rule(a.grad_output, a.output, a.dim, a.input_dtype, true),
-            anywhere: |a, dim, outs| kernels::softmax::backward(&outs[0], a.grad_output, a.output, *dim, true)
+            anywhere: |a, dim, outs| kernels::softmax::backward(&outs[0], a.grad_output, a.output, *dim, true),
+            scratch: |a, _, outs, room| room.operands([Some(a.grad_output), Some(a.output)], outs, outs[0].dtype())
         ),
         "The gradient of log_softmax.",
     ).samples("f32[3, 4], f32[3, 4], 1, f32; bf16[3, 4, 2], bf16[3, 4, 2], 1, bf16; f64[()], f64[()], 0, f64")

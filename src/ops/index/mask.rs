@@ -1,6 +1,7 @@
 //! Masks and conditions: where, masked_*; writes into a view's place (`*_scatter`).
 
 use crate::cpu::index::{self as cpu_index, Lay};
+use crate::cpu::room::Room;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, FM, FMO, I, M, O, OpDef, Plan, X, kernel};
@@ -60,7 +61,7 @@ pub static OPS: &[OpDef] = &[
         "masked_scatter",
         "(Tensor self, Tensor mask, Tensor source)",
         FM | I,
-        body!(masked_scatter_rule, masked_scatter).updates(),
+        body!(masked_scatter_rule, masked_scatter).unmeasured().updates(),
         "`self` with the elements of `source` in order where `mask` is true.",
     )
     .samples("f32[5], b8[5, 5], f32[5, 5]; c64[5], b8[5, 5], c64[5, 5]")
@@ -73,6 +74,7 @@ pub static OPS: &[OpDef] = &[
             |a| where_rule(a.condition, a.input, a.other),
             |a, _, outs| choose(a.condition, a.input, a.other, &outs[0]),
             cuda: |a, _, outs| kernels::accelerator()?.choose(&outs[0], [a.condition.into(), a.input.into(), a.other.into()]),
+            scratch: |a, _, outs, room| operands_scratch(room, [a.input, a.other], &outs[0]),
         )
         .pointwise(),
         "`self` where the condition holds, else `other`.",
@@ -87,6 +89,7 @@ pub static OPS: &[OpDef] = &[
             |a| where_rule(a.condition, a.input.into(), a.other),
             |a, _, outs| choose(a.condition, a.input.into(), a.other, &outs[0]),
             cuda: |a, _, outs| kernels::accelerator()?.choose(&outs[0], [a.condition.into(), a.input.into(), a.other.into()]),
+            scratch: |a, _, outs, room| operands_scratch(room, [a.input.into(), a.other], &outs[0]),
         )
         .pointwise(),
         "`self` where the condition holds, else `other`.",
@@ -148,7 +151,7 @@ pub static OPS: &[OpDef] = &[
                 part::strided(a.input, a.size, a.stride, a.storage_offset)?
             ),
             |a, part, outs| place_strided(a.input, a.src, part, &outs[0]),
-        ),
+        ).unmeasured(),
         "`self` with `src` written to a strided layout of its memory.",
     )
     .samples(
@@ -401,6 +404,24 @@ fn operand(v: Operand, dtype: DType) -> Result<Tensor> {
         }
         Operand::Scalar(s) => Tensor::scalar(s, dtype),
     }
+}
+
+/// What [`operand`] makes of two operands.
+fn operands_scratch(room: &mut Room, operands: [Operand; 2], out: &Tensor) -> Result<()> {
+    for v in operands {
+        match v {
+            Operand::Tensor(t) if t.dtype() == out.dtype() => {}
+            Operand::Tensor(t) => room.converted(t, out.dtype()).map(drop)?,
+            Operand::Scalar(_) if out.dtype() == DType::C32 => {
+                room.keep(|room| {
+                    room.elements(1, DType::C64)?;
+                    room.empty(&[], DType::C32)
+                })?;
+            }
+            Operand::Scalar(_) => room.elements(1, out.dtype())?,
+        }
+    }
+    Ok(())
 }
 
 fn choose(condition: &Tensor, x: Operand, y: Operand, out: &Tensor) -> Result<()> {

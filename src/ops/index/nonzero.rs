@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
         "nonzero_static",
         "(Tensor self, *, int size, int fill_value=-1)",
         FMO | X,
-        body!(nonzero_static_rule, nonzero_static),
+        body!(nonzero_static_rule, nonzero_static).unmeasured(),
         "The first `size` positions of elements that are not zero, filled up.",
     )
     .samples("f32[3, 4], size=5; c64[3, 4], size=0")
@@ -84,7 +84,7 @@ pub static OPS: &[OpDef] = &[
         "_one_hot",
         "(Tensor self, int num_classes)",
         0,
-        body!(one_hot_rule, one_hot, cuda: one_hot_beside),
+        body!(one_hot_rule, one_hot, cuda: one_hot_beside).unmeasured(),
         "",
     )
     .samples("i64([0, 2, 1]), 3")
@@ -110,7 +110,7 @@ pub static OPS: &[OpDef] = &[
         "_unravel_index",
         "(Tensor self, int[] shape)",
         0,
-        body!(unravel_rule, unravel),
+        body!(unravel_rule, unravel).unmeasured(),
         "",
     )
     .samples("i64([1, 5]), [2, 3]")

@@ -41,7 +41,7 @@ pub static OPS: &[OpDef] = &[
             |a| scatter_rule(a.input, a.dim, a.index, None),
             |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
             cuda: |a, dim, outs| scatter_beside(a.input, *dim, a.index, a.value.into(), None, &outs[0])
-        )
+        ).unmeasured()
         .index_args(4)
         .updates(),
         "`self` with a number written at `index` along a dimension.",
@@ -104,7 +104,7 @@ pub static OPS: &[OpDef] = &[
                 Some(*how),
                 &outs[0]
             )
-        )
+        ).unmeasured()
         .index_args(4)
         .updates(),
         "`self` with a number added or multiplied at `index` along a dimension.",
@@ -148,7 +148,7 @@ pub static OPS: &[OpDef] = &[
         "scatter_reduce",
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
         FMIO | X,
-        body!(scatter_reduce_rule, scatter_reduce, cuda: scatter_reduce_beside)
+        body!(scatter_reduce_rule, scatter_reduce, cuda: scatter_reduce_beside).unmeasured()
             .index_args(4)
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",

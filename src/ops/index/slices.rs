@@ -30,7 +30,7 @@ pub static OPS: &[OpDef] = &[
             |a| slices_rule(a.input, a.dim, a.index, a.source, "index_add_"),
             index_add,
             cuda: index_add_beside
-        )
+        ).unmeasured()
         .index_args(4)
         .updates(),
         "`self` with slices of `source` times `alpha` added at `index`.",
@@ -73,7 +73,7 @@ pub static OPS: &[OpDef] = &[
             |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
             |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
             cuda: |a, dim, outs| index_fill_beside(a.input, *dim, a.index, a.value.into(), &outs[0])
-        )
+        ).unmeasured()
         .index_args(4)
         .updates(),
         "`self` with a number written to the slices at `index`.",
@@ -84,7 +84,7 @@ pub static OPS: &[OpDef] = &[
         "index_reduce",
         "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
         FMIO | X,
-        body!(index_reduce_rule, index_reduce, cuda: index_reduce_beside)
+        body!(index_reduce_rule, index_reduce, cuda: index_reduce_beside).unmeasured()
             .index_args(4)
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",

@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "take",
         "(Tensor self, Tensor index)",
         FMO | X,
-        body!(take_rule, take, cuda: |a, _, outs| kernels::index::flat(&outs[0], &kernels::converted(a.input, a.input.dtype())?, a.index)).index_args(2),
+        body!(take_rule, take, cuda: |a, _, outs| kernels::index::flat(&outs[0], &kernels::converted(a.input, a.input.dtype())?, a.index)).unmeasured().index_args(2),
         "The elements at positions in row-major order.",
     ).samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)")
     .grad("self: _grad.take_back(grad, self.sizes, index)")
@@ -27,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         "put",
         "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
         FM | I,
-        body!(put_rule, put, cuda: put_beside).index_args(2).updates(),
+        body!(put_rule, put, cuda: put_beside).unmeasured().index_args(2).updates(),
         "`self` with elements written at positions in row-major order.",
     ).samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True")
     .grad("self: grad if accumulate else grad.put(index, zeros_like(source), False); source: grad.take(index).reshape(source.sizes)"),
@@ -54,7 +54,7 @@ pub static OPS: &[OpDef] = &[
         "embedding_renorm",
         "(Tensor self, Tensor indices, float max_norm, float norm_type)",
         J,
-        body!(renorm_rule, renorm).index_args(2).updates(),
+        body!(renorm_rule, renorm).unmeasured().index_args(2).updates(),
         "`self` with the rows at `indices` scaled down to a norm.",
     ).samples("f32[5, 3], i64([1, 4]), 1.0, 2.0")
     .grad("self: refused"),

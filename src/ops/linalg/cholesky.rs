@@ -20,7 +20,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.cholesky_ex",
         "(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
         F | O | X,
-        body!(factors_rule, factors_ex),
+        body!(factors_rule, factors_ex).unmeasured(),
         "The Cholesky factor, and where it failed.",
     )
     .samples("f32[3, 3].spd; f64[2, 3, 3].spd, upper=True")
@@ -42,7 +42,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(|a| square_rule(a.input, "cholesky"), |a, _, o| {
             factors(a.input, a.upper, Some("cholesky"), &o[0]).map(drop)
-        }),
+        }).unmeasured(),
         "The Cholesky factor.",
     )
     .samples("f32[0, 0]; c64[2, 5, 5].spd, upper=True; f32[0, 0, 0], upper=True")
@@ -53,7 +53,7 @@ pub static OPS: &[OpDef] = &[
         "cholesky_solve",
         "(Tensor self, Tensor input2, bool upper=False)",
         FMO,
-        body!(solve_rule, solve),
+        body!(solve_rule, solve).unmeasured(),
         "The solution of a system by its Cholesky factor.",
     )
     .samples("f32[5, 5], f32[5, 5]; c64[5, 5], c64[5, 5]")
@@ -66,7 +66,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(|a| square_rule(a.input, "cholesky_inverse"), |a, _, o| {
             inverses(a.input, a.upper, &o[0])
-        }),
+        }).unmeasured(),
         "The inverse by the Cholesky factor.",
     )
     .samples("f32[5, 5]; f32[0, 2, 2], upper=True")

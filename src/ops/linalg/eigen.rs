@@ -17,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.eig",
         "(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
         F | O | X,
-        body!(|a| rule(a.A, true), |a, _, o| write(a.A, "linalg.eig", &o[0], Some(&o[1]))),
+        body!(|a| rule(a.A, true), |a, _, o| write(a.A, "linalg.eig", &o[0], Some(&o[1]))).unmeasured(),
         "Eigenvalues and eigenvectors of a square matrix.",
     )
     .samples("f32[5, 5]; c64[2, 3, 3]; f64[0, 0]")
@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.eigvals",
         "(Tensor A)",
         F | O | X,
-        body!(|a| rule(a.A, false), |a, _, o| write(a.A, "linalg.eig", &o[0], None)),
+        body!(|a| rule(a.A, false), |a, _, o| write(a.A, "linalg.eig", &o[0], None)).unmeasured(),
         "Eigenvalues of a square matrix.",
     )
     .samples("f32[5, 5]; c64[2, 3, 3]")

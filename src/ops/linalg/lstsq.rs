@@ -19,7 +19,7 @@ pub static OPS: &[OpDef] = &[
         "_lstsq",
         "(Tensor self, Tensor b, float? rcond, bool full_rank) -> (Tensor X, Tensor residuals, Tensor rank, Tensor singular_values)",
         0,
-        body!(rule, write),
+        body!(rule, write).unmeasured(),
         "",
     )
     .samples("f32[4, 3], f32[4, 2], None, False; f64[2, 3, 4], f64[2, 3, 1], 0.1, False; c64[4, 2], c64[4, 2], None, True")

@@ -19,7 +19,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.lu_factor_ex",
         "(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
         F | O | X,
-        body!(factor_rule, factors),
+        body!(factor_rule, factors).unmeasured(),
         "The LU factorisation in one matrix, and where it failed.",
     ).samples("f64[3, 4]; c64[3, 4]")
     .grad("A: _grad.lu_factor(grad, LU, pivots, pivot)")
@@ -43,7 +43,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.lu",
         "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
         F | O | X,
-        body!(lu_rule, lu),
+        body!(lu_rule, lu).unmeasured(),
         "The LU factorisation.",
     ).samples("f32[3, 4]")
     .grad("A: _grad.lu(grads[1], grads[2], P, L, U, pivot)")
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.lu_solve",
         "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)",
         F | O | X,
-        body!(solve_rule, solve),
+        body!(solve_rule, solve).unmeasured(),
         "The solution of a system by its LU factorisation.",
     ).samples(
         "f32[0, 3, 3], i32[0, 3], f32[0, 3, 4]; \
@@ -73,7 +73,7 @@ pub static OPS: &[OpDef] = &[
         "lu_unpack",
         "(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
         F | O | X,
-        body!(unpack_rule, unpack),
+        body!(unpack_rule, unpack).unmeasured(),
         "The factors of an LU factorisation.",
     ).samples("f32[0, 6, 5], i32[0, 5]; c64[3, 4], i32([1, 3, 3])")
     .grad("LU_data: _grad.lu_unpack(grads[1], grads[2], LU_data.rows, LU_data.columns)")

@@ -111,7 +111,7 @@ pub static OPS: &[OpDef] = &[
             |a| dot_rule(a.input, a.other),
             |a, _, o| HOST.vdot(&o[0], a.input, a.other),
             cuda: |a, _, o| GPU.vdot(&o[0], a.input, a.other)
-        ),
+        ).unmeasured(),
         "dot with the first vector conjugated.",
     )
     .samples("c64[5], c64[5]")

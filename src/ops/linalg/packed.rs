@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         "_convert_weight_to_int4pack_for_cpu",
         "(Tensor self, int innerKTiles)",
         F,
-        body!(pack_rule, |a, _, o| pack(a.input, &o[0])),
+        body!(pack_rule, |a, _, o| pack(a.input, &o[0])).unmeasured(),
         "Numbers of four bits in pairs: rows of a block of 32, the first half in the lower bits, column after column.",
     )
     .samples("i32[16, 4].below(16), 2; i32[48, 2].below(16), 2")
@@ -40,7 +40,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| Ok(Plan::contiguous(&[a.input.shape()[0], a.input.shape()[1] * 2], DType::I32)),
             |a, _, o| unpack(a.input, &o[0])
-        ),
+        ).unmeasured(),
         "",
     )
     .samples("u8[32, 2].below(16)")

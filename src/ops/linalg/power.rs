@@ -34,7 +34,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.matrix_exp",
         "(Tensor A)",
         F,
-        body!(exponential_rule, |a, _, o| exponentials(a.A, &o[0])),
+        body!(exponential_rule, |a, _, o| exponentials(a.A, &o[0])).unmeasured(),
         "The exponential of a matrix.",
     )
     .samples("f32[5, 5, 5]")

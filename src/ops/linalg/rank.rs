@@ -20,7 +20,7 @@ pub static OPS: &[OpDef] = &[
         "_pinv",
         "(Tensor self, Operand? atol, Operand? rtol, bool hermitian)",
         0,
-        body!(pseudoinverse_rule, pseudoinverses),
+        body!(pseudoinverse_rule, pseudoinverses).unmeasured(),
         "",
     )
     .samples("f32[3, 2], None, None, False")
@@ -54,7 +54,7 @@ pub static OPS: &[OpDef] = &[
         "_matrix_rank",
         "(Tensor self, Operand? atol, Operand? rtol, bool hermitian)",
         0,
-        body!(rank_rule, ranks),
+        body!(rank_rule, ranks).unmeasured(),
         "",
     )
     .samples("f32[3, 2], None, None, False; f32[3, 3].spd, 0.1, None, True")

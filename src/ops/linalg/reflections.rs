@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.qr",
         "(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
         F | O | X,
-        body!(qr_rule, qr),
+        body!(qr_rule, qr).unmeasured(),
         "Orthogonal and triangular factor.",
     )
     .samples("f32[3, 4]; c64[3, 4]")
@@ -36,7 +36,7 @@ pub static OPS: &[OpDef] = &[
         "geqrf",
         "(Tensor self) -> (Tensor a, Tensor tau)",
         FMO,
-        body!(geqrf_rule, geqrf),
+        body!(geqrf_rule, geqrf).unmeasured(),
         "Householder reflections of a matrix.",
     )
     .samples("f32[3, 4]; c64[3, 4]")
@@ -48,7 +48,7 @@ pub static OPS: &[OpDef] = &[
         F | O,
         body!(|a| product_rule(a.input, a.tau), |a, _, o| product(
             a.input, a.tau, &o[0]
-        )),
+        )).unmeasured(),
         "The first columns of a product of reflections.",
     )
     .samples("f32[6, 5], f32[5]; c64[5, 5], c64[5]")
@@ -68,7 +68,7 @@ pub static OPS: &[OpDef] = &[
         "ormqr",
         "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)",
         FMO | X,
-        body!(ormqr_rule, ormqr),
+        body!(ormqr_rule, ormqr).unmeasured(),
         "A matrix multiplied by a product of reflections.",
     )
     .samples("f32[2, 5], f32[2], f32[2, 5], transpose=True")

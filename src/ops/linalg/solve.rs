@@ -23,7 +23,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.inv_ex",
         "(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
         F | O | X,
-        body!(inverse_rule, inverses),
+        body!(inverse_rule, inverses).unmeasured(),
         "The inverse, and where it failed.",
     ).samples("f32[0, 0]; c64[5, 5]")
     .grad("A: _grad.inv(grad, inverse)")
@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(|a| determinant_rule(a.A, "linalg.det"), |a, _, o| det(
             a.A, o
-        )),
+        )).unmeasured(),
         "The determinant.",
     ).samples("f32[5, 5]")
     .grad("A: _grad.det(grad, A, result)")
@@ -67,7 +67,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.slogdet",
         "(Tensor A) -> (Tensor sign, Tensor logabsdet)",
         F | O | X,
-        body!(slogdet_rule, |a, _, o| slogdet(a.A, o)),
+        body!(slogdet_rule, |a, _, o| slogdet(a.A, o)).unmeasured(),
         "Sign and logarithm of the determinant.",
     ).samples("f32[5, 5]")
     .grad("A: _grad.slogdet(grads[0], grads[1], A, sign)")
@@ -85,7 +85,7 @@ pub static OPS: &[OpDef] = &[
         FM,
         body!(|a| determinant_rule(a.input, "logdet"), |a, _, o| logdet(
             a.input, &o[0]
-        )),
+        )).unmeasured(),
         "The logarithm of the determinant.",
     ).samples("f32[1, 1].spd")
     .through(typed!(recorded_logdet))
@@ -94,7 +94,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.solve_ex",
         "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
         F | O | X,
-        body!(solve_rule, solve_ex),
+        body!(solve_rule, solve_ex).unmeasured(),
         "The solution of A X = B, and where it failed.",
     ).samples("f64[0, 0], f64[0]")
     .grad("A, B: _grad.solve(grad, A, B, result, left, needs)")

@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.svd",
         "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
         F | O | X,
-        body!(singular_rule, singular),
+        body!(singular_rule, singular).unmeasured(),
         "The singular value decomposition.",
     ).samples("f32[3, 4]")
     .grad("A: _grad.svd(grads[0], grads[1], grads[2], U, S, Vh, full_matrices)")
@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.svdvals",
         "(Tensor A, *, str? driver=None)",
         F | O | X,
-        body!(values_rule, values),
+        body!(values_rule, values).unmeasured(),
         "The singular values.",
     ).samples("f32[3, 4]")
     .through(typed!(recorded_svdvals))
@@ -48,7 +48,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| eigen_rule(a.A, a.UPLO, "linalg.eigh", true),
             |a, upper, o| eigen(a.A, *upper, &o[0], Some(&o[1]))
-        ),
+        ).unmeasured(),
         "Eigenvalues and eigenvectors of a Hermitian matrix.",
     ).samples("f32[5, 5], UPLO='U'")
     .grad("A: _grad.eigh(grads[0], grads[1], eigenvalues, eigenvectors); jvp: _grad.eigh_tangent(A_t, eigenvalues, eigenvectors)")
@@ -61,7 +61,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| eigen_rule(a.A, a.UPLO, "linalg.eigvalsh", false),
             |a, upper, o| eigen(a.A, *upper, &o[0], None)
-        ),
+        ).unmeasured(),
         "Eigenvalues of a Hermitian matrix.",
     ).samples("f64[5, 5], UPLO='U'; c64[5, 5], UPLO='U'")
     .through(typed!(recorded_eigvalsh))

@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(cross_rule, |a, dim, o| cpu::cross::cross(
             &o[0], a.input, a.other, *dim
-        )),
+        )).unmeasured(),
         "The vector product along a dimension.",
     )
     .samples("f32[5, 3], f32[5, 3]; c64[1, 3], c64[5, 3]; f32[5, 3, 5], f32[5, 3, 5], dim=1")

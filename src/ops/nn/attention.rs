@@ -25,7 +25,9 @@ pub static OPS: &[OpDef] = &[
         "_attention",
         "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale)",
         0,
-        body!(rule, anywhere: run),
+        body!(rule, anywhere: run, scratch: |a, shapes, outs, room| {
+            crate::cpu::attention_room::attention(room, &outs[0], None, &inputs(a), shapes)
+        }),
         "",
     ).samples(
         "f32[1, 2, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], None, False, 0.5; \
@@ -49,7 +51,8 @@ fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor>
         q.dtype(),
         DType::F32 | DType::F64 | DType::F16 | DType::BF16
     );
-    if dropout == 0.0 && computed {
+    // On meta it is products, as in PyTorch; what will become real there is computed as on the host.
+    if dropout == 0.0 && computed && !helpers::is_nowhere(q) {
         return f::_attention(q, &k, &v, mask, causal, scale);
     }
     composed([q, &k, &v], mask, causal, dropout, scale)
@@ -79,6 +82,7 @@ fn composed(
         };
     }
     let mut weights = f::_safe_softmax(&scores, -1)?;
+    drop(scores);
     if dropout > 0.0 {
         weights = f::dropout(&weights, dropout, true)?;
     }
@@ -259,16 +263,20 @@ fn rule(a: &calls::_Attention) -> Result<(Plan, cpu::Shapes)> {
     Ok((Plan::one(shape, strides, q.dtype()), s))
 }
 
-fn run(a: &calls::_Attention, shapes: &cpu::Shapes, outs: &[Tensor]) -> Result<()> {
-    let inputs = cpu::Inputs {
+/// What the kernels read.
+fn inputs<'a>(a: &calls::_Attention<'a>) -> cpu::Inputs<'a> {
+    cpu::Inputs {
         query: a.query,
         key: a.key,
         value: a.value,
         mask: a.attn_mask,
         causal: a.is_causal,
         scale: a.scale,
-    };
-    kernels::attention::attention(&outs[0], None, &inputs, shapes)
+    }
+}
+
+fn run(a: &calls::_Attention, shapes: &cpu::Shapes, outs: &[Tensor]) -> Result<()> {
+    kernels::attention::attention(&outs[0], None, &inputs(a), shapes)
 }
 
 /// Attention as the calls that its gradient is made of.

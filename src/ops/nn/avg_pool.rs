@@ -3,7 +3,7 @@
 use crate::cpu::pooling::Rule;
 use crate::ops::core::op::{Batch, Cast, F, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
-use crate::ops::nn::pool::{Asked, Pooling, check_1d, pooled, regular, run};
+use crate::ops::nn::pool::{Asked, Pooling, check_1d, pooled, regular, run, scratch};
 use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
@@ -63,7 +63,7 @@ pub static OPS: &[OpDef] = &[
                     a.count_include_pad,
                 )
             },
-            anywhere: run
+            anywhere: run, scratch: scratch
         ),
         "The means of windows.",
     ).samples(
@@ -83,7 +83,7 @@ pub static OPS: &[OpDef] = &[
                 a.divisor_override,
                 a.count_include_pad
             ),
-            anywhere: run
+            anywhere: run, scratch: scratch
         ),
         "The means of windows.",
     ).samples(

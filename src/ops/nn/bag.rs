@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         "embedding_bag",
         "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> (Tensor, Tensor, Tensor, Tensor)",
         F,
-        body!(bag_rule, bag),
+        body!(bag_rule, bag).unmeasured(),
         "Sums, means or maxima of rows chosen by bags of indices.",
     ).samples(
         "f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]); \
@@ -37,7 +37,10 @@ pub static OPS: &[OpDef] = &[
         "bilinear",
         "(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)",
         F,
-        body!(bilinear_rule, bilinear),
+        body!(bilinear_rule, bilinear, scratch: |a, (), outs, room| {
+            room.all_dense([Some(a.input1), Some(a.input2), Some(a.weight), a.bias], DType::F64)?;
+            room.empty(outs[0].shape(), DType::F64).map(drop)
+        }),
         "x A y + b for each of several matrices A.",
     ).samples("f32[3], f32[4], f32[5, 3, 4]")
     .through(typed!(recorded_bilinear))
@@ -49,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         |a| f::bilinear(a.input1, a.input2, a.weight),
         "x A y for each of several matrices A, of rows x and y.",
     ).samples("f32[2, 3], f32[2, 4], f32[5, 3, 4]")
-    .grad("TrilinearBackward0 | input1, input2, weight: _grad.bilinear(grad, input1, input2, weight, needs)"),
+    .grad("TrilinearBackward0 | input1: _nn.trilinear(grad, input2, transpose(weight, 0, 1)); input2: _nn.trilinear(grad, input1, transpose(transpose(weight, 1, 2), 0, 1)); weight: _grad.bilinear_weight(grad, input1, input2)"),
 ];
 
 pub(in crate::ops) fn tensor_type(t: &Tensor) -> String {

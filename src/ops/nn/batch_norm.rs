@@ -1,11 +1,13 @@
 //! Normalisation over a batch.
 
+use crate::cpu::norm::compute_type;
+use crate::cpu::room::Room;
 use crate::ops::batch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
-use crate::ops::f;
 use crate::ops::nn::norm::suggested;
-use crate::{DType, Result, Tensor, ensure, kernels, mode};
+use crate::ops::{Call, Form, dispatch, f};
+use crate::{DType, Result, Tensor, cpu, ensure, kernels, mode};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -14,18 +16,18 @@ use torchlike_macros::operators;
 pub static OPS: &[OpDef] = &[
     kernel(
         "_nn.batch_norm_train",
-        "(Tensor input, Tensor? weight, Tensor? bias, dtype stats, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+        "(Tensor input, Tensor? weight, Tensor? bias, Tensor? mean, Tensor? var, dtype stats, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
         0,
-        body!(rule_train, anywhere: run_train),
+        body!(rule_train, anywhere: run_train, scratch: |a, _, outs, room| batch_scratch(room, a.input, outs, [a.weight, a.bias, None, None])),
         "batch_norm with the batch's statistics.",
-    ).samples("f32[2, 3, 4], f32[3], f32[3], f32, 1e-5")
-    .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, None, None, result1, result2, True, eps, needs)")
+    ).samples("f32[2, 3, 4], f32[3], f32[3], None, None, f32, 1e-5; f32[2, 3, 4], f32[3], None, f32[3], f32[3], f32, 1e-5")
+    .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, mean, var, result1, result2, True, eps, needs)")
     .batch(Batch::As(typed!(batch::batch_norm, Hidden))),
     kernel(
         "_nn.batch_norm_eval",
         "(Tensor input, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps)",
         0,
-        body!(rule_eval, anywhere: run_eval),
+        body!(rule_eval, anywhere: run_eval, scratch: |a, _, outs, room| batch_scratch(room, a.input, outs, [a.weight, a.bias, Some(a.mean), Some(a.var)])),
         "batch_norm with given statistics.",
     ).samples("f32[2, 3, 4], f32[3], f32[3].pos, f32[3], f32[3], 1e-5")
     .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, mean, var, None, None, False, eps, needs)"),
@@ -195,6 +197,21 @@ fn run_eval(a: &calls::_NnBatchNormEval, (): &(), outs: &[Tensor]) -> Result<()>
     kernels::batch_norm::eval(&outs[0], a.input, a.mean, a.var, a.weight, a.bias, a.eps)
 }
 
+/// Batches are read and written as they lie if that is channels last, else row-major.
+fn batch_scratch(
+    room: &mut Room,
+    x: &Tensor,
+    outs: &[Tensor],
+    more: [Option<&Tensor>; 4],
+) -> Result<()> {
+    let c = compute_type(x.dtype());
+    room.operands(more, &outs[1..], c)?;
+    if cpu::batch::lies_last(&outs[0], x, c) {
+        return Ok(());
+    }
+    room.operands([Some(x)], &outs[..1], c)
+}
+
 fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
     let x = a.input;
     let channels = Channels {
@@ -234,14 +251,24 @@ fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
         "input tensor must have at least one element, but got input_sizes = {}",
         x.shape()
     );
-    let [out, mean, deviation, var] = f::_nn_batch_norm_train(x, a.weight, a.bias, stats, a.eps)?;
+    let (mean, var) = (channels.mean, channels.var);
+    let [out, mean, deviation, var] =
+        f::_nn_batch_norm_train(x, a.weight, a.bias, mean, var, stats, a.eps)?;
     for (running, batch) in [(channels.mean, &mean), (channels.var, &var)] {
         if let Some(t) = running {
             let batch = batch.to_dtype(t.dtype())?;
-            f::_NnUpdateRunning::new(t, &batch, a.momentum).call_()?;
+            update(t, &batch, a.momentum)?;
         }
     }
     Ok(Ret::Tuple(vec![out, mean, deviation]))
+}
+
+/// Brings a running statistic on. The change is not counted: the gradient's node has saved the statistic, as PyTorch's has, and
+/// needs no values of it.
+fn update(running: &Tensor, batch: &Tensor, momentum: f64) -> Result<()> {
+    let call = f::_NnUpdateRunning::new(running, batch, momentum);
+    let (args, form) = (call.args()?, Form::Within(running));
+    dispatch::call(Call { args: &args, form }).map(drop)
 }
 
 fn batch_norm(a: &calls::BatchNorm) -> Result<Tensor> {

@@ -1,7 +1,7 @@
 //! One step of a recurrent network.
 
 use crate::ops::f;
-use crate::{Result, Tensor, bail, ensure};
+use crate::{Result, Tensor, bail, ensure, mode};
 
 /// The kind of step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,27 @@ pub(super) struct Weights<'a> {
     pub(super) proj: Option<&'a Tensor>,
 }
 
+/// What a step gets of the input.
+#[derive(Clone, Copy)]
+pub(super) enum Input<'a> {
+    /// Its rows.
+    Rows(&'a Tensor),
+    /// Its part of the gates, which one call made for all steps.
+    Gates(&'a Tensor),
+}
+
+impl Input<'_> {
+    /// Its part of the gates.
+    fn gates(self, w: &Weights) -> Result<Tensor> {
+        match self {
+            Self::Rows(x) => w.gates(x),
+            Self::Gates(t) => Ok(t.clone()),
+        }
+    }
+}
+
 impl Weights<'_> {
-    /// The input's part of the gates, for all steps.
+    /// The input's part of the gates.
     pub(super) fn gates(&self, x: &Tensor) -> Result<Tensor> {
         linear(x, self.ih, self.b_ih)
     }
@@ -70,44 +89,64 @@ fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
     f::NnFunctionalLinear::new(x, w).bias(b).call()
 }
 
-/// One step, from the input's part of the gates.
-pub(super) fn step(cell: Cell, gates: &Tensor, s: &State, w: &Weights) -> Result<State> {
+/// One step.
+pub(super) fn step(cell: Cell, x: Input, s: &State, w: &Weights) -> Result<State> {
     let hidden = linear(&s.h, w.hh, w.b_hh)?;
+    let gates = x.gates(w)?;
     let plain = |h: Tensor| State { h, c: None };
     match cell {
-        Cell::Tanh => f::tanh(&f::add(gates, &hidden)?).map(plain),
-        Cell::Relu => f::relu(&f::add(gates, &hidden)?).map(plain),
-        Cell::Gru => gru(gates, &hidden, &s.h).map(plain),
-        Cell::Lstm => lstm(&f::add(gates, &hidden)?, s, w.proj),
+        Cell::Tanh => f::tanh(&added(hidden, &gates)?).map(plain),
+        Cell::Relu => f::relu(&added(hidden, &gates)?).map(plain),
+        Cell::Gru => gru(&gates, &hidden, &s.h).map(plain),
+        Cell::Lstm => lstm(&added(hidden, &gates)?, s, w.proj),
     }
 }
 
+/// A pointwise operator whose result takes the place of its first operand, as what a step makes is needed once. Under
+/// `vmap` that operand may be the same for all examples, and cannot take theirs.
+macro_rules! over {
+    ($made:expr, $op:ident $(, $more:expr)*) => {{
+        let made: Tensor = $made;
+        let call = f::$op::new(&made $(, $more)*);
+        if mode::layers() & mode::BATCHED != 0 {
+            call.call()
+        } else {
+            call.call_().map(|()| made)
+        }
+    }};
+}
+
+fn added(a: Tensor, b: &Tensor) -> Result<Tensor> {
+    over!(a, Add, b)
+}
+
 /// The gates, each as wide as the others.
-fn parts(gates: &Tensor, n: i64) -> Result<Vec<Tensor>> {
+fn parts<const N: usize>(gates: &Tensor) -> Result<[Tensor; N]> {
     let last = gates.ndim() as i64 - 1;
-    f::UnsafeChunk::new(gates, n).dim(last).call()
+    let all = f::UnsafeChunk::new(gates, N as i64).dim(last).call()?;
+    match <[Tensor; N]>::try_from(all) {
+        Ok(parts) => Ok(parts),
+        Err(all) => bail!(Runtime, "a cell has {N} gates, not {}", all.len()),
+    }
 }
 
 fn gru(gates: &Tensor, hidden: &Tensor, h: &Tensor) -> Result<Tensor> {
-    let (from, kept) = (parts(gates, 3)?, parts(hidden, 3)?);
-    let ([r, z, n], [hr, hz, hn]) = (&from[..], &kept[..]) else {
-        bail!(Runtime, "a GRU has three gates")
-    };
-    let gate = |a: &Tensor, b: &Tensor| f::sigmoid(&f::add(a, b)?);
-    let (reset, update) = (gate(r, hr)?, gate(z, hz)?);
-    let fresh = f::tanh(&f::add(n, &f::mul(&reset, hn)?)?)?;
-    let kept = f::mul(&f::sub(h, &fresh)?, &update)?;
-    f::add(&kept, &fresh)
+    let ([r, z, n], [hr, hz, hn]) = (parts::<3>(gates)?, parts::<3>(hidden)?);
+    let reset = over!(added(hr, &r)?, Sigmoid)?;
+    let update = over!(added(hz, &z)?, Sigmoid)?;
+    let fresh = over!(f::add(&n, &over!(hn, Mul, &reset)?)?, Tanh)?;
+    let kept = f::sub(h, &fresh)?;
+    added(over!(kept, Mul, &update)?, &fresh)
 }
 
 fn lstm(gates: &Tensor, s: &State, proj: Option<&Tensor>) -> Result<State> {
-    let all = parts(gates, 4)?;
-    let ([input, forget, cell, output], Some(c)) = (&all[..], &s.c) else {
-        bail!(Runtime, "an LSTM has four gates and two states")
+    let ([input, forget, cell, output], Some(c)) = (parts::<4>(gates)?, &s.c) else {
+        bail!(Runtime, "an LSTM has two states")
     };
-    let fresh = f::mul(&f::sigmoid(input)?, &f::tanh(cell)?)?;
-    let c = f::add(&f::mul(&f::sigmoid(forget)?, c)?, &fresh)?;
-    let mut h = f::mul(&f::sigmoid(output)?, &f::tanh(&c)?)?;
+    let (input, forget) = (over!(input, Sigmoid)?, over!(forget, Sigmoid)?);
+    let (cell, output) = (over!(cell, Tanh)?, over!(output, Sigmoid)?);
+    let c = added(f::mul(&forget, c)?, &f::mul(&input, &cell)?)?;
+    let mut h = f::mul(&output, &f::tanh(&c)?)?;
     if let Some(w) = proj {
         h = linear(&h, w, None)?;
     }

@@ -1,5 +1,6 @@
 //! Losses of classification: negative log likelihood and cross entropy.
 
+use crate::cpu::norm::compute_type;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
@@ -15,7 +16,13 @@ pub static OPS: &[OpDef] = &[
         "_nn.nll_loss",
         "(Tensor input, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor)",
         0,
-        body!(rule_nll, anywhere: run_nll),
+        body!(rule_nll, anywhere: run_nll, scratch: |a, (), outs, room| {
+            room.dense(a.input, compute_type(a.input.dtype()))?;
+            room.dense(a.target, DType::I64)?;
+            room.all_dense([a.weight], DType::F64)?;
+            let losses = if a.reduction == 0 { a.target.numel() } else { 1 };
+            room.elements(losses.max(outs[1].numel()) as usize, DType::F64)
+        }),
         "Minus the log probabilities of the classes, and the total weight.",
     ).samples("f32[2, 3], i64([0, 2]), None, 1, -100; f32[2, 3], i64([0, 2]), f32[3].pos, 2, 0")
     .grad("{input.ndim 1=NllLoss 2=NllLoss 3=NllLoss2D 4=NllLoss2D 5=NllLoss2D}Backward0 | input: nll_loss_backward(grad, input, target, weight, reduction, ignore_index, result1) if input.ndim < 3 else _grad.nll_loss_of_many(grad, input, target, weight, reduction, ignore_index, result1); weight: never('nll_loss{input.ndim 1= 2= 3=2d 4=2d 5=2d}_forward')")

@@ -1,6 +1,6 @@
 //! Convolutions.
 
-use crate::cpu::conv::Geometry;
+use crate::cpu::conv::{self, Geometry};
 use crate::cpu::matrix::has_product;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, Plan, compose, kernel};
@@ -131,7 +131,12 @@ pub static OPS: &[OpDef] = &[
         "convolution",
         "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
         F,
-        body!(rule, anywhere: run).flops(typed!(flops)),
+        body!(rule, anywhere: run, scratch: |a, found, outs, room| {
+            if *outs[0].strides() != found.strides {
+                room.empty(outs[0].shape(), outs[0].dtype())?;
+            }
+            conv::room::convolve(room, &outs[0], a.input, a.weight, a.bias, &found.geometry)
+        }).flops(typed!(flops)),
         "A convolution of any kind.",
     ).samples(
         "f32[1, 2, 5], f32[3, 2, 3], f32[3], [1], [1], [1], False, [0], 1; \

@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         "_ctc_loss",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
         F,
-        body!(rule, run),
+        body!(rule, run).unmeasured(),
         "Minus the log probability of label sequences, and the logarithms that led to it.",
     ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], 0; f64[4, 2, 3], i64([1, 2, 2]), [4, 4], [2, 1]")
     .grad("log_probs: _ctc_loss_backward(grad, log_probs, targets, input_lengths, target_lengths, result0, result1, blank, zero_infinity)"),

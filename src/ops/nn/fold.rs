@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         "nn.functional.unfold",
         "(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)",
         F,
-        body!(unfold_rule, unfold, cuda: |a, g, outs| kernels::conv::unfold(&outs[0], a.input, g)),
+        body!(unfold_rule, unfold, cuda: |a, g, outs| kernels::conv::unfold(&outs[0], a.input, g)).unmeasured(),
         "The windows of images as columns.",
     ).samples("f32[2, 3, 4], 2, 1, 0, 1; c64[2, 3, 4], (3, 3); f32[2, 3, 4], 2, (1, 2), 1, 1")
     .grad("Im2ColBackward0 | input: nn.functional.fold(grad, [input.sizes[2], input.sizes[3]] if input.ndim == 4 else [input.sizes[1], input.sizes[2]], kernel_size, dilation, padding, stride)")
@@ -23,7 +23,7 @@ pub static OPS: &[OpDef] = &[
         "nn.functional.fold",
         "(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)",
         F,
-        body!(fold_rule, fold, cuda: |a, g, outs| kernels::conv::fold(&outs[0], a.input, g)),
+        body!(fold_rule, fold, cuda: |a, g, outs| kernels::conv::fold(&outs[0], a.input, g)).unmeasured(),
         "Columns added back into images.",
     ).samples("f32[1, 4, 4], (3, 3), (2, 2); f32[4, 4], (3, 3), 2")
     .grad("Col2ImBackward0 | input: nn.functional.unfold(grad, kernel_size, dilation, padding, stride)")

@@ -37,7 +37,7 @@ pub static OPS: &[OpDef] = &[
         "_fractional_max_pool",
         "(Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples) -> (Tensor, Tensor)",
         0,
-        body!(rule, run),
+        body!(rule, run).unmeasured(),
         "",
     ).samples("f32[1, 2, 6, 6], [2, 2], [3, 3], f32[1, 2, 2].unit")
     .grad("FractionalMaxPool{kernel_size.count}DBackward0 | self: _grad.fractional_max_pool2d_backward(grad, self, kernel_size, output_size, result1) if kernel_size.count == 2 else _grad.fractional_max_pool3d_backward(grad, self, kernel_size, output_size, result1); random_samples: never('fractional_max_pool{kernel_size.count}d')"),

@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         "_nn.rrelu",
         "(Tensor self, float lower, float upper, *, Generator? generator=None) -> (Tensor, Tensor)",
         0,
-        body!(rule_rrelu, run_rrelu).random(None),
+        body!(rule_rrelu, run_rrelu).unmeasured().random(None),
         "x where positive, else x times a random slope; and what each element is multiplied by.",
     ).samples("f32[3, 4], 0.1, 0.3")
     .grad("RreluWithNoiseBackward0 in place RreluWithNoiseBackward1 | self: where(self.lt(0), grad * (result / self), grad)"),
@@ -100,7 +100,7 @@ pub static OPS: &[OpDef] = &[
         "softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
-        body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), anywhere: softmax),
+        body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), anywhere: softmax, scratch: |a, dim, outs, room| cpu::softmax::scratch(room, &outs[0], a.input, *dim)),
         "exp(x) over the sum of exp(x) along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
     .grad("self: _softmax_backward_data(grad, result, dim, self.dtype)")
@@ -109,7 +109,7 @@ pub static OPS: &[OpDef] = &[
         "log_softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
-        body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), anywhere: log_softmax),
+        body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), anywhere: log_softmax, scratch: |a, dim, outs, room| cpu::softmax::scratch(room, &outs[0], a.input, *dim)),
         "The logarithm of softmax along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
     .grad("self: _log_softmax_backward_data(grad, result, dim, self.dtype)")

@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| rule(a.input, a.grid, 2, a.interpolation_mode, a.padding_mode, a.align_corners),
             |a, found, outs| found.forward(&outs[0], a.input, a.grid)
-        ),
+        ).unmeasured(),
         "Images at the places of a grid.",
     )
     .samples(
@@ -34,7 +34,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| rule(a.input, a.grid, 3, a.interpolation_mode, a.padding_mode, a.align_corners),
             |a, found, outs| found.forward(&outs[0], a.input, a.grid)
-        ),
+        ).unmeasured(),
         "Volumes at the places of a grid.",
     )
     .samples("f32[2, 3, 3, 4, 5], f32[2, 2, 1, 2, 3], 0, 2, False")

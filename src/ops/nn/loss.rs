@@ -69,11 +69,15 @@ fn delta(a: &calls::_NnHuber, _: DType) -> Result<Ctx> {
 }
 
 fn probabilities(a: &calls::_NnBce, _: DType) -> Result<()> {
-    let values = cpu::copy::dense(&a.input.to_device(Device::CPU)?, DType::F64)?;
+    let x = a.input.to_device(Device::CPU)?;
+    let x = cpu::copy::dense(&x, x.dtype())?;
+    let mut fits = true;
+    crate::with_dtype!(x.dtype(), [half float] => T, {
+        let mut values = cpu::slice::<T>(&x).iter();
+        fits = values.all(|v| (0.0..=1.0).contains(&crate::Element::to_scalar(*v).to_f64()));
+    }, else {});
     ensure!(
-        cpu::slice::<f64>(&values)
-            .iter()
-            .all(|v| (0.0..=1.0).contains(v)),
+        fits,
         Runtime,
         "all elements of input should be between 0 and 1"
     );
@@ -86,7 +90,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Mse "_nn.mse", 2, same, 0, "(a - b) * (a - b)", "(Tensor self, Tensor target)", "Squared differences.").samples("f32[2, 3], f32[2, 3]").grad("MseLossBackward0 | self: mse_loss_backward(grad, self, target, 0); target: -mse_loss_backward(grad, self, target, 0)"),
     map_row!(SmoothL1 "_nn.smooth_l1", 2, same, typed!(beta, DType), 0, "abs_(a - b) < f0 ? T(0.5) * (a - b) * (a - b) / f0 : abs_(a - b) - T(0.5) * f0", "(Tensor self, Tensor target, float beta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5").grad("SmoothL1LossBackward0 | self: smooth_l1_loss_backward(grad, self, target, 0, beta); target: smooth_l1_loss_backward(grad, target, self, 0, beta)"),
     map_row!(Huber "_nn.huber", 2, same, typed!(delta, DType), 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5").grad("HuberLossBackward0 | self: huber_loss_backward(grad, self, target, 0, delta); target: huber_loss_backward(grad, target, self, 0, delta)"),
-    map_row!(Bce "_nn.bce", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").samples("f32[2, 3].unit, f32[2, 3].unit").grad("BinaryCrossEntropyBackward0 | self: binary_cross_entropy_backward(grad, self, target, None, 0); target: grad * -logit(self)"),
+    map_row!(Bce "_nn.bce", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").unmeasured().samples("f32[2, 3].unit, f32[2, 3].unit").grad("BinaryCrossEntropyBackward0 | self: binary_cross_entropy_backward(grad, self, target, None, 0); target: grad * -logit(self)"),
     map_row!(ClampMin "_nn.clamp_min", 1, same, typed!(bound, DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less.").samples("f32[2, 3], 0.5").grad("ClampMinBackward0 | self: where(self.ge(min), grad, 0)"),
     compose(
         "nn.functional.mse_loss",

@@ -111,7 +111,7 @@ pub static OPS: &[OpDef] = &[
         "_nn.multi_margin_loss",
         "(Tensor input, Tensor target, int p, float margin, Tensor? weight, int reduction)",
         0,
-        body!(rule_multi_margin, run_multi_margin),
+        body!(rule_multi_margin, run_multi_margin).unmeasured(),
         "Hinge loss over classes.",
     ).samples("f32[2, 3], i64([0, 2]), 1, 1.0, None, 1; f32[2, 3], i64([0, 2]), 2, 0.5, f32[3], 0")
     .grad("MultiMarginLossBackward0 | input: multi_margin_loss_backward(grad, input, target, p, margin, weight, reduction)"),
@@ -127,7 +127,7 @@ pub static OPS: &[OpDef] = &[
         "_nn.multilabel_margin_loss",
         "(Tensor input, Tensor target, int reduction) -> (Tensor, Tensor)",
         0,
-        body!(rule_multilabel_margin, run_multilabel_margin),
+        body!(rule_multilabel_margin, run_multilabel_margin).unmeasured(),
         "Hinge loss over sets of classes, and which classes are in the set.",
     ).samples("f32[2, 3], i64([[0, 2, -1], [1, -1, 0]]), 1")
     .grad("MultilabelMarginLossBackward0 | input: multilabel_margin_loss_backward(grad, input, target, reduction, result1)"),

@@ -3,7 +3,7 @@
 use crate::cpu::pooling::Rule;
 use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
-use crate::ops::nn::pool::{Asked, Pooling, both, pooled, pooled_size, regular, run};
+use crate::ops::nn::pool::{Asked, Pooling, both, pooled, pooled_size, regular, run, scratch};
 use crate::{DType, Result, ensure};
 use torchlike_macros::operators;
 
@@ -55,7 +55,7 @@ pub static OPS: &[OpDef] = &[
         "max_pool2d",
         "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False)",
         F,
-        body!(|a| rule(&asked!(a, 2, "max_pool2d"), false), anywhere: run),
+        body!(|a| rule(&asked!(a, 2, "max_pool2d"), false), anywhere: run, scratch: scratch),
         "The largest elements of windows.",
     ).samples("f32[1, 2, 6, 6], 2; f32[2, 6, 6], 3, 2, 1, ceil_mode=True")
     .through(typed!(recorded_max_pool2d)),
@@ -63,7 +63,7 @@ pub static OPS: &[OpDef] = &[
         "max_pool2d_with_indices",
         "(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
         0,
-        body!(|a| rule(&asked!(a, 2, "max_pool2d"), true), anywhere: run),
+        body!(|a| rule(&asked!(a, 2, "max_pool2d"), true), anywhere: run, scratch: scratch),
         "The largest elements of windows, and their positions.",
     ).samples("f32[1, 2, 6, 6], 2; f32[1, 2, 6, 6].cl, (3, 2), 1")
     .grad("self: _grad.max_pool2d_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)")
@@ -72,7 +72,7 @@ pub static OPS: &[OpDef] = &[
         "max_pool3d",
         "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False)",
         F,
-        body!(|a| rule(&asked!(a, 3, "max_pool3d"), false), anywhere: run),
+        body!(|a| rule(&asked!(a, 3, "max_pool3d"), false), anywhere: run, scratch: scratch),
         "The largest elements of windows.",
     ).samples("f32[1, 2, 4, 4, 4], 2")
     .through(typed!(recorded_max_pool3d))
@@ -81,7 +81,7 @@ pub static OPS: &[OpDef] = &[
         "max_pool3d_with_indices",
         "(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
         0,
-        body!(|a| rule(&asked!(a, 3, "max_pool3d"), true), anywhere: run),
+        body!(|a| rule(&asked!(a, 3, "max_pool3d"), true), anywhere: run, scratch: scratch),
         "The largest elements of windows, and their positions.",
     ).samples("f32[1, 2, 4, 4, 4], 2")
     .grad("self: _grad.max_pool3d_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)")

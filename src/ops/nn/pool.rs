@@ -1,6 +1,7 @@
 //! What all poolings share: regular windows and the layouts of results.
 
-use crate::cpu::pooling::{Job, Rule, Window, Windows, windows};
+use crate::cpu::pooling::{self, Job, Rule, Window, Windows, windows};
+use crate::cpu::room::Room;
 use crate::ops::core::op::{OutSpec, Plan, Ret};
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, kernels};
 use smallvec::smallvec;
@@ -88,6 +89,16 @@ pub(in crate::ops) fn run<A>(_: &A, p: &Pooling, outs: &[Tensor]) -> Result<()> 
         windows: &|_| p.regular.windows(sizes, matches!(p.rule, Rule::Max)),
     };
     kernels::pool::run(&job, p.x, outs)
+}
+
+/// What that kernel takes.
+pub(in crate::ops) fn scratch<A>(
+    _: &A,
+    p: &Pooling,
+    outs: &[Tensor],
+    room: &mut Room,
+) -> Result<()> {
+    pooling::scratch(room, p.format, p.x, outs)
 }
 
 /// Checks parameters and input; the windows.

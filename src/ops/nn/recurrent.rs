@@ -1,8 +1,8 @@
 //! Recurrent networks over whole sequences, packed or padded, made of other operators.
 
-use crate::ops::core::helpers::readable;
+use crate::ops::core::helpers::{is_nowhere, readable};
 use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
-use crate::ops::nn::cell::{Cell, State, Weights, cat, check, step};
+use crate::ops::nn::cell::{Cell, Input, State, Weights, cat, check, step};
 use crate::ops::{dispatch, f};
 use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
@@ -146,8 +146,11 @@ fn layer(
     w: &Weights,
     reverse: bool,
 ) -> Result<(Tensor, State)> {
-    // One call for all steps: their gradients come together in one.
-    let gates = f::SplitWithSizes::new(&w.gates(data)?, sizes).call()?;
+    // One call for all steps, whose gradients come together in one; on meta, steps take their rows, as in PyTorch.
+    let ahead = !is_nowhere(data);
+    let whole = if ahead { w.gates(data)? } else { data.clone() };
+    let input = f::SplitWithSizes::new(&whole, sizes).call()?;
+    drop(whole);
     let mut outs: Vec<Tensor> = Vec::with_capacity(sizes.len());
     let mut done: Vec<State> = Vec::new();
     let mut order: Vec<usize> = (0..sizes.len()).collect();
@@ -167,7 +170,8 @@ fn layer(
             state = State::join(&[state, start.rows(live, n - live)?])?;
         }
         live = n;
-        state = step(cell, &gates[t], &state, w)?;
+        let x = if ahead { Input::Gates } else { Input::Rows };
+        state = step(cell, x(&input[t]), &state, w)?;
         outs.push(state.h.clone());
     }
     done.push(state);
@@ -362,7 +366,7 @@ fn one_step(x: &Tensor, h: &Tensor, w: &Weights, cell: Cell) -> Result<Tensor> {
         h: h.clone(),
         c: None,
     };
-    Ok(step(cell, &w.gates(x)?, &start, w)?.h)
+    Ok(step(cell, Input::Rows(x), &start, w)?.h)
 }
 
 fn lstm_cell(x: &Tensor, hx: &[&Tensor], w: &Weights) -> Result<Ret> {
@@ -374,6 +378,6 @@ fn lstm_cell(x: &Tensor, hx: &[&Tensor], w: &Weights) -> Result<Ret> {
         h: (*h).clone(),
         c: Some((*c).clone()),
     };
-    let s = step(Cell::Lstm, &w.gates(x)?, &start, w)?;
+    let s = step(Cell::Lstm, Input::Rows(x), &start, w)?;
     Ok(Ret::Tuple(std::iter::once(s.h).chain(s.c).collect()))
 }

@@ -12,7 +12,7 @@ pub static OPS: &[OpDef] = &[
         "_nn.window_squares",
         "(Tensor input, int size)",
         0,
-        body!(rule_window, run_window),
+        body!(rule_window, run_window).unmeasured(),
         "The mean of squares over neighbouring channels.",
     )
     .samples("f32[2, 5, 3], 3; f64[1, 4, 2, 2], 2")

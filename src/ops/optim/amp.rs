@@ -13,7 +13,7 @@ pub static OPS: &[OpDef] = &[
         "_amp_foreach_non_finite_check_and_unscale_",
         "(Tensor[] self, Tensor found_inf, Tensor inv_scale) -> None",
         F,
-        body!(rule_unscale, anywhere: run_unscale).mutates(0b11),
+        body!(rule_unscale, anywhere: run_unscale).unmeasured().mutates(0b11),
         "Multiplies gradients by the inverse of a scale, and says whether one of them is not finite.",
     )
     .no_grad()

@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         "frexp",
         "(Tensor self) -> (Tensor mantissa, Tensor exponent)",
         FMO | X,
-        body!(frexp_rule, frexp),
+        body!(frexp_rule, frexp).unmeasured(),
         "Mantissa and exponent of 2.",
     )
     .samples("f32[3, 4]")

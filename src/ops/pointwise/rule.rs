@@ -345,6 +345,7 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
             } else {
                 Some(&cuda)
             },
+            scratch: &|outs, room| rows::scratch(&ctx, compute, &inputs(operands), &outs[0], room),
         },
     )
 }

@@ -15,7 +15,7 @@ pub static OPS: &[OpDef] = &[
         "max#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, true), anywhere: write_extremes),
+        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, true), anywhere: write_extremes).unmeasured(),
         "The largest element along a dimension and its index.",
     ).samples("f32[3, 4], 0, True; b8[3, 4], 1")
     .grad("MaxBackward0 | self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
@@ -23,7 +23,7 @@ pub static OPS: &[OpDef] = &[
         "min#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, false), anywhere: write_extremes),
+        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, false), anywhere: write_extremes).unmeasured(),
         "The smallest element along a dimension and its index.",
     ).samples("f64[3, 4], 0; b8[3, 4], 1; f64[3, 4], 0, True")
     .grad("MinBackward0 | self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
         "argmax",
         "(Tensor self, int? dim=None, bool keepdim=False)",
         FMO | X,
-        body!(|a| place(a.input, a.dim, a.keepdim, true), anywhere: write_place),
+        body!(|a| place(a.input, a.dim, a.keepdim, true), anywhere: write_place).unmeasured(),
         "The index of the largest element.",
     ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True")
     .no_grad(),
@@ -47,7 +47,7 @@ pub static OPS: &[OpDef] = &[
         "argmin",
         "(Tensor self, int? dim=None, bool keepdim=False)",
         FMO | X,
-        body!(|a| place(a.input, a.dim, a.keepdim, false), anywhere: write_place),
+        body!(|a| place(a.input, a.dim, a.keepdim, false), anywhere: write_place).unmeasured(),
         "The index of the smallest element.",
     ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True")
     .no_grad(),
@@ -55,7 +55,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.vector_norm",
         "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         F | O | X,
-        body!(norm, anywhere: write_norm),
+        body!(norm, anywhere: write_norm).unmeasured(),
         "The norm of the elements over dimensions as vectors.",
     ).samples("f32[3, 4], ord=6; c64[3, 4], ord=6; f32[3, 4], ord=-2.1, dim=0, keepdim=True")
     .grad("self: None if ord == 0 else _grad.vector_norm(grad, self, ord, result, dim, keepdim)")
@@ -98,7 +98,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(logsumexp, anywhere: |_, over, outs| {
             kernels::scan::logsumexp(&outs[0], over.input, &over.dims)
-        }),
+        }).unmeasured(),
         "The logarithm of the sum of exponentials over dimensions.",
     ).samples("f32[3, 4], (0,), True; b8[3, 4], (1,), False")
     .grad("self: _grad.logsumexp(grad, self, result, dim, keepdim); jvp: _grad.logsumexp_tangent(self_t, self, dim, keepdim)")

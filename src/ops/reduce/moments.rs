@@ -1,5 +1,7 @@
 //! Variances and standard deviations.
 
+use crate::cpu::moments;
+use crate::cpu::room::Room;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, OpDef, Plan, kernel};
 use crate::ops::f;
@@ -14,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         "var",
         "(Tensor self, bool unbiased=True)",
         FM,
-        body!(|a| Spread::all(a.input, a.unbiased).var(), anywhere: write),
+        body!(|a| Spread::all(a.input, a.unbiased).var(), anywhere: write, scratch: scratch),
         "The variance of all elements.",
     ).samples("f32[3, 4]; c64[3, 4], True; f32[3, 4], True")
     .grad("VarBackward0 | self: _grad.var(grad, self, None, 1 if unbiased else 0, False)")
@@ -25,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(
             |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).var(),
-            anywhere: write
+            anywhere: write, scratch: scratch
         ),
         "The variance over dimensions.",
     ).samples("f32[3, 4], dim=1; f32[3, 4], dim=1, keepdim=True")
@@ -36,7 +38,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(
             |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).var(),
-            anywhere: write
+            anywhere: write, scratch: scratch
         ),
         "The variance over dimensions.",
     ).samples("f32[3, 4]; f32[3, 4], correction=0, keepdim=True")
@@ -45,7 +47,7 @@ pub static OPS: &[OpDef] = &[
         "std",
         "(Tensor self, bool unbiased=True)",
         FM,
-        body!(|a| Spread::all(a.input, a.unbiased).std(), anywhere: write),
+        body!(|a| Spread::all(a.input, a.unbiased).std(), anywhere: write, scratch: scratch),
         "The standard deviation of all elements.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], True")
     .grad("StdBackward0 | self: _grad.std(grad, self, result, None, 1 if unbiased else 0, False)")
@@ -56,7 +58,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(
             |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).std(),
-            anywhere: write
+            anywhere: write, scratch: scratch
         ),
         "The standard deviation over dimensions.",
     ).samples("f32[3, 4], dim=1; f32[3, 4], dim=0, keepdim=True")
@@ -67,7 +69,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(
             |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).std(),
-            anywhere: write
+            anywhere: write, scratch: scratch
         ),
         "The standard deviation over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], dim=(1,), correction=2")
@@ -76,7 +78,7 @@ pub static OPS: &[OpDef] = &[
         "var_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
-        body!(|a| Spread::all(a.input, a.unbiased).var_mean(), anywhere: write),
+        body!(|a| Spread::all(a.input, a.unbiased).var_mean(), anywhere: write, scratch: scratch),
         "The variance and mean of all elements.",
     ).samples("f32[3, 4]; c64[3, 4], False; f32[3, 4], True")
     .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, None, 1 if unbiased else 0, False)")
@@ -87,7 +89,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).var_mean(),
-            anywhere: write
+            anywhere: write, scratch: scratch
         ),
         "The variance and mean over dimensions.",
     ).samples("f32[3, 4], dim=0; f32[3, 4], dim=0, unbiased=False")
@@ -98,7 +100,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).var_mean(),
-            anywhere: write
+            anywhere: write, scratch: scratch
         ),
         "The variance and mean over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], correction=0, keepdim=True")
@@ -107,7 +109,7 @@ pub static OPS: &[OpDef] = &[
         "std_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
-        body!(|a| Spread::all(a.input, a.unbiased).std_mean(), anywhere: write),
+        body!(|a| Spread::all(a.input, a.unbiased).std_mean(), anywhere: write, scratch: scratch),
         "The standard deviation and mean of all elements.",
     ).samples("f32[3, 4]; f32[3, 4], True")
     .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, None, 1 if unbiased else 0, False)")
@@ -118,7 +120,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).std_mean(),
-            anywhere: write
+            anywhere: write, scratch: scratch
         ),
         "The standard deviation and mean over dimensions.",
     ).samples("f32[3, 4], dim=0; c64[3, 4], dim=0; f32[3, 4], dim=0, keepdim=True")
@@ -129,7 +131,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| Spread::corrected(a.input, a.dim, a.correction, a.keepdim).std_mean(),
-            anywhere: write
+            anywhere: write, scratch: scratch
         ),
         "The standard deviation and mean over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4], dim=0; f32[3, 4], dim=(1,), correction=2")
@@ -218,6 +220,10 @@ impl<'a> Spread<'a> {
             root,
         }
     }
+}
+
+fn scratch<A>(_: &A, m: &Moments, outs: &[Tensor], room: &mut Room) -> Result<()> {
+    moments::scratch(room, &outs[0], m.over.input, &m.over.dims)
 }
 
 fn write<A>(_: &A, m: &Moments, outs: &[Tensor]) -> Result<()> {

@@ -30,7 +30,7 @@ pub static OPS: &[OpDef] = &[
         "median",
         "(Tensor self)",
         FM,
-        body!(|a| of_all(a.input, Pick::Median), choose),
+        body!(|a| of_all(a.input, Pick::Median), choose).unmeasured(),
         "The lower median of all elements.",
     )
     .samples("f16[3, 4]")
@@ -43,7 +43,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| along(Over::one(a.input, a.dim, a.keepdim)?, Pick::Median),
             choose
-        ),
+        ).unmeasured(),
         "The lower median along a dimension and its index.",
     )
     .samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         "nanmedian",
         "(Tensor self)",
         FM,
-        body!(|a| of_all(a.input, Pick::NanMedian), choose),
+        body!(|a| of_all(a.input, Pick::NanMedian), choose).unmeasured(),
         "The lower median of all elements but NaN.",
     )
     .samples("f32[3, 4]")
@@ -65,7 +65,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| along(Over::one(a.input, a.dim, a.keepdim)?, Pick::NanMedian),
             choose
-        ),
+        ).unmeasured(),
         "The lower median without NaN along a dimension and its index.",
     )
     .samples("f32[3, 4], dim=0, keepdim=True")
@@ -77,7 +77,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| along(Over::one(a.input, a.dim, a.keepdim)?, Pick::Mode),
             choose
-        ),
+        ).unmeasured(),
         "The most frequent element along a dimension and an index of it.",
     )
     .samples("f32[3, 4]; f32[3, 4], 0, True")
@@ -86,7 +86,7 @@ pub static OPS: &[OpDef] = &[
         "kthvalue",
         "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        body!(kth, choose),
+        body!(kth, choose).unmeasured(),
         "The k-th smallest element along a dimension and its index.",
     )
     .samples("f32[3, 4], 1; i64[3, 4], 2, -1, True; f32[3, 4], 2, 0, True")
@@ -95,7 +95,7 @@ pub static OPS: &[OpDef] = &[
         "quantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(|a| ask!(a, false).plan(), quantile),
+        body!(|a| ask!(a, false).plan(), quantile).unmeasured(),
         "Quantiles of all elements or along a dimension.",
     )
     .samples("f64[3, 2, 1, 2].unit, f64[2].unit, dim=2, keepdim=True, interpolation='midpoint'")
@@ -105,7 +105,7 @@ pub static OPS: &[OpDef] = &[
         "quantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(|a| ask!(a, false).plan(), quantile),
+        body!(|a| ask!(a, false).plan(), quantile).unmeasured(),
         "A quantile of all elements or along a dimension.",
     )
     .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True, interpolation='midpoint'")
@@ -115,7 +115,7 @@ pub static OPS: &[OpDef] = &[
         "nanquantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(|a| ask!(a, true).plan(), quantile),
+        body!(|a| ask!(a, true).plan(), quantile).unmeasured(),
         "Quantiles without NaN.",
     )
     .samples("f32[3, 4], f32([0.25, 0.5]), 1; f64[5], f64(0.4)")
@@ -125,7 +125,7 @@ pub static OPS: &[OpDef] = &[
         "nanquantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(|a| ask!(a, true).plan(), quantile),
+        body!(|a| ask!(a, true).plan(), quantile).unmeasured(),
         "A quantile without NaN.",
     )
     .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True")

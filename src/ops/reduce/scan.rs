@@ -21,7 +21,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| cumulative(a.input, a.dim, a.dtype, "cumsum_out_cpu"),
             anywhere: |a, dim, outs| kernels::scan::scan(&outs[0], a.input, *dim, scan::Kind::Sum)
-        ),
+        ).unmeasured(),
         "Sums of the elements so far.",
     )
     .samples("f32[3, 4], 0; c64[3, 4], 1, dtype=c64")
@@ -34,7 +34,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| cumulative(a.input, a.dim, a.dtype, "cumprod_out_cpu"),
             anywhere: |a, dim, outs| kernels::scan::scan(&outs[0], a.input, *dim, scan::Kind::Prod)
-        ),
+        ).unmeasured(),
         "Products of the elements so far.",
     )
     .samples("f32[3, 4], 0; c64[3, 4], 0; f32[3, 4], 1, dtype=f32")
@@ -49,7 +49,7 @@ pub static OPS: &[OpDef] = &[
             a.input,
             *dim,
             scan::Kind::LogSumExp
-        )),
+        )).unmeasured(),
         "Logarithms of the sums of exponentials so far.",
     )
     .samples("f32[3, 4], 0")
@@ -62,7 +62,7 @@ pub static OPS: &[OpDef] = &[
             |a| extreme_so_far(a.input, a.dim, "cummax_cpu"),
             |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, true),
             cuda: |a, dim, outs| kernels::scan::extreme(&outs[0], &outs[1], a.input, *dim, true)
-        ),
+        ).unmeasured(),
         "The largest element so far and its index.",
     )
     .samples("f32[3, 4], 0; b8[3, 4], 1")
@@ -75,7 +75,7 @@ pub static OPS: &[OpDef] = &[
             |a| extreme_so_far(a.input, a.dim, "cummin_cpu"),
             |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, false),
             cuda: |a, dim, outs| kernels::scan::extreme(&outs[0], &outs[1], a.input, *dim, false)
-        ),
+        ).unmeasured(),
         "The smallest element so far and its index.",
     )
     .samples("f64[3, 4], 0; b8[3, 4], 0")
@@ -90,7 +90,7 @@ pub static OPS: &[OpDef] = &[
             a.p.to_f64(),
             *dim,
             a.maxnorm.to_f64()
-        )),
+        )).unmeasured(),
         "Slices along a dimension scaled down to a norm.",
     )
     .samples("f32[3, 4], 2, 1, 0.5; c64[2, 3, 4], 1, 2, 3")

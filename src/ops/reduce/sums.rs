@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         "prod",
         "(Tensor self, *, dtype? dtype=None)",
         FM,
-        body!(|a| product(Over::all(a.input)?, a.dtype), anywhere: fold),
+        body!(|a| product(Over::all(a.input)?, a.dtype), anywhere: fold).unmeasured(),
         "The product of all elements.",
     ).samples("f32[3, 4]; b8[3, 4]")
     .grad("self: _grad.prod(grad, self, result)")
@@ -136,7 +136,7 @@ pub static OPS: &[OpDef] = &[
         "any#dim",
         "(Tensor self, int dim, bool keepdim=False)",
         FMO | X,
-        body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::Any)), truth_cpu, cuda: truth_cuda),
+        body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::Any)), truth_cpu, cuda: truth_cuda).unmeasured(),
         "True where any element along a dimension is not zero.",
     ).samples("f32[3, 4], dim=-1; c64[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
     .no_grad(),
@@ -181,7 +181,7 @@ pub static OPS: &[OpDef] = &[
         "all#dim",
         "(Tensor self, int dim, bool keepdim=False)",
         FMO | X,
-        body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::All)), truth_cpu, cuda: truth_cuda),
+        body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::All)), truth_cpu, cuda: truth_cuda).unmeasured(),
         "True where no element along a dimension is zero.",
     ).samples("f32[3, 4], dim=-1; c64[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
     .no_grad(),
@@ -197,7 +197,7 @@ pub static OPS: &[OpDef] = &[
         "count_nonzero",
         "(Tensor self, int? dim=None)",
         FM,
-        body!(count_along, anywhere: fold),
+        body!(count_along, anywhere: fold).unmeasured(),
         "How many elements are not zero.",
     ).samples("f32[3, 4]; b8[3, 4], dim=-1; f32[3, 4], dim=0")
     .no_grad(),
@@ -205,7 +205,7 @@ pub static OPS: &[OpDef] = &[
         "count_nonzero#dims",
         "(Tensor self, int[] dim)",
         FM,
-        body!(|a| Ok(count(Over::list(a.input, a.dim, false)?)), fold, cuda: fold),
+        body!(|a| Ok(count(Over::list(a.input, a.dim, false)?)), fold, cuda: fold).unmeasured(),
         "How many elements over dimensions are not zero.",
     ).samples("f32[3, 4], dim=(); b8[3, 2, 1, 2], dim=(1, 3)")
     .no_grad(),

@@ -17,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         "histc",
         "(Tensor self, int bins=100, Scalar min=0, Scalar max=0)",
         FMO | X,
-        body!(histc, write_histc),
+        body!(histc, write_histc).unmeasured(),
         "How many elements fall in each of equal bins.",
     ).samples("f32[3, 4]; f32[3, 4], bins=1, min=-10, max=10")
     .no_grad(),
@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| histogram(a.input, edges_of(a.input, a.bins)?, a.weight, a.density),
             write_histogram
-        ),
+        ).unmeasured(),
         "How many elements fall between edges.",
     ).samples("f32[5], f32[2]")
     .refused(),
@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| histogram(a.input, equal(a.bins, a.range)?, a.weight, a.density),
             write_histogram
-        ),
+        ).unmeasured(),
         "How many elements fall in each of equal bins, and their edges.",
     ).samples("f32[3, 4], 2, density=True")
     .refused(),
@@ -62,7 +62,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| isin(a.elements.into(), a.test_elements.into(), a.invert),
             write_isin
-        ),
+        ).unmeasured(),
         "True where an element is among the test elements.",
     ).samples("f64[20], f64[5]")
     .no_grad(),
@@ -73,7 +73,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| isin(a.element.into(), a.test_elements.into(), a.invert),
             write_isin
-        ),
+        ).unmeasured(),
         "Whether a number is among the test elements.",
     ).samples("2, i64([1, 2, 3]); 0.5, f32([0.5, 1])")
     .no_grad(),
@@ -84,7 +84,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| isin(a.elements.into(), a.test_element.into(), a.invert),
             write_isin
-        ),
+        ).unmeasured(),
         "True where an element is the test element.",
     ).samples("i64([1, 2, 3]), 2; f32([0.5, 1]), 0.5, invert=True")
     .no_grad(),

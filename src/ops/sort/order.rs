@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| sorted(a.input, a.dim), anywhere: |a, dim, outs| {
             kernels::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
-        }),
+        }).unmeasured(),
         "The elements along a dimension in order, and where they were.",
     ).samples("f32[3, 4]; i64[2, 3, 4].below(125), -3, True; f32[3, 4], -2, False")
     .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, True)"),
@@ -26,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| sorted(a.input, a.dim), anywhere: |a, dim, outs| {
             kernels::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
-        }),
+        }).unmeasured(),
         "The elements along a dimension in order, and where they were.",
     ).samples(
         "f32[3, 4], stable=True; \
@@ -74,7 +74,7 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(topk, anywhere: |a, dim, outs| {
             kernels::sort::topk(&outs[0], &outs[1], a.input, *dim, a.k as usize, a.largest)
-        }),
+        }).unmeasured(),
         "The k largest or smallest elements along a dimension.",
     ).samples("f32[3, 4], 1; f32[3, 4], 1, 0, True, True")
     .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, True)"),

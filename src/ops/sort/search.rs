@@ -24,7 +24,7 @@ pub static OPS: &[OpDef] = &[
             ),
             search,
             cuda: search_beside
-        ),
+        ).unmeasured(),
         "Where elements would be put into sorted lists.",
     ).samples(
         "f32[10], f32[10], side='left'; \
@@ -45,7 +45,7 @@ pub static OPS: &[OpDef] = &[
             ),
             search,
             cuda: search_beside
-        ),
+        ).unmeasured(),
         "Where a number would be put into a sorted list.",
     ).samples("bf16[20], -1.6016, out_int32=True, side='right', sorter=i64[20].below(20)")
     .no_grad(),
@@ -57,7 +57,7 @@ pub static OPS: &[OpDef] = &[
             |a| bucketized(a.input.into(), a.boundaries, a.right, a.out_int32),
             search,
             cuda: search_beside
-        ),
+        ).unmeasured(),
         "The bucket between boundaries that each element falls in.",
     ).samples("f32[3, 4], f32([-1, 0, 1]); f32[5], f32([0, 1]), out_int32=True, right=True")
     .no_grad(),
@@ -69,7 +69,7 @@ pub static OPS: &[OpDef] = &[
             |a| bucketized(a.input.into(), a.boundaries, a.right, a.out_int32),
             search,
             cuda: search_beside
-        ),
+        ).unmeasured(),
         "The bucket between boundaries that a number falls in.",
     ).samples("2, f32([1, 2, 3]); 0.5, i64([0, 1]), right=True")
     .no_grad(),

@@ -22,7 +22,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| Ok(Plan::contiguous(&[a.count, a.dense.shape()[1]], a.values.dtype())),
             entries_times
-        ),
+        ).unmeasured(),
         "",
     )
     .samples("i64([0, 1, 1]), i64([1, 0, 2]), f32[3], f32[3, 2], 2; i64([1]), i64([0]), c64[1], c64[2, 3], 3")

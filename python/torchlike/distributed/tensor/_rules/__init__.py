@@ -138,6 +138,12 @@ def has_rule(name: str) -> bool:
     return name in _RULES
 
 
+def ruled() -> set[str]:
+    """The operators of which an overload has a rule."""
+    rule_of("mm", "default")
+    return {name.partition(".")[0] for name in _RULES}
+
+
 def rule_of(name: str, overload: str) -> Callable[[Call], Rows | Fixed] | None:
     """The rule of an overload, if there is one."""
     for room in _missing:
