@@ -18,6 +18,12 @@ fn _cuda_device_count() -> usize {
     kernels::device_count()
 }
 
+/// Whether this build can use GPUs, if there are any.
+#[pyfunction]
+fn _cuda_built() -> bool {
+    cfg!(feature = "cuda")
+}
+
 /// Fails with PyTorch's text if there is no such GPU.
 #[pyfunction]
 fn _cuda_check(index: i8) -> PyResult<()> {
@@ -125,7 +131,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_cuda_device_count _cuda_check _cuda_is_initialized _cuda_properties _cuda_memory _cuda_memory_stats _cuda_empty_cache
+    add!(_cuda_built _cuda_device_count _cuda_check _cuda_is_initialized _cuda_properties _cuda_memory _cuda_memory_stats _cuda_empty_cache
         _cuda_synchronize _cuda_seed _cuda_index _cuda_tf32 _cuda_sources);
     Ok(())
 }
