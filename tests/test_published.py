@@ -218,6 +218,52 @@ def test_small_names() -> None:
     assert keys.missing_keys == ["a"]
 
 
+def test_devices_that_are_not_there_have_names() -> None:
+    device = torch.device("mps")
+    assert device == torch.device("mps") != torch.device("cpu") and hash(device) == hash(
+        torch.device("mps")
+    )
+    assert (device.type, device.index, str(device), repr(device)) == (
+        "mps",
+        None,
+        "mps",
+        "device(type='mps')",
+    )
+    assert torch.device("xpu", 1) == torch.device("xpu:1") and torch.device("xpu:1").index == 1
+    assert pickle.loads(pickle.dumps(torch.device("xpu:1"))) == torch.device("xpu:1")
+    assert torch.device(device) == device and torch.ones(2).device != device
+    stream = io.BytesIO()
+    torch.save({"where": device}, stream)
+    stream.seek(0)
+    assert torch.load(stream)["where"] == device
+    for use in (
+        lambda: torch.ones(2, device=device),
+        lambda: torch.ones(2).to("mps"),
+        lambda: torch.nn.Linear(2, 2).to(device),
+        lambda: torch.set_default_device(device),
+        device.__enter__,
+    ):
+        with pytest.raises(NotImplementedError, match="has no device of type 'mps'"):
+            use()
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
+        torch.device("nothing")
+
+
+def test_data_of_a_parameter_has_no_history() -> None:
+    q = torch.ones(2, requires_grad=True)
+    for wants in (False, True):
+        p = torch.nn.Parameter(torch.ones(2, 2), requires_grad=wants)
+        d = p.data
+        d[:, :1] = d[:, :1] + q[0]
+        p.data = d
+        assert (
+            p.is_leaf
+            and p.grad_fn is None
+            and p.requires_grad is wants
+            and p.tolist() == [[2, 1]] * 2
+        )
+
+
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_gradients_of_convolutions_by_themselves(dims: int) -> None:
     by_hand = importlib.import_module("torchlike.nn.grad")

@@ -92,7 +92,8 @@ fn _cuda_seed(seed: u64, index: Option<i8>) -> PyResult<()> {
 /// The number in a CUDA device, -1 if it has none; `None` for other devices.
 #[pyfunction]
 fn _cuda_index(device: &PyDevice) -> Option<i8> {
-    (device.0.kind == crate::DeviceKind::Cuda).then_some(device.0.index)
+    let device = device.known().ok()?;
+    (device.kind == crate::DeviceKind::Cuda).then_some(device.index)
 }
 
 /// Whether products (or convolutions) of single precision may be rounded to fewer bits on GPUs; sets it first, if it is given.
