@@ -187,6 +187,19 @@ def test_old_storages_and_types() -> None:
         torch.ones(2).storage(), torch.FloatStorage
     )
     assert len(torch.LongStorage(3)) == 3 and torch.Storage is torch.FloatStorage
+    for kind, dtype in (
+        (torch.BFloat16Storage, torch.bfloat16),
+        (torch.BoolStorage, torch.bool),
+        (torch.CharStorage, torch.int8),
+        (torch.ComplexDoubleStorage, torch.complex128),
+        (torch.ComplexFloatStorage, torch.complex64),
+        (torch.DoubleStorage, torch.float64),
+        (torch.HalfStorage, torch.float16),
+        (torch.IntStorage, torch.int32),
+    ):
+        assert kind(2).dtype == kind.dtype == dtype and isinstance(
+            torch.zeros(2, dtype=dtype).storage(), kind
+        )
     read = torch.ShortStorage._from_buffer(struct.pack("<3h", 1, 2, 3))
     assert read.tolist() == [1, 2, 3]
     with pytest.raises(RuntimeError, match="one argument at most"):

@@ -1,6 +1,7 @@
 //! The window functions that are older than `signal.windows`: periodic unless asked otherwise, of every type of floats, computed in that type.
 
 use crate::ops::core::op::{F, OpDef, compose};
+use crate::ops::create::window::bessel_i0;
 use crate::ops::f;
 use crate::{DType, Device, Result, Tensor, ensure, mode};
 use std::f64::consts::PI;
@@ -199,12 +200,6 @@ fn kaiser(positions: &Tensor, last: f64, beta: f64) -> Result<Tensor> {
         half,
     )?;
     let root = f::sqrt(&f::ClampMin::new(&f::sub(1.0, &f::mul(&x, &x)?)?, 0.0).call()?)?;
-    let top = f::i0(
-        &f::Full::new(&[][..], beta)
-            .dtype(wide)
-            .device(positions.device())
-            .call()?,
-    )?;
-    let window = f::div(&f::i0(&f::mul(&root, beta)?)?, &top)?;
+    let window = f::div(&f::i0(&f::mul(&root, beta)?)?, bessel_i0(beta))?;
     f::_ToCopy::new(&window).dtype(dtype).call()
 }
