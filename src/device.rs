@@ -1,6 +1,6 @@
 //! Devices: where a storage's bytes live. `meta` is a device whose storages hold none.
 
-use crate::{Result, bail};
+use crate::{Error, Result, bail, err};
 use std::fmt;
 
 /// The kinds of device this crate computes on.
@@ -90,6 +90,40 @@ impl Device {
             "" => bail!(Runtime, "Device string must not be empty"),
             _ => {}
         }
+        let (name, index) = Self::parts(text)?;
+        let kind = match name {
+            "cpu" => DeviceKind::Cpu,
+            "meta" => DeviceKind::Meta,
+            "cuda" => DeviceKind::Cuda,
+            known if KNOWN.split(", ").any(|k| k == known) => return Err(Self::absent(known)),
+            _ => bail!(
+                Runtime,
+                "Expected one of {KNOWN} device type at start of device string: {name}"
+            ),
+        };
+        Ok(Self { kind, index })
+    }
+
+    /// The type and index of a device of a type that PyTorch knows and this crate has not, which can be named.
+    #[must_use]
+    pub fn elsewhere(text: &str) -> Option<(&'static str, i8)> {
+        let (name, index) = Self::parts(text).ok()?;
+        let known = KNOWN.split(", ").find(|k| *k == name)?;
+        (!matches!(known, "cpu" | "cuda" | "meta")).then_some((known, index))
+    }
+
+    /// The error of whoever would use a device of such a type.
+    #[cold]
+    #[must_use]
+    pub fn absent(name: &str) -> Error {
+        err!(
+            NotImplemented,
+            "torchlike has no device of type '{name}': it knows cpu, meta and cuda"
+        )
+    }
+
+    /// The type that a device string says, and the index, or -1.
+    fn parts(text: &str) -> Result<(&str, i8)> {
         let (name, index) = match text.split_once(':') {
             Some((name, index)) => (name, Some(index)),
             None => (text, None),
@@ -115,22 +149,7 @@ impl Device {
                 }
             }
         };
-        let kind = match name {
-            "cpu" => DeviceKind::Cpu,
-            "meta" => DeviceKind::Meta,
-            "cuda" => DeviceKind::Cuda,
-            known if KNOWN.split(", ").any(|k| k == known) => {
-                bail!(
-                    NotImplemented,
-                    "torchlike has no device of type '{known}': it knows cpu, meta and cuda"
-                )
-            }
-            _ => bail!(
-                Runtime,
-                "Expected one of {KNOWN} device type at start of device string: {name}"
-            ),
-        };
-        Ok(Self { kind, index })
+        Ok((name, index))
     }
 
     /// True for the meta device.

@@ -42,6 +42,8 @@ pub enum ErrorKind {
     Buffer,
     /// Memory could not be had (`MemoryError`).
     Memory,
+    /// Memory of a GPU could not be had (`OutOfMemoryError`).
+    DeviceMemory,
     /// Division of integers by zero (`ZeroDivisionError`).
     ZeroDivision,
     /// A number that does not fit (`OverflowError`).

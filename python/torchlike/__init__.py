@@ -7,6 +7,7 @@ from torchlike import _C, _lazy, _size
 from torchlike._C import (
     CheckpointError,
     Generator,
+    OutOfMemoryError,
     Tensor,
     as_tensor,
     can_cast,
@@ -58,6 +59,7 @@ distributions = _lazy.module("torchlike.distributions")
 accelerator = _lazy.module("torchlike.accelerator")
 xpu = _lazy.module("torchlike.xpu")
 mps = _lazy.module("torchlike.mps")
+mtia = _lazy.module("torchlike.mtia")
 hub = _lazy.module("torchlike.hub")
 onnx = _lazy.module("torchlike.onnx")
 types = _lazy.module("torchlike.types")
@@ -123,6 +125,8 @@ from torchlike._parts import (  # noqa: E402
     sparse_csr_tensor,
 )
 from torchlike._settings import *  # noqa: E402
+from torchlike._streams import *  # noqa: E402
+from torchlike._symbolic import *  # noqa: E402
 from torchlike._tensor import *  # noqa: E402
 from torchlike._tensor_str import set_printoptions  # noqa: E402
 from torchlike.context import (  # noqa: E402
@@ -163,6 +167,19 @@ from torchlike.deferred import (  # noqa: E402  isort: skip
 )
 
 to_dlpack = utils.dlpack.to_dlpack
+BFloat16Storage = storage._own_storages["BFloat16Storage"]
+BoolStorage = storage._own_storages["BoolStorage"]
+ByteStorage = storage._own_storages["ByteStorage"]
+CharStorage = storage._own_storages["CharStorage"]
+ComplexDoubleStorage = storage._own_storages["ComplexDoubleStorage"]
+ComplexFloatStorage = storage._own_storages["ComplexFloatStorage"]
+DoubleStorage = storage._own_storages["DoubleStorage"]
+FloatStorage = storage._own_storages["FloatStorage"]
+HalfStorage = storage._own_storages["HalfStorage"]
+IntStorage = storage._own_storages["IntStorage"]
+LongStorage = storage._own_storages["LongStorage"]
+ShortStorage = storage._own_storages["ShortStorage"]
+Storage = FloatStorage
 
 
 def __array_namespace_info__() -> _Any:

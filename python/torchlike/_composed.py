@@ -12,8 +12,10 @@ from torchlike._function import overridable
 __all__ = [
     "_chunk_cat",
     "_segment_reduce",
+    "_shape_as_tensor",
     "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate",
+    "cond",
     "histogramdd",
     "segment_reduce",
 ]
@@ -264,3 +266,19 @@ def _unsafe_masked_index_put_accumulate(self: Any, mask: Any, indices: Any, valu
     return self.index_put(
         tuple(_clamped(self, indices)), values.masked_fill(~mask, 0), accumulate=True
     )
+
+
+def _shape_as_tensor(self: Any) -> Any:
+    """The sizes of a tensor, as a tensor of integers on the host."""
+    return torchlike.tensor(list(self.shape), dtype=torchlike.int64)
+
+
+def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    """`true_fn(*operands)` where `pred` is true, else `false_fn(*operands)`.
+
+    Raises:
+        RuntimeError: if `pred` is no truth value.
+    """
+    from torchlike import _higher_order_ops
+
+    return _higher_order_ops.cond(pred, true_fn, false_fn, operands)

@@ -74,6 +74,11 @@ def _nothing(*_: Any, **__: Any) -> None:
     """Nothing to set: nothing is compiled."""
 
 
+def _unfused() -> bool:
+    """False: operators of TorchScript are not fused."""
+    return False
+
+
 def _get_tracing_state() -> None:
     """None: nothing is being traced."""
 
@@ -165,6 +170,8 @@ _NAMES = {
     "_get_accelerator": _get_accelerator,
     "_get_privateuse1_backend_name": _get_privateuse1_backend_name,
     "_get_tracing_state": _get_tracing_state,
+    "_jit_can_fuse_on_cpu": _unfused,
+    "_jit_can_fuse_on_gpu": _unfused,
     "_log_api_usage_once": _log_api_usage_once,
     **dict.fromkeys(
         (
@@ -177,6 +184,8 @@ _NAMES = {
                 "_jit_override_can_fuse_on_cpu",
                 "_jit_set_texpr_fuser_enabled",
                 "_jit_set_nvfuser_enabled",
+                "_jit_set_nvfuser_guard_mode",
+                "_set_math_sdp_allow_fp16_bf16_reduction",
             ),
         ),
         _nothing,

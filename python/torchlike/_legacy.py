@@ -21,9 +21,10 @@ __all__ = [
 
 
 class tensortype(type):
-    """The type of the old tensor types: calling one makes a CPU tensor of its dtype."""
+    """The type of the old tensor types: calling one makes a tensor of its dtype on its device."""
 
     dtype: Any
+    device: str
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         device = kwargs.pop("device", None)
@@ -31,37 +32,60 @@ class tensortype(type):
             raise TypeError(
                 f"{cls.__name__}(): got an unexpected keyword argument '{next(iter(kwargs))}'"
             )
-        if device is not None and _C.device(device).type != "cpu":
+        if device is not None and _C.device(device).type != cls.device:
             raise RuntimeError(
-                f"legacy constructor expects device type: cpu but device type: {_C.device(device).type} was passed"
+                f"legacy constructor expects device type: {cls.device} but device type: "
+                f"{_C.device(device).type} was passed"
             )
-        return _C._legacy(args, cls.dtype)
+        made = _C._legacy(args, cls.dtype)
+        return made if cls.device == "cpu" else made.to(device or cls.device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, _C.Tensor) and (
-            instance.dtype == cls.dtype and instance.device.type == "cpu"
+            instance.dtype == cls.dtype and instance.device.type == cls.device
         )
 
     @property
     def is_cuda(cls) -> bool:
-        return False
+        return cls.device == "cuda"
 
     @property
     def layout(cls) -> Any:
         return _C.strided
 
 
-def _type(name: str, dtype: Any) -> Any:
-    return tensortype(name, (), {"dtype": dtype, "__module__": "torchlike"})
+_DTYPES = {
+    "BFloat16": _C.bfloat16,
+    "Bool": _C.bool,
+    "Byte": _C.uint8,
+    "Char": _C.int8,
+    "Double": _C.float64,
+    "Float": _C.float32,
+    "Half": _C.float16,
+    "Int": _C.int32,
+    "Long": _C.int64,
+    "Short": _C.int16,
+}
 
 
-BFloat16Tensor = _type("BFloat16Tensor", _C.bfloat16)
-BoolTensor = _type("BoolTensor", _C.bool)
-ByteTensor = _type("ByteTensor", _C.uint8)
-CharTensor = _type("CharTensor", _C.int8)
-DoubleTensor = _type("DoubleTensor", _C.float64)
-FloatTensor = _type("FloatTensor", _C.float32)
-HalfTensor = _type("HalfTensor", _C.float16)
-IntTensor = _type("IntTensor", _C.int32)
-LongTensor = _type("LongTensor", _C.int64)
-ShortTensor = _type("ShortTensor", _C.int16)
+def types(module: str, device: str) -> dict[str, Any]:
+    """The old tensor types of a device, by name."""
+    return {
+        f"{name}Tensor": tensortype(
+            f"{name}Tensor", (), {"dtype": dtype, "device": device, "__module__": module}
+        )
+        for name, dtype in _DTYPES.items()
+    }
+
+
+_own = types("torchlike", "cpu")
+BFloat16Tensor = _own["BFloat16Tensor"]
+BoolTensor = _own["BoolTensor"]
+ByteTensor = _own["ByteTensor"]
+CharTensor = _own["CharTensor"]
+DoubleTensor = _own["DoubleTensor"]
+FloatTensor = _own["FloatTensor"]
+HalfTensor = _own["HalfTensor"]
+IntTensor = _own["IntTensor"]
+LongTensor = _own["LongTensor"]
+ShortTensor = _own["ShortTensor"]

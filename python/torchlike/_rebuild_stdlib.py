@@ -249,7 +249,26 @@ def _random(name: str) -> Any:
     return Builder(make, give)
 
 
+def _member(args: tuple[Any, ...], kwargs: Any) -> Any:
+    """A function of `torch`, or a method of tensors: both are pickled as attributes of classes."""
+    from torchlike import _C
+
+    need(not kwargs and len(args) == 2 and type(args[1]) is str, "a look-up of a function")
+    owner, name = args
+    found = None
+    if owner is _C._VariableFunctionsClass:
+        found = vars(owner).get(name)
+    elif owner is _C.TensorBase or owner is _C.Tensor:
+        found = getattr(_C.Tensor, name, None)
+    need(
+        callable(found) and not name.startswith("_"), "an attribute that is no function of tensors"
+    )
+    return found
+
+
 def _builtins(name: str) -> Any:
+    if name == "getattr":
+        return Builder(_member)
     if name == "range":
         return plain(range, int, int, int, least=1)
     if name == "slice":

@@ -160,6 +160,8 @@ def value(module: str, name: str) -> Any:
             torchlike.device,
         ):
             return found
+    if module == "torch._C" and name in ("TensorBase", "_VariableFunctionsClass"):
+        return getattr(torchlike._C, name)
     if module in ("torch.nn.parameter", "torch.nn") and name == "Parameter":
         return torchlike.nn.Parameter
     if module in ("torch.nn.functional", "torch._C._nn"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -39,6 +40,12 @@ def fallthrough_kernel() -> Any:
     raise NotImplementedError("fallthrough_kernel() should never be called.")
 
 
+def _caller() -> str:
+    """File and line of whoever called the function that asks."""
+    frame = sys._getframe(2)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
 class Library:
     """The operators of a namespace that one owner defines; those of one object go with `_destroy`."""
 
@@ -51,7 +58,8 @@ class Library:
                 "definitions in a single TORCH_LIBRARY block.  If you were trying to specify implementations, "
                 "consider using TORCH_LIBRARY_IMPL (which can be duplicated).  If you really intended to define "
                 "operators for a single namespace in a distributed way, you can use TORCH_LIBRARY_FRAGMENT to "
-                "explicitly indicate this."
+                "explicitly indicate this.  Previous registration of TORCH_LIBRARY was registered at "
+                f"RegisterSchema.cpp; latest registration was registered at {_caller()}"
             )
         self.ns = ns
         self.kind = kind

@@ -114,4 +114,69 @@ def _typed(t: _C.Tensor) -> TypedStorage:
     return TypedStorage(wrap_storage=t.untyped_storage(), dtype=t.dtype)
 
 
+class _LegacyStorageMeta(type):
+    """The type of the old storage classes: a storage of their dtype and device is an instance."""
+
+    dtype: Any
+    device_type: str
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, TypedStorage) and (
+            cls is _LegacyStorage
+            or (instance.dtype == cls.dtype and instance.device.type == cls.device_type)
+        )
+
+
+class _LegacyStorage(TypedStorage, metaclass=_LegacyStorageMeta):
+    """`FloatStorage(3)`, `FloatStorage([1, 2])`: makes a :class:`TypedStorage` of one dtype."""
+
+    def __new__(cls, *args: Any, wrap_storage: Any = None, **_: Any) -> Any:
+        """A storage of so many items, of these values, or over these bytes."""
+        if wrap_storage is not None:
+            return TypedStorage(wrap_storage=wrap_storage, dtype=cls.dtype)
+        if len(args) > 1:
+            raise RuntimeError(f"{cls.__name__}() takes one argument at most, not {len(args)}")
+        given = args[0] if args else 0
+        if isinstance(given, int):
+            made = _C.Tensor.new_empty(_C.tensor(0), (given,), dtype=cls.dtype)
+        else:
+            made = _C.tensor(list(given), dtype=cls.dtype)
+        return _typed(made.to(cls.device_type))
+
+    @classmethod
+    def _from_buffer(cls, buffer: Any, *_: Any, **options: Any) -> TypedStorage:
+        """A copy of a buffer's items."""
+        return _typed(_C.frombuffer(buffer, dtype=cls.dtype, **options).clone())
+
+
+_LEGACY_DTYPES = {
+    "BFloat16": _C.bfloat16,
+    "Bool": _C.bool,
+    "Byte": _C.uint8,
+    "Char": _C.int8,
+    "ComplexDouble": _C.complex128,
+    "ComplexFloat": _C.complex64,
+    "Double": _C.float64,
+    "Float": _C.float32,
+    "Half": _C.float16,
+    "Int": _C.int32,
+    "Long": _C.int64,
+    "Short": _C.int16,
+}
+
+
+def _legacy_storages(module: str, device: str) -> dict[str, Any]:
+    """The old storage classes of a device, by name."""
+    return {
+        f"{name}Storage": _LegacyStorageMeta(
+            f"{name}Storage",
+            (_LegacyStorage,),
+            {"dtype": dtype, "device_type": device, "__module__": module},
+        )
+        for name, dtype in _LEGACY_DTYPES.items()
+    }
+
+
+_own_storages = _legacy_storages("torchlike", "cpu")
+
 _mapped.install()

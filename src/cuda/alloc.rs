@@ -42,8 +42,12 @@ impl Block {
     /// # Errors
     /// If the device has no memory left, even after giving the cache back.
     pub fn new(gpu: &'static Gpu, n: usize) -> Result<Self> {
-        let size = rounded(n)
-            .ok_or_else(|| err!(Memory, "CUDA out of memory. Tried to allocate {n} bytes."))?;
+        let size = rounded(n).ok_or_else(|| {
+            err!(
+                DeviceMemory,
+                "CUDA out of memory. Tried to allocate {n} bytes."
+            )
+        })?;
         let mut cache = lock(&gpu.cache);
         let limit = size + size / 8 * SLACK_EIGHTHS;
         let found = cache.free.range(size..=limit).next().map(|(&size, _)| size);

@@ -47,8 +47,9 @@ pub mod f {
     pub use super::copy::calls::*;
     pub use super::create::factory::calls::*;
     #[allow(unused_imports)]
-    pub use super::create::range::calls::*;
+    pub use super::create::periodic::calls::*;
     #[allow(unused_imports)]
+    pub use super::create::range::calls::*;
     pub use super::create::window::calls::*;
     pub use super::fft::calls::*;
     pub use super::fft::functions::calls::*;
@@ -184,6 +185,7 @@ static FAMILIES: &[&[OpDef]] = &[
     copy::OPS,
     resize::OPS,
     cast::OPS,
+    create::periodic::OPS,
     create::window::OPS,
     fft::OPS,
     fft::functions::OPS,

@@ -140,7 +140,7 @@ fn watched_get<'py>(
     let path = format!("{}.__get__", attribute.name);
     match watch::course(slf.py(), &path, Style::Parsed, &[slf.as_any()])? {
         Course::On => (attribute.get)(slf),
-        Course::Keep(_) if attribute.name == "grad" => (attribute.get)(slf),
+        Course::Keep(_) if watch::UNWRAPPED.contains(&attribute.name) => (attribute.get)(slf),
         Course::Keep(class) => watch::keep((attribute.get)(slf)?, &class),
         Course::Done(result) => Ok(result),
     }

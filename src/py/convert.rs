@@ -329,7 +329,7 @@ fn python_type(o: &Bound<'_, PyAny>) -> Option<crate::DType> {
 /// A device argument.
 pub fn device(o: &Bound<'_, PyAny>) -> Converted<Device> {
     if let Ok(d) = o.cast::<PyDevice>() {
-        return Ok(d.get().0);
+        return Ok(d.get().known()?);
     }
     if o.is_instance_of::<PyString>()
         || (o.is_instance_of::<PyInt>() && !o.is_instance_of::<PyBool>())

@@ -18,6 +18,12 @@ fn _cuda_device_count() -> usize {
     kernels::device_count()
 }
 
+/// Whether this build can use GPUs, if there are any.
+#[pyfunction]
+fn _cuda_built() -> bool {
+    cfg!(feature = "cuda")
+}
+
 /// Fails with PyTorch's text if there is no such GPU.
 #[pyfunction]
 fn _cuda_check(index: i8) -> PyResult<()> {
@@ -86,7 +92,8 @@ fn _cuda_seed(seed: u64, index: Option<i8>) -> PyResult<()> {
 /// The number in a CUDA device, -1 if it has none; `None` for other devices.
 #[pyfunction]
 fn _cuda_index(device: &PyDevice) -> Option<i8> {
-    (device.0.kind == crate::DeviceKind::Cuda).then_some(device.0.index)
+    let device = device.known().ok()?;
+    (device.kind == crate::DeviceKind::Cuda).then_some(device.index)
 }
 
 /// Whether products (or convolutions) of single precision may be rounded to fewer bits on GPUs; sets it first, if it is given.
@@ -125,7 +132,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_cuda_device_count _cuda_check _cuda_is_initialized _cuda_properties _cuda_memory _cuda_memory_stats _cuda_empty_cache
+    add!(_cuda_built _cuda_device_count _cuda_check _cuda_is_initialized _cuda_properties _cuda_memory _cuda_memory_stats _cuda_empty_cache
         _cuda_synchronize _cuda_seed _cuda_index _cuda_tf32 _cuda_sources);
     Ok(())
 }

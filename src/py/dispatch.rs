@@ -399,7 +399,7 @@ fn _wrapper<'py>(
         )));
     }
     let dtype = dtype.map_or_else(mode::default_dtype, |d| d.0);
-    let claim = device.map_or_else(mode::default_device, |d| d.0);
+    let claim = device.map_or_else(|| Ok(mode::default_device()), types::PyDevice::known)?;
     let shape = Dims::new(&size);
     let strides = strides.map_or_else(
         || crate::dims::contiguous_strides(&shape),

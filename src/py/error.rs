@@ -20,6 +20,13 @@ create_exception!(
     "A matrix that cannot be factorised or inverted."
 );
 
+create_exception!(
+    torchlike,
+    OutOfMemoryError,
+    PyRuntimeError,
+    "Memory of a GPU that could not be had."
+);
+
 static UNPICKLING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Python's `pickle.UnpicklingError`, looked up once.
@@ -90,6 +97,7 @@ impl From<Error> for PyErr {
             ErrorKind::Checkpoint => CheckpointError::new_err(text),
             ErrorKind::Unpickling => Python::attach(|py| unpickling(py, text)),
             ErrorKind::Buffer => PyBufferError::new_err(text),
+            ErrorKind::DeviceMemory => OutOfMemoryError::new_err(text),
             ErrorKind::Memory => PyMemoryError::new_err(text),
             ErrorKind::ZeroDivision => PyZeroDivisionError::new_err(text),
             ErrorKind::Overflow => PyOverflowError::new_err(text),
@@ -105,5 +113,6 @@ impl From<Error> for PyErr {
 /// Registers the exception classes.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("CheckpointError", m.py().get_type::<CheckpointError>())?;
-    m.add("LinAlgError", m.py().get_type::<LinAlgError>())
+    m.add("LinAlgError", m.py().get_type::<LinAlgError>())?;
+    m.add("OutOfMemoryError", m.py().get_type::<OutOfMemoryError>())
 }

@@ -66,7 +66,7 @@ impl PyFakeMode {
         if !t.is_meta() {
             return Err(PyAssertionError::new_err("elem.device.type must be 'meta'"));
         }
-        let storage = Storage::fake(t.storage().nbytes(), device.0, &self.0);
+        let storage = Storage::fake(t.storage().nbytes(), device.known()?, &self.0);
         wrap(elem.py(), t.on_twin(storage))
     }
 }

@@ -203,6 +203,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let groups = GROUPS.get_or_init(|| groups.collect());
     let _ = OUT.set(PyString::intern(py, "out").unbind());
     let mut modules: BTreeMap<&str, Bound<'_, PyModule>> = BTreeMap::new();
+    let root = root_class(py)?;
+    m.add("_VariableFunctionsClass", &root)?;
     for (i, ((module, name, method, _), ops)) in gathered.iter().enumerate() {
         let definition = definition(i, module, name, document(name, ops, *method))?;
         let function = if *method {
@@ -211,7 +213,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             if !modules.contains_key(module.as_str()) {
                 modules.insert(module, PyModule::new(py, &public_path(module))?);
             }
-            add_function(&modules[module.as_str()], name, definition)?
+            let owner = module.is_empty().then_some(&root);
+            add_function(&modules[module.as_str()], owner, name, definition)?
         };
         let _ = groups[i].function.set(function.unbind());
     }
@@ -224,6 +227,14 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add(name.as_str(), module)?;
     }
     Ok(())
+}
+
+/// The class that owns the functions of the root, under PyTorch's name: theirs are static methods, and their `repr` says so.
+fn root_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let body = pyo3::types::PyDict::new(py);
+    body.set_item("__module__", "torchlike._C")?;
+    py.get_type::<pyo3::types::PyType>()
+        .call1(("_VariableFunctionsClass", (), body))
 }
 
 fn public_path(module: &str) -> String {
@@ -274,18 +285,27 @@ fn add_method<'py>(
     Ok(descriptor)
 }
 
+/// A function of a module; one of the root is a static method of `owner` too, as which `repr` and `pickle` know it.
 fn add_function<'py>(
     module: &Bound<'py, PyModule>,
+    owner: Option<&Bound<'py, PyAny>>,
     name: &str,
     definition: &'static mut ffi::PyMethodDef,
 ) -> PyResult<Bound<'py, PyAny>> {
     let home = module.name()?;
-    // SAFETY: as above.
+    let of = owner.map_or(std::ptr::null_mut(), |class| {
+        definition.ml_flags |= ffi::METH_STATIC;
+        class.as_ptr()
+    });
+    // SAFETY: as above; the function keeps its owner alive.
     let function = unsafe {
-        let made = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), home.as_ptr());
+        let made = ffi::PyCFunction_NewEx(definition, of, home.as_ptr());
         Bound::from_owned_ptr_or_err(module.py(), made)?
     };
     module.setattr(name, &function)?;
+    if let Some(class) = owner {
+        class.setattr(name, &function)?;
+    }
     Ok(function)
 }
 

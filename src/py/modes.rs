@@ -49,7 +49,7 @@ pub fn enter_device(context: &Bound<'_, PyDevice>) -> PyResult<()> {
         context.get_type().call1((context,))?;
     }
     let context = context.clone().unbind();
-    let before = mode::set_default_device(Some(context.get().0));
+    let before = mode::set_default_device(Some(context.get().known()?));
     push(Entry::Device { context, before });
     Ok(())
 }
@@ -78,7 +78,7 @@ impl Drop for Lifted {
     fn drop(&mut self) {
         let Some(entry) = self.0.take() else { return };
         if let Entry::Device { context, .. } = &entry {
-            mode::set_default_device(Some(context.get().0));
+            mode::set_default_device(context.get().known().ok());
         }
         push(entry);
     }

@@ -298,7 +298,7 @@ impl<'py> Saver<'py> {
         Ok(Some(if let Ok(d) = o.cast::<PyDType>() {
             self.tree.push(Object::DType(d.get().0))
         } else if let Ok(d) = o.cast::<PyDevice>() {
-            self.tree.push_text(Object::Device, &d.get().0.to_string())
+            self.tree.push_text(Object::Device, &d.get().__str__())
         } else if let Ok(l) = o.cast::<PyLayout>() {
             let name = l.get().0;
             let name = name.strip_prefix("torch.").unwrap_or(name);

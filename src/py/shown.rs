@@ -102,7 +102,7 @@ fn warn_plain_method(o: &Bound<'_, PyAny>, handler: &Bound<'_, PyAny>) -> PyResu
         .getattr_opt(intern!(py, "__self__"))?
         .is_some_and(|s| s.is(o));
     if bound_to_object && o.is_instance_of::<PyTensor>() && WARNED.set(py, ()).is_ok() {
-        let text = "Defining your `__torch_function__` as a plain method is deprecated and will be an error in future, please define it as a classmethod.";
+        let text = "Defining your `__torch_function__` as a plain method is deprecated and will be an error in future, please define it as a classmethod. (Triggered internally at python_arg_parser.cpp.)";
         py.import("warnings")?.call_method1("warn", (text,))?;
     }
     Ok(())

@@ -64,8 +64,45 @@ pub fn dtype(py: Python<'_>, d: DType) -> PyResult<Py<PyDType>> {
 
 /// `torchlike.device`, also a context manager and a decorator.
 #[pyclass(frozen, name = "device", module = "torchlike", eq, hash)]
-#[derive(PartialEq, Eq, Hash)]
-pub struct PyDevice(pub Device);
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PyDevice {
+    at: Device,
+    /// A type of device that PyTorch knows and torchlike has not: it can be named and compared.
+    elsewhere: Option<&'static str>,
+}
+
+impl PyDevice {
+    /// The object of a device.
+    pub const fn of(at: Device) -> Self {
+        Self {
+            at,
+            elsewhere: None,
+        }
+    }
+
+    /// The object of what a text names.
+    pub fn named(text: &str) -> crate::Result<Self> {
+        Ok(match Device::elsewhere(text) {
+            Some((name, index)) => Self {
+                at: Device {
+                    index,
+                    ..Device::CPU
+                },
+                elsewhere: Some(name),
+            },
+            None => Self::of(Device::parse(text)?),
+        })
+    }
+
+    /// The device.
+    ///
+    /// # Errors
+    /// If torchlike has none of its type.
+    pub fn known(&self) -> crate::Result<Device> {
+        self.elsewhere
+            .map_or(Ok(self.at), |name| Err(Device::absent(name)))
+    }
+}
 
 #[pymethods]
 impl PyDevice {
@@ -78,7 +115,7 @@ impl PyDevice {
         if super::watch::state() != 0 {
             let class = args.py().get_type::<Self>();
             if let Some(made) = super::modes::shown(&class, "torch.device", args, kwargs)? {
-                return Ok(Self(device_of(&made)?));
+                return Self::read(&made);
             }
         }
         let keyword = |k: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
@@ -123,7 +160,7 @@ impl PyDevice {
                 type_name(i)
             )));
         }
-        let mut device = device_of(&first)?;
+        let mut device = Self::read(&first)?;
         if let Some(index) = index.filter(|i| !i.is_none()) {
             if first
                 .cast::<PyString>()
@@ -140,18 +177,18 @@ impl PyDevice {
                     "Device index must not be negative",
                 ));
             }
-            device.index = i8::try_from(index)
+            device.at.index = i8::try_from(index)
                 .map_err(|_| PyValueError::new_err("device index out of range"))?;
         }
-        Ok(Self(device))
+        Ok(device)
     }
     #[getter(r#type)]
     fn kind(&self) -> &'static str {
-        self.0.kind.name()
+        self.elsewhere.unwrap_or_else(|| self.at.kind.name())
     }
     #[getter]
     fn index(&self) -> Option<i8> {
-        (self.0.index >= 0).then_some(self.0.index)
+        (self.at.index >= 0).then_some(self.at.index)
     }
     fn __repr__(&self) -> String {
         match self.index() {
@@ -159,8 +196,11 @@ impl PyDevice {
             None => format!("device(type='{}')", self.kind()),
         }
     }
-    fn __str__(&self) -> String {
-        self.0.to_string()
+    pub fn __str__(&self) -> String {
+        match self.index() {
+            Some(i) => format!("{}:{i}", self.kind()),
+            None => self.kind().to_owned(),
+        }
     }
     fn __reduce__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let args = match self.index() {
@@ -182,10 +222,23 @@ impl PyDevice {
     }
 }
 
+impl PyDevice {
+    /// Reads a device as `torchlike.device` does: of any type that PyTorch knows.
+    fn read(o: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(d) = o.cast::<Self>() {
+            return Ok(*d.get());
+        }
+        match o.cast::<PyString>() {
+            Ok(s) => Ok(Self::named(&s.to_cow()?)?),
+            Err(_) => device_of(o).map(Self::of),
+        }
+    }
+}
+
 /// Reads a device from a `torchlike.device`, a string, or a CUDA index.
 pub fn device_of(o: &Bound<'_, PyAny>) -> PyResult<Device> {
     if let Ok(d) = o.cast::<PyDevice>() {
-        return Ok(d.get().0);
+        return Ok(d.get().known()?);
     }
     if let Ok(s) = o.cast::<PyString>() {
         return Ok(Device::parse(&s.to_cow()?)?);
@@ -216,10 +269,10 @@ pub fn device(py: Python<'_>, d: Device) -> PyResult<Py<PyDevice>> {
     let slot = match (d.kind, d.index) {
         (DeviceKind::Cpu, -1) => &CPU,
         (DeviceKind::Meta, -1) => &META,
-        _ => return Py::new(py, PyDevice(d)),
+        _ => return Py::new(py, PyDevice::of(d)),
     };
     Ok(slot
-        .get_or_try_init(py, || Py::new(py, PyDevice(d)))?
+        .get_or_try_init(py, || Py::new(py, PyDevice::of(d)))?
         .clone_ref(py))
 }
 

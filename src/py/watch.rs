@@ -453,7 +453,7 @@ pub fn default_handler<'py>(
 }
 
 /// Attributes whose values keep their own class.
-const UNWRAPPED: [&str; 3] = ["grad", "_grad", "_base"];
+pub const UNWRAPPED: [&str; 3] = ["grad", "_grad", "_base"];
 
 fn is_unwrapped(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = function.py();

@@ -12,6 +12,7 @@ from torchlike.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from torchlike.autograd.function import Function
 from torchlike.autograd.gradcheck import gradcheck, gradgradcheck
 from torchlike.autograd.graph import is_multithreading_enabled, set_multithreading_enabled
+from torchlike.autograd.variable import Variable
 from torchlike.context import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Function",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",

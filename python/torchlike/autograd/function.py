@@ -14,7 +14,7 @@ from torchlike._C import Node, Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Function", "FunctionCtx", "NestedIOFunction", "once_differentiable"]
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
 
 
 class FunctionCtx:
@@ -418,6 +418,10 @@ class _Once(Function):
         raise RuntimeError(
             "trying to differentiate twice a function that was marked with @once_differentiable"
         )
+
+
+class InplaceFunction(Function):
+    """The old name of functions that write their inputs; any `Function` may."""
 
 
 class NestedIOFunction(Function):

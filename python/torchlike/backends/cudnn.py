@@ -50,8 +50,8 @@ def version() -> int | None:
 
 
 def is_available() -> bool:
-    """Whether there is a GPU."""
-    return bool(_C._cuda_device_count())
+    """Whether this build can use cuDNN, as PyTorch means it; whether there is a GPU says `cuda.is_available()`."""
+    return _C._cuda_built()
 
 
 def is_acceptable(tensor: Any) -> bool:

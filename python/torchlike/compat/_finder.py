@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _naming
-from torchlike.compat import _names
+from torchlike.compat import _absent_modules, _names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,7 +91,7 @@ class _Own(MetaPathFinder):
     ) -> ModuleSpec | None:
         if not name.startswith(_naming.OWN + "."):
             return None
-        spec = PathFinder.find_spec(name, path, target)
+        spec = PathFinder.find_spec(name, path, target) or _absent_modules.spec(name)
         if spec is not None and spec.loader is not None:
             watch(spec)
         return spec

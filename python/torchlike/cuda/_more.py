@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from torchlike import _C, _absent, cuda
+from torchlike import _C, _absent, _legacy, cuda, storage
+from torchlike._C import OutOfMemoryError as OutOfMemoryError
+from torchlike._streams import AcceleratorError as AcceleratorError
 from torchlike.cuda.streams import Event as Event
 from torchlike.cuda.streams import ExternalStream as ExternalStream
 from torchlike.cuda.streams import Stream, StreamContext
@@ -66,6 +68,26 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     raise NotImplementedError(
         "torch.cuda.reset_peak_memory_stats is not supported by torchlike: the peak is the process's"
     )
+
+
+def reset_max_memory_allocated(device: Any = None) -> None:
+    """The old name of :func:`reset_peak_memory_stats`."""
+    reset_peak_memory_stats(device)
+
+
+def reset_max_memory_cached(device: Any = None) -> None:
+    """The old name of :func:`reset_peak_memory_stats`."""
+    reset_peak_memory_stats(device)
+
+
+def memory_cached(device: Any = None) -> int:
+    """The old name of `memory_reserved`."""
+    return cuda.memory_reserved(device)
+
+
+def max_memory_cached(device: Any = None) -> int:
+    """The old name of :func:`max_memory_reserved`."""
+    return max_memory_reserved(device)
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -194,3 +216,5 @@ _absent_names |= _absent.names(
     "utilization temperature power_draw clock_rate memory_usage device_memory_used list_gpu_processes cudart",
 )
 globals().update(_absent_names)
+globals().update(_legacy.types(_module, "cuda"))
+globals().update(storage._legacy_storages(_module, "cuda"))

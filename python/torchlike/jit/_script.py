@@ -38,11 +38,7 @@ def script(
                 f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an "
                 f"instance instead"
             )
-        if issubclass(obj, tuple) and hasattr(obj, "_fields"):
-            return obj
-        raise NotSupportedError(
-            f"jit.script: the class {obj.__name__!r}; functions, modules and tuples with names are compiled"
-        )
+        return obj  # as in PyTorch; only compiled code that names it would need more than that
     if inspect.isfunction(obj) or inspect.ismethod(obj):
         return script_function(obj)
     raise NotSupportedError(f"jit.script: cannot compile a {type(obj).__name__}")

@@ -197,6 +197,9 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     return device, dtype, non_blocking, memory_format
 
 
+torch._C._nn._parse_to = parse_to  # type: ignore[attr-defined]  # where libraries that wrap `Module.to` look
+
+
 def to_conversion(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The conversion behind ``Module.to``."""
     device, dtype, non_blocking, memory_format = parse_to(*args, **kwargs)

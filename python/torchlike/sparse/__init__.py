@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import torchlike
-from torchlike import _absent
+from torchlike import _absent, _legacy
 from torchlike._function import overridable
 
 __all__ = [
@@ -161,3 +161,23 @@ class check_sparse_tensor_invariants:
 
     def __call__(self, mth: Any) -> Any:
         return mth
+
+
+class _SparseType(type):
+    """The type of the old types of sparse tensors: calling one makes a COO tensor of its dtype."""
+
+    dtype: Any
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return torchlike.sparse_coo_tensor(*args, dtype=cls.dtype, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return (
+            isinstance(instance, torchlike.Tensor)
+            and instance.dtype == cls.dtype
+            and instance.layout == torchlike.sparse_coo
+        )
+
+
+for _name, _kind in _legacy.types(__name__, "cpu").items():
+    globals()[_name] = _SparseType(_name, (), {"dtype": _kind.dtype, "__module__": __name__})

@@ -1,5 +1,6 @@
 //! Tensors from nothing: constants, ranges, windows.
 
 pub mod factory;
+pub mod periodic;
 pub mod range;
 pub mod window;

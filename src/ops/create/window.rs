@@ -323,7 +323,7 @@ impl Window {
 }
 
 /// The modified Bessel function of order 0, by its power series (all terms are positive).
-fn bessel_i0(x: f64) -> f64 {
+pub fn bessel_i0(x: f64) -> f64 {
     let q = x * x / 4.0;
     let (mut term, mut sum, mut k) = (1.0f64, 1.0f64, 1.0);
     while term > sum * 1e-17 && k < 2000.0 && sum.is_finite() {

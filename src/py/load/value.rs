@@ -7,7 +7,7 @@ use crate::py::results::scalar;
 use crate::py::sizes;
 use crate::py::storage::PyStorage;
 use crate::py::types::{self, PyDevice};
-use crate::{DType, Device, Error, Scalar, err};
+use crate::{DType, Error, Scalar, err};
 use num_complex::Complex64;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -87,7 +87,7 @@ impl<'a, 'py> Loader<'a, 'py> {
             }
             Object::Size(_) => self.size(v)?,
             Object::DType(d) => types::dtype(py, d)?.into_bound(py).into_any(),
-            Object::Device(_) => Bound::new(py, PyDevice(Device::parse(text())?))?.into_any(),
+            Object::Device(_) => Bound::new(py, PyDevice::named(text())?)?.into_any(),
             Object::Layout(_) => {
                 let name = text().rsplit('.').next().unwrap_or_default();
                 py.import("torchlike._C")?.getattr(name)?

@@ -21,6 +21,7 @@ from torchlike.nn._hooks import (
 from torchlike.nn._paths import Module as _PathMethods
 from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types, type_name
 from torchlike.nn._state import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401  (where PyTorch has it)
+from torchlike.nn._state import _IncompatibleKeys  # noqa: F401  (where PyTorch has it)
 from torchlike.nn.parameter import Parameter
 
 if TYPE_CHECKING:
