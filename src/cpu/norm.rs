@@ -4,6 +4,7 @@
 
 use super::lanes::{Real, sum_by};
 use super::lines::{self, Shared};
+use super::room::Room;
 use super::stored::{Stored, each_line};
 use super::{slice, slice_mut};
 use crate::cpu::simd::simd_fn;
@@ -52,6 +53,21 @@ pub(super) fn finish(out: &Tensor, result: &Tensor) -> Result<()> {
 
 pub(super) fn wide(t: Option<&Tensor>, compute: DType) -> Result<Option<Tensor>> {
     t.map(|t| super::copy::dense(t, compute)).transpose()
+}
+
+/// Follows what the normalisations of rows take.
+///
+/// # Errors
+/// If a size overflows.
+pub fn scratch<'t>(
+    room: &mut Room,
+    x: &Tensor,
+    parameters: impl IntoIterator<Item = Option<&'t Tensor>>,
+    outs: &'t [Tensor],
+) -> Result<()> {
+    let c = compute_type(x.dtype());
+    room.operands([Some(x)], &outs[..1], x.dtype())?;
+    room.operands(parameters, &outs[1..], c)
 }
 
 /// layer_norm over the last `n` elements: `outs` are the result, the means and the inverse deviations.

@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         "native_layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
         F,
-        body!(rule_layer_norm, anywhere: run_layer_norm, scratch: |a, _, outs, room| room.operands([Some(a.input), a.weight, a.bias], outs, cpu::norm::compute_type(a.input.dtype()))),
+        body!(rule_layer_norm, anywhere: run_layer_norm, scratch: |a, _, outs, room| cpu::norm::scratch(room, a.input, [a.weight, a.bias], outs)),
         "layer_norm with its means and inverse deviations.",
     ).samples("f32[1, 2, 3], (1, 2, 3), None, None, 0.5")
     .grad("input, weight, bias: native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs)")
@@ -61,7 +61,7 @@ pub static OPS: &[OpDef] = &[
         "_fused_rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
         F,
-        body!(rule_fused_rms_norm, anywhere: run_fused_rms_norm, scratch: |a, _, outs, room| room.operands([Some(a.input), a.weight], outs, cpu::norm::compute_type(a.input.dtype()))),
+        body!(rule_fused_rms_norm, anywhere: run_fused_rms_norm, scratch: |a, _, outs, room| cpu::norm::scratch(room, a.input, [a.weight], outs)),
         "rms_norm with its inverse root mean squares.",
     ).samples("f32[2, 3], (3,), f32[3], None; bf16[2, 3], (3,), None, 0.5")
     .grad("input, weight: _fused_rms_norm_backward(grad, input, normalized_shape, result1, weight, needs)")
@@ -70,7 +70,7 @@ pub static OPS: &[OpDef] = &[
         "_nn.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float eps)",
         0,
-        body!(rule_rms_norm, anywhere: run_rms_norm, scratch: |a, _, outs, room| room.operands([Some(a.input), a.weight], outs, cpu::norm::compute_type(a.input.dtype()))),
+        body!(rule_rms_norm, anywhere: run_rms_norm, scratch: |a, _, outs, room| cpu::norm::scratch(room, a.input, [a.weight], outs)),
         "Divided by the root mean square over the last dimensions.",
     ).samples("f32[2, 3], [3], f32[3], 1e-5; f32[2, 3], [2, 3], None, 1e-5")
     .through(typed!(recorded_rms_norm)),
@@ -86,7 +86,7 @@ pub static OPS: &[OpDef] = &[
         "native_group_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
         F,
-        body!(rule_group_norm, anywhere: run_group_norm, scratch: |a, _, outs, room| room.operands([Some(a.input), a.weight, a.bias], outs, cpu::norm::compute_type(a.input.dtype()))),
+        body!(rule_group_norm, anywhere: run_group_norm, scratch: |a, _, outs, room| cpu::norm::scratch(room, a.input, [a.weight, a.bias], outs)),
         "group_norm with its means and inverse deviations.",
     ).samples("f32[1, 6, 3], f32[6], f32[6], 1, 6, 3, 2, 0.5")
     .grad("input, weight, bias: _grad.group_norm_all(grads[0], grads[1], grads[2], input, result1, result2, weight, N, C, HxW, group, needs)")
