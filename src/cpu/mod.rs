@@ -53,6 +53,7 @@ pub(crate) mod past;
 pub mod pool;
 pub(crate) mod pooling;
 pub(crate) mod pooling_backward;
+pub(crate) mod pooling_room;
 pub(crate) mod products;
 pub(crate) mod quantile;
 pub(crate) mod random;

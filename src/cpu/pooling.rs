@@ -4,7 +4,6 @@
 
 use super::lines::Shared;
 use super::{copy, pool};
-use crate::cpu::room::Room;
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Element, MemoryFormat, Result, Tensor, bail, dims};
 
@@ -111,7 +110,7 @@ impl Pooled for i64 {
 }
 
 /// The dtype that a dtype is pooled in.
-fn working(d: DType) -> DType {
+pub(super) fn working(d: DType) -> DType {
     match d {
         DType::F64 => DType::F64,
         d if d.is_float() => DType::F32,
@@ -205,35 +204,6 @@ impl Job<'_> {
             inner: inner as usize,
         }
     }
-}
-
-/// Follows what [`Job::run`] takes.
-///
-/// # Errors
-/// If a size overflows.
-pub fn scratch(room: &mut Room, format: MemoryFormat, x: &Tensor, outs: &[Tensor]) -> Result<()> {
-    let out = &outs[0];
-    if out.numel() == 0 {
-        return Ok(());
-    }
-    let input = if format == MemoryFormat::Contiguous {
-        room.dense(x, x.dtype())?
-    } else {
-        let order: Vec<usize> = std::iter::once(0).chain(2..x.ndim()).chain([1]).collect();
-        room.dense(&x.permuted(&order), x.dtype())?
-    };
-    let strides = dims::format_strides(out.shape(), format)?;
-    for t in outs.iter().filter(|t| *t.strides() != strides) {
-        room.empty(t.shape(), t.dtype())?;
-    }
-    let d = working(x.dtype());
-    if input.dtype() != d {
-        room.converted(&input, d)?;
-    }
-    if out.dtype() != d {
-        room.empty(out.shape(), d)?;
-    }
-    Ok(())
 }
 
 /// Pools the dense `x` into the dense `out` (and the positions of maxima into `at`).

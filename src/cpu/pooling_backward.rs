@@ -5,7 +5,6 @@
 use super::lines::Shared;
 use super::pooling::{Sum, Window, Windows, plus};
 use super::{copy, fill, pool};
-use crate::cpu::room::Room;
 use crate::{DType, Device, MemoryFormat, Result, Scalar, Tensor, bail, dims};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -56,40 +55,6 @@ impl Real for f64 {
     fn over(self, n: i64) -> Self {
         self / n as f64
     }
-}
-
-/// Follows what [`Spread::run`] takes; `places` are of maxima.
-///
-/// # Errors
-/// If a size overflows.
-pub fn scratch(
-    room: &mut Room,
-    format: MemoryFormat,
-    out: &Tensor,
-    grad: &Tensor,
-    places: Option<&Tensor>,
-) -> Result<()> {
-    let wide = if out.dtype() == DType::F64 {
-        DType::F64
-    } else {
-        DType::F32
-    };
-    if out.dtype() != wide || *out.strides() != dims::format_strides(out.shape(), format)? {
-        room.empty(out.shape(), wide)?;
-    }
-    if grad.numel() == 0 || out.numel() == 0 {
-        return Ok(());
-    }
-    for (t, dtype) in [(Some(grad), wide), (places, DType::I64)] {
-        let Some(t) = t else { continue };
-        if format == MemoryFormat::Contiguous {
-            room.dense(t, dtype)?;
-        } else {
-            let order: Vec<usize> = std::iter::once(0).chain(2..t.ndim()).chain([1]).collect();
-            room.dense(&t.permuted(&order), dtype)?;
-        }
-    }
-    Ok(())
 }
 
 impl Spread<'_> {

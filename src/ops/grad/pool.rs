@@ -1,7 +1,8 @@
 //! Backward of poolings.
 
 use crate::cpu::pooling::{Windows, windows};
-use crate::cpu::pooling_backward::{Spread, To, scratch};
+use crate::cpu::pooling_backward::{Spread, To};
+use crate::cpu::pooling_room::backward;
 use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::adaptive_pool::shares;
@@ -35,7 +36,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| maxima(&asked!(a, 2, "max_pool2d_backward", Some(a.dilation)), a.grad_output, a.indices),
             anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs),
-            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
+            scratch: |a, format, outs, room| backward(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -51,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| maxima(&asked!(a, 3, "max_pool3d_backward", Some(a.dilation)), a.grad_output, a.indices),
             anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs),
-            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
+            scratch: |a, format, outs, room| backward(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -65,7 +66,7 @@ pub static OPS: &[OpDef] = &[
             |a| means(&asked!(a, 2, "avg_pool2d_backward_out_frame", None), a.grad_output, a.divisor_override),
             anywhere: |a, found, outs| {
                 found.run(2, a.grad_output, a.count_include_pad, a.divisor_override, outs)
-            }, scratch: |a, found, outs, room| scratch(room, found.format, &outs[0], a.grad_output, None)
+            }, scratch: |a, found, outs, room| backward(room, found.format, &outs[0], a.grad_output, None)
         ),
         "The gradient of windows, a share to each element.",
     )
@@ -83,7 +84,7 @@ pub static OPS: &[OpDef] = &[
             |a| means(&asked!(a, 3, "avg_pool3d_backward_out_frame", None), a.grad_output, a.divisor_override),
             anywhere: |a, found, outs| {
                 found.run(3, a.grad_output, a.count_include_pad, a.divisor_override, outs)
-            }, scratch: |a, found, outs, room| scratch(room, found.format, &outs[0], a.grad_output, None)
+            }, scratch: |a, found, outs, room| backward(room, found.format, &outs[0], a.grad_output, None)
         ),
         "The gradient of windows, a share to each element.",
     )
@@ -95,7 +96,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(|a| adaptive_means(a.grad_output, a.input, 2), anywhere: |a, found, outs| {
             found.run(2, a.grad_output, false, None, outs)
-        }, scratch: |a, found, outs, room| scratch(room, found.format, &outs[0], a.grad_output, None)),
+        }, scratch: |a, found, outs, room| backward(room, found.format, &outs[0], a.grad_output, None)),
         "The gradient of windows, a share to each element.",
     )
     .samples("f32[1, 2, 2, 3], f32[1, 2, 5, 5]; f32[2, 2, 2], f32[2, 4, 3]")
@@ -106,7 +107,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(|a| adaptive_means(a.grad_output, a.input, 3), anywhere: |a, found, outs| {
             found.run(3, a.grad_output, false, None, outs)
-        }, scratch: |a, found, outs, room| scratch(room, found.format, &outs[0], a.grad_output, None)),
+        }, scratch: |a, found, outs, room| backward(room, found.format, &outs[0], a.grad_output, None)),
         "The gradient of windows, a share to each element.",
     )
     .samples("f32[1, 2, 2, 2, 2], f32[1, 2, 3, 4, 5]")
@@ -118,7 +119,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| adaptive_maxima(a.grad_output, a.input, a.indices, 2),
             anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs),
-            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
+            scratch: |a, format, outs, room| backward(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -131,7 +132,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| adaptive_maxima(a.grad_output, a.input, a.indices, 3),
             anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs),
-            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
+            scratch: |a, format, outs, room| backward(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -144,7 +145,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| fractional_maxima(a.grad_output, a.input, a.output_size, a.indices),
             anywhere: |a, format, outs| to_places(2, *format, a.grad_output, a.indices, outs),
-            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
+            scratch: |a, format, outs, room| backward(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )
@@ -157,7 +158,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| fractional_maxima(a.grad_output, a.input, a.output_size, a.indices),
             anywhere: |a, format, outs| to_places(3, *format, a.grad_output, a.indices, outs),
-            scratch: |a, format, outs, room| scratch(room, *format, &outs[0], a.grad_output, Some(a.indices))
+            scratch: |a, format, outs, room| backward(room, *format, &outs[0], a.grad_output, Some(a.indices))
         ),
         "The gradient of windows at the places of their largest elements.",
     )

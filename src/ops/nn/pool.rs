@@ -1,6 +1,7 @@
 //! What all poolings share: regular windows and the layouts of results.
 
-use crate::cpu::pooling::{self, Job, Rule, Window, Windows, windows};
+use crate::cpu::pooling::{Job, Rule, Window, Windows, windows};
+use crate::cpu::pooling_room;
 use crate::cpu::room::Room;
 use crate::ops::core::op::{OutSpec, Plan, Ret};
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, kernels};
@@ -98,7 +99,7 @@ pub(in crate::ops) fn scratch<A>(
     outs: &[Tensor],
     room: &mut Room,
 ) -> Result<()> {
-    pooling::scratch(room, p.format, p.x, outs)
+    pooling_room::forward(room, p.format, p.x, outs)
 }
 
 /// Checks parameters and input; the windows.

@@ -319,12 +319,8 @@ def decide(
     specs = mapped((list(args), list(kwargs.values())), lambda t: _spec_of(func, t, mesh))
     kinds = dict(zip(kwargs, specs[1], strict=True))
     # Slices of different meshes may be equal.
-    key: Any = (
-        func,
-        mesh._root,
-        _key(specs[0]),
-        tuple((n, _key(v)) for n, v in kinds.items()),
-    )
+    named = tuple((n, _key(v)) for n, v in kinds.items())
+    key: Any = (func, mesh._root, _key(specs[0]), named)
     try:
         known = _decisions.get(key)
     except TypeError:
