@@ -115,7 +115,7 @@ fn subtract<T: Number>(a: &mut ViewMut<T>, i: usize, j: usize, by: T) {
 }
 
 fn eliminate_one<T: Number>(a: &mut ViewMut<T>, k: usize, kind: Kind) {
-    let by = T::one() / a.get(k, k);
+    let by = T::one().over(a.get(k, k));
     for j in k + 1..a.rows() {
         let f = kind.turned(a.get(j, k)) * by;
         for i in j..a.rows() {
@@ -169,7 +169,7 @@ pub fn solve<T: Number>(f: View<T>, pivots: &[i64], b: &mut ViewMut<T>, kind: Ki
                 }
             }
             if width == 1 {
-                b.set(k, c, b.get(k, c) / f.get(k, k));
+                b.set(k, c, b.get(k, c).over(f.get(k, k)));
             } else {
                 let q = f.get(k + 1, k);
                 let (p, r) = (f.get(k, k) / q, f.get(k + 1, k + 1) / q);

@@ -23,6 +23,7 @@ __all__ = [
     "triplet_margin_with_distance_loss",
 ]
 
+rows: Any = torch  # those that begin with an underscore are in no stub
 F: Any = functional  # its stub imports this module: the type checker knows no names of it yet
 
 
@@ -399,7 +400,7 @@ def grouped_mm(
     """The products of groups, which end at ``offs``: of rows of ``mat_a`` ``[rows, k]`` with a matrix of ``mat_b``
     ``[groups, k, n]`` each; of matrices with columns of ``mat_b`` ``[k, columns]``; or of parts of ``k``, where both
     are matrices. Without ``offs`` both have three dimensions."""
-    return torch._grouped_mm(mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)
+    return rows._grouped_mm(mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)
 
 
 class ScalingType(enum.IntEnum):
@@ -454,6 +455,6 @@ def scaled_mm(
     a, b = one(scale_a), one(scale_b)
     if recipes[0] == ScalingType.RowWise:
         a, b = a.reshape(-1, 1), b.reshape(1, -1)
-    return torch._scaled_mm(
+    return rows._scaled_mm(
         mat_a, mat_b, a, b, bias=bias, out_dtype=output_dtype, use_fast_accum=use_fast_accum
     )

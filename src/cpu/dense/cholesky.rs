@@ -71,7 +71,9 @@ fn small<T: Number>(mut a: ViewMut<T>) -> usize {
         }
         let root = Float::sqrt(d);
         column[0] = T::real(root);
-        column[1..].iter_mut().for_each(|v| *v = *v / T::real(root));
+        column[1..]
+            .iter_mut()
+            .for_each(|v| *v = v.over(T::real(root)));
     }
     0
 }

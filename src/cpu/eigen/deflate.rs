@@ -183,7 +183,7 @@ fn sylvester<T: Number>(t: &Matrix<T>, at: usize, p: usize, q: usize) -> Option<
             return None;
         }
         for i in k + 1..n {
-            let by = m[i][k] / m[k][k];
+            let by = m[i][k].over(m[k][k]);
             for c in k..5 {
                 let change = by * m[k][c];
                 m[i][c] -= change;
@@ -193,7 +193,7 @@ fn sylvester<T: Number>(t: &Matrix<T>, at: usize, p: usize, q: usize) -> Option<
     let mut x = vec![T::zero(); n];
     for k in (0..n).rev() {
         let rest = (k + 1..n).fold(m[k][4], |s, c| s - m[k][c] * x[c]);
-        x[k] = rest / m[k][k];
+        x[k] = rest.over(m[k][k]);
     }
     x.iter().all(|v| v.is_finite()).then_some(x)
 }

@@ -11,7 +11,6 @@ mod real;
 mod sweep;
 mod vectors;
 
-use crate::cpu::dense::hermitian::scaling;
 use crate::cpu::dense::number::{Number, Real, largest};
 use crate::cpu::dense::reflect;
 use crate::cpu::dense::view::{Matrix, ViewMut};
@@ -87,7 +86,10 @@ const SMALL: usize = 80;
 #[must_use]
 pub fn eigen<T: Spectral>(mut h: Matrix<T>, with_vectors: bool) -> Option<Eigen<T::Size>> {
     let n = h.rows;
-    let half = scaling(largest(&h.data));
+    // At a size of about one, where products of few elements neither vanish nor overflow.
+    let most = largest(&h.data);
+    let power = Float::floor(Float::log2(most) * T::Size::near(0.5));
+    let half = (!most.is_zero() && !power.is_zero()).then(|| Float::exp2(-power));
     if let Some(by) = half {
         h.data.iter_mut().for_each(|v| *v = v.times(by).times(by));
     }
@@ -266,7 +268,7 @@ fn balance<T: Number>(h: &mut Matrix<T>) -> Vec<T::Size> {
             done = false;
             scales[i] *= f;
             for j in 0..n {
-                h[(i, j)] /= T::real(f);
+                h[(i, j)] = h[(i, j)].times(one / f);
                 h[(j, i)] *= T::real(f);
             }
         }
@@ -287,7 +289,7 @@ fn reflection<T: Number>(x: &mut [T]) -> Option<T::Size> {
     }
     let mut square = T::Size::zero();
     for v in x.iter_mut() {
-        *v /= T::real(most);
+        *v = v.over(T::real(most));
         let size = v.abs();
         square += size * size;
     }
@@ -296,7 +298,7 @@ fn reflection<T: Number>(x: &mut [T]) -> Option<T::Size> {
     let phase = if first.is_zero() {
         T::one()
     } else {
-        x[0] / T::real(first)
+        x[0].over(T::real(first))
     };
     x[0] += phase * T::real(norm);
     // v* v = 2 norm (norm + |x0|)

@@ -182,7 +182,7 @@ fn first_column<T: Number>(
     if num_traits::Zero::is_zero(&size) {
         return [T::one(), T::zero(), T::zero()];
     }
-    let by = T::one() / T::real(size);
+    let by = T::real(num_traits::Float::recip(size));
     let (s, c) = (sum * by, c * by);
     let first = (a * by) * (a * by) + (b * by) * c - s * (a * by) + (product * by) * by;
     let second = c * (a * by + d * by - s);

@@ -138,7 +138,7 @@ fn substitute<T: Number>(t: View<T>, k: usize, least: T::Size, x: &mut [T]) {
             vector::add(&mut x[..i], -high, &t.column(i + 1)[..i]);
         } else {
             let by = away((t.get(i, i) - value).wide(), least);
-            let v = x[i] / T::parts(by.re, by.im);
+            let v = x[i].over(T::parts(by.re, by.im));
             x[i] = v;
             vector::add(&mut x[..i], -v, &t.column(i)[..i]);
         }

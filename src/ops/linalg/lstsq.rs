@@ -227,7 +227,7 @@ fn solve<T: Number>(a: View<T>, b: View<T>, least: f64, to: ViewMut<T>) {
     for j in 0..b.columns() {
         for (v, &s) in along.view_mut().column(j).iter_mut().zip(&values) {
             *v = if s.double() > least * top {
-                *v / T::real(s)
+                v.over(T::real(s))
             } else {
                 T::zero()
             };

@@ -207,7 +207,11 @@ fn sign_and_log<T: Number>(diagonal: &[T], odd: bool) -> (T, T::Size) {
     for &d in diagonal {
         let size = d.abs();
         log += Float::ln(size);
-        sign *= if d.is_zero() { d } else { d / T::real(size) };
+        sign *= if d.is_zero() {
+            d
+        } else {
+            d.over(T::real(size))
+        };
     }
     (sign, log)
 }
