@@ -262,21 +262,6 @@ def test_devices_that_are_not_there_have_names() -> None:
         torch.device("nothing")
 
 
-def test_data_of_a_parameter_has_no_history() -> None:
-    q = torch.ones(2, requires_grad=True)
-    for wants in (False, True):
-        p = torch.nn.Parameter(torch.ones(2, 2), requires_grad=wants)
-        d = p.data
-        d[:, :1] = d[:, :1] + q[0]
-        p.data = d
-        assert (
-            p.is_leaf
-            and p.grad_fn is None
-            and p.requires_grad is wants
-            and p.tolist() == [[2, 1]] * 2
-        )
-
-
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_gradients_of_convolutions_by_themselves(dims: int) -> None:
     by_hand = importlib.import_module("torchlike.nn.grad")
