@@ -245,11 +245,7 @@ impl PyTensor {
             ));
         }
         let keep = old.requires_grad();
-        let new = new
-            .clone()
-            .unlinked()
-            .silent(false)
-            .with_requires_grad(keep);
+        let new = new.clone().silent(false).with_requires_grad(keep);
         self.change(new);
         Ok(())
     }
