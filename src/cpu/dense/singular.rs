@@ -15,6 +15,14 @@ pub struct Vectors<'a, T> {
     pub v: ViewMut<'a, T>,
 }
 
+impl<T> Vectors<'_, T> {
+    /// Those of the adjoint.
+    fn exchanged(self) -> Self {
+        let Self { u, v } = self;
+        Self { u: v, v: u }
+    }
+}
+
 /// The adjoint of a matrix.
 #[must_use]
 pub fn adjoint<T: Number>(a: View<T>) -> Matrix<T> {
@@ -34,15 +42,29 @@ pub fn adjoint<T: Number>(a: View<T>) -> Matrix<T> {
 
 /// The singular values, descending, and the vectors; the matrix is lost. False if it does not converge.
 pub fn singular<T: Number>(
-    mut a: ViewMut<T>,
+    a: ViewMut<T>,
     values: &mut [T::Size],
     vectors: Option<Vectors<T>>,
 ) -> bool {
     if a.rows() < a.columns() {
         let mut turned = adjoint(a.view());
-        let vectors = vectors.map(|Vectors { u, v }| Vectors { u: v, v: u });
-        return singular(turned.view_mut(), values, vectors);
+        return tall(
+            turned.view_mut(),
+            values,
+            vectors.map(Vectors::exchanged),
+            true,
+        );
     }
+    tall(a, values, vectors, false)
+}
+
+/// The same of a matrix with as many rows as columns, or more; `turned` says that its adjoint is the matrix in question.
+fn tall<T: Number>(
+    mut a: ViewMut<T>,
+    values: &mut [T::Size],
+    vectors: Option<Vectors<T>>,
+    turned: bool,
+) -> bool {
     let most = (0..a.columns()).map(|j| largest(a.view().column(j)));
     let half = scaling(most.fold(T::Size::default(), num_traits::Float::max));
     if let Some(by) = half {
@@ -53,7 +75,7 @@ pub fn singular<T: Number>(
         }
     }
     let done = if a.rows() * 6 >= a.columns() * 11 {
-        by_triangle(a, values, vectors)
+        by_triangle(a, values, vectors, turned)
     } else {
         by_reflections(a, values, vectors)
     };
@@ -63,17 +85,21 @@ pub fn singular<T: Number>(
     done
 }
 
-/// Of a matrix of many rows: first its triangular factor.
+/// Of a matrix of many rows: first its triangular factor, as it is in the matrix in question (LAPACK's signs).
 fn by_triangle<T: Number>(
     mut a: ViewMut<T>,
     values: &mut [T::Size],
     vectors: Option<Vectors<T>>,
+    turned: bool,
 ) -> bool {
     let (m, n) = (a.rows(), a.columns());
     let mut taus = vec![T::zero(); n];
     reflect::factor(a.again(), &mut taus);
     let view = a.view();
     let mut r = Matrix::from_fn(n, n, |i, j| if i <= j { view.get(i, j) } else { T::zero() });
+    if turned {
+        r = adjoint(r.view());
+    }
     let Some(Vectors { mut u, v }) = vectors else {
         return by_reflections(r.view_mut(), values, None);
     };
@@ -82,6 +108,7 @@ fn by_triangle<T: Number>(
         u: u.block(0, 0, n, n),
         v,
     };
+    let small = if turned { small.exchanged() } else { small };
     let done = by_reflections(r.view_mut(), values, Some(small));
     reflect::apply(a.view(), &taus, false, &mut u.block(0, 0, m, u.columns()));
     done
