@@ -91,3 +91,14 @@ def test_cycles_are_collected():
     del t
     gc.collect()
     assert gone() is None
+
+
+def test_data_that_was_written_with_history_stays_a_leaf():
+    # As adapters merge: the frozen parameter gets its own data back.
+    p = torch.nn.Parameter(torch.ones(2, 3), requires_grad=False)
+    w = torch.ones(2, 1, requires_grad=True)
+    d = p.data
+    d[:, :1] = w * 2
+    p.data = d
+    assert p.is_leaf and not p.requires_grad and p.grad_fn is None
+    assert p.tolist() == [[2, 1, 1], [2, 1, 1]]

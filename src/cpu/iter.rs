@@ -159,12 +159,12 @@ impl<const N: usize> Walk<N> {
         self.ptrs
     }
 
-    /// The steps within rows and from a row to the next, how many rows there are and the elements of one, if each follows the
-    /// one before by the same steps.
+    /// The steps within rows and from a row to the next, how many rows there are and the elements of one, if there are
+    /// any and each follows the one before by the same steps.
     #[must_use]
     pub fn rows(&self) -> Option<([[isize; N]; 2], [usize; 2])> {
         match (&self.sizes[..], &self.strides[..]) {
-            (&[n, count], &[row, next]) => Some(([row, next], [count, n])),
+            (&[n, count], &[row, next]) if self.total > 0 => Some(([row, next], [count, n])),
             _ => None,
         }
     }

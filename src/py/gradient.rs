@@ -245,8 +245,8 @@ impl PyTensor {
             ));
         }
         let keep = old.requires_grad();
-        let new = new.clone().silent(false).with_requires_grad(keep);
-        self.change(new);
+        let new = new.clone().of_new_family().silent(false);
+        self.change(new.with_requires_grad(keep));
         Ok(())
     }
 }
