@@ -91,6 +91,23 @@ def test_eigenvalues_of_general_matrices(kind, dtype, n):
     assert float((alone.sum() - wide.trace()).abs()) <= 100 * n * eps(dtype) * max(scale, 1e-37) * n
 
 
+@pytest.mark.parametrize("n", [6, 16, 31, 60, 150])
+def test_eigenvectors_whose_components_are_of_one_size(n):
+    a = torch.eye(n, dtype=torch.float64).roll(1, 1)
+    values, vectors = linalg.eig(a)
+    close(a.to(values.dtype) @ vectors, vectors * values, 100 * n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
+def test_signs_of_singular_vectors_of_wide_matrices(n):
+    # The lower bidiagonal form is turned from the left, so one row keeps its sign on the right.
+    a = torch.arange(1.0, 8).expand(n, 7) ** torch.arange(n)[:, None] / 7**n
+    u, s, vh = linalg.svd(a, full_matrices=False)
+    close((u * s) @ vh, a, 100 * n)
+    if n == 1:
+        assert u.item() == -1 and bool((vh < 0).all())
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (40, 40), (150, 70), (70, 150), (3, 90, 40)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_factors_multiply_to_the_matrix(dtype, shape):

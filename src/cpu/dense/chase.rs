@@ -16,7 +16,7 @@ pub struct Bases<'a, R> {
 }
 
 /// Cosine, which is not negative, and sine of the rotation that turns `(f, g)` to `(r, 0)`, and `r`.
-fn rotation<R: Real>(f: R, g: R) -> (R, R, R) {
+pub(super) fn rotation<R: Real>(f: R, g: R) -> (R, R, R) {
     if g.is_zero() {
         return (R::one(), R::zero(), f);
     }

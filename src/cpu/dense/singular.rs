@@ -1,11 +1,12 @@
 //! Singular value decompositions.
 
 use super::bidiagonal::{self, Bidiagonal};
-use super::chase::Bases;
+use super::chase::{Bases, rotation};
 use super::hermitian::scaling;
-use super::number::{Number, largest};
+use super::number::{Number, Real, largest};
 use super::view::{Matrix, View, ViewMut};
 use super::{parted, reflect};
+use num_traits::One;
 
 /// Where singular vectors go: `a = u diag(values) v'`.
 pub struct Vectors<'a, T> {
@@ -77,7 +78,7 @@ fn tall<T: Number>(
     let done = if a.rows() * 6 >= a.columns() * 11 {
         by_triangle(a, values, vectors, turned)
     } else {
-        by_reflections(a, values, vectors)
+        by_reflections(a, values, vectors, turned)
     };
     if let Some(by) = half {
         values.iter_mut().for_each(|v| *v = *v / by / by);
@@ -85,7 +86,7 @@ fn tall<T: Number>(
     done
 }
 
-/// Of a matrix of many rows: first its triangular factor, as it is in the matrix in question (LAPACK's signs).
+/// Of a matrix of many rows: first its triangular factor.
 fn by_triangle<T: Number>(
     mut a: ViewMut<T>,
     values: &mut [T::Size],
@@ -97,19 +98,15 @@ fn by_triangle<T: Number>(
     reflect::factor(a.again(), &mut taus);
     let view = a.view();
     let mut r = Matrix::from_fn(n, n, |i, j| if i <= j { view.get(i, j) } else { T::zero() });
-    if turned {
-        r = adjoint(r.view());
-    }
     let Some(Vectors { mut u, v }) = vectors else {
-        return by_reflections(r.view_mut(), values, None);
+        return by_reflections(r.view_mut(), values, None, turned);
     };
     u.set_identity();
     let small = Vectors {
         u: u.block(0, 0, n, n),
         v,
     };
-    let small = if turned { small.exchanged() } else { small };
-    let done = by_reflections(r.view_mut(), values, Some(small));
+    let done = by_reflections(r.view_mut(), values, Some(small), turned);
     reflect::apply(a.view(), &taus, false, &mut u.block(0, 0, m, u.columns()));
     done
 }
@@ -118,18 +115,41 @@ fn by_reflections<T: Number>(
     mut a: ViewMut<T>,
     values: &mut [T::Size],
     vectors: Option<Vectors<T>>,
+    turned: bool,
 ) -> bool {
     let n = a.columns();
     let mut made = bidiagonal::reduce(&mut a);
+    let turns = if turned {
+        raise(&mut made.diagonal, &mut made.above)
+    } else {
+        Vec::new()
+    };
     let done = match vectors {
         None => parted::singular(&mut made.diagonal, &mut made.above, None),
-        Some(mut to) => with_vectors(&a, &mut made, &mut to),
+        Some(mut to) => with_vectors(&a, &mut made, turned.then_some(&turns), &mut to),
     };
     values[..n].copy_from_slice(&made.diagonal);
     done
 }
 
-fn with_vectors<T: Number>(a: &ViewMut<T>, made: &mut Bidiagonal<T>, to: &mut Vectors<T>) -> bool {
+/// Makes the transposed of an upper bidiagonal matrix an upper one, by rotations from the left: their cosines and sines.
+/// The bidiagonal form of a wide matrix is the lower one, and its signs come of this (LAPACK's bdsdc).
+fn raise<T: Real>(d: &mut [T], e: &mut [T]) -> Vec<[T; 2]> {
+    let rotations = (0..d.len().saturating_sub(1)).map(|i| {
+        let (c, s, r) = rotation(d[i], e[i]);
+        (d[i], e[i], d[i + 1]) = (r, s * d[i + 1], c * d[i + 1]);
+        [c, s]
+    });
+    rotations.collect()
+}
+
+/// The singular vectors of `a`, whose bidiagonal form was made; `turns` are what [`raise`] did to it.
+fn with_vectors<T: Number>(
+    a: &ViewMut<T>,
+    made: &mut Bidiagonal<T>,
+    turns: Option<&Vec<[T::Size; 2]>>,
+    to: &mut Vectors<T>,
+) -> bool {
     let n = made.diagonal.len();
     let zero = T::Size::default();
     let (mut u, mut v) = (Matrix::filled(n, n, zero), Matrix::filled(n, n, zero));
@@ -137,8 +157,24 @@ fn with_vectors<T: Number>(a: &ViewMut<T>, made: &mut Bidiagonal<T>, to: &mut Ve
         u: u.view_mut(),
         v: v.view_mut(),
     };
+    let negative = made.diagonal.first().is_some_and(|d| *d < zero);
     if !parted::singular(&mut made.diagonal, &mut made.above, Some(bases)) {
         return false;
+    }
+    if n == 1 && negative {
+        // The only sign belongs to the left.
+        (u[(0, 0)], v[(0, 0)]) = (-T::Size::one(), T::Size::one());
+    }
+    if let Some(turns) = turns {
+        for j in 0..n {
+            let mut view = u.view_mut();
+            let column = view.column(j);
+            for (i, &[c, s]) in turns.iter().enumerate().rev() {
+                let [x, y] = [column[i], column[i + 1]];
+                (column[i], column[i + 1]) = (c * x - s * y, s * x + c * y);
+            }
+        }
+        std::mem::swap(&mut u, &mut v);
     }
     for (to, from) in [(&mut to.u, &u), (&mut to.v, &v)] {
         to.set_identity();
@@ -164,7 +200,7 @@ fn with_vectors<T: Number>(a: &ViewMut<T>, made: &mut Bidiagonal<T>, to: &mut Ve
 
 #[cfg(test)]
 mod tests {
-    use super::super::number::{Factor, Real};
+    use super::super::number::Factor;
     use super::super::samples::{Sample, near, orthonormal, sample, times};
     use super::*;
 
@@ -209,8 +245,6 @@ mod tests {
             );
         }
     }
-    use num_traits::Float;
-
     #[test]
     fn factors_multiply_to_the_matrix() {
         for (m, n) in [

@@ -225,17 +225,18 @@ fn normalise<R: Float>(v: &mut [Complex<R>]) {
         return;
     }
     let mut square = R::zero();
-    let mut largest = (R::zero(), Complex::new(R::one(), R::zero()));
-    for x in v.iter_mut() {
+    let mut largest = (R::zero(), 0);
+    for (i, x) in v.iter_mut().enumerate() {
         *x = *x / most;
         let size = x.norm_sqr();
         square = square + size;
         if size > largest.0 {
-            largest = (size, *x);
+            largest = (size, i);
         }
     }
     let real = v.iter().all(|x| x.im.is_zero());
-    let turn = largest.1.conj() / largest.1.norm();
+    let largest = largest.1;
+    let turn = v[largest].conj() / v[largest].norm();
     let by = if real {
         Complex::new(R::one(), R::zero())
     } else {
@@ -246,12 +247,6 @@ fn normalise<R: Float>(v: &mut [Complex<R>]) {
     }
     if !real {
         // Rounding leaves a little of what was turned away.
-        if let Some(x) = v.iter_mut().max_by(|a, b| {
-            a.norm_sqr()
-                .partial_cmp(&b.norm_sqr())
-                .unwrap_or(std::cmp::Ordering::Equal)
-        }) {
-            x.im = R::zero();
-        }
+        v[largest].im = R::zero();
     }
 }
