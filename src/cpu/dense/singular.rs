@@ -203,6 +203,7 @@ mod tests {
     use super::super::number::Factor;
     use super::super::samples::{Sample, near, orthonormal, sample, times};
     use super::*;
+    use num_traits::Float;
 
     fn check<T: Sample>(m: usize, n: usize, full: bool, scale: f64) {
         let mut a: Matrix<T> = sample(m, n, 13);
