@@ -409,7 +409,7 @@ mod tests {
                 &one.iter().map(|_| R::near(-2.0)).collect::<Vec<_>>(),
                 &one[1..],
             );
-            check("no diagonal", &zero, &e.to_vec());
+            check("no diagonal", &zero, e);
             let graded: Vec<R> = (0..n)
                 .map(|i| R::near(10f64.powf(-(i as f64) / 4.0)))
                 .collect();
