@@ -98,14 +98,19 @@ def test_eigenvectors_whose_components_are_of_one_size(n):
     close(a.to(values.dtype) @ vectors, vectors * values, 100 * n)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
-def test_signs_of_singular_vectors_of_wide_matrices(n):
-    # The lower bidiagonal form is turned from the left, so one row keeps its sign on the right.
-    a = torch.arange(1.0, 8).expand(n, 7) ** torch.arange(n)[:, None] / 7**n
+@pytest.mark.parametrize(
+    ("m", "n", "left", "right"),
+    [(1, 7, "-", "-"), (3, 5, "+--", "+-+"), (3, 8, "+--", "+-+"), (4, 5, "+-++", "++-+")]
+    + [(6, 9, "+++---", "-+----")],
+)
+def test_wide_matrices_have_the_signs_of_their_lower_form(m, n, left, right):
+    # As PyTorch has them: the first row of U and the first column of V.
+    i, j = torch.arange(m).double()[:, None], torch.arange(n).double()
+    a = torch.cos(3 * i * i + 2 * i * j + j + 1)
     u, s, vh = linalg.svd(a, full_matrices=False)
     close((u * s) @ vh, a, 100 * n)
-    if n == 1:
-        assert u.item() == -1 and bool((vh < 0).all())
+    signs = ["".join("+-"[bool(x < 0)] for x in v) for v in (u[0], vh[:, 0])]
+    assert signs == [left, right]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (40, 40), (150, 70), (70, 150), (3, 90, 40)])

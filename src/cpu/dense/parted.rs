@@ -301,7 +301,7 @@ fn turn<R: Real>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{Sample, near, orthonormal, sample, times};
+    use super::super::samples::{Sample, near, orthonormal, same, sample, times};
     use super::*;
 
     fn check<R: Real + Sample>(name: &str, d: &[R], e: &[R]) {
@@ -341,13 +341,7 @@ mod tests {
         near(&left, &right, n.max(10) as f64);
         let mut alone = d.to_vec();
         assert!(singular(&mut alone, &mut e.to_vec(), None));
-        let most = alone.iter().zip(&values).fold(R::zero(), |m, (a, b)| {
-            Float::max(m, Float::abs(*a / by - *b / by))
-        });
-        assert!(
-            most.double() <= 10.0 * n as f64 * R::epsilon().double(),
-            "{name}: {most:?}"
-        );
+        same(name, &alone, &values, by);
     }
 
     fn all<R: Real + Sample>() {

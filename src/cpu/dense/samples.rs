@@ -70,3 +70,17 @@ pub fn orthonormal<T: Sample>(q: &Matrix<T>) {
     });
     near(&gram, &eye, 2.0 * (q.rows as f64).max(4.0));
 }
+
+/// Values computed without vectors are those computed with them, beside `by`.
+pub fn same<R: Real>(name: &str, alone: &[R], values: &[R], by: R) {
+    let far = |(a, b): (&R, &R)| {
+        let d = (*a / by - *b / by).double().abs();
+        if d.is_nan() { f64::INFINITY } else { d }
+    };
+    let most = alone.iter().zip(values).map(far).fold(0.0, f64::max);
+    let limit = 10.0 * values.len() as f64 * R::epsilon().double();
+    assert!(
+        alone.len() == values.len() && most <= limit,
+        "{name}: {most:e}"
+    );
+}
