@@ -9,7 +9,7 @@ mod grid;
 mod masks;
 
 pub use grid::pick_grid;
-pub use masks::{choose, count_true, fill_where, true_places};
+pub use masks::{choose, count_true, fill_where, true_places, write_coordinates};
 
 use super::iter::{GRAIN, Walk};
 use super::{past, pool};

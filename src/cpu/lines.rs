@@ -12,11 +12,22 @@ pub fn order(ndim: usize, dims: &[usize]) -> SmallVec<[usize; 8]> {
         .collect()
 }
 
+/// Whether `dims` are the last ones of `ndim` in their order.
+fn are_last(ndim: usize, dims: &[usize]) -> bool {
+    dims.len() <= ndim && (ndim - dims.len()..).zip(dims).all(|(at, &d)| at == d)
+}
+
 /// The tensor as a dense `[lines, length]` matrix of `dtype`, whose lines run over `dims`.
 ///
 /// # Errors
 /// If memory cannot be had.
 pub fn read(t: &Tensor, dims: &[usize], dtype: DType) -> Result<Tensor> {
+    if are_last(t.ndim(), dims) && t.dtype() == dtype && t.is_contiguous() && !t.is_lazy() {
+        let (lead, last) = t.shape().split_at(t.ndim() - dims.len());
+        let (lines, length) = (lead.iter().product(), last.iter().product::<i64>());
+        let strides = Dims::from([length.max(1), 1]);
+        return Ok(t.view_with(Dims::from([lines, length]), strides, t.offset()));
+    }
     let moved = super::copy::dense(&t.permuted(&order(t.ndim(), dims)), dtype)?;
     let length: i64 = dims
         .iter()
@@ -36,6 +47,9 @@ pub fn read(t: &Tensor, dims: &[usize], dtype: DType) -> Result<Tensor> {
 /// # Errors
 /// If memory cannot be had.
 pub fn target(out: &Tensor, dim: usize, dtype: DType) -> Result<Tensor> {
+    if dim + 1 == out.ndim() {
+        return results(out, dtype);
+    }
     let moved = out.permuted(&order(out.ndim(), &[dim]));
     if moved.is_contiguous() && out.dtype() == dtype && !out.is_lazy() {
         return Ok(moved);

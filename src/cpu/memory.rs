@@ -29,10 +29,9 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
     };
     let zero = !value.to_bool() && !matches!(value, Scalar::Float(f) if f.is_sign_negative());
     if zero && t.is_contiguous() {
-        let bytes = t.numel() as usize * t.dtype().size();
-        // SAFETY: a contiguous tensor has exactly these bytes; all-zero bits are zero in every dtype.
-        let to = unsafe { std::slice::from_raw_parts_mut(t.data_ptr(), bytes) };
-        if bytes < past::FROM {
+        // All-zero bits are zero in every dtype.
+        let to = bytes_mut(t);
+        if to.len() < past::FROM {
             to.fill(0);
         } else {
             repeat(to, 0u8);
@@ -193,6 +192,34 @@ pub fn slice_mut<T: Element>(t: &Tensor) -> &mut [T] {
     }
     // SAFETY: the assertion above; the kernel that owns the result is its only writer.
     unsafe { std::slice::from_raw_parts_mut(t.data_ptr().cast(), t.numel() as usize) }
+}
+
+/// The bytes of a dense tensor on the host.
+#[must_use]
+pub fn bytes(t: &Tensor) -> &[u8] {
+    assert!(t.is_contiguous() && t.device().is_cpu());
+    if t.numel() == 0 {
+        return &[];
+    }
+    let n = t.numel() as usize * t.dtype().size();
+    // SAFETY: a contiguous tensor has exactly these bytes, and keeps its storage alive.
+    unsafe { std::slice::from_raw_parts(t.data_ptr(), n) }
+}
+
+/// The bytes of a dense tensor on the host, to be written. Only for results that a kernel was given.
+#[must_use]
+#[allow(
+    clippy::mut_from_ref,
+    reason = "kernels own their results for the length of the call"
+)]
+pub fn bytes_mut(t: &Tensor) -> &mut [u8] {
+    assert!(t.is_contiguous() && t.device().is_cpu());
+    if t.numel() == 0 {
+        return &mut [];
+    }
+    let n = t.numel() as usize * t.dtype().size();
+    // SAFETY: as above; the kernel that owns the result is its only writer.
+    unsafe { std::slice::from_raw_parts_mut(t.data_ptr(), n) }
 }
 
 /// One element of a CPU tensor as a number.

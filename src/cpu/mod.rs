@@ -37,6 +37,7 @@ mod layout;
 pub(crate) mod lines;
 pub(crate) mod loss;
 pub(crate) mod loss_backward;
+pub(crate) mod lstm;
 pub mod map;
 pub(crate) mod math;
 pub(crate) mod matrices;

@@ -1,41 +1,74 @@
 //! Triangles and diagonals of matrices.
 
-use super::copy;
-use crate::{DType, Dims, Result, Scalar, Tensor};
+#![allow(unsafe_code, reason = "tasks write disjoint lines")]
 
-/// Clears all columns of `out`'s matrices but those of a triangle that ends at a diagonal: up to it in the lower one, from
-/// it on in the upper one.
+use super::lines::Shared;
+use super::{copy, iter, memory, pool};
+use crate::{Dims, Result, Scalar, Tensor};
+use std::ops::Range;
+
+/// Writes to `out` a triangle of the matrices of `t`, and zeros elsewhere: the lower one up to a diagonal, or the upper one from it
+/// on. Where `t` is `out` itself, only the rest is cleared.
 ///
 /// # Errors
-/// If the dtype has no zero.
-pub fn keep(out: &Tensor, diagonal: i64, lower: bool) -> Result<()> {
+/// If there is no conversion between the dtypes.
+pub fn keep(out: &Tensor, t: &Tensor, diagonal: i64, lower: bool) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let zero = zero(out.dtype())?;
-    let n = out.ndim();
-    let (rows, columns) = (out.shape()[n - 2], out.shape()[n - 1]);
-    for r in 0..rows {
+    let kept = |r: i64, columns: i64| {
         let edge = r.saturating_add(diagonal);
-        let (start, end) = if lower {
-            (edge.saturating_add(1).clamp(0, columns), columns)
+        if lower {
+            0..edge.saturating_add(1).clamp(0, columns)
         } else {
-            (0, edge.clamp(0, columns))
-        };
-        if start < end {
-            let row = out.selected(n - 2, r);
-            copy::copy(&row.narrowed(n - 2, start, end - start), &zero)?;
+            edge.clamp(0, columns)..columns
         }
+    };
+    let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy() && t.dtype() == out.dtype();
+    let same = out.lies_as(t);
+    if !same && !(dense(out) && dense(t)) {
+        copy::copy(out, t)?;
+        return clear(out, kept);
     }
+    if !dense(out) {
+        return clear(out, kept);
+    }
+    let (rows, columns) = (out.shape()[out.ndim() - 2], out.shape()[out.ndim() - 1]);
+    let (size, line) = (out.dtype().size(), columns as usize * out.dtype().size());
+    let from = (!same).then(|| memory::bytes(t));
+    let to = Shared::new(memory::bytes_mut(out));
+    let lines = (out.numel() / columns) as usize;
+    pool::parallel_for(lines, (iter::GRAIN / columns as usize).max(1), |range| {
+        for i in range {
+            let kept = kept(i as i64 % rows, columns);
+            let (start, end) = (kept.start as usize * size, kept.end as usize * size);
+            // SAFETY: every task has its own lines.
+            let to = unsafe { to.part(i * line, line) };
+            to[..start].fill(0);
+            to[end..].fill(0);
+            if let Some(from) = from {
+                to[start..end].copy_from_slice(&from[i * line..][start..end]);
+            }
+        }
+    });
     Ok(())
 }
 
-fn zero(dtype: DType) -> Result<Tensor> {
-    let zero = Tensor::scalar(Scalar::Int(0), DType::F32)?;
-    if dtype == DType::F32 {
-        return Ok(zero);
+/// Clears what a row is not to keep, in a tensor of any layout.
+fn clear(out: &Tensor, kept: impl Fn(i64, i64) -> Range<i64>) -> Result<()> {
+    let n = out.ndim();
+    let (rows, columns) = (out.shape()[n - 2], out.shape()[n - 1]);
+    for r in 0..rows {
+        let row = out.selected(n - 2, r);
+        let kept = kept(r, columns);
+        for gap in [0..kept.start, kept.end..columns] {
+            if !gap.is_empty() {
+                let part = row.narrowed(n - 2, gap.start, gap.end - gap.start);
+                memory::fill(&part, Scalar::Int(0))?;
+            }
+        }
     }
-    copy::converted(&zero, dtype)
+    Ok(())
 }
 
 /// Writes zeros to `out`, and the lines of `t` to the diagonal of its dimensions `x` and `y`.

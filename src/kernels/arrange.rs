@@ -21,9 +21,12 @@ const RANGE: Kernel = Kernel {
 ///
 /// # Errors
 /// If a kernel cannot be had.
-pub fn triangle(out: &Tensor, diagonal: i64, lower: bool) -> Result<()> {
+pub fn triangle(out: &Tensor, t: &Tensor, diagonal: i64, lower: bool) -> Result<()> {
     if on_host(out) {
-        return cpu::triangle::keep(out, diagonal, lower);
+        return cpu::triangle::keep(out, t, diagonal, lower);
+    }
+    if !out.lies_as(t) {
+        copy(out, t)?;
     }
     let n = out.ndim();
     Job::new(TRIANGLE)
@@ -36,6 +39,40 @@ pub fn triangle(out: &Tensor, diagonal: i64, lower: bool) -> Result<()> {
         .int(diagonal)
         .int(i64::from(lower))
         .each(out, out.numel())
+}
+
+/// Writes tensors one after another along a dimension of `out`.
+///
+/// # Errors
+/// If there is no conversion between the dtypes, or a kernel cannot be had.
+pub fn cat<'t, L: Iterator<Item = &'t Tensor> + Clone>(
+    out: &Tensor,
+    list: L,
+    dim: usize,
+) -> Result<()> {
+    if on_host(out) && cpu::join::rows(out, list.clone(), dim) {
+        return Ok(());
+    }
+    each_in_place(cpu::join::places(out, list, dim))
+}
+
+/// Writes tensors side by side along a dimension of `out`, an index each.
+///
+/// # Errors
+/// As [`cat`].
+pub fn stack<'t, L: Iterator<Item = &'t Tensor> + Clone>(
+    out: &Tensor,
+    list: L,
+    dim: usize,
+) -> Result<()> {
+    if on_host(out) && cpu::join::rows(out, list.clone(), dim) {
+        return Ok(());
+    }
+    each_in_place(cpu::join::layers(out, list, dim))
+}
+
+fn each_in_place(parts: Vec<(Tensor, &Tensor)>) -> Result<()> {
+    parts.iter().try_for_each(|(place, t)| copy(place, t))
 }
 
 /// Fills a tensor beside the host with `start`, `start + step` and so on.

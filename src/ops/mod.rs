@@ -72,6 +72,7 @@ pub mod f {
     pub use super::grad::pointwise::calls::*;
     pub use super::grad::pool::calls::*;
     pub use super::grad::products::calls::*;
+    pub use super::grad::recurrent::calls::*;
     pub use super::grad::reduce::calls::*;
     pub use super::grad::reflections::calls::*;
     pub use super::grad::resize::calls::*;
@@ -123,6 +124,7 @@ pub mod f {
     pub use super::nn::in_place::calls::*;
     pub use super::nn::likelihood::calls::*;
     pub use super::nn::loss::calls::*;
+    pub use super::nn::lstm::calls::*;
     pub use super::nn::margin_loss::calls::*;
     pub use super::nn::max_pool::calls::*;
     pub use super::nn::norm::calls::*;
@@ -176,6 +178,7 @@ static FAMILIES: &[&[OpDef]] = &[
     grad::linalg::OPS,
     grad::pointwise::OPS,
     grad::products::OPS,
+    grad::recurrent::OPS,
     grad::reduce::OPS,
     grad::reflections::OPS,
     grad::special::OPS,
@@ -239,6 +242,7 @@ static FAMILIES: &[&[OpDef]] = &[
     nn::batch_norm::OPS,
     nn::loss::OPS,
     nn::likelihood::OPS,
+    nn::lstm::OPS,
     nn::margin_loss::OPS,
     nn::distance::OPS,
     nn::classes::OPS,

@@ -6,9 +6,11 @@
 )]
 
 use super::Lay;
-use crate::Tensor;
 use crate::cpu::iter::{GRAIN, Walk};
+use crate::cpu::lines::Shared;
+use crate::cpu::pool;
 use crate::cpu::simd::simd_fn;
+use crate::{DType, Tensor, dims};
 use std::mem::MaybeUninit;
 
 /// Writes one element wherever `mask` is true; `mask` is broadcast to `dst`.
@@ -125,20 +127,59 @@ fn apart(a: *const u8, b: *const u8, n: usize) -> bool {
     a.addr() + n <= b.addr() || b.addr() + n <= a.addr()
 }
 
+/// Elements of a mask that a task takes at a time.
+const PART: usize = 1 << 16;
+
 /// The places of the true elements of a row-major bool tensor, as row-major positions, up to `limit` of them.
 #[must_use]
 pub fn true_places(mask: &Tensor, limit: usize) -> Vec<i64> {
     let bytes = crate::cpu::truths(mask);
-    let mut out = Vec::with_capacity(limit.min(bytes.len()));
-    for (i, &b) in bytes.iter().enumerate() {
-        if b != 0 {
-            if out.len() == limit {
-                break;
-            }
-            out.push(i as i64);
-        }
+    let count = |part: &[u8]| part.iter().map(|&b| u32::from(b != 0)).sum::<u32>() as usize;
+    // Where the places of each part go.
+    let mut starts = vec![0; bytes.len().div_ceil(PART) + 1];
+    for (i, part) in bytes.chunks(PART).enumerate() {
+        starts[i + 1] = starts[i] + count(part);
     }
+    let mut out = vec![0i64; limit.min(starts[starts.len() - 1])];
+    let to = Shared::new(&mut out);
+    pool::parallel_items(starts.len() - 1, |i| {
+        let (start, end) = (starts[i].min(limit), starts[i + 1].min(limit));
+        // SAFETY: every part of the mask has its own places.
+        let to = unsafe { to.part(start, end - start) };
+        let (part, mut at) = (&bytes[i * PART..bytes.len().min((i + 1) * PART)], 0);
+        for (k, &b) in part.iter().enumerate() {
+            // Written whether it is true or not: a branch would be guessed wrong too often.
+            let Some(place) = to.get_mut(at) else { break };
+            *place = (i * PART + k) as i64;
+            at += usize::from(b != 0);
+        }
+    });
     out
+}
+
+/// Writes row-major positions within `shape` as coordinates, a row of `out` each.
+///
+/// # Panics
+/// If `out` does not have these sizes.
+pub fn write_coordinates(places: &[i64], shape: &[i64], out: &Tensor) {
+    let sizes = [places.len() as i64, shape.len() as i64];
+    assert!(out.dtype() == DType::I64 && out.shape()[..] == sizes);
+    let steps = dims::contiguous_strides(shape);
+    let to = Shared::at(out.data_ptr().cast::<i64>());
+    let (down, right) = (out.strides()[0], out.strides()[1]);
+    pool::parallel_for(places.len(), GRAIN, |range| {
+        for (d, (&size, &step)) in shape.iter().zip(steps.iter()).enumerate() {
+            for i in range.clone() {
+                let p = places[i];
+                let at = if shape.len() == 1 { p } else { p / step % size };
+                // SAFETY: within the sizes that were asserted.
+                unsafe {
+                    *to.get()
+                        .offset((i as i64 * down + d as i64 * right) as isize) = at
+                };
+            }
+        }
+    });
 }
 
 /// How many elements of a row-major bool tensor are true.

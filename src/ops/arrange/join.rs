@@ -1,6 +1,5 @@
 //! Joining tensors: cat, stack and their kin, block_diag.
 
-use crate::cpu::join;
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Cast, F, FM, O, OpDef, Plan, Ret, compose, kernel};
@@ -19,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "cat",
         "(Tensor[] tensors, int dim=0)",
         F | O,
-        body!(cat, anywhere: write_cat),
+        body!(cat, anywhere: |a, dim, outs| kernels::arrange::cat(&outs[0], a.tensors.iter(), *dim)),
         "Tensors one after another along a dimension.",
     )
     .samples("[f32[3, 4]], 1; [b8[5, 5], b8[5, 5]], dim=-1; [f32[0], f32[5, 5]], dim=1")
@@ -29,7 +28,9 @@ pub static OPS: &[OpDef] = &[
         "stack",
         "(Tensor[] tensors, int dim=0)",
         F | O,
-        body!(stack, anywhere: write_stack),
+        body!(stack, anywhere: |a, dim, outs| {
+            kernels::arrange::stack(&outs[0], a.tensors.iter(), *dim)
+        }),
         "Tensors side by side along a new dimension.",
     )
     .samples(
@@ -215,6 +216,11 @@ fn skipped(t: &Tensor) -> bool {
 
 /// The common dtype of a list, 0-dimensional tensors counting less.
 fn common_dtype(list: Tensors) -> Result<DType> {
+    if let Some(first) = list.get(0)
+        && list.iter().all(|t| t.dtype() == first.dtype())
+    {
+        return Ok(first.dtype());
+    }
     let args: SmallVec<[crate::ops::Arg; 8]> = list.iter().map(Into::into).collect();
     result_type(&args)
 }
@@ -266,13 +272,6 @@ fn cat(a: &calls::Cat) -> Result<(Plan, usize)> {
     Ok((Plan::one(shape, strides, dtype), dim))
 }
 
-fn write_cat(a: &calls::Cat, dim: &usize, outs: &[Tensor]) -> Result<()> {
-    for (place, t) in join::places(&outs[0], a.tensors.iter(), *dim) {
-        kernels::copy(&place, t)?;
-    }
-    Ok(())
-}
-
 /// The memory format that all tensors suggest, row-major if they differ.
 fn common_format(list: Tensors) -> MemoryFormat {
     let mut formats = list.iter().map(suggested_format);
@@ -314,13 +313,6 @@ fn stack(a: &calls::Stack) -> Result<(Plan, usize)> {
     }
     let shape = first.shape().inserted(dim, a.tensors.len() as i64);
     Ok((Plan::contiguous(&shape, common_dtype(a.tensors)?), dim))
-}
-
-fn write_stack(a: &calls::Stack, dim: &usize, outs: &[Tensor]) -> Result<()> {
-    for (place, t) in join::layers(&outs[0], a.tensors.iter(), *dim) {
-        kernels::copy(&place, t)?;
-    }
-    Ok(())
 }
 
 /// A list that is not empty.

@@ -3,7 +3,6 @@
 use crate::dims::{self, wrap_dim};
 use crate::ops::core::op::{Batch, FM, FMIO, FMO, I, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
-use crate::ops::index::along::start;
 use crate::{Dims, Result, Tensor, bail, ensure, err, kernels};
 use torchlike_macros::operators;
 
@@ -15,8 +14,8 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int diagonal=0)",
         FMIO | X,
         body!(|a| matrices(a.input, "tril"), anywhere: |a, _, outs| {
-            keep(&outs[0], a.input, a.diagonal, true)
-        }).unmeasured()
+            kernels::arrange::triangle(&outs[0], a.input, a.diagonal, true)
+        })
         .updates(),
         "The lower triangle, zeros above.",
     )
@@ -28,8 +27,8 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int diagonal=0)",
         FMIO | X,
         body!(|a| matrices(a.input, "triu"), anywhere: |a, _, outs| {
-            keep(&outs[0], a.input, a.diagonal, false)
-        }).unmeasured()
+            kernels::arrange::triangle(&outs[0], a.input, a.diagonal, false)
+        })
         .updates(),
         "The upper triangle, zeros below.",
     )
@@ -114,12 +113,6 @@ fn matrices(t: &Tensor, name: &str) -> Result<Plan> {
         "{name}: input tensor must have at least 2 dimensions"
     );
     Ok(Plan::contiguous(t.shape(), t.dtype()))
-}
-
-/// Kernel of both triangles; in place it only clears.
-fn keep(out: &Tensor, t: &Tensor, diagonal: i64, lower: bool) -> Result<()> {
-    start(out, t)?;
-    kernels::arrange::triangle(out, diagonal, lower)
 }
 
 fn diag(a: &calls::Diag) -> Result<Tensor> {

@@ -159,6 +159,12 @@ pub fn is_nowhere(t: &Tensor) -> bool {
     beside(t).is_some_and(Device::is_meta)
 }
 
+/// True for tensors that calls on the host are made with: real ones there, and those that are recorded, as they will be.
+#[must_use]
+pub fn for_host(t: &Tensor) -> bool {
+    beside(t).is_none_or(Device::is_cpu)
+}
+
 /// Runs calls that are part of a kernel's work: only the recording, which keeps their effects, sees them.
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
     crate::mode::with_layers(crate::mode::RECORDING, f)

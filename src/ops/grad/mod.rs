@@ -20,6 +20,7 @@ pub mod pad;
 pub mod pointwise;
 pub mod pool;
 pub mod products;
+pub mod recurrent;
 pub mod reduce;
 pub mod reflections;
 pub mod resize;

@@ -94,10 +94,7 @@ fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
 }
 
 /// Row-major positions as one list of coordinates a dimension.
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn split_places(places: &[i64], shape: &[i64]) -> Result<Vec<Tensor>> {
+fn split_places(places: &[i64], shape: &[i64]) -> Result<Vec<Tensor>> {
     let n = [places.len() as i64];
     if shape.len() == 1 {
         return Ok(vec![Tensor::from_slice(places, &n)?]);

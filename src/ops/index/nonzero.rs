@@ -6,7 +6,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, FM, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
-use crate::ops::index::advanced::{count, split_places};
+use crate::ops::index::advanced::count;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, kernels};
 use torchlike_macros::operators;
 
@@ -129,14 +129,7 @@ fn nonzero_rule(a: &calls::Nonzero) -> Result<Plan> {
 fn nonzero(a: &calls::Nonzero, (): &(), outs: &[Tensor]) -> Result<()> {
     let bits = cpu::copy::dense(a.input, DType::Bool)?;
     let places = cpu_index::true_places(&bits, usize::MAX);
-    write_places(&places, bits.shape(), &outs[0])
-}
-
-fn write_places(places: &[i64], shape: &[i64], out: &Tensor) -> Result<()> {
-    for (d, column) in split_places(places, shape)?.iter().enumerate() {
-        let there = ViewPlan::of(out).selected(1, d as i64);
-        cpu::copy::copy(&cpu::view::of(out, there)?, column)?;
-    }
+    cpu_index::write_coordinates(&places, bits.shape(), &outs[0]);
     Ok(())
 }
 
@@ -172,7 +165,8 @@ fn nonzero_static(a: &calls::NonzeroStatic, (): &(), outs: &[Tensor]) -> Result<
     cpu::fill(out, Scalar::Int(a.fill_value))?;
     let places = cpu_index::true_places(&bits, a.size as usize);
     let found = ViewPlan::of(out).narrowed(0, 0, places.len() as i64);
-    write_places(&places, bits.shape(), &cpu::view::of(out, found)?)
+    cpu_index::write_coordinates(&places, bits.shape(), &cpu::view::of(out, found)?);
+    Ok(())
 }
 
 fn nn_one_hot(a: &calls::NnFunctionalOneHot) -> Result<Tensor> {

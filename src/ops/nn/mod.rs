@@ -20,6 +20,7 @@ pub mod grid;
 pub mod in_place;
 pub mod likelihood;
 pub mod loss;
+pub mod lstm;
 pub mod margin_loss;
 pub mod max_pool;
 pub mod norm;

@@ -3,6 +3,7 @@
 use crate::ops::core::helpers::{is_nowhere, readable};
 use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::nn::cell::{Cell, Input, State, Weights, cat, check, step};
+use crate::ops::nn::lstm;
 use crate::ops::{dispatch, f};
 use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
@@ -47,7 +48,7 @@ pub static OPS: &[OpDef] = &[
         "lstm",
         "(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
         F,
-        lstm,
+        padded_lstm,
         "A recurrent network over sequences of one length.",
     ).samples(
         "f32[4, 2, 3], [f32[1, 2, 2], f32[1, 2, 2]], [f32[8, 3], f32[8, 2], f32[8], f32[8]], True, 1, 0.0, False, False, False; \
@@ -184,14 +185,14 @@ fn layer(
 }
 
 /// What a call of a network says besides its data.
-struct Net<'a> {
-    hx: Vec<&'a Tensor>,
-    params: Vec<&'a Tensor>,
-    biases: bool,
-    layers: usize,
-    dropout: f64,
-    train: bool,
-    directions: usize,
+pub(super) struct Net<'a> {
+    pub(super) hx: Vec<&'a Tensor>,
+    pub(super) params: Vec<&'a Tensor>,
+    pub(super) biases: bool,
+    pub(super) layers: usize,
+    pub(super) dropout: f64,
+    pub(super) train: bool,
+    pub(super) directions: usize,
 }
 
 impl Net<'_> {
@@ -210,9 +211,13 @@ impl Net<'_> {
         Ok(())
     }
 
+    fn cells(&self) -> usize {
+        self.layers.saturating_mul(self.directions)
+    }
+
     /// Checks the numbers of weights and states; how many weights a cell has.
     fn check_numbers(&self, cell: Cell) -> Result<usize> {
-        let cells = self.layers.saturating_mul(self.directions);
+        let cells = self.cells();
         ensure!(
             cells > 0 && self.params.len() % cells == 0,
             Runtime,
@@ -243,12 +248,12 @@ impl Net<'_> {
     }
 
     /// Weights of a cell without projection.
-    fn plain(&self) -> usize {
+    pub(super) fn plain(&self) -> usize {
         if self.biases { 4 } else { 2 }
     }
 
     /// The weights of cell `k`, of which each has `each`.
-    fn weights(&self, k: usize, each: usize) -> Weights<'_> {
+    pub(super) fn weights(&self, k: usize, each: usize) -> Weights<'_> {
         let p = &self.params[k * each..(k + 1) * each];
         Weights {
             ih: p[0],
@@ -259,11 +264,15 @@ impl Net<'_> {
         }
     }
 
+    /// Outputs (0) or cells (1) before the first step of cell `k`.
+    pub(super) fn state(&self, which: usize, k: usize) -> Result<Tensor> {
+        f::select(self.hx[which], 0, k as i64)
+    }
+
     fn start(&self, k: usize) -> Result<State> {
-        let of = |h: &Tensor| f::select(h, 0, k as i64);
         Ok(State {
-            h: of(self.hx[0])?,
-            c: self.hx.get(1).map(|c| of(c)).transpose()?,
+            h: self.state(0, k)?,
+            c: (self.hx.len() > 1).then(|| self.state(1, k)).transpose()?,
         })
     }
 
@@ -327,6 +336,15 @@ fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
         Runtime,
         "a sequence of {steps} steps, more than {MAX_STEPS}"
     );
+    if cell == Cell::Lstm
+        && net.params.len() == net.cells() * net.plain()
+        && lstm::are_whole(&x, net)
+    {
+        net.check_devices(&x)?;
+        net.check_numbers(cell)?;
+        let (out, h, c) = lstm::run(&x, net)?;
+        return Ok(Ret::Tuple(vec![swapped(out)?, h, c]));
+    }
     let rows = f::reshape(&x, &[steps * batch, x.shape()[2]])?;
     let (out, state) = net.run(cell, &rows, &vec![batch; steps as usize])?;
     let out = f::reshape(&out, &[steps, batch, out.shape()[1]])?;
@@ -334,7 +352,7 @@ fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
 }
 
 /// Networks without projections are one operator to PyTorch on the CPU, and are cast as one.
-fn lstm(a: &calls::Lstm) -> Result<Ret> {
+fn padded_lstm(a: &calls::Lstm) -> Result<Ret> {
     let widths: Vec<_> = a.hx.iter().map(|h| h.shape().last().copied()).collect();
     if matches!(widths[..], [h, c] if h != c) {
         return padded(a.input, a.batch_first, &net!(a, a.hx.refs()), Cell::Lstm);

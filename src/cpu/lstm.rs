@@ -1,0 +1,410 @@
+//! A layer of an LSTM in one direction: all steps of a sequence, and its way back.
+//!
+//! Gates lie as PyTorch has them: input, forget, cell, output. The formulas are those of `torch.nn.LSTM`'s documentation.
+
+#![allow(unsafe_code, reason = "products take matrices by pointer")]
+
+use super::gemm::{GemmElement, Mat, MatMut, gemm};
+use super::iter::GRAIN;
+use super::lanes::Real;
+use super::lines::Shared;
+use super::simd::simd_fn;
+use super::{copy, fill, pool, slice, slice_mut};
+use crate::{DType, Device, Result, Scalar, Tensor, bail};
+
+/// What a layer is computed from.
+#[derive(Clone, Copy)]
+pub struct Layer<'a> {
+    /// `[steps, batch, features]`.
+    pub input: &'a Tensor,
+    /// `[4 hidden, features]`.
+    pub w_ih: &'a Tensor,
+    /// `[4 hidden, hidden]`.
+    pub w_hh: &'a Tensor,
+    /// `[4 hidden]` each, which are added.
+    pub biases: [&'a Tensor; 2],
+    /// `[batch, hidden]`.
+    pub h: &'a Tensor,
+    /// `[batch, hidden]`.
+    pub c: &'a Tensor,
+    /// The last step comes first.
+    pub reverse: bool,
+}
+
+/// The sizes of a layer.
+#[derive(Clone, Copy)]
+struct Sizes {
+    steps: usize,
+    batch: usize,
+    features: usize,
+    hidden: usize,
+}
+
+impl Layer<'_> {
+    fn sizes(&self) -> Sizes {
+        let size = |d: usize| self.input.shape()[d] as usize;
+        Sizes {
+            steps: size(0),
+            batch: size(1),
+            features: size(2),
+            hidden: self.w_hh.shape()[1] as usize,
+        }
+    }
+
+    /// The steps in the order in which they are computed.
+    fn order(&self, steps: usize) -> impl DoubleEndedIterator<Item = usize> + use<> {
+        let reverse = self.reverse;
+        (0..steps).map(move |k| if reverse { steps - 1 - k } else { k })
+    }
+
+    /// The operands row-major.
+    fn dense(&self, dtype: DType) -> Result<[Tensor; 7]> {
+        let [b_ih, b_hh] = self.biases;
+        let all = [self.input, self.w_ih, self.w_hh, b_ih, b_hh, self.h, self.c];
+        let mut dense = all.map(Clone::clone);
+        for t in &mut dense {
+            *t = copy::dense(t, dtype)?;
+        }
+        Ok(dense)
+    }
+}
+
+/// How many elements a layer keeps for its way back: its gates and cells of all steps.
+#[must_use]
+pub fn kept(steps: i64, batch: i64, hidden: i64) -> Option<i64> {
+    steps
+        .checked_mul(batch)?
+        .checked_mul(hidden)?
+        .checked_mul(5)
+}
+
+macro_rules! by_type {
+    ($d:expr, $T:ident => $body:expr) => {
+        match $d {
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            d => bail!(NotImplemented, "mkldnn_rnn_layer of {d}"),
+        }
+    };
+}
+
+/// `C = A B + beta C + bias` of dense matrices that may be read turned: `(elements, leading size, turned)`.
+fn product<T: Real + GemmElement<Scale = T>>(
+    (m, n, k): (usize, usize, usize),
+    a: (&[T], bool),
+    b: (&[T], bool),
+    beta: f64,
+    c: &mut [T],
+    bias: Option<&[T]>,
+) {
+    let mat = |(x, turned): (&[T], bool), rows: usize, columns: usize| {
+        assert!(x.len() >= rows * columns);
+        if turned {
+            Mat::new(x.as_ptr(), 1, rows as isize)
+        } else {
+            Mat::new(x.as_ptr(), columns as isize, 1)
+        }
+    };
+    assert!(c.len() >= m * n && bias.is_none_or(|b| b.len() >= n));
+    let (a, b) = (mat(a, m, k), mat(b, k, n));
+    let c = MatMut::new(c.as_mut_ptr(), n as isize, 1);
+    let (one, beta) = (T::of(1.0), T::of(beta));
+    // SAFETY: all elements lie in the slices, as asserted; C is borrowed alone.
+    unsafe { gemm(m, n, k, one, a, b, beta, c, bias.map(<[T]>::as_ptr)) }
+}
+
+/// One item of a list of equal ones to write, and another to read.
+fn apart<T>(all: &mut [T], size: usize, write: usize, read: usize) -> (&mut [T], &[T]) {
+    let (first, second) = all.split_at_mut(write.max(read) * size);
+    if write < read {
+        (&mut first[write * size..][..size], &second[..size])
+    } else {
+        (&mut second[..size], &first[read * size..][..size])
+    }
+}
+
+simd_fn! { wide
+    /// The gates of an example from their sums, in place, its cells and its outputs.
+    fn ahead<T: Real>(gates: &mut [T], before: &[T], cells: &mut [T], out: &mut [T]) {
+        let n = out.len();
+        let (sigmoids, rest) = gates.split_at_mut(2 * n);
+        let (cell, output) = rest.split_at_mut(n);
+        for v in sigmoids.iter_mut().chain(output.iter_mut()) {
+            *v = v.sigmoid_();
+        }
+        for v in cell.iter_mut() {
+            *v = v.tanh_();
+        }
+        let (input, forget) = sigmoids.split_at(n);
+        let (cell, output, before, cells) = (&cell[..n], &output[..n], &before[..n], &mut cells[..n]);
+        for i in 0..n {
+            cells[i] = forget[i] * before[i] + input[i] * cell[i];
+            out[i] = output[i] * cells[i].tanh_();
+        }
+    }
+}
+
+simd_fn! { wide
+    /// The gradients of the sums behind an example's gates, and by its cells before, in place of that by its cells; `by_out` is the
+    /// gradient of its outputs.
+    fn back<T: Real>(gates: &[T], before: &[T], cells: &[T], by_out: &[T], by_cells: &mut [T], to: &mut [T]) {
+        let (one, n) = (T::of(1.0), cells.len());
+        let (input, rest) = gates.split_at(n);
+        let (forget, rest) = rest.split_at(n);
+        let (cell, output) = rest.split_at(n);
+        let (to_input, rest) = to.split_at_mut(n);
+        let (to_forget, rest) = rest.split_at_mut(n);
+        let (to_cell, to_output) = rest.split_at_mut(n);
+        let (output, to_output) = (&output[..n], &mut to_output[..n]);
+        let (before, by_out, by_cells) = (&before[..n], &by_out[..n], &mut by_cells[..n]);
+        for i in 0..n {
+            let tanh = cells[i].tanh_();
+            let by_cell = by_cells[i] + by_out[i] * output[i] * (one - tanh * tanh);
+            to_output[i] = by_out[i] * tanh * output[i] * (one - output[i]);
+            to_input[i] = by_cell * cell[i] * input[i] * (one - input[i]);
+            to_forget[i] = by_cell * before[i] * forget[i] * (one - forget[i]);
+            to_cell[i] = by_cell * input[i] * (one - cell[i] * cell[i]);
+            by_cells[i] = by_cell * forget[i];
+        }
+    }
+}
+
+simd_fn! { stream
+    /// Adds a row.
+    fn add<T: Real>(to: &mut [T], row: &[T]) {
+        for (to, &v) in to.iter_mut().zip(row) {
+            *to += v;
+        }
+    }
+}
+
+/// Examples that a task takes at least.
+fn grain(hidden: usize) -> usize {
+    (GRAIN / (8 * hidden).max(1)).max(1)
+}
+
+/// The outputs of all steps, the last of them, the last cells, and what the way back needs, unless that has no elements.
+///
+/// # Errors
+/// For other types than `float` and `double`, or if memory cannot be had.
+pub fn forward(outs: &[Tensor], l: &Layer) -> Result<()> {
+    by_type!(l.input.dtype(), T => forward_in::<T>(outs, l))
+}
+
+fn forward_in<T: Real + GemmElement<Scale = T>>(outs: &[Tensor], l: &Layer) -> Result<()> {
+    let [x, w_ih, w_hh, b_ih, b_hh, h, c] = l.dense(T::DTYPE)?;
+    let Sizes {
+        steps,
+        batch,
+        features,
+        hidden,
+    } = l.sizes();
+    let (each, wide) = (batch * hidden, batch * 4 * hidden);
+    let room = match outs[3].numel() {
+        0 => Tensor::empty(&[(steps * 5 * each) as i64], T::DTYPE, Device::CPU)?,
+        _ => outs[3].clone(),
+    };
+    let (gates, cells) = slice_mut::<T>(&room).split_at_mut(steps * wide);
+    let (out, h, c) = (slice_mut::<T>(&outs[0]), slice::<T>(&h), slice::<T>(&c));
+    let (w_ih, w_hh) = (slice::<T>(&w_ih), slice::<T>(&w_hh));
+    let mut bias = slice::<T>(&b_ih).to_vec();
+    add(&mut bias, slice::<T>(&b_hh));
+    let sizes = (steps * batch, 4 * hidden, features);
+    product(
+        sizes,
+        (slice(&x), false),
+        (w_ih, true),
+        0.0,
+        gates,
+        Some(&bias),
+    );
+    let mut last = None;
+    for t in l.order(steps) {
+        let (out, before) = match last {
+            Some(last) => apart(out, each, t, last),
+            None => (&mut out[t * each..][..each], h),
+        };
+        let gates = &mut gates[t * wide..][..wide];
+        product(
+            (batch, 4 * hidden, hidden),
+            (before, false),
+            (w_hh, true),
+            1.0,
+            gates,
+            None,
+        );
+        let (cells, before) = match last {
+            Some(last) => apart(cells, each, t, last),
+            None => (&mut cells[t * each..][..each], c),
+        };
+        let (gates, cells, out) = (Shared::new(gates), Shared::new(cells), Shared::new(out));
+        pool::parallel_for(batch, grain(hidden), |range| {
+            for i in range {
+                let at = i * hidden;
+                // SAFETY: every example has its own places.
+                unsafe {
+                    let (cells, out) = (cells.part(at, hidden), out.part(at, hidden));
+                    ahead(
+                        gates.part(4 * at, 4 * hidden),
+                        &before[at..][..hidden],
+                        cells,
+                        out,
+                    );
+                }
+            }
+        });
+        last = Some(t);
+    }
+    let last = last.unwrap_or(0) * each;
+    slice_mut::<T>(&outs[1]).copy_from_slice(&out[last..][..each]);
+    slice_mut::<T>(&outs[2]).copy_from_slice(&cells[last..][..each]);
+    Ok(())
+}
+
+/// What a layer made, and the gradients of that.
+#[derive(Clone, Copy)]
+pub struct Made<'a> {
+    /// The outputs of all steps.
+    pub out: &'a Tensor,
+    /// What was kept for the way back.
+    pub kept: &'a Tensor,
+    /// The gradients of the outputs, of the last ones, and of the last cells.
+    pub grads: [Option<&'a Tensor>; 3],
+}
+
+/// The gradients by the input, the weights, the biases, and the first outputs and cells.
+///
+/// # Errors
+/// As [`forward`].
+pub fn backward(outs: &[Tensor], l: &Layer, made: &Made) -> Result<()> {
+    by_type!(l.input.dtype(), T => backward_in::<T>(outs, l, made))
+}
+
+fn backward_in<T: Real + GemmElement<Scale = T>>(
+    outs: &[Tensor],
+    l: &Layer,
+    made: &Made,
+) -> Result<()> {
+    let [x, w_ih, w_hh, _, _, h, c] = l.dense(T::DTYPE)?;
+    let Sizes {
+        steps,
+        batch,
+        features,
+        hidden,
+    } = l.sizes();
+    let (each, wide, rows) = (batch * hidden, batch * 4 * hidden, steps * batch);
+    let kept = copy::dense(made.kept, T::DTYPE)?;
+    let (gates, cells) = slice::<T>(&kept).split_at(steps * wide);
+    let room = Tensor::empty(&[(steps * wide) as i64], T::DTYPE, Device::CPU)?;
+    let by_gates = slice_mut::<T>(&room);
+    let [by_out, by_h, by_c] = made.grads;
+    let by_out = by_out.map(|t| copy::dense(t, T::DTYPE)).transpose()?;
+    for (out, by) in [(&outs[5], by_h), (&outs[6], by_c)] {
+        match by {
+            Some(by) => copy::copy(out, by)?,
+            None => fill(out, Scalar::Int(0))?,
+        }
+    }
+    let (h, c, w_hh) = (slice::<T>(&h), slice::<T>(&c), slice::<T>(&w_hh));
+    let (by_h, by_c) = (slice_mut::<T>(&outs[5]), slice_mut::<T>(&outs[6]));
+    let order: Vec<usize> = l.order(steps).collect();
+    for k in (0..steps).rev() {
+        let t = order[k];
+        if let Some(by_out) = &by_out {
+            add(by_h, &slice::<T>(by_out)[t * each..][..each]);
+        }
+        let before = if k == 0 {
+            c
+        } else {
+            &cells[order[k - 1] * each..][..each]
+        };
+        let (gates, cells) = (&gates[t * wide..][..wide], &cells[t * each..][..each]);
+        let to = &mut by_gates[t * wide..][..wide];
+        let (shared, by_cells) = (Shared::new(to), Shared::new(by_c));
+        pool::parallel_for(batch, grain(hidden), |range| {
+            for i in range {
+                let (one, four) = (
+                    i * hidden..(i + 1) * hidden,
+                    4 * i * hidden..4 * (i + 1) * hidden,
+                );
+                // SAFETY: every example has its own places.
+                unsafe {
+                    let (by, to) = (
+                        by_cells.part(one.start, hidden),
+                        shared.part(four.start, 4 * hidden),
+                    );
+                    back(
+                        &gates[four],
+                        &before[one.clone()],
+                        &cells[one.clone()],
+                        &by_h[one],
+                        by,
+                        to,
+                    );
+                }
+            }
+        });
+        product(
+            (batch, hidden, 4 * hidden),
+            (to, false),
+            (w_hh, false),
+            0.0,
+            by_h,
+            None,
+        );
+    }
+    let (x, by_gates) = (slice::<T>(&x), &by_gates[..]);
+    product(
+        (rows, features, 4 * hidden),
+        (by_gates, false),
+        (slice(&w_ih), false),
+        0.0,
+        slice_mut(&outs[0]),
+        None,
+    );
+    product(
+        (4 * hidden, features, rows),
+        (by_gates, true),
+        (x, false),
+        0.0,
+        slice_mut(&outs[1]),
+        None,
+    );
+    let first = order.first().copied().unwrap_or(0);
+    let (out, by_w) = (copy::dense(made.out, T::DTYPE)?, slice_mut::<T>(&outs[2]));
+    let out = slice::<T>(&out);
+    product(
+        (4 * hidden, hidden, batch),
+        (&by_gates[first * wide..], true),
+        (h, false),
+        0.0,
+        by_w,
+        None,
+    );
+    if steps > 1 {
+        // Each step but the first took the outputs of the one before.
+        let (later, before) = if l.reverse { (0, each) } else { (wide, 0) };
+        let later = &by_gates[later..][..(steps - 1) * wide];
+        product(
+            (4 * hidden, hidden, rows - batch),
+            (later, true),
+            (&out[before..], false),
+            1.0,
+            by_w,
+            None,
+        );
+    }
+    let bias = slice_mut::<T>(&outs[3]);
+    bias.fill(T::of(0.0));
+    by_gates
+        .chunks_exact((4 * hidden).max(1))
+        .for_each(|row| add(bias, row));
+    slice_mut::<T>(&outs[4]).copy_from_slice(bias);
+    Ok(())
+}
