@@ -1,7 +1,12 @@
 //! Attention: a block of queries at a time against all keys, scores kept in the cache.
 
+#![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
+
+use super::gemm::GemmElement;
+use super::lines::Shared;
+use super::matrix::{Part, product_of_parts};
 use super::room::{Rooms, dense_in};
-use super::{copy, matrix, pool, slice, slice_mut, vmath};
+use super::{copy, pool, slice, slice_mut, vmath};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
 use std::ops::{Add, Div, Mul, Sub};
@@ -99,8 +104,12 @@ impl Shapes {
         } else {
             copy::converted(t, d)?
         };
-        let t = t.expand_to(&self.batch.concat(&[rows, columns]));
         let to = [dims::numel(&self.batch)?, rows, columns];
+        let same = |lead: &[i64]| *lead == self.batch[..];
+        if t.is_contiguous() && t.ndim() >= 2 && same(&t.shape()[..t.ndim() - 2]) {
+            return Ok(t.view_with(to.into(), dims::contiguous_strides(&to), t.offset()));
+        }
+        let t = t.expand_to(&self.batch.concat(&[rows, columns]));
         match dims::view_strides(t.shape(), t.strides(), &to) {
             Some(strides) => Ok(t.view_with(to.into(), strides, t.offset())),
             None => Ok(copy::dense(&t, d)?.view_with(to.into(), dims::contiguous_strides(&to), 0)),
@@ -146,7 +155,11 @@ pub fn attention(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes) ->
     };
     let fill = |out: &Tensor| {
         let (mask, kept) = (mask.as_ref(), flat_sums.as_ref());
-        batches(out, kept, [&q, &k, &v], mask, i.causal, i.scale)?;
+        let operands = [&q, &k, &v];
+        match wide {
+            DType::F64 => batches::<f64>(out, kept, operands, mask, i.causal, i.scale)?,
+            _ => batches::<f32>(out, kept, operands, mask, i.causal, i.scale)?,
+        }
         match (sums, kept) {
             (Some(sums), Some(kept)) => {
                 let strides = dims::contiguous_strides(sums.shape());
@@ -164,9 +177,9 @@ pub fn attention(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes) ->
     copy::copy(out, &sum.view_with(out.shape().clone(), strides, 0))
 }
 
-/// Attention for three-dimensional `q`, `k`, `v` (f32 or f64; batches in the first dimension). `mask` has been expanded to
+/// Attention for three-dimensional `q`, `k`, `v` (batches in the first dimension). `mask` has been expanded to
 /// `[batch, queries, keys]`.
-fn batches(
+fn batches<T: Real + GemmElement<Scale = T>>(
     out: &Tensor,
     sums: Option<&Tensor>,
     [q, k, v]: [&Tensor; 3],
@@ -174,90 +187,56 @@ fn batches(
     causal: bool,
     scale: f64,
 ) -> Result<()> {
-    let (batch, queries, keys) = (
-        q.shape()[0] as usize,
-        q.shape()[1] as usize,
-        k.shape()[1] as usize,
-    );
+    let size = |t: &Tensor, d: usize| t.shape()[d] as usize;
+    let (batch, queries, keys) = (size(q, 0), size(q, 1), size(k, 1));
+    let (columns, values) = (size(q, 2), size(v, 2));
     let rows = (SCORES / keys.max(1)).clamp(16, 128).min(queries.max(1));
     let blocks = queries.div_ceil(rows);
-    let d = q.dtype();
-    let failed = std::sync::Mutex::new(None);
     let part =
         mask.and_then(|m| (m.shape()[0] > 0).then(|| m.selected(0, 0).narrowed(0, 0, rows as i64)));
     // Where queries see only the keys before them, blocks are narrower than the mask.
     let part = part.filter(|p| causal || !p.is_contiguous());
     let rooms = Rooms::new(batch * blocks, || {
-        let scores = Tensor::empty(&[(rows * keys) as i64], d, Device::CPU)?;
+        let scores = Tensor::empty(&[(rows * keys) as i64], T::DTYPE, Device::CPU)?;
         let mask = part
             .as_ref()
             .map(|p| Tensor::empty(p.shape(), p.dtype(), Device::CPU));
         Ok((scores, mask.transpose()?))
     })?;
-    let run = |range: std::ops::Range<usize>,
-               (buffer, mask_room): &(Tensor, Option<Tensor>)|
-     -> Result<()> {
-        for task in range {
-            let (b, first) = (task / blocks, task % blocks * rows);
-            let len = rows.min(queries - first);
-            // Keys behind the last query of a causal block are never looked at.
-            let width = if causal { keys.min(first + len) } else { keys };
-            let scores = buffer.view_with(
-                Dims::from([len as i64, width as i64]),
-                Dims::from([width as i64, 1]),
-                0,
-            );
-            let (x, y) = (
-                q.selected(0, b as i64)
-                    .narrowed(0, first as i64, len as i64),
-                k.selected(0, b as i64).narrowed(0, 0, width as i64),
-            );
-            matrix::product(
-                &scores,
-                &x,
-                &y.swapped(0, 1),
-                Scalar::Float(scale),
-                Scalar::Int(0),
-                None,
-            )?;
-            let mask = match mask {
-                Some(m) => {
-                    let part = m.selected(0, b as i64);
-                    let part = part.narrowed(0, first as i64, len as i64);
-                    Some(dense_in(
-                        &part.narrowed(1, 0, width as i64),
-                        mask_room.as_ref(),
-                    )?)
-                }
-                None => None,
-            };
-            let kept = sums.map(|t| {
-                t.selected(0, b as i64)
-                    .narrowed(0, first as i64, len as i64)
-            });
-            if d == DType::F32 {
-                let kept = kept.as_ref().map(slice_mut::<f32>);
-                weigh::<f32>(&scores, mask.as_ref(), causal, first, kept);
-            } else {
-                let kept = kept.as_ref().map(slice_mut::<f64>);
-                weigh::<f64>(&scores, mask.as_ref(), causal, first, kept);
-            }
-            let to = out
-                .selected(0, b as i64)
-                .narrowed(0, first as i64, len as i64);
-            matrix::product(
-                &to,
-                &scores,
-                &v.selected(0, b as i64).narrowed(0, 0, width as i64),
-                Scalar::Int(1),
-                Scalar::Int(0),
-                None,
-            )?;
+    let sums = sums.map(|t| Shared::new(slice_mut::<T>(t)));
+    let run = |task: usize, (buffer, mask_room): &(Tensor, Option<Tensor>)| -> Result<()> {
+        let (b, first) = (task / blocks, task % blocks * rows);
+        let len = rows.min(queries - first);
+        // Keys behind the last query of a causal block are never looked at.
+        let width = if causal { keys.min(first + len) } else { keys };
+        let scores = Part::first(buffer, len, width);
+        let some = first..first + len;
+        let (x, y) = (
+            Part::of(q, b, some.clone(), columns),
+            Part::of(k, b, 0..width, columns),
+        );
+        product_of_parts::<T>(scores, x, y.turned(), T::of(scale));
+        let weights = &mut slice_mut::<T>(buffer)[..len * width];
+        if let Some(m) = mask {
+            let part = m.selected(0, b as i64);
+            let part = part.narrowed(0, first as i64, len as i64);
+            let part = part.narrowed(1, 0, width as i64);
+            add_mask(weights, &dense_in(&part, mask_room.as_ref())?);
         }
+        // SAFETY: every task has its own rows.
+        let kept = sums.map(|s| unsafe { s.part(b * queries + first, len) });
+        weigh(weights, width, causal, first, kept);
+        let (to, v) = (
+            Part::of(out, b, some, values),
+            Part::of(v, b, 0..width, values),
+        );
+        product_of_parts::<T>(to, scores, v, T::of(1.0));
         Ok(())
     };
-    pool::parallel_for(batch * blocks, 1, |r| {
-        if let (Err(e), Ok(mut slot)) = (rooms.with(|room| run(r, room)), failed.lock()) {
+    let failed = std::sync::Mutex::new(None);
+    pool::parallel_for(batch * blocks, 1, |mut tasks| {
+        let done = rooms.with(|room| tasks.try_for_each(|task| run(task, room)));
+        if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
             *slot = Some(e);
         }
     });
@@ -307,9 +286,8 @@ simd_fn! { wide
     }
 }
 
-/// Adds a mask of numbers to scores, or hides them where a mask of truth values is false; both are dense.
-pub fn add_mask<T: Real>(scores: &Tensor, mask: &Tensor) {
-    let scores = slice_mut::<T>(scores);
+/// Adds a mask of numbers to scores, or hides them where a mask of truth values is false; the mask is dense.
+pub fn add_mask<T: Real>(scores: &mut [T], mask: &Tensor) {
     if mask.dtype() == DType::Bool {
         let keep = scores.iter_mut().zip(super::truths(mask));
         keep.for_each(|(v, &keep)| *v = if keep != 0 { *v } else { T::LEAST });
@@ -319,23 +297,19 @@ pub fn add_mask<T: Real>(scores: &Tensor, mask: &Tensor) {
     }
 }
 
-/// Masked softmax over rows, of queries from `first` on; a row without any finite score becomes zeros. `sums` takes the
-/// logarithms of the sums of exponentials, 0 for such rows.
+/// Softmax over rows of so many scores, of queries from `first` on; a row without any finite score becomes zeros. `sums` takes
+/// the logarithms of the sums of exponentials, 0 for such rows.
 fn weigh<T: Real>(
-    scores: &Tensor,
-    mask: Option<&Tensor>,
+    scores: &mut [T],
+    width: usize,
     causal: bool,
     first: usize,
     mut sums: Option<&mut [T]>,
 ) {
-    let width = scores.shape()[1] as usize;
     if width == 0 {
         return;
     }
-    if let Some(mask) = mask {
-        add_mask::<T>(scores, mask);
-    }
-    for (i, row) in slice_mut::<T>(scores).chunks_exact_mut(width).enumerate() {
+    for (i, row) in scores.chunks_exact_mut(width).enumerate() {
         if causal {
             row[(first + i + 1).min(width)..].fill(T::LEAST);
         }

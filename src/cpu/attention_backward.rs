@@ -246,7 +246,10 @@ impl Work<'_> {
         matrix::product(&grads, &grad, &value.swapped(0, 1), one, none, None)?;
         if let Some(mask) = &self.mask {
             let mask = part(mask).narrowed(1, 0, b.width);
-            add_mask::<T>(&scores, &dense_in(&mask, buffers.copies[0].as_ref())?);
+            add_mask(
+                slice_mut::<T>(&scores),
+                &dense_in(&mask, buffers.copies[0].as_ref())?,
+            );
         }
         self.weigh::<T>(b, [&scores, &grads, &grad], buffers)?;
         let [to_query, to_key, to_value] = [

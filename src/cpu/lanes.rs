@@ -24,32 +24,42 @@ impl Real for f64 {
 }
 
 const LANES: usize = 64;
+/// Rows that so many lanes are enough for.
+pub const SHORT: usize = 8;
 
 /// The sum of `f` over a row, in lanes; long rows are summed in blocks, which keeps f32 sums exact enough.
 #[inline(always)]
 pub fn sum_by<T: Real>(x: &[T], f: impl Fn(T) -> T) -> T {
-    let mut total = T::of(0.0);
-    for block in x.chunks(4096) {
-        let mut acc = [T::of(0.0); LANES];
-        let mut chunks = block.chunks_exact(LANES);
-        for c in &mut chunks {
-            for l in 0..LANES {
-                acc[l] += f(c[l]);
-            }
-        }
-        for (l, &v) in chunks.remainder().iter().enumerate() {
-            acc[l] += f(v);
-        }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for l in 0..width {
-                acc[l] += acc[l + width];
-            }
-            width /= 2;
-        }
-        total += acc[0];
+    // The lanes that short rows do not reach would add nothing.
+    if x.len() <= SHORT {
+        return sum_in::<T, SHORT>(x, f);
     }
-    total
+    let blocks = x.chunks(4096);
+    blocks.fold(T::of(0.0), |total, block| {
+        total + sum_in::<T, LANES>(block, &f)
+    })
+}
+
+#[inline(always)]
+fn sum_in<T: Real, const N: usize>(x: &[T], f: impl Fn(T) -> T) -> T {
+    let mut acc = [T::of(0.0); N];
+    let mut chunks = x.chunks_exact(N);
+    for c in &mut chunks {
+        for l in 0..N {
+            acc[l] += f(c[l]);
+        }
+    }
+    for (l, &v) in chunks.remainder().iter().enumerate() {
+        acc[l] += f(v);
+    }
+    let mut width = N / 2;
+    while width > 0 {
+        for l in 0..width {
+            acc[l] += acc[l + width];
+        }
+        width /= 2;
+    }
+    acc[0]
 }
 
 /// The sum of `f` over two rows.
@@ -73,6 +83,9 @@ pub fn sum2_by<T: Real>(x: &[T], y: &[T], f: impl Fn(T, T) -> T) -> T {
 /// The largest value of a row; NaN are passed over.
 #[inline(always)]
 pub fn max_of<T: Real>(x: &[T]) -> T {
+    if x.len() <= SHORT {
+        return x.iter().fold(T::LOWEST, |m, &v| if v > m { v } else { m });
+    }
     let mut acc = [T::LOWEST; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for c in &mut chunks {

@@ -57,15 +57,13 @@ impl Layer<'_> {
         (0..steps).map(move |k| if reverse { steps - 1 - k } else { k })
     }
 
-    /// The operands row-major.
-    fn dense(&self, dtype: DType) -> Result<[Tensor; 7]> {
-        let [b_ih, b_hh] = self.biases;
-        let all = [self.input, self.w_ih, self.w_hh, b_ih, b_hh, self.h, self.c];
-        let mut dense = all.map(Clone::clone);
-        for t in &mut dense {
+    /// Input, weights, and first outputs and cells, row-major.
+    fn dense(&self, dtype: DType) -> Result<[Tensor; 5]> {
+        let mut all = [self.input, self.w_ih, self.w_hh, self.h, self.c].map(Clone::clone);
+        for t in &mut all {
             *t = copy::dense(t, dtype)?;
         }
-        Ok(dense)
+        Ok(all)
     }
 }
 
@@ -135,14 +133,19 @@ simd_fn! { wide
         let n = out.len();
         let (sigmoids, rest) = gates.split_at_mut(2 * n);
         let (cell, output) = rest.split_at_mut(n);
-        for v in sigmoids.iter_mut().chain(output.iter_mut()) {
+        // A loop each: chained they are not made of vectors.
+        for v in sigmoids.iter_mut() {
+            *v = v.sigmoid_();
+        }
+        for v in output.iter_mut() {
             *v = v.sigmoid_();
         }
         for v in cell.iter_mut() {
             *v = v.tanh_();
         }
         let (input, forget) = sigmoids.split_at(n);
-        let (cell, output, before, cells) = (&cell[..n], &output[..n], &before[..n], &mut cells[..n]);
+        let (input, forget, cell, output) = (&input[..n], &forget[..n], &cell[..n], &output[..n]);
+        let (before, cells) = (&before[..n], &mut cells[..n]);
         for i in 0..n {
             cells[i] = forget[i] * before[i] + input[i] * cell[i];
             out[i] = output[i] * cells[i].tanh_();
@@ -161,7 +164,9 @@ simd_fn! { wide
         let (to_input, rest) = to.split_at_mut(n);
         let (to_forget, rest) = rest.split_at_mut(n);
         let (to_cell, to_output) = rest.split_at_mut(n);
-        let (output, to_output) = (&output[..n], &mut to_output[..n]);
+        let (input, forget, cell, output) = (&input[..n], &forget[..n], &cell[..n], &output[..n]);
+        let (to_input, to_forget) = (&mut to_input[..n], &mut to_forget[..n]);
+        let (to_cell, to_output) = (&mut to_cell[..n], &mut to_output[..n]);
         let (before, by_out, by_cells) = (&before[..n], &by_out[..n], &mut by_cells[..n]);
         for i in 0..n {
             let tanh = cells[i].tanh_();
@@ -198,7 +203,9 @@ pub fn forward(outs: &[Tensor], l: &Layer) -> Result<()> {
 }
 
 fn forward_in<T: Real + GemmElement<Scale = T>>(outs: &[Tensor], l: &Layer) -> Result<()> {
-    let [x, w_ih, w_hh, b_ih, b_hh, h, c] = l.dense(T::DTYPE)?;
+    let [x, w_ih, w_hh, h, c] = l.dense(T::DTYPE)?;
+    let [b_ih, b_hh] = l.biases.map(|b| copy::dense(b, T::DTYPE));
+    let (b_ih, b_hh) = (b_ih?, b_hh?);
     let Sizes {
         steps,
         batch,
@@ -291,7 +298,7 @@ fn backward_in<T: Real + GemmElement<Scale = T>>(
     l: &Layer,
     made: &Made,
 ) -> Result<()> {
-    let [x, w_ih, w_hh, _, _, h, c] = l.dense(T::DTYPE)?;
+    let [x, w_ih, w_hh, h, c] = l.dense(T::DTYPE)?;
     let Sizes {
         steps,
         batch,

@@ -5,6 +5,7 @@
 use super::gemm::{GemmElement, Mat, MatMut, gemm, gemm_batch};
 use super::{copy, pool};
 use crate::{DType, Device, Element, Result, Scalar, Tensor, with_dtype};
+use std::ops::Range;
 
 /// Steps of a product summed in one go where one row meets one column: longer sums are cut, for threads and accuracy.
 const DOT_SHARE: usize = 32 * 1024;
@@ -88,6 +89,89 @@ fn typed<T: GemmElement + Element>(
             gemm(m, n, k, alpha, ma, mb, beta, mc, bias);
         }
     }
+}
+
+/// A part of a matrix: where it begins in its tensor, its sizes and its strides, in elements.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    of: &'a Tensor,
+    start: i64,
+    size: [usize; 2],
+    strides: [i64; 2],
+}
+
+impl<'a> Part<'a> {
+    /// Some rows of matrix `i` of a batch of them, and so many of their first columns.
+    ///
+    /// # Panics
+    /// If the tensor, of three dimensions, does not have them.
+    #[must_use]
+    pub fn of(t: &'a Tensor, i: usize, rows: Range<usize>, columns: usize) -> Self {
+        let size = |d: usize| t.shape()[d] as usize;
+        assert!(i < size(0) && rows.start <= rows.end && rows.end <= size(1) && columns <= size(2));
+        let s = t.strides();
+        Self {
+            of: t,
+            start: i as i64 * s[0] + rows.start as i64 * s[1],
+            size: [rows.len(), columns],
+            strides: [s[1], s[2]],
+        }
+    }
+
+    /// The first elements of a dense tensor as a row-major matrix.
+    ///
+    /// # Panics
+    /// If it has fewer, or is not dense.
+    #[must_use]
+    pub fn first(t: &'a Tensor, rows: usize, columns: usize) -> Self {
+        assert!(t.is_contiguous() && rows * columns <= t.numel() as usize);
+        Self {
+            of: t,
+            start: 0,
+            size: [rows, columns],
+            strides: [columns as i64, 1],
+        }
+    }
+
+    /// With rows for columns.
+    #[must_use]
+    pub fn turned(self) -> Self {
+        let ([rows, columns], [down, right]) = (self.size, self.strides);
+        Self {
+            size: [columns, rows],
+            strides: [right, down],
+            ..self
+        }
+    }
+}
+
+/// `c = alpha a b` of parts of tensors of type `T`.
+///
+/// # Panics
+/// If sizes or types do not fit.
+pub fn product_of_parts<T: GemmElement + Element>(c: Part, a: Part, b: Part, alpha: T::Scale)
+where
+    T::Scale: Element,
+{
+    let ([m, k], [_, n]) = (a.size, b.size);
+    assert!(b.size[0] == k && c.size == [m, n]);
+    assert!([a, b, c].iter().all(|p| p.of.dtype() == T::DTYPE));
+    let at = |p: Part| {
+        p.of.data_ptr()
+            .cast::<T>()
+            .wrapping_offset(p.start as isize)
+    };
+    let mat = |p: Part| {
+        Mat::new(
+            at(p).cast_const(),
+            p.strides[0] as isize,
+            p.strides[1] as isize,
+        )
+    };
+    let to = MatMut::new(at(c), c.strides[0] as isize, c.strides[1] as isize);
+    let zero = T::Scale::from_scalar(Scalar::Int(0));
+    // SAFETY: parts lie within their tensors, their sizes agree, and results overlap no operand.
+    unsafe { gemm(m, n, k, alpha, mat(a), mat(b), zero, to, None) }
 }
 
 /// The inner product of two vectors of one dtype, into a tensor with one element.

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
-use super::lanes::{Real, max_of, sum_by};
+use super::lanes::{Real, SHORT, max_of, sum_by};
 use super::lines::{self, Shared};
 use super::stored::each_line;
 use super::{pool, slice, slice_mut};
@@ -84,8 +84,16 @@ fn columns_of<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool
 simd_fn! { wide
     fn row<T: Real>(x: &[T], out: &mut [T]) {
         let m = max_of(x);
-        for (o, &v) in out.iter_mut().zip(x) {
-            *o = (v - m).exp_();
+        if x.len() <= SHORT {
+            // All lanes of a vector cost as much as one.
+            let mut lanes = [m; SHORT];
+            lanes[..x.len()].copy_from_slice(x);
+            lanes = lanes.map(|v| (v - m).exp_());
+            out.copy_from_slice(&lanes[..x.len()]);
+        } else {
+            for (o, &v) in out.iter_mut().zip(x) {
+                *o = (v - m).exp_();
+            }
         }
         let scale = T::of(1.0) / sum_by(out, |v| v);
         for o in out {

@@ -5,10 +5,10 @@
     reason = "argument vectors of CPython's fast calls are read"
 )]
 
-use super::convert::{Failure, convert, int};
+use super::convert::{Failure, convert, int, plain};
 use super::groups::{Group, OUT, Overload};
 use super::held::{Held, Values, Waiting, tensor_items};
-use super::object::{is_plain_tensor, is_tensor, tensor_ref};
+use super::object::{is_tensor, tensor_ref};
 use super::watch;
 use crate::Dims;
 use crate::ops::args::Arg;
@@ -209,7 +209,7 @@ impl<'py> Incoming<'py> {
         held: &'a Held<'py>,
         values: &mut Values<'a>,
     ) -> Result<Option<&'c Bound<'py, PyAny>>, Fail<'c, 'py>> {
-        if self.keywords.is_empty() && self.plain_tensors(overload, values) {
+        if self.keywords.is_empty() && self.all_plain(overload, values) {
             by_default(overload, values)?;
             return Ok(None);
         }
@@ -225,24 +225,22 @@ impl<'py> Incoming<'py> {
         Ok(out)
     }
 
-    /// Takes the positional arguments if they are plain tensors and nothing else: reading those runs no Python code, so that
-    /// nobody has to wait.
+    /// Takes the positional arguments if all are [`plain`]: reading those runs no Python code, so that nobody has to wait.
     #[inline]
-    fn plain_tensors<'c: 'a, 'a>(&'c self, overload: &Overload, values: &mut Values<'a>) -> bool {
+    fn all_plain<'c: 'a, 'a>(&'c self, overload: &Overload, values: &mut Values<'a>) -> bool {
         let schema = &overload.op.schema;
-        let fits = |(p, o): (&Param, &Bound<'py, PyAny>)| {
-            matches!(p.kind, Kind::Tensor | Kind::Operand) && is_plain_tensor(o.get_type_ptr())
-        };
-        let given = self.positional.len();
-        if given > schema.positional || !schema.params.iter().zip(&self.positional).all(fits) {
+        if self.positional.len() > schema.positional {
             return false;
         }
-        values.extend(
-            self.positional
-                .iter()
-                .filter_map(tensor_ref)
-                .map(Arg::Tensor),
-        );
+        for (p, o) in schema.params.iter().zip(&self.positional) {
+            match plain(p.kind, o) {
+                Some(value) => values.push(value),
+                None => {
+                    values.clear();
+                    return false;
+                }
+            }
+        }
         true
     }
 

@@ -73,16 +73,7 @@ fn rule(a: &calls::_GradMkldnnRnnLayerBackward) -> Result<Plan> {
 
 fn scratch(a: &calls::_GradMkldnnRnnLayerBackward, room: &mut Room) -> Result<()> {
     let d = a.input.dtype();
-    let all = [
-        a.input,
-        a.weight1,
-        a.weight2,
-        a.weight3,
-        a.weight4,
-        a.hx_,
-        a.cx_tmp,
-        a.workspace,
-    ];
+    let all = [a.input, a.weight1, a.weight2, a.hx_, a.cx_tmp, a.workspace];
     room.all_dense(
         all.into_iter()
             .map(Some)
