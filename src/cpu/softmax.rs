@@ -88,7 +88,9 @@ simd_fn! { wide
             // All lanes of a vector cost as much as one.
             let mut lanes = [m; SHORT];
             lanes[..x.len()].copy_from_slice(x);
-            lanes = lanes.map(|v| (v - m).exp_());
+            for v in &mut lanes {
+                *v = (*v - m).exp_();
+            }
             out.copy_from_slice(&lanes[..x.len()]);
         } else {
             for (o, &v) in out.iter_mut().zip(x) {

@@ -8,7 +8,7 @@
 use super::convert::{Failure, convert, int, plain};
 use super::groups::{Group, OUT, Overload};
 use super::held::{Held, Values, Waiting, tensor_items};
-use super::object::{is_tensor, tensor_ref};
+use super::object::is_tensor;
 use super::watch;
 use crate::Dims;
 use crate::ops::args::Arg;

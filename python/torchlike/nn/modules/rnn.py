@@ -15,6 +15,13 @@ __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "R
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
+def _zeros_with(input: Any, *size: int) -> Any:
+    """Zeros of the input's type where it is; a recorded input's are recorded, too."""
+    if input.is_meta:
+        return input.new_zeros(size)
+    return torch.zeros(*size, dtype=input.dtype, device=input.device)
+
+
 def _is_packed(input: Any) -> bool:
     from torchlike.nn.utils.rnn import PackedSequence
 
@@ -202,7 +209,7 @@ class RNNBase(Module):
     def _zeros(self, input: Any, batch: int) -> Any:
         layers = self.num_layers * (2 if self.bidirectional else 1)
         size = self.proj_size if self.proj_size > 0 else self.hidden_size
-        return torch.zeros(layers, batch, size, dtype=input.dtype, device=input.device)
+        return _zeros_with(input, layers, batch, size)
 
     def _wrong_rank(self, hx: Any, batched: bool) -> str | None:
         dims = 3 if batched else 2
@@ -305,7 +312,7 @@ class LSTM(RNNBase):
 
     def _zeros(self, input: Any, batch: int) -> Any:
         layers = self.num_layers * (2 if self.bidirectional else 1)
-        cells = torch.zeros(layers, batch, self.hidden_size, dtype=input.dtype, device=input.device)
+        cells = _zeros_with(input, layers, batch, self.hidden_size)
         return super()._zeros(input, batch), cells
 
     def _not_2d_or_3d(self, dims: int) -> str:
@@ -411,9 +418,7 @@ class RNNCellBase(Module):
         if not batched:
             input = input.unsqueeze(0)
         if hx is None:
-            hx = torch.zeros(
-                input.size(0), self.hidden_size, dtype=input.dtype, device=input.device
-            )
+            hx = _zeros_with(input, input.size(0), self.hidden_size)
         elif not batched:
             hx = hx.unsqueeze(0)
         out = op(input, hx, *self._weights())
@@ -481,9 +486,7 @@ class LSTMCell(RNNCellBase):
         if not batched:
             input = input.unsqueeze(0)
         if hx is None:
-            zeros = torch.zeros(
-                input.size(0), self.hidden_size, dtype=input.dtype, device=input.device
-            )
+            zeros = _zeros_with(input, input.size(0), self.hidden_size)
             hx = (zeros, zeros)
         elif not batched:
             hx = (hx[0].unsqueeze(0), hx[1].unsqueeze(0))
