@@ -26,11 +26,10 @@ pub fn keep(out: &Tensor, t: &Tensor, diagonal: i64, lower: bool) -> Result<()> 
     };
     let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy() && t.dtype() == out.dtype();
     let same = out.lies_as(t);
-    if !same && !(dense(out) && dense(t)) {
-        copy::copy(out, t)?;
-        return clear(out, kept);
-    }
-    if !dense(out) {
+    if !dense(out) || !dense(t) {
+        if !same {
+            copy::copy(out, t)?;
+        }
         return clear(out, kept);
     }
     let (rows, columns) = (out.shape()[out.ndim() - 2], out.shape()[out.ndim() - 1]);
