@@ -15,6 +15,7 @@ pub mod profile;
 pub mod program;
 pub mod record;
 pub mod tape;
+pub mod trace;
 
 use crate::Result;
 use crate::mode;
@@ -48,13 +49,14 @@ pub trait Layer: Sync {
 }
 
 /// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
-const ORDER: [&dyn Layer; 11] = [
+const ORDER: [&dyn Layer; 12] = [
     &profile::Profile,
     &autocast::Autocast,
     &batch::Batching,
     &autograd::forward::Forward,
     &autograd::Autograd,
     &modes::Modes,
+    &trace::Tracing,
     &tape::Tape,
     &bounds::Bounds,
     &parts::PartsLayer,

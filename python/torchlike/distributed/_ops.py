@@ -6,10 +6,11 @@ have their shapes, and values that say nothing; a group of one rank, whoever mad
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torchlike as torch
-from torchlike import library, ops
+from torchlike import _C, library, ops
 from torchlike.distributed import _groups
 from torchlike.distributed._groups import ProcessGroup, Work
 
@@ -107,9 +108,17 @@ def _kind(name: str) -> str | None:
 
 
 def _tell(kind: str, group: ProcessGroup, inputs: Any, outputs: Any) -> None:
+    """Tells the watchers, and those of every later run of the call that this is a part of."""
     if group.size() > 1:
-        for watcher in watchers:
-            watcher(kind, group, _flat(inputs), _flat(outputs))
+        given, made = _flat(inputs), _flat(outputs)
+        hear = partial(_hear, kind, group, len(given))
+        _C._trace_tell(hear, [*given, *made])
+        hear([*given, *made])
+
+
+def _hear(kind: str, group: ProcessGroup, count: int, tensors: list[Any]) -> None:
+    for watcher in watchers:
+        watcher(kind, group, tensors[:count], tensors[count:])
 
 
 def _told(name: str, kernel: Any) -> Any:
@@ -119,9 +128,8 @@ def _told(name: str, kernel: Any) -> Any:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         made = kernel(*args, **kwargs)
-        if watchers:
-            group = kwargs["group_name"] if "group_name" in kwargs else args[-1]
-            _tell(kind, _group(group), args[0], made)
+        group = kwargs["group_name"] if "group_name" in kwargs else args[-1]
+        _tell(kind, _group(group), args[0], made)
         return made
 
     return run
@@ -247,7 +255,7 @@ _FROM_OWN = ("allgather_", "_allgather_base_", "allgather_into_tensor_coalesced_
 def _write(name: str, args: tuple[Any, ...]) -> Any:
     group = next(a for a in args if isinstance(a, ProcessGroup))
     kind = _kind(name)
-    if watchers and kind is not None:
+    if kind is not None:
         _tell(kind, group, args[0] if isinstance(args[1], ProcessGroup) else args[1], args[0])
     with torch.no_grad():
         if group.size() == 1 and "Tensor[] tensors" not in _WRITERS[name]:

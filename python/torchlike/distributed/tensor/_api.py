@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike import nn
+from torchlike import _C, nn
 from torchlike.distributed._ops import c10d
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor import _dispatch, _moves
@@ -174,8 +174,14 @@ class DTensor(torch.Tensor):
             device=device,
             requires_grad=requires_grad,
         )
-        made._spec, made._locals = spec, list(pieces)
+        made._spec = spec
+        made._hold(pieces)
         return made
+
+    def _hold(self, pieces: Sequence[Any]) -> None:
+        """Notes the pieces, here and for calls that run again without Python."""
+        self._locals = list(pieces)
+        _C._pieces(self, self._spec, self._spec.number, self._locals)
 
     @property
     def _local_tensor(self) -> Any:

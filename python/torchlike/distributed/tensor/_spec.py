@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
@@ -27,6 +28,11 @@ class TensorMeta(NamedTuple):
     dtype: Any
 
 
+_numbers: dict[Any, int] = {}
+_count = itertools.count(1)
+_LIMIT = 1 << 16
+
+
 class Spec:
     """The mesh, the placements, and the whole's shape, strides and dtype.
 
@@ -34,7 +40,7 @@ class Spec:
     are not made by views.
     """
 
-    __slots__ = ("_hash", "_key", "mesh", "ordered", "placements", "tensor_meta")
+    __slots__ = ("_hash", "_key", "_number", "mesh", "ordered", "placements", "tensor_meta")
 
     def __init__(
         self,
@@ -48,6 +54,17 @@ class Spec:
         codes = tuple(p._code for p in self.placements)
         self._key = (mesh, codes, tensor_meta, ordered and any(c[0] == 2 for c in codes))
         self._hash = hash(self._key)
+        self._number = 0
+
+    @property
+    def number(self) -> int:
+        """A number that specs have in common which are equal, on slices of the same mesh and in the same world."""
+        if not self._number:
+            if len(_numbers) > _LIMIT:
+                _numbers.clear()
+            key = (self, self.mesh._root, self.mesh._world)
+            self._number = _numbers.get(key) or _numbers.setdefault(key, next(_count))
+        return self._number
 
     @property
     def shape(self) -> tuple[int, ...]:

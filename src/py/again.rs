@@ -1,0 +1,447 @@
+//! Calls of tensors on meshes, run again as they ran before: by the operator, its plain arguments, and how each tensor and
+//! its pieces lie. The first call of a kind goes to Python and is noted (`layers/trace.rs`); the next ones do not.
+
+use super::object::{PyTensor, wrap};
+use super::watch;
+use super::wrappers::{self, Mixed, Pieces};
+use crate::layers::trace::{self, Noting, Trace};
+use crate::ops::args::{Arg, Args};
+use crate::ops::{Call, Form, Ret};
+use crate::{DType, Device, Dims, Result, Scalar, Storage, Tensor, mode};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyType};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// Calls that are remembered at most.
+const LIMIT: usize = 1 << 14;
+/// Layers of the thread under which what runs below a call is the same each time.
+const HARMLESS: u32 = mode::COUNTING | mode::FAKING | mode::PROFILING | mode::AUTOCAST;
+
+type Words = SmallVec<[u64; 64]>;
+
+/// A result: how it looks as a whole, and the places of its pieces.
+struct Made {
+    class: Py<PyType>,
+    spec: Py<PyAny>,
+    number: u64,
+    shape: Dims,
+    strides: Dims,
+    dtype: DType,
+    device: Device,
+    nbytes: usize,
+    places: Vec<usize>,
+}
+
+enum Results {
+    Same(usize),
+    One(Made),
+    Tuple(Vec<Made>),
+    Gaps(Vec<Option<Made>>),
+    List(Vec<Made>),
+}
+
+/// What calls of a kind do.
+enum Known {
+    /// Python passes them on.
+    Passed,
+    Runs(Trace, Results),
+}
+
+type Calls = HashMap<Words, Arc<Known>, BuildHasherDefault<Mixed>>;
+
+static CALLS: LazyLock<Mutex<Calls>> = LazyLock::new(Mutex::default);
+/// What else decides what calls do: a number that Python sets.
+static CONTEXT: AtomicU64 = AtomicU64::new(0);
+
+fn calls() -> MutexGuard<'static, Calls> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+thread_local! {
+    /// How many calls Python answers right now.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Says that Python answers a call, until it is dropped.
+pub struct Answering;
+
+impl Answering {
+    pub fn now() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+/// A call of tensors on meshes: what it is known by, and their pieces.
+pub struct Asked {
+    words: Words,
+    wholes: SmallVec<[Arc<Pieces>; 4]>,
+}
+
+fn push_dims(words: &mut Words, dims: &[i64]) {
+    words.push(dims.len() as u64);
+    words.extend(dims.iter().map(|d| *d as u64));
+}
+
+fn push_scalar(words: &mut Words, s: Scalar) {
+    match s {
+        Scalar::Bool(b) => words.extend([1, u64::from(b)]),
+        Scalar::Int(i) => words.extend([2, i as u64]),
+        Scalar::UInt(u) => words.extend([3, u]),
+        Scalar::Float(f) => words.extend([4, f.to_bits()]),
+        Scalar::Complex(c) => words.extend([5, c.re.to_bits(), c.im.to_bits()]),
+    }
+}
+
+fn push_text(words: &mut Words, text: &str) {
+    words.push(text.len() as u64);
+    words.extend(text.bytes().map(u64::from));
+}
+
+fn push_layout(words: &mut Words, t: &Tensor) {
+    push_dims(words, t.shape());
+    words.extend(t.strides().iter().map(|d| *d as u64));
+    let device = u64::from(t.storage().device_word());
+    words.push(t.offset() as u64);
+    words.push(device << 48 | (t.dtype() as u64) << 32 | u64::from(t.glance()));
+}
+
+impl Asked {
+    /// Notes a tensor; false if it does not lie on a mesh.
+    fn tensor(&mut self, t: &Tensor) -> bool {
+        if !t.is_python() {
+            return false;
+        }
+        let Some(pieces) = wrappers::pieces(t.storage()) else {
+            return false;
+        };
+        let words = &mut self.words;
+        words.push(pieces.number << 1 | u64::from(t.requires_grad()));
+        push_layout(words, t);
+        words.push(pieces.locals.len() as u64);
+        pieces.locals.iter().for_each(|l| push_layout(words, l));
+        // Which of the tensors before has the same pieces.
+        let first = |p: &Arc<Pieces>| match (p.locals.first(), pieces.locals.first()) {
+            (Some(a), Some(b)) => a.lies_as(b),
+            _ => false,
+        };
+        let same = self.wholes.iter().position(first);
+        self.words.push(same.map_or(0, |i| i as u64 + 1));
+        self.wholes.push(pieces);
+        true
+    }
+
+    fn tensors<'t>(&mut self, list: impl ExactSizeIterator<Item = Option<&'t Tensor>>) -> bool {
+        self.words.push(list.len() as u64);
+        list.into_iter().all(|t| match t {
+            Some(t) => self.tensor(t),
+            None => {
+                self.words.push(u64::MAX);
+                true
+            }
+        })
+    }
+
+    /// Notes an argument; false if calls with it are not remembered.
+    fn argument(&mut self, a: &Arg) -> bool {
+        let words = &mut self.words;
+        match a {
+            Arg::None => words.push(0x10),
+            Arg::Strided => words.push(0x20),
+            Arg::Tensor(t) => return self.tensor(t),
+            Arg::Tensors(l) => return self.tensors(l.iter().map(|t| Some(*t))),
+            Arg::OptTensors(l) => return self.tensors(l.iter().copied()),
+            Arg::Scalar(s) => push_scalar(words, *s),
+            Arg::Int(i) => words.extend([0x30, *i as u64]),
+            Arg::Float(f) => words.extend([0x40, f.to_bits()]),
+            Arg::Bool(b) => words.push(0x50 | u64::from(*b)),
+            Arg::Ints(d) => push_dims(words, d),
+            Arg::Floats(l) => {
+                words.push(l.len() as u64);
+                words.extend(l.iter().map(|f| f.to_bits()));
+            }
+            Arg::Scalars(l) => {
+                words.push(l.len() as u64);
+                l.iter().for_each(|s| push_scalar(words, *s));
+            }
+            Arg::Bools(l) => {
+                words.push(l.len() as u64);
+                words.extend(l.iter().map(|b| u64::from(*b)));
+            }
+            Arg::Str(s) => push_text(words, s),
+            Arg::DType(d) => words.push(0x60 << 8 | *d as u64),
+            Arg::Device(d) => push_text(words, &d.to_string()),
+            Arg::Format(f) => push_text(words, &format!("{f:?}")),
+            Arg::Generator(_) => return false,
+        }
+        true
+    }
+
+    fn all(&mut self, args: &Args) -> bool {
+        args.values.iter().all(|a| self.argument(a))
+    }
+
+    /// A call that can be remembered, which a composite `within` may make.
+    pub fn of(c: &Call, within: Option<&'static str>) -> Option<Self> {
+        let kind = match c.form {
+            Form::New => 0,
+            Form::InPlace(_) => 1,
+            Form::Within(_) => 2,
+            Form::Out(_) => return None,
+        };
+        let quiet = mode::layers() & !HARMLESS == 0 && watch::state() == 0 && DEPTH.get() == 0;
+        let mut wrapped = false;
+        c.args.for_each_tensor(|_, t| wrapped |= t.is_python());
+        if !quiet || !wrapped {
+            return None;
+        }
+        let mut asked = Self {
+            words: Words::new(),
+            wholes: SmallVec::new(),
+        };
+        let state = u64::from(mode::grad_enabled())
+            | u64::from(mode::inference()) << 1
+            | (mode::default_dtype() as u64) << 8
+            | u64::from(mode::layers() & mode::FAKING) << 16;
+        let name = within.map_or(0, |w| w.as_ptr() as u64);
+        asked.words.extend([
+            (c.args.op.id as u64) << 8 | kind,
+            state,
+            name,
+            CONTEXT.load(Relaxed),
+        ]);
+        asked.all(c.args).then_some(asked)
+    }
+
+    fn locals(&self) -> impl Iterator<Item = &Tensor> {
+        self.wholes.iter().flat_map(|p| &p.locals)
+    }
+
+    /// What the call gives, if one like it ran before; `Some(None)`: it is passed on.
+    pub fn known(&self) -> Option<Result<Option<Ret>>> {
+        let known = calls().get(&self.words).cloned()?;
+        Some(match &*known {
+            Known::Passed => Ok(None),
+            Known::Runs(trace, results) => {
+                let places = trace.run(self.locals().cloned());
+                places.and_then(|p| results.made(&p)).map(Some)
+            }
+        })
+    }
+
+    /// Starts to note what the call comes down to.
+    pub fn start(&self) -> Noting {
+        Noting::start(self.locals())
+    }
+
+    /// Remembers what the call came down to; nothing: it is passed on.
+    pub fn remember(self, noting: Noting, ret: Option<&Ret>) {
+        let known = match ret {
+            None => Some(Known::Passed),
+            Some(ret) => self.found(noting, ret),
+        };
+        let mut calls = calls();
+        if calls.len() >= LIMIT {
+            calls.clear();
+        }
+        if let Some(known) = known {
+            calls.insert(self.words, Arc::new(known));
+        }
+    }
+
+    fn found(&self, noting: Noting, ret: &Ret) -> Option<Known> {
+        let wholes: Option<Vec<_>> = ret
+            .look()
+            .iter()
+            .map(|t| wrappers::pieces(t.storage()))
+            .collect();
+        let wholes = wholes?;
+        let given = |p: &Arc<Pieces>| self.wholes.iter().any(|w| Arc::ptr_eq(w, p));
+        if wholes.iter().any(given) {
+            return None;
+        }
+        let locals: Vec<&Tensor> = wholes.iter().flat_map(|p| &p.locals).collect();
+        let (trace, places) = noting.finish(&locals)?;
+        let mut places = places.into_iter();
+        let mut wholes = wholes.iter();
+        let mut made = |t: &Tensor| -> Option<Made> {
+            let pieces = wholes.next()?;
+            let places = places.by_ref().take(pieces.locals.len()).collect();
+            Made::of(t, pieces, places)
+        };
+        let results = match ret {
+            Ret::Same(i) => Results::Same(*i),
+            Ret::One(t) => Results::One(made(t)?),
+            Ret::Tuple(l) => Results::Tuple(l.iter().map(made).collect::<Option<_>>()?),
+            Ret::List(l) => Results::List(l.iter().map(made).collect::<Option<_>>()?),
+            Ret::Gaps(l) => {
+                let gap = |t: &Option<Tensor>| match t {
+                    Some(t) => made(t).map(Some),
+                    None => Some(None),
+                };
+                Results::Gaps(l.iter().map(gap).collect::<Option<_>>()?)
+            }
+            Ret::Value(_) | Ret::Become(_) => return None,
+        };
+        Some(Known::Runs(trace, results))
+    }
+}
+
+impl Made {
+    fn of(t: &Tensor, pieces: &Pieces, places: Vec<usize>) -> Option<Self> {
+        let plain = t.offset() == 0 && !t.is_lazy() && !t.requires_grad();
+        plain.then(|| {
+            let (class, spec) = Python::attach(|py| {
+                (pieces.class.clone_ref(py), pieces.spec.clone_ref(py))
+            });
+            Self {
+                class,
+                spec,
+                number: pieces.number,
+                shape: t.shape().clone(),
+                strides: t.strides().clone(),
+                dtype: t.dtype(),
+                device: t.device(),
+                nbytes: t.storage().nbytes(),
+                places,
+            }
+        })
+    }
+
+    fn tensor(&self, py: Python<'_>, places: &[Option<Tensor>]) -> Result<Tensor> {
+        let piece = |i: &usize| places.get(*i).cloned().flatten();
+        let locals: Option<Vec<Tensor>> = self.places.iter().map(piece).collect();
+        let Some(locals) = locals else {
+            return Err(crate::err!(Runtime, "a piece of a result is gone"));
+        };
+        let storage = Storage::hollow(self.nbytes, self.device);
+        let pieces = Pieces {
+            class: self.class.clone_ref(py),
+            spec: self.spec.clone_ref(py),
+            number: self.number,
+            locals,
+        };
+        wrappers::register_pieces(py, &storage, Arc::new(pieces));
+        let (shape, strides) = (self.shape.clone(), self.strides.clone());
+        Ok(Tensor::checked(storage, shape, strides, 0, self.dtype)?.with_python(true))
+    }
+}
+
+impl Results {
+    fn made(&self, places: &[Option<Tensor>]) -> Result<Ret> {
+        if let Self::Same(i) = self {
+            return Ok(Ret::Same(*i));
+        }
+        Python::attach(|py| {
+            let one = |m: &Made| m.tensor(py, places);
+            let all = |l: &[Made]| l.iter().map(one).collect::<Result<Vec<_>>>();
+            Ok(match self {
+                Self::Same(i) => Ret::Same(*i),
+                Self::One(m) => Ret::One(m.tensor(py, places)?),
+                Self::Tuple(l) => Ret::Tuple(all(l)?),
+                Self::List(l) => Ret::List(all(l)?),
+                Self::Gaps(l) => {
+                    let gap = |m: &Option<Made>| m.as_ref().map(|m| m.tensor(py, places));
+                    Ret::Gaps(l.iter().map(|m| gap(m).transpose()).collect::<Result<_>>()?)
+                }
+            })
+        })
+    }
+}
+
+/// Says what a tensor on a mesh is: how it lies, with a number of that, and its pieces.
+#[pyfunction]
+fn _pieces(
+    t: &Bound<'_, PyTensor>,
+    spec: Py<PyAny>,
+    number: u64,
+    locals: Vec<Bound<'_, PyTensor>>,
+) -> PyResult<()> {
+    if !t.get().get().is_python() {
+        return Err(PyTypeError::new_err(
+            "_pieces(): expected a tensor whose class handles its calls",
+        ));
+    }
+    if locals.iter().any(|l| l.get().get().is_python()) {
+        return Ok(());
+    }
+    let pieces = Pieces {
+        class: t.get_type().unbind(),
+        spec,
+        number,
+        locals: locals.iter().map(|l| l.get().get().clone()).collect(),
+    };
+    wrappers::set_pieces(t.get().get().storage(), Arc::new(pieces));
+    Ok(())
+}
+
+/// Forgets what calls on meshes came down to.
+#[pyfunction]
+fn _forget_calls() {
+    let gone = std::mem::take(&mut *calls());
+    drop(gone);
+}
+
+/// How many kinds of calls on meshes are remembered.
+#[pyfunction]
+fn _known_calls() -> usize {
+    calls().len()
+}
+
+/// Sets what decides about calls besides themselves, and returns what it was.
+#[pyfunction]
+fn _calls_context(number: u64) -> u64 {
+    CONTEXT.swap(number, Relaxed)
+}
+
+/// Says that the call that goes on cannot be run again by what it comes down to.
+#[pyfunction]
+fn _trace_void() {
+    trace::void();
+}
+
+/// Leaves what runs from now on out of what a call comes down to, or not; returns what was before.
+#[pyfunction]
+fn _trace_pause(on: bool) -> bool {
+    trace::pause(on)
+}
+
+/// Has `f` called with these tensors whenever the call that goes on is run again.
+#[pyfunction]
+fn _trace_tell(f: Py<PyAny>, tensors: Vec<Bound<'_, PyTensor>>) {
+    if !trace::is_on() {
+        return;
+    }
+    let given: Vec<Tensor> = tensors.iter().map(|t| t.get().get().clone()).collect();
+    let listener = move |told: &[Tensor]| {
+        Python::attach(|py| -> PyResult<()> {
+            let told = told.iter().map(|t| wrap(py, t.clone()));
+            let told = told.collect::<PyResult<Vec<_>>>()?;
+            f.call1(py, (PyList::new(py, told)?,))?;
+            Ok(())
+        })
+        .map_err(super::error::carried)
+    };
+    trace::tell(Arc::new(listener), &given);
+}
+
+/// Registers the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
+    }
+    add!(_pieces _forget_calls _known_calls _calls_context _trace_void _trace_pause _trace_tell);
+    Ok(())
+}
