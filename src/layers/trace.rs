@@ -1,6 +1,7 @@
 //! What a call comes down to, noted once and run again on other tensors: the leaves that ran below it, in their order,
 //! what was told of them, and when what they made went.
 //!
+//! There are two levels of calls: those that autograd has seen, and those that it is still to see, as a composite makes them.
 //! Who asks for a trace answers for the rest: that calls of one key come down to the same leaves.
 
 use super::{Layer, Next, Sees};
@@ -110,43 +111,71 @@ impl Witness for Notes {
     fn resized(&self, _: usize, _: usize) {}
 }
 
-thread_local! {
-    static NOTES: RefCell<Option<Arc<Notes>>> = const { RefCell::new(None) };
+/// Which calls are noted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Those below autograd.
+    Plain,
+    /// Those that are recorded for gradients.
+    Recorded,
 }
 
-fn current() -> Option<Arc<Notes>> {
-    NOTES.with_borrow(Clone::clone)
+impl Level {
+    fn bit(self) -> u32 {
+        match self {
+            Self::Plain => mode::TRACING,
+            Self::Recorded => mode::COMPOSING,
+        }
+    }
+
+    /// Notes calls, or does not; returns what was before.
+    fn switch(self, on: bool) -> bool {
+        let bit = if on { self.bit() } else { 0 };
+        mode::set_layers(mode::layers() & !self.bit() | bit) & self.bit() != 0
+    }
+
+    fn current(self) -> Option<Arc<Notes>> {
+        NOTES.with_borrow(|n| n[self as usize].clone())
+    }
+
+    fn set(self, notes: Option<Arc<Notes>>) {
+        self.switch(notes.is_some());
+        let before = NOTES.with_borrow_mut(|n| std::mem::replace(&mut n[self as usize], notes));
+        drop(before);
+    }
+}
+
+thread_local! {
+    static NOTES: RefCell<[Option<Arc<Notes>>; 2]> = const { RefCell::new([None, None]) };
 }
 
 /// Notes the leaves of this thread until it is finished or dropped.
-pub struct Noting(Arc<Notes>);
+pub struct Noting(Level, Arc<Notes>);
 
 impl Drop for Noting {
     fn drop(&mut self) {
-        NOTES.set(None);
-        pause(true);
+        self.0.set(None);
     }
 }
 
 impl Noting {
     /// Starts to note a call that was given these tensors.
     #[must_use]
-    pub fn start<'t>(given: impl IntoIterator<Item = &'t Tensor>) -> Self {
+    pub fn start<'t>(level: Level, given: impl IntoIterator<Item = &'t Tensor>) -> Self {
         let notes = Arc::new(Notes(Mutex::new(State {
             steps: Vec::new(),
             looks: given.into_iter().map(|t| Some(Look::of(t))).collect(),
             attended: HashSet::new(),
             void: false,
         })));
-        NOTES.set(Some(notes.clone()));
-        pause(false);
-        Self(notes)
+        level.set(Some(notes.clone()));
+        Self(level, notes)
     }
 
     /// The trace, and the places of the tensors that the call gave; nothing if it cannot be run again.
     #[must_use]
     pub fn finish(self, results: &[&Tensor]) -> Option<(Trace, Vec<usize>)> {
-        let mut state = self.0.state();
+        let mut state = self.1.state();
         let outs: Option<Vec<usize>> = results.iter().map(|t| state.place(t)).collect();
         let steps = std::mem::take(&mut state.steps);
         let places = state.looks.len();
@@ -156,25 +185,27 @@ impl Noting {
 
 /// Says that what goes on cannot be run again.
 pub fn void() {
-    if let Some(notes) = current() {
-        notes.state().void = true;
+    for level in [Level::Plain, Level::Recorded] {
+        if let Some(notes) = level.current() {
+            notes.state().void = true;
+        }
     }
 }
 
-/// Whether a trace is being noted on this thread.
+/// Whether a trace of what is below autograd is being noted on this thread.
 #[must_use]
 pub fn is_on() -> bool {
     mode::layers() & mode::TRACING != 0
 }
 
-/// What runs from now on is (not) left out; returns whether it was before.
-pub fn pause(on: bool) -> bool {
-    let bit = if on || current().is_none() {
-        0
-    } else {
-        mode::TRACING
-    };
-    mode::set_layers(mode::layers() & !mode::TRACING | bit) & mode::TRACING == 0
+/// What runs from now on is noted as these bits say, or not at all; returns what was before.
+pub fn select(bits: u32) -> u32 {
+    let mut before = 0;
+    for level in [Level::Plain, Level::Recorded] {
+        let on = bits & level.bit() != 0 && level.current().is_some();
+        before |= if level.switch(on) { level.bit() } else { 0 };
+    }
+    before
 }
 
 /// Somebody is to be told of these tensors, whenever this is run again.
@@ -182,7 +213,7 @@ pub fn tell(to: Listener, tensors: &[Tensor]) {
     if !is_on() {
         return;
     }
-    if let Some(notes) = current() {
+    if let Some(notes) = Level::Plain.current() {
         let mut state = notes.state();
         let places: Option<Vec<usize>> = tensors.iter().map(|t| state.place(t)).collect();
         match places {
@@ -259,8 +290,8 @@ impl Notes {
     }
 }
 
-/// Notes the leaves that pass.
-pub struct Tracing;
+/// Notes the leaves that pass, and not what they do inside.
+pub struct Tracing(pub Level);
 
 impl Layer for Tracing {
     fn sees(&self) -> Sees {
@@ -268,11 +299,11 @@ impl Layer for Tracing {
     }
 
     fn wants(&self, _: u32, on: u32) -> bool {
-        on & mode::TRACING != 0
+        on & self.0.bit() != 0
     }
 
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
-        let Some(notes) = current() else {
+        let Some(notes) = self.0.current() else {
             return next.call(c);
         };
         let kind = match c.form {
@@ -283,7 +314,10 @@ impl Layer for Tracing {
         };
         let given = notes.state().given(c.args);
         let op = c.args.op;
-        let ret = next.call(c)?;
+        self.0.switch(false);
+        let ret = next.call(c);
+        self.0.switch(true);
+        let ret = ret?;
         match kind.zip(given) {
             Some((kind, given)) => notes.note(op, kind, given, &ret),
             None => notes.state().void = true,

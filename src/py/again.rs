@@ -1,11 +1,15 @@
 //! Calls of tensors on meshes, run again as they ran before: by the operator, its plain arguments, and how each tensor and
 //! its pieces lie. The first call of a kind goes to Python and is noted (`layers/trace.rs`); the next ones do not.
+//!
+//! Below autograd a call comes down to calls of pieces. A composite that is recorded for gradients comes down to calls of
+//! tensors on the mesh, each of which is recorded, and asked for here in turn.
 
 use super::object::{PyTensor, wrap};
 use super::watch;
 use super::wrappers::{self, Mixed, Pieces};
-use crate::layers::trace::{self, Noting, Trace};
+use crate::layers::trace::{self, Level, Noting, Trace};
 use crate::ops::args::{Arg, Args};
+use crate::ops::op::Body;
 use crate::ops::{Call, Form, Ret};
 use crate::{DType, Device, Dims, Result, Scalar, Storage, Tensor, mode};
 use pyo3::exceptions::PyTypeError;
@@ -21,7 +25,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 /// Calls that are remembered at most.
 const LIMIT: usize = 1 << 14;
 /// Layers of the thread under which what runs below a call is the same each time.
-const HARMLESS: u32 = mode::COUNTING | mode::FAKING | mode::PROFILING | mode::AUTOCAST;
+const HARMLESS: u32 =
+    mode::COUNTING | mode::FAKING | mode::PROFILING | mode::AUTOCAST | mode::COMPOSING;
 
 type Words = SmallVec<[u64; 64]>;
 
@@ -38,12 +43,19 @@ struct Made {
     places: Vec<usize>,
 }
 
+enum Whole {
+    /// A new tensor on the mesh.
+    Made(Box<Made>),
+    /// What a step gave.
+    Step(usize),
+}
+
 enum Results {
     Same(usize),
-    One(Made),
-    Tuple(Vec<Made>),
-    Gaps(Vec<Option<Made>>),
-    List(Vec<Made>),
+    One(Whole),
+    Tuple(Vec<Whole>),
+    Gaps(Vec<Option<Whole>>),
+    List(Vec<Whole>),
 }
 
 /// What calls of a kind do.
@@ -84,10 +96,12 @@ impl Drop for Answering {
     }
 }
 
-/// A call of tensors on meshes: what it is known by, and their pieces.
+/// A call of tensors on meshes: what it is known by, the tensors and their pieces.
 pub struct Asked {
+    level: Level,
     words: Words,
     wholes: SmallVec<[Arc<Pieces>; 4]>,
+    tensors: SmallVec<[Tensor; 4]>,
 }
 
 fn push_dims(words: &mut Words, dims: &[i64]) {
@@ -140,6 +154,9 @@ impl Asked {
         let same = self.wholes.iter().position(first);
         self.words.push(same.map_or(0, |i| i as u64 + 1));
         self.wholes.push(pieces);
+        if self.level == Level::Recorded {
+            self.tensors.push(t.clone());
+        }
         true
     }
 
@@ -202,14 +219,26 @@ impl Asked {
             Form::Out(_) => return None,
         };
         let quiet = mode::layers() & !HARMLESS == 0 && watch::state() == 0 && DEPTH.get() == 0;
-        let mut wrapped = false;
-        c.args.for_each_tensor(|_, t| wrapped |= t.is_python());
-        if !quiet || !wrapped {
+        let (mut wrapped, mut wanted) = (false, false);
+        c.args.for_each_tensor(|_, t| {
+            wrapped |= t.is_python();
+            wanted |= t.requires_grad();
+        });
+        let composite = matches!(c.args.op.def.body, Body::Compose(_) | Body::Forward(_));
+        // What composites do inside of others may depend on those.
+        let inside = composite && mode::layers() & mode::COMPOSING != 0;
+        if !quiet || !wrapped || inside {
             return None;
         }
+        let level = match composite && wanted && mode::grad_enabled() {
+            true => Level::Recorded,
+            false => Level::Plain,
+        };
         let mut asked = Self {
+            level,
             words: Words::new(),
             wholes: SmallVec::new(),
+            tensors: SmallVec::new(),
         };
         let state = u64::from(mode::grad_enabled())
             | u64::from(mode::inference()) << 1
@@ -225,8 +254,18 @@ impl Asked {
         asked.all(c.args).then_some(asked)
     }
 
-    fn locals(&self) -> impl Iterator<Item = &Tensor> {
-        self.wholes.iter().flat_map(|p| &p.locals)
+    /// What the steps are given: pieces, or in a composite that is recorded the tensors themselves.
+    fn given(&self) -> impl Iterator<Item = &Tensor> {
+        let pieces = match self.level {
+            Level::Plain => self.wholes.as_slice(),
+            Level::Recorded => &[],
+        };
+        pieces.iter().flat_map(|p| &p.locals).chain(&self.tensors)
+    }
+
+    /// Whether calls that Python makes for this one are as any other.
+    pub fn is_open(&self) -> bool {
+        self.level == Level::Recorded
     }
 
     /// What the call gives, if one like it ran before; `Some(None)`: it is passed on.
@@ -235,7 +274,7 @@ impl Asked {
         Some(match &*known {
             Known::Passed => Ok(None),
             Known::Runs(trace, results) => {
-                let places = trace.run(self.locals().cloned());
+                let places = trace.run(self.given().cloned());
                 places.and_then(|p| results.made(&p)).map(Some)
             }
         })
@@ -243,7 +282,7 @@ impl Asked {
 
     /// Starts to note what the call comes down to.
     pub fn start(&self) -> Noting {
-        Noting::start(self.locals())
+        Noting::start(self.level, self.given())
     }
 
     /// Remembers what the call came down to; nothing: it is passed on.
@@ -262,40 +301,32 @@ impl Asked {
     }
 
     fn found(&self, noting: Noting, ret: &Ret) -> Option<Known> {
-        let wholes: Option<Vec<_>> = ret
-            .look()
-            .iter()
-            .map(|t| wrappers::pieces(t.storage()))
-            .collect();
-        let wholes = wholes?;
-        let given = |p: &Arc<Pieces>| self.wholes.iter().any(|w| Arc::ptr_eq(w, p));
-        if wholes.iter().any(given) {
-            return None;
-        }
-        let locals: Vec<&Tensor> = wholes.iter().flat_map(|p| &p.locals).collect();
-        let (trace, places) = noting.finish(&locals)?;
-        let mut places = places.into_iter();
-        let mut wholes = wholes.iter();
-        let mut made = |t: &Tensor| -> Option<Made> {
-            let pieces = wholes.next()?;
-            let places = places.by_ref().take(pieces.locals.len()).collect();
-            Made::of(t, pieces, places)
-        };
-        let results = match ret {
-            Ret::Same(i) => Results::Same(*i),
-            Ret::One(t) => Results::One(made(t)?),
-            Ret::Tuple(l) => Results::Tuple(l.iter().map(made).collect::<Option<_>>()?),
-            Ret::List(l) => Results::List(l.iter().map(made).collect::<Option<_>>()?),
-            Ret::Gaps(l) => {
-                let gap = |t: &Option<Tensor>| match t {
-                    Some(t) => made(t).map(Some),
-                    None => Some(None),
-                };
-                Results::Gaps(l.iter().map(gap).collect::<Option<_>>()?)
+        let outs = ret.look();
+        let mut each: Vec<Whole> = Vec::with_capacity(outs.len());
+        let trace = match self.level {
+            Level::Recorded => {
+                let (trace, places) = noting.finish(&outs)?;
+                each.extend(places.into_iter().map(Whole::Step));
+                trace
             }
-            Ret::Value(_) | Ret::Become(_) => return None,
+            Level::Plain => {
+                let wholes = outs.iter().map(|t| wrappers::pieces(t.storage()));
+                let wholes = wholes.collect::<Option<Vec<_>>>()?;
+                let given = |p: &Arc<Pieces>| self.wholes.iter().any(|w| Arc::ptr_eq(w, p));
+                if wholes.iter().any(given) {
+                    return None;
+                }
+                let locals: Vec<&Tensor> = wholes.iter().flat_map(|p| &p.locals).collect();
+                let (trace, places) = noting.finish(&locals)?;
+                let mut places = places.into_iter();
+                for (t, pieces) in outs.iter().zip(&wholes) {
+                    let places = places.by_ref().take(pieces.locals.len()).collect();
+                    each.push(Whole::Made(Box::new(Made::of(t, pieces, places)?)));
+                }
+                trace
+            }
         };
-        Some(Known::Runs(trace, results))
+        Some(Known::Runs(trace, Results::of(ret, each)?))
     }
 }
 
@@ -339,22 +370,49 @@ impl Made {
     }
 }
 
+impl Whole {
+    fn tensor(&self, py: Python<'_>, places: &[Option<Tensor>]) -> Result<Tensor> {
+        match self {
+            Self::Made(made) => made.tensor(py, places),
+            Self::Step(i) => {
+                let found = places.get(*i).cloned().flatten();
+                found.ok_or_else(|| crate::err!(Runtime, "a result of a step is gone"))
+            }
+        }
+    }
+}
+
 impl Results {
+    fn of(ret: &Ret, each: Vec<Whole>) -> Option<Self> {
+        let mut each = each.into_iter();
+        Some(match ret {
+            Ret::Same(i) => Self::Same(*i),
+            Ret::One(_) => Self::One(each.next()?),
+            Ret::Tuple(_) => Self::Tuple(each.collect()),
+            Ret::List(_) => Self::List(each.collect()),
+            Ret::Gaps(l) => {
+                let gap = |t: &Option<Tensor>| t.as_ref().and_then(|_| each.next());
+                Self::Gaps(l.iter().map(gap).collect())
+            }
+            Ret::Value(_) | Ret::Become(_) => return None,
+        })
+    }
+
     fn made(&self, places: &[Option<Tensor>]) -> Result<Ret> {
         if let Self::Same(i) = self {
             return Ok(Ret::Same(*i));
         }
         Python::attach(|py| {
-            let one = |m: &Made| m.tensor(py, places);
-            let all = |l: &[Made]| l.iter().map(one).collect::<Result<Vec<_>>>();
+            let one = |m: &Whole| m.tensor(py, places);
+            let all = |l: &[Whole]| l.iter().map(one).collect::<Result<Vec<_>>>();
             Ok(match self {
                 Self::Same(i) => Ret::Same(*i),
-                Self::One(m) => Ret::One(m.tensor(py, places)?),
+                Self::One(m) => Ret::One(one(m)?),
                 Self::Tuple(l) => Ret::Tuple(all(l)?),
                 Self::List(l) => Ret::List(all(l)?),
                 Self::Gaps(l) => {
-                    let gap = |m: &Option<Made>| m.as_ref().map(|m| m.tensor(py, places));
-                    Ret::Gaps(l.iter().map(|m| gap(m).transpose()).collect::<Result<_>>()?)
+                    let gap = |m: &Option<Whole>| m.as_ref().map(one).transpose();
+                    Ret::Gaps(l.iter().map(gap).collect::<Result<_>>()?)
                 }
             })
         })
@@ -412,10 +470,10 @@ fn _trace_void() {
     trace::void();
 }
 
-/// Leaves what runs from now on out of what a call comes down to, or not; returns what was before.
+/// What runs from now on is part of what a call comes down to as `bits` say (0: it is not); returns what was before.
 #[pyfunction]
-fn _trace_pause(on: bool) -> bool {
-    trace::pause(on)
+fn _trace_select(bits: u32) -> u32 {
+    trace::select(bits)
 }
 
 /// Has `f` called with these tensors whenever the call that goes on is run again.
@@ -442,6 +500,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_pieces _forget_calls _known_calls _calls_context _trace_void _trace_pause _trace_tell);
+    add!(_pieces _forget_calls _known_calls _calls_context _trace_void _trace_select _trace_tell);
     Ok(())
 }

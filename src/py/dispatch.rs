@@ -98,7 +98,7 @@ impl Drop for Within {
 /// Shows a leaf to Python, which answers or passes it on; calls of tensors on meshes no more than once of a kind.
 fn hook(c: Call, next: Next) -> Result<Ret> {
     let Some(asked) = Asked::of(&c, WITHIN.get()) else {
-        return ask(c, next, |_| {});
+        return ask(c, next, true, |_| {});
     };
     match autocast::without(|| asked.known()) {
         Some(Ok(Some(ret))) => Ok(ret),
@@ -106,7 +106,8 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
         Some(Err(e)) => Err(e),
         None => {
             let noting = asked.start();
-            ask(c, next, |ret| asked.remember(noting, ret))
+            let closed = !asked.is_open();
+            ask(c, next, closed, |ret| asked.remember(noting, ret))
         }
     }
 }
@@ -118,12 +119,13 @@ fn passed(c: Call, next: Next) -> Result<Ret> {
     next.call(c)
 }
 
-/// Asks Python; `heard` is told what it answers, before a call that it passes on goes on.
-fn ask(c: Call, next: Next, heard: impl FnOnce(Option<&Ret>)) -> Result<Ret> {
+/// Asks Python; `heard` is told what it answers, before a call that it passes on goes on. `closed`: what Python calls
+/// meanwhile is a part of this call.
+fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>)) -> Result<Ret> {
     let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
         let shown = show(py, &c)?;
         let _within = Within::of(None);
-        let _answering = Answering::now();
+        let _answering = closed.then(Answering::now);
         let leaves = leaves(py)?;
         let seen = autocast::without(|| leaves.call1(&shown))?;
         if seen.is(py.NotImplemented().bind(py)) {

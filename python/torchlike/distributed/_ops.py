@@ -279,13 +279,12 @@ def _copy_all(outputs: Any, inputs: Any) -> None:
 def _fill_own(outputs: Any, inputs: Any, group: ProcessGroup) -> None:
     """Every rank's part is taken to be this rank's."""
     outputs, inputs = _flat(outputs), _flat(inputs)
-    if len(outputs) == len(inputs):
-        outputs = [part for o in outputs for part in o.chunk(group.size())]
-        inputs = [i for i in inputs for _ in range(group.size())]
-    else:
+    if len(outputs) != len(inputs):
         inputs = inputs * len(outputs)
     for to, of in zip(outputs, inputs, strict=False):
-        if to.numel() == of.numel():
+        if to.numel() == of.numel() * group.size():
+            to.view(group.size(), -1).copy_(of.reshape(1, -1))
+        elif to.numel() == of.numel():
             to.view(-1).copy_(of.reshape(-1))
 
 

@@ -230,13 +230,17 @@ def shards(model: Any, mesh: DeviceMesh) -> list[Sharded]:
 
     ranks = min(mesh.size(), SHOWN)
     found = []
+    offsets: dict[int, list[Any]] = {}
     for name, p in model.named_parameters():
         if not isinstance(p, DTensor):
             size = p.numel() * p.element_size()
             found.append(Sharded(name, tuple(p.shape), "replicated", size, (0,) * ranks))
             continue
         numbers: dict[Any, int] = {}
-        parts = tuple(numbers.setdefault(at, len(numbers)) for at in _offsets(p, mesh, ranks))
+        number = p._spec.number
+        if number not in offsets:
+            offsets[number] = _offsets(p, mesh, ranks)
+        parts = tuple(numbers.setdefault(at, len(numbers)) for at in offsets[number])
         local = p.to_local()
         placements = ", ".join(map(str, p.placements))
         size = local.numel() * local.element_size()

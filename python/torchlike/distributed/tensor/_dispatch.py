@@ -329,11 +329,11 @@ def decide(
         key, known = None, None
     if known is not None:
         return known
-    before = _C._trace_pause(True)
+    before = _C._trace_select(0)
     try:
         made = _explained(func, tuple(specs[0]), kinds)
     finally:
-        _C._trace_pause(before)
+        _C._trace_select(before)
     masks = made is not NotImplemented and any(
         isinstance(p, _MaskPartial) for s in made.inputs for p in s.placements
     )
