@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from torchlike.distributed.tensor.placement_types import (
     Partial,
     Placement,
     Replicate,
+    Shard,
     check_mixed,
     is_cut,
     normalized,
@@ -441,7 +443,10 @@ def _own(whole: Any, spec: Spec, seat: int, source: int | None) -> Any:
 def _scatter(whole: Any, p: Any, mesh: DeviceMesh, dim: int, at: int, source: int) -> None:
     """Sends the parts, all padded to the size of the largest."""
     parts = mesh.size(dim)
-    pieces = [_moves._taken(whole, p, parts, i) for i in range(parts)]
+    if isinstance(p, Shard) and whole.shape[p.dim] % parts == 0:
+        pieces = list(whole.chunk(parts, p.dim))
+    else:
+        pieces = [_moves._taken(whole, p, parts, i) for i in range(parts)]
     size = max(t.shape[p.dim] for t in pieces)
     padded = [_moves._padded(t, p.dim, size) for t in pieces]
     out = torch.empty_like(padded[at])
@@ -492,8 +497,13 @@ def _replicate(module: nn.Module, mesh: DeviceMesh) -> None:
             module._buffers[name] = distribute_tensor(b, mesh, whole)
 
 
+@functools.cache
+def _arguments(f: Any) -> int:
+    return len(inspect.signature(f).parameters)
+
+
 def _hook(f: Any, mesh: DeviceMesh, name: str) -> Any:
-    count = len(inspect.signature(f).parameters)
+    count = _arguments(getattr(f, "__func__", f)) - hasattr(f, "__func__")
     if count == 2:
         return lambda _, inputs: f(inputs, mesh)
     if count == 3:
