@@ -6,8 +6,9 @@
 
 use super::object::{PyTensor, wrap};
 use super::watch;
-use super::wrappers::{self, Mixed, Pieces};
+use super::wrappers::{self, Pieces};
 use crate::layers::trace::{self, Level, Noting, Trace};
+use crate::mixed::Map;
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::Body;
 use crate::ops::{Call, Form, Ret};
@@ -17,8 +18,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -65,7 +64,7 @@ enum Known {
     Runs(Trace, Results),
 }
 
-type Calls = HashMap<Words, Arc<Known>, BuildHasherDefault<Mixed>>;
+type Calls = Map<Words, Arc<Known>>;
 
 static CALLS: LazyLock<Mutex<Calls>> = LazyLock::new(Mutex::default);
 /// What else decides what calls do: a number that Python sets.

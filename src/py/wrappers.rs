@@ -5,13 +5,12 @@
 //! What a trace makes (`again.rs`) has no object until somebody asks for it.
 
 use super::object::{instance, wrap};
+use crate::mixed::Map;
 use crate::storage::Witness;
 use crate::{Storage, Tensor};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyType, PyWeakrefReference};
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// What a tensor on a mesh is: how it lies, with a number of that, and the pieces of the ranks that are played.
@@ -28,30 +27,6 @@ struct Wrapper {
     attributes: Option<Py<PyDict>>,
     pieces: Option<Arc<Pieces>>,
 }
-
-/// A hash of numbers that are spread already, or mixed here.
-#[derive(Default, Clone, Copy)]
-pub struct Mixed(u64);
-
-impl std::hash::Hasher for Mixed {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x517c_c1b7_2722_0a95);
-    }
-
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixed>>;
 
 #[derive(Default)]
 struct Wrappers(Mutex<Map<usize, Wrapper>>);

@@ -47,7 +47,7 @@ class _Copier:
         known = self.memo.get(id(m))
         if known is not None:
             return known
-        cls = type(m)
+        cls: Any = type(m)
         if not isinstance(m, torch.nn.Module) or not _is_plain(cls):
             return self.other(m)
         made = self.memo[id(m)] = cls.__new__(cls)

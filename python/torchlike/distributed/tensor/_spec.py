@@ -58,11 +58,12 @@ class Spec:
 
     @property
     def number(self) -> int:
-        """A number that specs have in common which are equal, on slices of the same mesh and in the same world."""
+        """A number that specs have in common which are equal, on slices of the same mesh and in worlds alike."""
         if not self._number:
             if len(_numbers) > _LIMIT:
                 _numbers.clear()
-            key = (self, self.mesh._root, self.mesh._world)
+            world = self.mesh._world
+            key = (self, self.mesh._root, world.backend, world.rank, world.size)
             self._number = _numbers.get(key) or _numbers.setdefault(key, next(_count))
         return self._number
 
