@@ -23,6 +23,7 @@ from torchlike.distributed.tensor.placement_types import (
     Placement,
     Replicate,
     Shard,
+    _MaskPartial,
     check_mixed,
     is_cut,
     normalized,
@@ -66,7 +67,7 @@ class _ToLocal(torch.autograd.Function):
         placements = ctx.grad_placements or _without_partial(spec.placements)
         _, strides = whole_of(grad, spec.mesh, spec.placements)
         meta = TensorMeta(spec.shape, strides, grad.dtype)
-        return DTensor._of([grad], Spec(spec.mesh, placements, meta, spec.ordered)), None
+        return DTensor._of([grad], spec.of(meta).placed(placements)), None
 
 
 class _FromLocal(torch.autograd.Function):
@@ -269,20 +270,18 @@ class DTensor(torch.Tensor):
         if mesh.device_type != local_tensor.device.type and not local_tensor.is_meta:
             local_tensor = local_tensor.to(mesh.device_type)
         given = placements if placements is not None else [Replicate()] * mesh.ndim
-        chosen = tuple(normalized(p, local_tensor.ndim) for p in given)
-        check_mixed(chosen)
         if (shape is None) != (stride is None):
             raise RuntimeError(
                 f"Found shape:{shape}, stride:{stride}.",
                 "Please pass both shape and stride at the same time.",
             )
-        if shape is None:
-            shape, stride = whole_of(local_tensor, mesh, chosen)
+        spec = _spec_of_piece(local_tensor, mesh, tuple(given))
+        if shape is not None:
+            spec = spec.of(TensorMeta(tuple(shape), tuple(stride), local_tensor.dtype))
         if run_check:
-            for dim, p in enumerate(chosen):
+            for dim, p in enumerate(spec.placements):
                 if p.is_replicate() and mesh.size(dim) > 1 and not local_tensor.is_meta:
                     c10d.broadcast_([local_tensor.contiguous()], mesh.get_group(dim), 0)
-        spec = Spec(mesh, chosen, TensorMeta(tuple(shape), tuple(stride), local_tensor.dtype))
         made: DTensor = _FromLocal.apply(
             local_tensor, spec, tuple(grad_placements) if grad_placements else None
         )
@@ -344,6 +343,28 @@ class DTensor(torch.Tensor):
         raise NotImplementedError(
             "torch.distributed.checkpoint of a DTensor is not supported by torchlike"
         )
+
+
+_specs: dict[Any, Spec] = {}
+_LIMIT = 1 << 12
+
+
+def _spec_of_piece(local: Any, mesh: DeviceMesh, given: tuple[Placement, ...]) -> Spec:
+    """How a whole lies all of whose pieces are like this one; layers ask for the same ones again and again."""
+    own = meta_of(local)
+    key = (id(mesh), given, own)
+    found = _specs.get(key)
+    if found is None:
+        chosen = tuple(normalized(p, local.ndim) for p in given)
+        check_mixed(chosen)
+        shape, strides = whole_of(local, mesh, chosen)
+        found = Spec(mesh, chosen, TensorMeta(shape, strides, own.dtype))
+        if len(_specs) >= _LIMIT:
+            _specs.clear()
+        if not any(isinstance(p, _MaskPartial) for p in chosen):
+            # The spec holds the mesh, so nothing else gets its number.
+            _specs[key] = found
+    return found
 
 
 class _FirstOf(torch.autograd.Function):

@@ -322,7 +322,7 @@ def decide(
     kinds = dict(zip(kwargs, specs[1], strict=True))
     # Slices of different meshes may be equal.
     named = tuple((n, _key(v)) for n, v in kinds.items())
-    key: Any = (func, mesh._root, _key(specs[0]), named)
+    key: Any = (func, mesh._root, mesh._world, _key(specs[0]), named)
     try:
         known = _decisions.get(key)
     except TypeError:
