@@ -465,11 +465,11 @@ def _scatter(whole: Any, p: Any, mesh: DeviceMesh, dim: int, at: int, source: in
     """Sends the parts, all padded to the size of the largest."""
     parts = mesh.size(dim)
     if isinstance(p, Shard) and whole.shape[p.dim] % parts == 0:
-        pieces = list(whole.chunk(parts, p.dim))
+        padded = list(whole.chunk(parts, p.dim))
     else:
         pieces = [_moves._taken(whole, p, parts, i) for i in range(parts)]
-    size = max(t.shape[p.dim] for t in pieces)
-    padded = [_moves._padded(t, p.dim, size) for t in pieces]
+        size = max(t.shape[p.dim] for t in pieces)
+        padded = [_moves._padded(t, p.dim, size) for t in pieces]
     out = torch.empty_like(padded[at])
     lists = [padded] if at == source else []
     c10d.scatter_([out], lists, mesh.get_group(dim), source)
