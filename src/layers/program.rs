@@ -1,9 +1,9 @@
 //! The recorder of a [`Program`]: it stands where calls are counted, below autograd, and is told when storages go.
 
 use super::tape::bytes_of;
+use crate::mixed::Map;
 use crate::ops::core::scratch::{self, Taken};
 use crate::ops::{Call, Form, Ret};
-use crate::mixed::Map;
 use crate::program::{Class, Phase, Program, Step, Value};
 use crate::storage::Witness;
 use crate::tensor::Node;

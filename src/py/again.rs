@@ -333,9 +333,8 @@ impl Made {
     fn of(t: &Tensor, pieces: &Pieces, places: Vec<usize>) -> Option<Self> {
         let plain = t.offset() == 0 && !t.is_lazy() && !t.requires_grad();
         plain.then(|| {
-            let (class, spec) = Python::attach(|py| {
-                (pieces.class.clone_ref(py), pieces.spec.clone_ref(py))
-            });
+            let (class, spec) =
+                Python::attach(|py| (pieces.class.clone_ref(py), pieces.spec.clone_ref(py)));
             Self {
                 class,
                 spec,
