@@ -2,7 +2,7 @@
 //! to know once that one is gone.
 //!
 //! Graphs hold tensors, not their objects. The class and the attributes of an object therefore stay as long as the storage.
-//! What a trace makes (`again.rs`) has no object until somebody asks for it.
+//! What a trace makes (`again/`) has no object until somebody asks for it.
 
 use super::object::{instance, wrap};
 use crate::mixed::Map;

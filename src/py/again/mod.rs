@@ -4,6 +4,8 @@
 //! Below autograd a call comes down to calls of pieces. A composite that is recorded for gradients comes down to calls of
 //! tensors on the mesh, each of which is recorded, and asked for here in turn.
 
+mod words;
+
 use super::object::{PyTensor, wrap};
 use super::watch;
 use super::wrappers::{self, Pieces};
@@ -12,7 +14,7 @@ use crate::mixed::Map;
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::Body;
 use crate::ops::{Call, Form, Ret};
-use crate::{DType, Device, Dims, Result, Scalar, Storage, Tensor, mode};
+use crate::{DType, Device, Dims, Result, Storage, Tensor, mode};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
@@ -20,14 +22,13 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use words::Words;
 
 /// Calls that are remembered at most.
 const LIMIT: usize = 1 << 14;
 /// Layers of the thread under which what runs below a call is the same each time.
 const HARMLESS: u32 =
     mode::COUNTING | mode::FAKING | mode::PROFILING | mode::AUTOCAST | mode::COMPOSING;
-
-type Words = SmallVec<[u64; 64]>;
 
 /// A result: how it looks as a whole, and the places of its pieces.
 struct Made {
@@ -103,34 +104,6 @@ pub struct Asked {
     tensors: SmallVec<[Tensor; 4]>,
 }
 
-fn push_dims(words: &mut Words, dims: &[i64]) {
-    words.push(dims.len() as u64);
-    words.extend(dims.iter().map(|d| *d as u64));
-}
-
-fn push_scalar(words: &mut Words, s: Scalar) {
-    match s {
-        Scalar::Bool(b) => words.extend([1, u64::from(b)]),
-        Scalar::Int(i) => words.extend([2, i as u64]),
-        Scalar::UInt(u) => words.extend([3, u]),
-        Scalar::Float(f) => words.extend([4, f.to_bits()]),
-        Scalar::Complex(c) => words.extend([5, c.re.to_bits(), c.im.to_bits()]),
-    }
-}
-
-fn push_text(words: &mut Words, text: &str) {
-    words.push(text.len() as u64);
-    words.extend(text.bytes().map(u64::from));
-}
-
-fn push_layout(words: &mut Words, t: &Tensor) {
-    push_dims(words, t.shape());
-    words.extend(t.strides().iter().map(|d| *d as u64));
-    let device = u64::from(t.storage().device_word());
-    words.push(t.offset() as u64);
-    words.push(device << 48 | (t.dtype() as u64) << 32 | u64::from(t.glance()));
-}
-
 impl Asked {
     /// Notes a tensor; false if it does not lie on a mesh.
     fn tensor(&mut self, t: &Tensor) -> bool {
@@ -141,10 +114,14 @@ impl Asked {
             return false;
         };
         let words = &mut self.words;
-        words.push(pieces.number << 1 | u64::from(t.requires_grad()));
-        push_layout(words, t);
+        words.push(words::TENSOR | u64::from(t.requires_grad()));
+        words.push(pieces.number);
+        words::push_layout(words, t);
         words.push(pieces.locals.len() as u64);
-        pieces.locals.iter().for_each(|l| push_layout(words, l));
+        pieces
+            .locals
+            .iter()
+            .for_each(|l| words::push_layout(words, l));
         // Which of the tensors before has the same pieces.
         let first = |p: &Arc<Pieces>| match (p.locals.first(), pieces.locals.first()) {
             (Some(a), Some(b)) => a.lies_as(b),
@@ -160,7 +137,7 @@ impl Asked {
     }
 
     fn tensors<'t>(&mut self, list: impl ExactSizeIterator<Item = Option<&'t Tensor>>) -> bool {
-        self.words.push(list.len() as u64);
+        self.words.push(words::LIST | list.len() as u64);
         list.into_iter().all(|t| match t {
             Some(t) => self.tensor(t),
             None => {
@@ -172,37 +149,12 @@ impl Asked {
 
     /// Notes an argument; false if calls with it are not remembered.
     fn argument(&mut self, a: &Arg) -> bool {
-        let words = &mut self.words;
         match a {
-            Arg::None => words.push(0x10),
-            Arg::Strided => words.push(0x20),
-            Arg::Tensor(t) => return self.tensor(t),
-            Arg::Tensors(l) => return self.tensors(l.iter().map(|t| Some(*t))),
-            Arg::OptTensors(l) => return self.tensors(l.iter().copied()),
-            Arg::Scalar(s) => push_scalar(words, *s),
-            Arg::Int(i) => words.extend([0x30, *i as u64]),
-            Arg::Float(f) => words.extend([0x40, f.to_bits()]),
-            Arg::Bool(b) => words.push(0x50 | u64::from(*b)),
-            Arg::Ints(d) => push_dims(words, d),
-            Arg::Floats(l) => {
-                words.push(l.len() as u64);
-                words.extend(l.iter().map(|f| f.to_bits()));
-            }
-            Arg::Scalars(l) => {
-                words.push(l.len() as u64);
-                l.iter().for_each(|s| push_scalar(words, *s));
-            }
-            Arg::Bools(l) => {
-                words.push(l.len() as u64);
-                words.extend(l.iter().map(|b| u64::from(*b)));
-            }
-            Arg::Str(s) => push_text(words, s),
-            Arg::DType(d) => words.push(0x60 << 8 | *d as u64),
-            Arg::Device(d) => push_text(words, &d.to_string()),
-            Arg::Format(f) => push_text(words, &format!("{f:?}")),
-            Arg::Generator(_) => return false,
+            Arg::Tensor(t) => self.tensor(t),
+            Arg::Tensors(l) => self.tensors(l.iter().map(|t| Some(*t))),
+            Arg::OptTensors(l) => self.tensors(l.iter().copied()),
+            a => words::push(&mut self.words, a),
         }
-        true
     }
 
     fn all(&mut self, args: &Args) -> bool {
