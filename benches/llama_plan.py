@@ -2,6 +2,7 @@
 
 One sequence of 8192 tokens in bfloat16, attention as its products (as PyTorch runs it on meta), AdamW. Prints the
 milliseconds of building, of each part of the step, and of the plan; the plan's FLOPs and peak; and the memory it took.
+With `--mesh` also of the plan of one rank of 128 x 8.
 """
 
 from __future__ import annotations
@@ -39,12 +40,11 @@ class Layer(nn.Module):
         self.before, self.between = nn.RMSNorm(WIDTH, **LIKE), nn.RMSNorm(WIDTH, **LIKE)
 
     def attention(self, x):
-        b, n, _ = x.shape
-        q = self.q(x).view(b, n, HEADS, SIZE).transpose(1, 2)
-        k = self.k(x).view(b, n, GROUPS, SIZE).transpose(1, 2).repeat_interleave(HEADS // GROUPS, 1)
-        v = self.v(x).view(b, n, GROUPS, SIZE).transpose(1, 2).repeat_interleave(HEADS // GROUPS, 1)
+        # Of a rank's share of the heads, if the layers are cut.
+        q, k, v = (f(x).unflatten(-1, (-1, SIZE)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        k, v = (t.repeat_interleave(HEADS // GROUPS, 1) for t in (k, v))
         weights = (q @ k.transpose(-2, -1) * SIZE**-0.5).softmax(-1)
-        return self.o((weights @ v).transpose(1, 2).reshape(b, n, WIDTH))
+        return self.o((weights @ v).transpose(1, 2).flatten(2))
 
     def forward(self, x):
         x = x + self.attention(self.before(x))
@@ -84,11 +84,38 @@ def step(model, optimizer, ids):
     return forward, backward, update
 
 
+TP = {f"layers.*.{n}": "colwise" for n in ("q", "k", "v", "gate", "up")}
+TP |= {f"layers.*.{n}": "rowwise" for n in ("o", "down")}
+
+
+def on_mesh(model, ids):
+    """Prints what plans of one of 1024 ranks take: tensor parallelism over 8 of them, FSDP over 128."""
+    for turn in ("first", "second"):
+        plan, took = timed(
+            lambda: torch.plan(
+                model,
+                ids,
+                step="train",
+                optimizer="adamw",
+                device="cuda",
+                mesh={"dp": 128, "tp": 8},
+                parallel={"tp": TP, "dp": {"fsdp": ["layers.*"]}},
+            )
+        )
+        peak = plan.peak["cuda:0"].bytes / 2**30
+        print(
+            f"{turn} plan on a mesh of 128 x 8: {took:.0f} ms, {plan.steps:,} steps, {len(plan.comms):,} collectives, "
+            f"peak {peak:.1f} GiB"
+        )
+
+
 def main():
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=126)
-    layers = parser.parse_args().layers
+    parser.add_argument("--mesh", action="store_true", help="also plan it on a mesh")
+    asked = parser.parse_args()
+    layers = asked.layers
     model, build = timed(lambda: Model(layers))
     ids = torch.empty(1, TOKENS, dtype=torch.int64, device="meta")
     optimizer = torch.optim.AdamW(model.parameters())
@@ -111,6 +138,8 @@ def main():
     print(
         f"FLOPs {plan.flops:,}{exact}; peak {peak:.3f} TiB; {plan.time('h100'):.1f} s on one H100"
     )
+    if asked.mesh:
+        on_mesh(model, ids)
 
 
 if __name__ == "__main__":

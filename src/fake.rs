@@ -2,11 +2,11 @@
 //!
 //! The storage of a fake tensor has no bytes and claims a device, which need not exist.
 
+use crate::mixed::Map;
 use crate::storage::WeakStorage;
 use crate::{Device, Storage, Tensor, mode};
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,7 +78,7 @@ impl FakeMode {
 
 /// Which storage without bytes stands for which other one, as long as both live.
 #[derive(Default)]
-pub struct Twins(HashMap<usize, (WeakStorage, WeakStorage)>);
+pub struct Twins(Map<usize, (WeakStorage, WeakStorage)>);
 
 impl Twins {
     /// The storage that stands for another, made if there is none yet.

@@ -39,6 +39,7 @@ pub mod io;
 mod kernels;
 pub mod layers;
 pub mod ledger;
+mod mixed;
 pub mod mode;
 #[cfg_attr(
     not(feature = "python"),

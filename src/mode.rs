@@ -33,6 +33,10 @@ pub const AUTOCAST: u32 = 1 << 26;
 pub const FRONT: u32 = 7 << 20;
 /// Calls are noted with their times.
 pub const PROFILING: u32 = 1 << 28;
+/// The leaves of a call are noted, to be run again.
+pub const TRACING: u32 = 1 << 29;
+/// The leaves of a call that is recorded for gradients piece by piece are noted, to be run again.
+pub const COMPOSING: u32 = 1 << 30;
 /// A fake mode is on: results have no elements.
 pub const FAKING: u32 = 1 << 27;
 /// Inference mode is on.
@@ -43,7 +47,9 @@ pub const WATCHED: u32 = ALWAYS | CALL | GRAD;
 pub const GRAD: u32 = (crate::tensor::GRAD as u32) << TENSOR_FLAGS
     | (crate::storage::TRACKED as u32) << STORAGE_FLAGS;
 const LAYERS: u32 =
-    COUNTING | RECORDING | DISPATCH | FORWARD | BATCHED | PROFILING | AUTOCAST | FAKING;
+    COUNTING | RECORDING | DISPATCH | FORWARD | BATCHED | PROFILING | AUTOCAST | FAKING | NOTING;
+/// Leaves are noted, to be run again.
+const NOTING: u32 = TRACING | COMPOSING;
 
 /// Flags of arguments that a layer always wants to see.
 pub const ALWAYS: u32 = QUANTIZED
@@ -69,7 +75,7 @@ thread_local! {
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
 /// What layers are switched on for this thread: a sum of [`COUNTING`], [`RECORDING`], [`DISPATCH`], [`FORWARD`],
-/// [`BATCHED`], [`PROFILING`], [`AUTOCAST`], [`FAKING`].
+/// [`BATCHED`], [`PROFILING`], [`AUTOCAST`], [`FAKING`], [`TRACING`], [`COMPOSING`].
 #[inline]
 #[must_use]
 pub fn layers() -> u32 {

@@ -128,3 +128,49 @@ def test_the_command_line(capsys, tmp_path):
     torch.save({"0.weight": torch.ones(2)}, path)
     assert main(["check", spec, str(path)]) == 1
     assert "missing: 0.bias" in capsys.readouterr().out
+
+
+class Odd(nn.Module):
+    """Ties, things that are no modules, a module with a copy of its own, buffers of all kinds."""
+
+    class Own(nn.Linear):
+        copies = 0
+
+        def __deepcopy__(self, memo):
+            Odd.Own.copies += 1
+            made = Odd.Own(self.in_features, self.out_features, bias=False)
+            memo[id(self)] = made
+            return made
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        self.b.weight = self.a.weight
+        self.again = self.a
+        self.own = self.Own(4, 4, bias=False)
+        self.register_buffer("kept", torch.ones(4))
+        self.register_buffer("loose", torch.ones(4), persistent=False)
+        self.register_buffer("none", None)
+        self.scale, self.names, self.plain = 2, ["a", "b"], [torch.ones(4)]
+        self.frozen = nn.Parameter(torch.ones(4), requires_grad=False)
+
+    def forward(self, x):
+        for name in self.names:
+            x = getattr(self, name)(x) * self.scale
+        assert self.again is self.a and self.b.weight is self.a.weight
+        assert not self.frozen.requires_grad and list(self.state_dict()) == STATE
+        return self.own(x) + self.kept + self.loose + self.frozen
+
+
+STATE = ["frozen", "kept", "a.weight", "b.weight", "again.weight", "own.weight"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_models_are_copied_as_they_are(device):
+    model, before = Odd(), Odd.Own.copies
+    model.names.append("b")
+    plan = torch.plan(model, torch.empty(2, 4), step="train", device=device, allocator="requested")
+    weights = plan.peak[plan.devices[0]].by_class
+    assert weights["parameters"] == (16 + 16 + 4) * 4 and weights["buffers"] == 2 * 4 * 4
+    assert Odd.Own.copies == before + 1
+    assert model.a.weight.device.type == "cpu" and torch.equal(model.kept, torch.ones(4))

@@ -15,6 +15,7 @@ pub mod profile;
 pub mod program;
 pub mod record;
 pub mod tape;
+pub mod trace;
 
 use crate::Result;
 use crate::mode;
@@ -48,13 +49,15 @@ pub trait Layer: Sync {
 }
 
 /// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
-const ORDER: [&dyn Layer; 11] = [
+const ORDER: [&dyn Layer; 13] = [
     &profile::Profile,
     &autocast::Autocast,
     &batch::Batching,
     &autograd::forward::Forward,
+    &trace::Tracing(trace::Level::Recorded),
     &autograd::Autograd,
     &modes::Modes,
+    &trace::Tracing(trace::Level::Plain),
     &tape::Tape,
     &bounds::Bounds,
     &parts::PartsLayer,
@@ -63,7 +66,7 @@ const ORDER: [&dyn Layer; 11] = [
 ];
 
 /// The slot of [`autograd::Autograd`].
-const AUTOGRAD: usize = 4;
+const AUTOGRAD: usize = 5;
 
 /// The rest of the way to the body.
 #[derive(Clone, Copy)]

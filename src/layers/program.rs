@@ -1,6 +1,7 @@
 //! The recorder of a [`Program`]: it stands where calls are counted, below autograd, and is told when storages go.
 
 use super::tape::bytes_of;
+use crate::mixed::Map;
 use crate::ops::core::scratch::{self, Taken};
 use crate::ops::{Call, Form, Ret};
 use crate::program::{Class, Phase, Program, Step, Value};
@@ -18,7 +19,7 @@ pub struct Recorder(Mutex<State>);
 struct State {
     program: Program,
     /// Which value a living storage is.
-    living: HashMap<usize, usize>,
+    living: Map<usize, usize>,
     phase: Phase,
     scope: u32,
     names: HashMap<String, u32>,
@@ -34,7 +35,7 @@ impl Default for State {
         };
         Self {
             program,
-            living: HashMap::new(),
+            living: Map::default(),
             phase: Phase::Forward,
             scope: 0,
             names: HashMap::new(),
@@ -170,10 +171,10 @@ impl Recorder {
         storage.tell(Arc::downgrade(self) as Weak<dyn Witness>);
     }
 
-    /// What was recorded until now.
+    /// What was recorded, which is handed over: what comes next is another program.
     #[must_use]
     pub fn program(&self) -> Program {
-        let mut program = self.state().program.clone();
+        let mut program = std::mem::take(&mut *self.state()).program;
         program.classify();
         program
     }

@@ -3,6 +3,7 @@
 //! The core passes tensors on by value. Which Python object a tensor is, is known of those whose class handles its calls
 //! (they are registered), and of the arguments of the call that Python made (they are noted while it lasts).
 
+use super::again::{Answering, Asked};
 use super::convert::PyGenerator;
 use super::error::carried;
 use super::noted::{self, is_same, note};
@@ -10,7 +11,7 @@ use super::object::{PyTensor, adopt, instance, is_tensor, wrap};
 use super::results::scalar;
 use super::types::{self, device, dtype};
 use super::wrappers;
-use crate::layers::{Next, autocast, modes};
+use crate::layers::{Next, autocast, modes, trace};
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Ret, Value};
 use crate::ops::schema::{NONE, Returns};
@@ -94,11 +95,37 @@ impl Drop for Within {
     }
 }
 
-/// Shows a leaf to Python, which answers or passes it on.
+/// Shows a leaf to Python, which answers or passes it on; calls of tensors on meshes no more than once of a kind.
 fn hook(c: Call, next: Next) -> Result<Ret> {
+    let Some(asked) = Asked::of(&c, WITHIN.get()) else {
+        return ask(c, next, true, |_| {});
+    };
+    match autocast::without(|| asked.known()) {
+        Some(Ok(Some(ret))) => Ok(ret),
+        Some(Ok(None)) => passed(c, next),
+        Some(Err(e)) => Err(e),
+        None => {
+            let noting = asked.start();
+            let closed = !asked.is_open();
+            ask(c, next, closed, |ret| asked.remember(noting, ret))
+        }
+    }
+}
+
+/// Passes a call on that Python does not answer.
+fn passed(c: Call, next: Next) -> Result<Ret> {
+    let def = &c.args.op.def;
+    let _within = matches!(def.body, Body::Compose(_)).then(|| Within::of(Some(def.name)));
+    next.call(c)
+}
+
+/// Asks Python; `heard` is told what it answers, before a call that it passes on goes on. `closed`: what Python calls
+/// meanwhile is a part of this call.
+fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>)) -> Result<Ret> {
     let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
         let shown = show(py, &c)?;
         let _within = Within::of(None);
+        let _answering = closed.then(Answering::now);
         let leaves = leaves(py)?;
         let seen = autocast::without(|| leaves.call1(&shown))?;
         if seen.is(py.NotImplemented().bind(py)) {
@@ -106,7 +133,8 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
         }
         taken(&seen, &c).map(Some)
     });
-    if answered.is_ok() {
+    if let Ok(answer) = &answered {
+        heard(answer.as_ref());
         Python::attach(noted::prune);
     }
     match answered {
@@ -117,11 +145,7 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
             Ok(Ret::Tuple(Vec::new()))
         }
         Ok(Some(ret)) => Ok(ret),
-        Ok(None) => {
-            let def = &c.args.op.def;
-            let _within = matches!(def.body, Body::Compose(_)).then(|| Within::of(Some(def.name)));
-            next.call(c)
-        }
+        Ok(None) => passed(c, next),
         Err(e) => Err(carried(e)),
     }
 }
@@ -139,6 +163,7 @@ pub fn element(slf: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
             });
         }
     }
+    trace::void();
     super::fake::check_value(slf)?;
     super::batch::check_item(slf.get().get())?;
     Ok(slf.get().get().item()?)

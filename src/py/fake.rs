@@ -7,13 +7,13 @@ use super::object::{PyTensor, parameter, set_fake_class, tensor_ref, wrap};
 use super::types::PyDevice;
 use crate::fake::{self, FakeMode, Twins};
 use crate::layers::fake::{Front, known, set_front};
+use crate::mixed::Map;
 use crate::ops::Call;
 use crate::source::{Provider, Source};
 use crate::{Device, Error, Result, Storage, Tensor, err};
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyType, PyWeakrefReference};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The core's side of a `FakeTensorMode`.
@@ -182,7 +182,7 @@ impl Provider for Original {
 struct PyTwins {
     mode: Option<Arc<FakeMode>>,
     storages: Mutex<Twins>,
-    objects: Mutex<HashMap<usize, [Py<PyWeakrefReference>; 2]>>,
+    objects: Mutex<Map<usize, [Py<PyWeakrefReference>; 2]>>,
 }
 
 impl PyTwins {

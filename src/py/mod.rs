@@ -7,6 +7,7 @@
     reason = "pyo3 expands method tables inside unsafe functions"
 )]
 
+mod again;
 mod arguments;
 mod attributes;
 mod autocast;
@@ -93,6 +94,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     table::register(m)?;
     modes::register(m)?;
     dispatch::register(m)?;
+    again::register(m)?;
     fake::register(m)?;
     ledger::register(m)?;
     mesh::register(m)?;

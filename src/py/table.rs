@@ -99,6 +99,14 @@ fn _op_gradients() -> Vec<(&'static str, &'static str, &'static str, Option<Stri
         .collect()
 }
 
+/// The rows whose calls are one node of the graph, by a text of their own. Nothing is parsed for it.
+#[pyfunction]
+fn _op_texts() -> Vec<&'static str> {
+    let text = |grad: Grad| matches!(grad, Grad::Rule(_));
+    let rows = table().iter().filter(|op| text(op.def.grad));
+    rows.map(|op| op.def.name).collect()
+}
+
 /// Other names of ops: `(alias, name)`.
 #[pyfunction]
 fn _op_aliases() -> Vec<(&'static str, &'static str)> {
@@ -114,5 +122,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_op_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(_op_pointwise, m)?)?;
     m.add_function(wrap_pyfunction!(_op_gradients, m)?)?;
+    m.add_function(wrap_pyfunction!(_op_texts, m)?)?;
     m.add_function(wrap_pyfunction!(_op_aliases, m)?)
 }

@@ -2,29 +2,39 @@
 //! to know once that one is gone.
 //!
 //! Graphs hold tensors, not their objects. The class and the attributes of an object therefore stay as long as the storage.
+//! What a trace makes (`again/`) has no object until somebody asks for it.
 
-use super::object::instance;
+use super::object::{instance, wrap};
+use crate::mixed::Map;
 use crate::storage::Witness;
 use crate::{Storage, Tensor};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType, PyWeakrefReference};
-use std::collections::HashMap;
+use pyo3::types::{PyDict, PyList, PyType, PyWeakrefReference};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+/// What a tensor on a mesh is: how it lies, with a number of that, and the pieces of the ranks that are played.
+pub struct Pieces {
+    pub class: Py<PyType>,
+    pub spec: Py<PyAny>,
+    pub number: u64,
+    pub locals: Vec<Tensor>,
+}
+
 struct Wrapper {
-    living: Py<PyWeakrefReference>,
+    living: Option<Py<PyWeakrefReference>>,
     class: Py<PyType>,
     attributes: Option<Py<PyDict>>,
+    pieces: Option<Arc<Pieces>>,
 }
 
 #[derive(Default)]
-struct Wrappers(Mutex<HashMap<usize, Wrapper>>);
+struct Wrappers(Mutex<Map<usize, Wrapper>>);
 
 static WRAPPERS: LazyLock<Arc<Wrappers>> = LazyLock::new(Arc::default);
 
 impl Wrappers {
-    fn all(&self) -> MutexGuard<'_, HashMap<usize, Wrapper>> {
+    fn all(&self) -> MutexGuard<'_, Map<usize, Wrapper>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -39,49 +49,100 @@ impl Witness for Wrappers {
     fn resized(&self, _: usize, _: usize) {}
 }
 
-fn noted(o: &Bound<'_, PyAny>, attributes: Option<Py<PyDict>>) -> PyResult<Wrapper> {
-    Ok(Wrapper {
-        living: PyWeakrefReference::new(o)?.unbind(),
-        class: o.get_type().unbind(),
-        attributes,
-    })
+fn insert(storage: &Storage, wrapper: Wrapper) {
+    let before = WRAPPERS.all().insert(storage.id(), wrapper);
+    if before.is_none() {
+        storage.tell(Arc::downgrade(&WRAPPERS) as _);
+    }
 }
 
 /// Notes the object of a storage's tensor, whose class has a `__torch_dispatch__` of its own.
 pub fn register(o: &Bound<'_, PyAny>, storage: &Storage) -> PyResult<()> {
     let attributes = o.getattr_opt(intern!(o.py(), "__dict__"))?;
     let attributes = attributes.and_then(|d| d.cast_into::<PyDict>().ok());
-    let wrapper = noted(o, attributes.map(Bound::unbind))?;
-    let before = WRAPPERS.all().insert(storage.id(), wrapper);
-    if before.is_none() {
-        storage.tell(Arc::downgrade(&WRAPPERS) as _);
-    }
+    let wrapper = Wrapper {
+        living: Some(PyWeakrefReference::new(o)?.unbind()),
+        class: o.get_type().unbind(),
+        attributes: attributes.map(Bound::unbind),
+        pieces: None,
+    };
+    insert(storage, wrapper);
     Ok(())
+}
+
+/// Notes what a registered tensor is on its mesh; nothing for others.
+pub fn set_pieces(storage: &Storage, pieces: Arc<Pieces>) {
+    let before = match WRAPPERS.all().get_mut(&storage.id()) {
+        Some(found) => found.pieces.replace(pieces),
+        None => None,
+    };
+    drop(before);
+}
+
+/// Notes a tensor on a mesh that has no object yet.
+pub fn register_pieces(py: Python<'_>, storage: &Storage, pieces: Arc<Pieces>) {
+    let wrapper = Wrapper {
+        living: None,
+        class: pieces.class.clone_ref(py),
+        attributes: None,
+        pieces: Some(pieces),
+    };
+    insert(storage, wrapper);
+}
+
+/// What is known of a tensor on a mesh.
+pub fn pieces(storage: &Storage) -> Option<Arc<Pieces>> {
+    WRAPPERS.all().get(&storage.id())?.pieces.clone()
+}
+
+/// The attributes of a tensor on a mesh.
+fn attributes_of(py: Python<'_>, pieces: &Pieces) -> PyResult<Py<PyDict>> {
+    let made = PyDict::new(py);
+    made.set_item(intern!(py, "_spec"), &pieces.spec)?;
+    let locals: Vec<_> = pieces
+        .locals
+        .iter()
+        .map(|t| wrap(py, t.clone()))
+        .collect::<PyResult<_>>()?;
+    made.set_item(intern!(py, "_locals"), PyList::new(py, locals)?)?;
+    Ok(made.unbind())
 }
 
 /// The object of a tensor on such a storage: the one that was registered, or another with its class and attributes.
 pub fn registered<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Option<Bound<'py, PyAny>>> {
     let id = t.storage().id();
-    let (living, class, attributes) = {
+    let (living, class, attributes, pieces) = {
         let all = WRAPPERS.all();
         let Some(found) = all.get(&id) else {
             return Ok(None);
         };
         (
-            found.living.clone_ref(py),
+            found.living.as_ref().map(|l| l.clone_ref(py)),
             found.class.clone_ref(py),
             found.attributes.as_ref().map(|d| d.clone_ref(py)),
+            found.pieces.clone(),
         )
     };
-    let living = living.bind(py).call0()?;
-    if !living.is_none() {
-        return Ok(Some(living));
+    if let Some(living) = living {
+        let living = living.bind(py).call0()?;
+        if !living.is_none() {
+            return Ok(Some(living));
+        }
     }
+    let attributes = match (attributes, &pieces) {
+        (None, Some(pieces)) => Some(attributes_of(py, pieces)?),
+        (attributes, _) => attributes,
+    };
     let made = instance(class.bind(py), t.clone())?;
     if let Some(attributes) = &attributes {
         made.setattr(intern!(py, "__dict__"), attributes)?;
     }
-    let wrapper = noted(&made, attributes)?;
+    let wrapper = Wrapper {
+        living: Some(PyWeakrefReference::new(&made)?.unbind()),
+        class,
+        attributes,
+        pieces,
+    };
     WRAPPERS.all().insert(id, wrapper);
     Ok(Some(made))
 }

@@ -85,6 +85,8 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
 
 def _cast_for(overload: OpOverload, values: dict[str, Any]) -> str | None:
     """The type of device for which the arguments are cast first."""
+    if len(overload.kernels) == 1:
+        return None
     for kind in ("cuda", "cpu"):
         told = f"Autocast{_KEYS[kind]}" in overload.kernels and _C._autocast_is_on(kind)
         if told and any(t.device.type == kind for t in modes.tensors(values.values())):

@@ -191,7 +191,7 @@ def overload_of(
 
 @functools.cache
 def _texts() -> frozenset[str]:
-    return frozenset(row for row, kind, *_ in _C._op_gradients() if kind == "rule")
+    return frozenset(_C._op_texts())
 
 
 def _is_recorded(row: str) -> bool:

@@ -82,6 +82,9 @@ class Converter:
             return self.twins(t.detach()).requires_grad_().clone()
 
 
+_OPTIONS = frozenset(("callback", "source", "symbolic_context", "trace"))
+
+
 class MetaConverter:
     """Makes meta tensors that stand for others: `MetaConverter()(t)`.
 
@@ -94,30 +97,28 @@ class MetaConverter:
                 "MetaConverter(copy_data=True): a twin gets its elements by torchlike.materialize()"
             )
         self._converter = Converter()
+        self._twins = self._converter.twins
         self.hit = self.miss = 0
 
-    def __call__(
-        self,
-        t: Any,
-        shape_env: Any = None,
-        *,
-        callback: Any = None,
-        source: Any = None,
-        symbolic_context: Any = None,
-        trace: bool = True,
-    ) -> Any:
-        """The twin of `t`; what is no tensor gives NotImplemented.
+    def __call__(self, t: Any, shape_env: Any = None, **options: Any) -> Any:
+        """The twin of `t`; what is no tensor gives NotImplemented. The options of PyTorch's (`callback`, `source`,
+        `symbolic_context`, `trace`) change nothing here.
 
         Raises:
             NotImplementedError: if `shape_env` is given, as sizes are numbers.
+            TypeError: for another option.
         """
         if shape_env is not None:
             raise NotImplementedError("MetaConverter(shape_env=): sizes are numbers here")
+        if options and not options.keys() <= _OPTIONS:
+            name = next(iter(options.keys() - _OPTIONS))
+            raise TypeError(f"__call__() got an unexpected keyword argument '{name}'")
         if not isinstance(t, _C.Tensor):
             self.miss += 1
             return NotImplemented
         self.hit += 1
-        return self._converter.convert(t)
+        made = self._twins(t)
+        return self._converter.convert(t) if made is None else made
 
     def successful(self) -> bool:
         """True if tensors were converted, and nothing else was asked for."""

@@ -6,10 +6,11 @@ have their shapes, and values that say nothing; a group of one rank, whoever mad
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torchlike as torch
-from torchlike import library, ops
+from torchlike import _C, library, ops
 from torchlike.distributed import _groups
 from torchlike.distributed._groups import ProcessGroup, Work
 
@@ -93,6 +94,9 @@ _KERNELS: dict[str, Any] = {
 watchers: list[Any] = []
 """Who is told of each collective that moves something: `(kind, group, inputs, outputs)`, tensors of one rank."""
 
+counters: list[Any] = []
+"""Who is told of each collective by its operator, those of a single rank too."""
+
 _KINDS = {
     "allgather": "all_gather", "all_gather": "all_gather", "allreduce": "all_reduce", "all_reduce": "all_reduce",
     "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all", "all_to_all": "all_to_all", "broadcast": "broadcast",
@@ -106,22 +110,30 @@ def _kind(name: str) -> str | None:
     return next((kind for part, kind in _KINDS.items() if part in plain), None)
 
 
-def _tell(kind: str, group: ProcessGroup, inputs: Any, outputs: Any) -> None:
-    if group.size() > 1:
-        for watcher in watchers:
-            watcher(kind, group, _flat(inputs), _flat(outputs))
+def _tell(op: Any, kind: str, group: ProcessGroup, inputs: Any, outputs: Any) -> None:
+    """Tells of a collective, now and at every later run of the call that it is a part of."""
+    given, made = _flat(inputs), _flat(outputs)
+    hear = partial(_hear, op, kind, group, len(given))
+    _C._trace_tell(hear, [*given, *made])
+    hear([*given, *made])
 
 
-def _told(name: str, kernel: Any) -> Any:
-    kind = _kind(name)
+def _hear(op: Any, kind: str, group: ProcessGroup, count: int, tensors: list[Any]) -> None:
+    for counter in counters:
+        counter(op)
+    for watcher in watchers if group.size() > 1 else ():
+        watcher(kind, group, tensors[:count], tensors[count:])
+
+
+def _told(op: Any, kernel: Any) -> Any:
+    kind = _kind(op._name)
     if kind is None:
         return kernel
 
     def run(*args: Any, **kwargs: Any) -> Any:
         made = kernel(*args, **kwargs)
-        if watchers:
-            group = kwargs["group_name"] if "group_name" in kwargs else args[-1]
-            _tell(kind, _group(group), args[0], made)
+        group = kwargs["group_name"] if "group_name" in kwargs else args[-1]
+        _tell(op, kind, _group(group), args[0], made)
         return made
 
     return run
@@ -130,14 +142,13 @@ def _told(name: str, kernel: Any) -> Any:
 def _define() -> None:
     for schema, kernel in _KERNELS.items():
         space = getattr(ops, schema.partition("::")[0])
-        name = schema.partition("::")[2].partition("(")[0]
-        space.define(schema).kernels["CompositeExplicitAutograd"] = _told(name, kernel)
+        made = space.define(schema)
+        made.kernels["CompositeExplicitAutograd"] = _told(made.overloadpacket, kernel)
     for name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single"):
-        found = getattr(functional, name).default
-        text = found._text.replace("_c10d_functional::", "_c10d_functional_autograd::")
-        autograd.define(text).kernels["CompositeExplicitAutograd"] = found.kernels[
-            "CompositeExplicitAutograd"
-        ]
+        text = getattr(functional, name).default._text
+        kernel = next(k for schema, k in _KERNELS.items() if schema == text)
+        made = autograd.define(text.replace("_c10d_functional::", "_c10d_functional_autograd::"))
+        made.kernels["CompositeExplicitAutograd"] = _told(made.overloadpacket, kernel)
 
 
 _define()
@@ -247,8 +258,9 @@ _FROM_OWN = ("allgather_", "_allgather_base_", "allgather_into_tensor_coalesced_
 def _write(name: str, args: tuple[Any, ...]) -> Any:
     group = next(a for a in args if isinstance(a, ProcessGroup))
     kind = _kind(name)
-    if watchers and kind is not None:
-        _tell(kind, group, args[0] if isinstance(args[1], ProcessGroup) else args[1], args[0])
+    if kind is not None:
+        given = args[0] if isinstance(args[1], ProcessGroup) else args[1]
+        _tell(getattr(c10d, name), kind, group, given, args[0])
     with torch.no_grad():
         if group.size() == 1 and "Tensor[] tensors" not in _WRITERS[name]:
             _copy_all(args[0], args[1])
@@ -271,13 +283,12 @@ def _copy_all(outputs: Any, inputs: Any) -> None:
 def _fill_own(outputs: Any, inputs: Any, group: ProcessGroup) -> None:
     """Every rank's part is taken to be this rank's."""
     outputs, inputs = _flat(outputs), _flat(inputs)
-    if len(outputs) == len(inputs):
-        outputs = [part for o in outputs for part in o.chunk(group.size())]
-        inputs = [i for i in inputs for _ in range(group.size())]
-    else:
+    if len(outputs) != len(inputs):
         inputs = inputs * len(outputs)
     for to, of in zip(outputs, inputs, strict=False):
-        if to.numel() == of.numel():
+        if to.numel() == of.numel() * group.size():
+            to.view(group.size(), -1).copy_(of.reshape(1, -1))
+        elif to.numel() == of.numel():
             to.view(-1).copy_(of.reshape(-1))
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import _C
-from torchlike._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+from torchlike._subclasses.fake_tensor import FakeTensorMode
 from torchlike._subclasses.meta_utils import Converter
 from torchlike.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
 from torchlike.overrides import TorchFunctionMode
+from torchlike.plan._copy import fake_copy
 from torchlike.plan._plan import ALLOCATORS, CLASSES, PHASES, Plan
 from torchlike.utils import _pytree as pytree
 
@@ -241,8 +242,7 @@ def make(
     if device is None:
         device = "cpu" if first is None or first.is_meta else first.device
     device = torch.device(device)
-    with FakeCopyMode(mode):
-        fake = copy.deepcopy(model)
+    fake = fake_copy(model, mode, device)
     given = pytree.tree_map(
         lambda x: mode.from_tensor(x).detach().to(device) if isinstance(x, _C.Tensor) else x,
         (_as_tuple(inputs), kwargs or {}),
@@ -250,7 +250,6 @@ def make(
     program = _C._Program()
     spread = None
     with _placed(mesh, device) as ranks, mode:
-        fake.to(device)
         if ranks is not None:
             from torchlike.plan import _mesh
 

@@ -73,6 +73,10 @@ class Sharded:
     """Which part each of the first ranks has, in order: equal numbers are the same elements."""
 
 
+_worlds: dict[Any, tuple[Any, DeviceMesh]] = {}
+_KEPT = 8
+
+
 @contextlib.contextmanager
 def placed(mesh: Any, device: torch.device) -> Iterator[DeviceMesh]:
     """A mesh of a world that moves nothing, until the context ends.
@@ -92,9 +96,16 @@ def placed(mesh: Any, device: torch.device) -> Iterator[DeviceMesh]:
     if not isinstance(sizes, tuple | list) or not all(isinstance(n, int) and n > 0 for n in sizes):
         raise ValueError(f"plan(mesh=): expected sizes as {{'dp': 128, 'tp': 8}}, got {mesh!r}")
     before = _groups._state.world
-    _groups._state.world = _groups.World("fake", 0, prod(sizes), None)
+    key = (device.type, tuple(sizes), names)
+    world, known = _worlds.pop(key, (None, None))
+    _groups._state.world = world or _groups.World("fake", 0, prod(sizes), None)
     try:
-        yield init_device_mesh(device.type, tuple(sizes), mesh_dim_names=names)
+        ranks = known or init_device_mesh(device.type, tuple(sizes), mesh_dim_names=names)
+        yield ranks
+        # What calls came down to is known of the mesh by its world: the next plan on it is a quick one.
+        _worlds[key] = (_groups._state.world, ranks)
+        if len(_worlds) > _KEPT:
+            _worlds.pop(next(iter(_worlds)))
     finally:
         _groups._state.world = before
 
@@ -230,13 +241,17 @@ def shards(model: Any, mesh: DeviceMesh) -> list[Sharded]:
 
     ranks = min(mesh.size(), SHOWN)
     found = []
+    offsets: dict[int, list[Any]] = {}
     for name, p in model.named_parameters():
         if not isinstance(p, DTensor):
             size = p.numel() * p.element_size()
             found.append(Sharded(name, tuple(p.shape), "replicated", size, (0,) * ranks))
             continue
         numbers: dict[Any, int] = {}
-        parts = tuple(numbers.setdefault(at, len(numbers)) for at in _offsets(p, mesh, ranks))
+        number = p._spec.number
+        if number not in offsets:
+            offsets[number] = _offsets(p, mesh, ranks)
+        parts = tuple(numbers.setdefault(at, len(numbers)) for at in offsets[number])
         local = p.to_local()
         placements = ", ".join(map(str, p.placements))
         size = local.numel() * local.element_size()

@@ -7,11 +7,14 @@ import json
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
 from torchlike.plan._allocator import Memory
 from torchlike.plan._mesh import Comm, Sharded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CLASSES: list[str] = _C._Program.classes()
 PHASES = (("forward", 0), ("backward", 1), ("optimizer", 2))
@@ -70,8 +73,18 @@ class Peak:
     """As the device's allocator counts them."""
     at: Step | None
     by_class: dict[str, int]
-    live: list[Live] = field(repr=False)
-    """What is alive then, the largest first."""
+    _live: Callable[[], list[Live]] = field(repr=False, compare=False)
+
+    @functools.cached_property
+    def live(self) -> list[Live]:
+        """What is alive then, the largest first."""
+        return self._live()
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        at = None if self.at is None else asdict(self.at)
+        live = [asdict(v) for v in self.live]
+        return {"bytes": self.bytes, "at": at, "by_class": self.by_class, "live": live}
 
 
 @dataclass(frozen=True)
@@ -156,9 +169,8 @@ class Plan:
 
     def _peak(self, device: str) -> Peak:
         at, sums = self._program.peak(device, self._allocator(device))
-        live = [self._live(i) for i in self._program.live(device, at)]
         by_class = {name: n for name, n in zip(CLASSES, sums, strict=True) if n}
-        return Peak(sum(sums), self.step(at), by_class, live)
+        return Peak(sum(sums), self.step(at), by_class, lambda: self.live_at(at, device))
 
     def _live(self, i: int) -> Live:
         size, dtype, shape, _, born, _, kind, name = self._program.value(i)
@@ -335,7 +347,7 @@ class Plan:
             "steps": self.steps,
             "flops": self.flops,
             "flops_by_module": self.flops_by_module(),
-            "peak": {d: asdict(p) for d, p in self.peak.items()},
+            "peak": {d: p.as_dict() for d, p in self.peak.items()},
             "timeline": {d: self.timeline(d) for d in self.devices},
             "mesh": self.mesh,
             "comms": [asdict(c) for c in self.comms],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike import nn
+from torchlike import _C, nn
 from torchlike.distributed._ops import c10d
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor import _dispatch, _moves
@@ -21,6 +22,8 @@ from torchlike.distributed.tensor.placement_types import (
     Partial,
     Placement,
     Replicate,
+    Shard,
+    _MaskPartial,
     check_mixed,
     is_cut,
     normalized,
@@ -64,7 +67,7 @@ class _ToLocal(torch.autograd.Function):
         placements = ctx.grad_placements or _without_partial(spec.placements)
         _, strides = whole_of(grad, spec.mesh, spec.placements)
         meta = TensorMeta(spec.shape, strides, grad.dtype)
-        return DTensor._of([grad], Spec(spec.mesh, placements, meta, spec.ordered)), None
+        return DTensor._of([grad], spec.of(meta).placed(placements)), None
 
 
 class _FromLocal(torch.autograd.Function):
@@ -174,8 +177,14 @@ class DTensor(torch.Tensor):
             device=device,
             requires_grad=requires_grad,
         )
-        made._spec, made._locals = spec, list(pieces)
+        made._spec = spec
+        made._hold(pieces)
         return made
+
+    def _hold(self, pieces: Sequence[Any]) -> None:
+        """Notes the pieces, here and for calls that run again without Python."""
+        self._locals = list(pieces)
+        _C._pieces(self, self._spec, self._spec.number, self._locals)
 
     @property
     def _local_tensor(self) -> Any:
@@ -261,20 +270,18 @@ class DTensor(torch.Tensor):
         if mesh.device_type != local_tensor.device.type and not local_tensor.is_meta:
             local_tensor = local_tensor.to(mesh.device_type)
         given = placements if placements is not None else [Replicate()] * mesh.ndim
-        chosen = tuple(normalized(p, local_tensor.ndim) for p in given)
-        check_mixed(chosen)
         if (shape is None) != (stride is None):
             raise RuntimeError(
                 f"Found shape:{shape}, stride:{stride}.",
                 "Please pass both shape and stride at the same time.",
             )
-        if shape is None:
-            shape, stride = whole_of(local_tensor, mesh, chosen)
+        spec = _spec_of_piece(local_tensor, mesh, tuple(given))
+        if shape is not None:
+            spec = spec.of(TensorMeta(tuple(shape), tuple(stride), local_tensor.dtype))
         if run_check:
-            for dim, p in enumerate(chosen):
+            for dim, p in enumerate(spec.placements):
                 if p.is_replicate() and mesh.size(dim) > 1 and not local_tensor.is_meta:
                     c10d.broadcast_([local_tensor.contiguous()], mesh.get_group(dim), 0)
-        spec = Spec(mesh, chosen, TensorMeta(tuple(shape), tuple(stride), local_tensor.dtype))
         made: DTensor = _FromLocal.apply(
             local_tensor, spec, tuple(grad_placements) if grad_placements else None
         )
@@ -336,6 +343,28 @@ class DTensor(torch.Tensor):
         raise NotImplementedError(
             "torch.distributed.checkpoint of a DTensor is not supported by torchlike"
         )
+
+
+_specs: dict[Any, Spec] = {}
+_LIMIT = 1 << 12
+
+
+def _spec_of_piece(local: Any, mesh: DeviceMesh, given: tuple[Placement, ...]) -> Spec:
+    """How a whole lies all of whose pieces are like this one; layers ask for the same ones again and again."""
+    own = meta_of(local)
+    key = (id(mesh), given, own)
+    found = _specs.get(key)
+    if found is None:
+        chosen = tuple(normalized(p, local.ndim) for p in given)
+        check_mixed(chosen)
+        shape, strides = whole_of(local, mesh, chosen)
+        found = Spec(mesh, chosen, TensorMeta(shape, strides, own.dtype))
+        if len(_specs) >= _LIMIT:
+            _specs.clear()
+        if not any(isinstance(p, _MaskPartial) for p in chosen):
+            # The spec holds the mesh, so nothing else gets its number.
+            _specs[key] = found
+    return found
 
 
 class _FirstOf(torch.autograd.Function):
@@ -435,9 +464,12 @@ def _own(whole: Any, spec: Spec, seat: int, source: int | None) -> Any:
 def _scatter(whole: Any, p: Any, mesh: DeviceMesh, dim: int, at: int, source: int) -> None:
     """Sends the parts, all padded to the size of the largest."""
     parts = mesh.size(dim)
-    pieces = [_moves._taken(whole, p, parts, i) for i in range(parts)]
-    size = max(t.shape[p.dim] for t in pieces)
-    padded = [_moves._padded(t, p.dim, size) for t in pieces]
+    if isinstance(p, Shard) and whole.shape[p.dim] % parts == 0:
+        padded = list(whole.chunk(parts, p.dim))
+    else:
+        pieces = [_moves._taken(whole, p, parts, i) for i in range(parts)]
+        size = max(t.shape[p.dim] for t in pieces)
+        padded = [_moves._padded(t, p.dim, size) for t in pieces]
     out = torch.empty_like(padded[at])
     lists = [padded] if at == source else []
     c10d.scatter_([out], lists, mesh.get_group(dim), source)
@@ -486,8 +518,13 @@ def _replicate(module: nn.Module, mesh: DeviceMesh) -> None:
             module._buffers[name] = distribute_tensor(b, mesh, whole)
 
 
+@functools.cache
+def _arguments(f: Any) -> int:
+    return len(inspect.signature(f).parameters)
+
+
 def _hook(f: Any, mesh: DeviceMesh, name: str) -> Any:
-    count = len(inspect.signature(f).parameters)
+    count = _arguments(getattr(f, "__func__", f)) - hasattr(f, "__func__")
     if count == 2:
         return lambda _, inputs: f(inputs, mesh)
     if count == 3:

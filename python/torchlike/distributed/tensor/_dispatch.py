@@ -10,6 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 from torchlike._ops import modes
 from torchlike.distributed.tensor import _moves
 from torchlike.distributed.tensor._rules import Call, Fixed, Rows, filled, rule_of
@@ -94,6 +95,7 @@ asides: list[Any] = [nullcontext]
 def clear() -> None:
     """Forgets what was decided."""
     _decisions.clear()
+    _C._forget_calls()
 
 
 def _is_ours(t: Any) -> bool:
@@ -320,18 +322,24 @@ def decide(
     kinds = dict(zip(kwargs, specs[1], strict=True))
     # Slices of different meshes may be equal.
     named = tuple((n, _key(v)) for n, v in kinds.items())
-    key: Any = (func, mesh._root, _key(specs[0]), named)
+    key: Any = (func, mesh._root, mesh._world, _key(specs[0]), named)
     try:
         known = _decisions.get(key)
     except TypeError:
         key, known = None, None
     if known is not None:
         return known
-    made = _explained(func, tuple(specs[0]), kinds)
-    keeps = made is NotImplemented or any(
+    before = _C._trace_select(0)
+    try:
+        made = _explained(func, tuple(specs[0]), kinds)
+    finally:
+        _C._trace_select(before)
+    masks = made is not NotImplemented and any(
         isinstance(p, _MaskPartial) for s in made.inputs for p in s.placements
     )
-    if key is not None and not keeps:
+    if masks:
+        _C._trace_void()
+    if key is not None and not masks and made is not NotImplemented:
         if len(_decisions) > _LIMIT:
             clear()
         _decisions[key] = made
@@ -461,6 +469,7 @@ def wrapped(
         spec = decision.results[0]
         if spec is not None and spec.shape != args[0]._spec.shape:
             raise NotImplementedError(f"{func}: a DTensor cannot take another shape in place")
+        args[0]._hold(args[0]._locals)
         return args[0]
     if "out" in kwargs and _is_ours(kwargs["out"]):
         return kwargs["out"]

@@ -280,12 +280,33 @@ def redistribute(pieces: Sequence[Any], current: Spec, target: Spec) -> list[Any
     check_mixed(target.placements)
     if not mesh._seats:
         return list(pieces)
-    shape, size = list(current.shape), current.dtype.itemsize
-    plans = [seat.plan(shape, size, current.lies, target.lies) for seat in mesh._seats]
-    known = (*current.placements, *target.placements)
     made = list(pieces)
-    steps = [(dim, from_code(a, known), from_code(b, known)) for dim, a, b, _ in plans[0]]
-    # What is masked is remembered, and has to have the size that the piece has in the end.
-    for i in sorted(range(len(steps)), key=lambda i: isinstance(steps[i][2], _MaskPartial)):
-        made = step(made, mesh, *steps[i], [plan[i][3] for plan in plans])
+    for dim, source, goal, shapes in _planned(current, target):
+        made = step(made, mesh, dim, source, goal, shapes)
     return made
+
+
+_plans: dict[tuple[int, int], list[Any]] = {}
+_LIMIT = 1 << 14
+
+
+def _planned(current: Spec, target: Spec) -> list[Any]:
+    """The steps between two specs: `(dimension of the mesh, placement before, after, shapes that it finds)`."""
+    key = (current.number, target.number)
+    found = _plans.get(key)
+    if found is not None:
+        return found
+    shape, size = list(current.shape), current.dtype.itemsize
+    plans = [seat.plan(shape, size, current.lies, target.lies) for seat in current.mesh._seats]
+    known = (*current.placements, *target.placements)
+    steps = [
+        (dim, from_code(a, known), from_code(b, known), [plan[i][3] for plan in plans])
+        for i, (dim, a, b, _) in enumerate(plans[0])
+    ]
+    # What is masked is remembered, and has to have the size that the piece has in the end.
+    steps.sort(key=lambda s: isinstance(s[2], _MaskPartial))
+    if not any(isinstance(p, _MaskPartial) for p in known):
+        if len(_plans) >= _LIMIT:
+            _plans.clear()
+        _plans[key] = steps
+    return steps

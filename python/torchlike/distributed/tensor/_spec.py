@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
@@ -27,6 +28,12 @@ class TensorMeta(NamedTuple):
     dtype: Any
 
 
+_numbers: dict[Any, int] = {}
+_count = itertools.count(1)
+_LIMIT = 1 << 16
+_KEPT = 64
+
+
 class Spec:
     """The mesh, the placements, and the whole's shape, strides and dtype.
 
@@ -34,7 +41,16 @@ class Spec:
     are not made by views.
     """
 
-    __slots__ = ("_hash", "_key", "mesh", "ordered", "placements", "tensor_meta")
+    __slots__ = (
+        "_hash",
+        "_key",
+        "_number",
+        "_others",
+        "mesh",
+        "ordered",
+        "placements",
+        "tensor_meta",
+    )
 
     def __init__(
         self,
@@ -48,6 +64,18 @@ class Spec:
         codes = tuple(p._code for p in self.placements)
         self._key = (mesh, codes, tensor_meta, ordered and any(c[0] == 2 for c in codes))
         self._hash = hash(self._key)
+        self._number = 0
+        self._others: dict[Any, Spec] = {}
+
+    @property
+    def number(self) -> int:
+        """A number that specs have in common which are equal, on slices of the same mesh and in the same world."""
+        if not self._number:
+            if len(_numbers) > _LIMIT:
+                _numbers.clear()
+            key = (self, self.mesh._root, self.mesh._world)
+            self._number = _numbers.get(key) or _numbers.setdefault(key, next(_count))
+        return self._number
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,11 +118,23 @@ class Spec:
     def placed(self, placements: Sequence[Placement], ordered: bool | None = None) -> Spec:
         """The same tensor with other placements."""
         kept = self.ordered if ordered is None else ordered
-        return Spec(self.mesh, placements, self.tensor_meta, kept)
+        return self._other(tuple(placements), self.tensor_meta, kept)
 
     def of(self, meta: TensorMeta) -> Spec:
         """The same placements of another tensor."""
-        return Spec(self.mesh, self.placements, meta, self.ordered)
+        return self._other(self.placements, meta, self.ordered)
+
+    def _other(self, placements: tuple[Placement, ...], meta: TensorMeta, ordered: bool) -> Spec:
+        """Another one on the mesh, which is kept: steps of a program ask for the same ones."""
+        codes = tuple(p._code for p in placements)
+        key = (codes, meta, ordered)
+        found = self._others.get(key)
+        if found is None:
+            found = Spec(self.mesh, placements, meta, ordered)
+            # Masks carry more than their code.
+            if all(c[0] < 3 or c[2] == 0 for c in codes) and len(self._others) < _KEPT:
+                self._others[key] = found
+        return found
 
     def __hash__(self) -> int:
         return self._hash

@@ -174,7 +174,7 @@ class FSDPParam:
             part = self.kept.narrow(dim, 0, self.part_shape[dim])
             part.copy_(local)
             self.spec = self.spec.of(TensorMeta(self.spec.shape, self.spec.stride, local.dtype))
-            now._locals[0] = part
+            now._hold([part])
         self._flat = self.whole = None
 
     def padded_numel(self) -> int:

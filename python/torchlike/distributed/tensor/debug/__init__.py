@@ -6,10 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from torchlike import _absent
-from torchlike.distributed._ops import autograd as _autograd
-from torchlike.distributed._ops import c10d as _c10d
-from torchlike.distributed._ops import dtensor as _dtensor
-from torchlike.distributed._ops import functional as _functional
+from torchlike.distributed import _ops
 from torchlike.distributed.tensor import _dispatch
 from torchlike.utils._python_dispatch import TorchDispatchMode
 
@@ -19,11 +16,11 @@ visualize_sharding = _absent.function(
     __name__, "visualize_sharding", "there are no pictures of meshes"
 )
 
-_SILENT = ("wait_tensor", "barrier", "send", "recv_")
+_SILENT = ("send", "recv_")
 
 
 class CommDebugMode(TorchDispatchMode):
-    """Counts the collectives that run inside."""
+    """Counts the collectives that run inside. It is told of them where they run, and looks at no other operator."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +28,15 @@ class CommDebugMode(TorchDispatchMode):
 
     def __enter__(self) -> Any:
         self.comm_counts.clear()
-        return super().__enter__()
+        _ops.counters.append(self._count)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _ops.counters.remove(self._count)
+
+    def _count(self, op: Any) -> None:
+        if op._name not in _SILENT:
+            self.comm_counts[op] += 1
 
     def get_comm_counts(self) -> dict[Any, int]:
         """How often each collective ran, by its operator."""
@@ -40,19 +45,6 @@ class CommDebugMode(TorchDispatchMode):
     def get_total_counts(self) -> int:
         """How many collectives ran."""
         return sum(self.comm_counts.values())
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Counts an operator if it is a collective."""
-        from torchlike.distributed.tensor import DTensor
-
-        if any(issubclass(t, DTensor) for t in types):
-            return NotImplemented
-        if func.namespace in _SPACES and func._opname not in _SILENT:
-            self.comm_counts[func.overloadpacket] += 1
-        return func(*args, **(kwargs or {}))
-
-
-_SPACES = {s._space for s in (_functional, _autograd, _c10d, _dtensor)}
 
 
 def _clear_sharding_prop_cache() -> None:

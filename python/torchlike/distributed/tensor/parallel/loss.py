@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 from torchlike.distributed.tensor import _handlers, _moves
 from torchlike.distributed.tensor._api import DTensor
 from torchlike.distributed.tensor._rules import removed, uncut
@@ -32,9 +33,11 @@ def loss_parallel() -> Iterator[None]:
     dimension of the mesh, and leave them so. Backward has to run inside too."""
     before = {name: _handlers.HANDLERS.get(name) for name in _LOSSES}
     _handlers.HANDLERS.update(_LOSSES)
+    context = _C._calls_context(1)
     try:
         yield
     finally:
+        _C._calls_context(context)
         for name, handler in before.items():
             if handler is None:
                 _handlers.HANDLERS.pop(name, None)
