@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "raw host memory is owned here")]
 
+mod backed;
 mod blank;
 mod fake;
 mod history;
@@ -26,6 +27,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+pub use backed::Backed;
 pub use fake::WeakStorage;
 pub use watch::Witness;
 

@@ -6,6 +6,7 @@ registered name, in order of registration, to ``"parameter"``, ``"buffer"`` or `
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ class View(MutableMapping[str, Any]):
     __slots__ = ("_kind", "_module")
 
     def __init__(self, module: Any, kind: str) -> None:
-        self._module = module.__dict__
+        self._module = module._state_
         self._kind = kind
 
     def __getitem__(self, name: str) -> Any:
@@ -106,6 +107,9 @@ class View(MutableMapping[str, Any]):
         kinds.clear()
         kinds.update(others)
 
+    def __reduce__(self) -> Any:
+        return OrderedDict, (list(self.items()),)
+
     def __or__(self, other: Any) -> dict[str, Any]:
         return {**self, **other}
 
@@ -128,12 +132,12 @@ class Registry:
     def __get__(self, module: Any, owner: Any = None) -> Any:
         if module is None:
             return self
-        if "_kinds" not in module.__dict__:
+        if "_kinds" not in module._state_:
             raise AttributeError(f"'{type(module).__name__}' object has no attribute '{self.name}'")
         return View(module, self.kind)
 
     def __set__(self, module: Any, mapping: Any) -> None:
-        state = module.__dict__
+        state = module._state_
         kinds = state.setdefault("_kinds", {})
         fresh = dict(mapping)
         for name in [n for n, kind in kinds.items() if kind == self.kind]:

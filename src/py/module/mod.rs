@@ -1,6 +1,7 @@
 //! Walking trees of modules, which `named_modules`, `named_parameters` and `state_dict` do for every part of a model.
 //!
-//! A module keeps its registered values as ordinary attributes; `_kinds` in its `__dict__` says which names they are.
+//! A module keeps its registered values as ordinary attributes; `_kinds` among them says which names they are. Its own
+//! dictionary is `_state_`, as `__dict__` shows what PyTorch's has.
 
 mod save;
 mod walk;
@@ -47,9 +48,9 @@ impl Kind {
     }
 }
 
-/// The `__dict__` of a module.
+/// The dictionary of a module's attributes.
 fn state_of<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-    let state = module.getattr(intern!(module.py(), "__dict__"))?;
+    let state = module.getattr(intern!(module.py(), "_state_"))?;
     Ok(state.cast_into::<PyDict>()?)
 }
 
