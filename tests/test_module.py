@@ -42,6 +42,13 @@ def test_values_are_plain_attributes_and_the_views_write_through():
     assert [name for name, _ in m.named_buffers()] == ["extra"]
     del m._parameters["bias"]
     assert not hasattr(m, "bias")
+    pair = Pair()
+    assert (
+        list(reversed(pair._modules))
+        == ["two", "one"]
+        == [n for n, _ in reversed(pair._modules.items())]
+    )
+    assert list(reversed(pair._modules.values()))[0] is pair.two and len(pair._buffers.keys()) == 2
     m._modules = {"child": nn.ReLU()}
     assert isinstance(m.child, nn.ReLU)
 

@@ -6,11 +6,12 @@ have their shapes, and values that say nothing; a group of one rank, whoever mad
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torchlike as torch
 from torchlike import library, ops
-from torchlike.distributed import _groups
+from torchlike.distributed import _gloo, _groups
 from torchlike.distributed._groups import ProcessGroup, Work
 
 functional = ops._c10d_functional
@@ -114,14 +115,16 @@ def _tell(kind: str, group: ProcessGroup, inputs: Any, outputs: Any) -> None:
 
 def _told(name: str, kernel: Any) -> Any:
     kind = _kind(name)
-    if kind is None:
+    signature = inspect.signature(kernel)
+    if "group_name" not in signature.parameters:
         return kernel
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        made = kernel(*args, **kwargs)
-        if watchers:
-            group = kwargs["group_name"] if "group_name" in kwargs else args[-1]
-            _tell(kind, _group(group), args[0], made)
+        values = tuple(signature.bind(*args, **kwargs).arguments.values())
+        group = _group(values[-1])
+        made = _gloo.made(name, values, group) if group.connected else kernel(*values)
+        if watchers and kind is not None:
+            _tell(kind, group, values[0], made)
         return made
 
     return run
@@ -249,6 +252,8 @@ def _write(name: str, args: tuple[Any, ...]) -> Any:
     kind = _kind(name)
     if watchers and kind is not None:
         _tell(kind, group, args[0] if isinstance(args[1], ProcessGroup) else args[1], args[0])
+    if group.connected:
+        return _gloo.written(name, args, group)
     with torch.no_grad():
         if group.size() == 1 and "Tensor[] tensors" not in _WRITERS[name]:
             _copy_all(args[0], args[1])

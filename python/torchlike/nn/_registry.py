@@ -14,7 +14,7 @@ from torchlike._C import Tensor
 from torchlike.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 
 # Exact type of a value -> the kind it is registered as, None for everything ordinary.
 kind_by_type: dict[type, str | None] = {}
@@ -82,19 +82,34 @@ class View(MutableMapping[str, Any]):
         del state["_kinds"][name]
         del state[name]
 
+    def copy(self) -> dict[str, Any]:
+        """An ordinary dict of what the view shows now."""
+        state, kind = self._module, self._kind
+        return {name: state[name] for name, k in state["_kinds"].items() if k == kind}
+
     def __iter__(self) -> Iterator[str]:
-        kind = self._kind
-        return iter([name for name, k in self._module["_kinds"].items() if k == kind])
+        return iter(self.copy())
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self.copy())
+
+    def keys(self) -> KeysView[str]:
+        """Names, as they are now."""
+        return self.copy().keys()
+
+    def values(self) -> ValuesView[Any]:
+        """Values, as they are now."""
+        return self.copy().values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Names with their values, as they are now."""
+        return self.copy().items()
 
     def __len__(self) -> int:
         return list(self._module["_kinds"].values()).count(self._kind)
 
     def __contains__(self, name: object) -> bool:
         return self._module["_kinds"].get(name) == self._kind
-
-    def copy(self) -> dict[str, Any]:
-        """An ordinary dict of what the view shows now."""
-        return dict(self.items())
 
     def move_to_end(self, name: str, last: bool = True) -> None:
         """Put one name behind (or before) all others, as ordered dicts can."""
