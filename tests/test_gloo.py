@@ -202,6 +202,74 @@ def test_shards_and_functional_collectives_between_processes(tmp_path: Path) -> 
     )
 
 
+def test_gradients_are_averaged(tmp_path: Path) -> None:
+    played(
+        tmp_path,
+        """
+        from torchlike.nn.parallel import DistributedDataParallel
+        begin()
+        torch.manual_seed(rank)
+        plain = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+        model = DistributedDataParallel(plain)
+        weights = [None, None]
+        dist.all_gather_object(weights, plain[0].weight.tolist())
+        assert weights[0] == weights[1] and "module.0.weight" in model.state_dict()
+        torch.manual_seed(10 + rank)
+        x = torch.randn(4, 3)
+        plain.eval()
+        own = torch.autograd.grad(plain(x).square().sum(), plain[0].weight)[0]
+        both = [None, None]
+        dist.all_gather_object(both, own)
+        model(x).square().sum().backward()
+        assert torch.allclose(plain[0].weight.grad, (both[0] + both[1]) / 2, atol=1e-6)
+        before = plain[0].weight.grad.clone()
+        with model.no_sync():
+            model(x).square().sum().backward()
+        assert torch.allclose(plain[0].weight.grad, before + own, atol=1e-5)
+        model(x).square().sum().backward()
+        assert torch.allclose(plain[0].weight.grad, before * 3, atol=1e-5)
+
+        class Either(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.parts = torch.nn.ModuleList(torch.nn.Linear(1, 1) for _ in range(3))
+            def forward(self, x):
+                return self.parts[rank](x)
+
+        either = DistributedDataParallel(Either(), find_unused_parameters=True)
+        for _ in range(2):
+            either.zero_grad()
+            either(torch.ones(1, 1)).sum().backward()
+        grads = [p.bias.grad for p in either.module.parts]
+        assert [None if g is None else g.item() for g in grads] == [0.5, 0.5, None]
+        strict = DistributedDataParallel(Either())
+        strict(torch.ones(1, 1)).sum().backward()
+        try:
+            strict(torch.ones(1, 1))
+        except RuntimeError as e:
+            assert "Expected to have finished reduction in the prior iteration" in str(e)
+        else:
+            raise AssertionError
+        """,
+    )
+
+
+def test_models_that_need_no_averaging() -> None:
+    from torchlike.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    model = DistributedDataParallel(torch.nn.Linear(2, 2))
+    model(torch.ones(1, 2)).sum().backward()
+    assert torch.equal(model.module.weight.grad, torch.ones(2, 2))
+    with pytest.raises(
+        RuntimeError, match="is not needed when a module doesn't have any parameter"
+    ):
+        DistributedDataParallel(torch.nn.ReLU())
+    for call in (model.join, lambda: model.register_comm_hook(None, None)):
+        with pytest.raises(NotImplementedError, match="DistributedDataParallel"):
+            call()
+
+
 def test_who_does_not_come_or_goes_is_an_error(tmp_path: Path) -> None:
     said = played(
         tmp_path,

@@ -48,7 +48,7 @@ def test_values_are_plain_attributes_and_the_views_write_through():
         == ["two", "one"]
         == [n for n, _ in reversed(pair._modules.items())]
     )
-    assert list(reversed(pair._modules.values()))[0] is pair.two and len(pair._buffers.keys()) == 2
+    assert next(reversed(pair._modules.values())) is pair.two and len(pair._buffers.keys()) == 2
     m._modules = {"child": nn.ReLU()}
     assert isinstance(m.child, nn.ReLU)
 

@@ -90,6 +90,11 @@ def _getitem(self: UntypedStorage, index: Any) -> Any:
     return self._part(start, max(stop - start, 0))
 
 
+def _sizeof(self: UntypedStorage) -> int:
+    """Bytes of the object, and of what it holds."""
+    return object.__sizeof__(self) + self.nbytes()
+
+
 def _untyped(self: UntypedStorage) -> UntypedStorage:
     """Itself."""
     return self
@@ -115,6 +120,7 @@ def install() -> None:
         "from_file": staticmethod(storage_from_file),
         "__getitem__": _getitem,
         "untyped": _untyped,
+        "__sizeof__": _sizeof,
         "copy_": _copy,
         "is_sparse": False,
         "is_sparse_csr": False,
