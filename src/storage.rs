@@ -95,6 +95,8 @@ const FAMILIES: u16 = 1 << 10;
 const TOLD: u16 = 1 << 11;
 /// Made without values.
 const BLANK: u16 = 1 << 12;
+/// The bytes are a file's, as far as they were not written.
+const BACKED: u16 = 1 << 13;
 
 impl Drop for Storage {
     #[inline]

@@ -56,6 +56,10 @@ def test_what_was_written_or_is_not_dense_has_no_file_behind_it(file: Path) -> N
     for written in (shown, part):
         with pytest.raises(RuntimeError, match="has no source"):
             torch.materialize(written.to("meta"))
+    by_data = torch.asarray(mapped(file), dtype=torch.float32)
+    torch.nn.Parameter(by_data).data.mul_(2)
+    with pytest.raises(RuntimeError, match="has no source"):
+        torch.materialize(by_data.to("meta"))
     assert FLOATS.numpy().tobytes() == file.read_bytes() and part.tolist() == [1, 2, 3, 4]
     plain = torch.ones(3).to("meta")
     with pytest.raises(RuntimeError, match="has no source"):

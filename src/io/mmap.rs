@@ -233,7 +233,7 @@ impl Storage {
             memory: Box::new(map.clone()),
         };
         // SAFETY: the range lies in the map, which is writable and kept alive by the clone.
-        Ok(unsafe { Self::foreign(ptr, n, Device::CPU, Box::new(owner)) })
+        Ok(unsafe { Self::foreign(ptr, n, Device::CPU, Box::new(owner)) }.with_file())
     }
 
     /// Some of the bytes of a host storage as a storage of its own over the same memory; neither changes its size any more.
@@ -255,16 +255,23 @@ impl Storage {
         );
         self.lend();
         let memory = Box::new(self.clone());
-        let owner: Box<dyn std::any::Any + Send> = match self.backing() {
+        let file = self.backing();
+        let owner: Box<dyn std::any::Any + Send> = match &file {
             Some((file, at)) => Box::new(Backed {
-                file,
+                file: file.clone(),
                 start: at + start as u64,
                 memory,
             }),
             None => memory,
         };
         // SAFETY: the range lies in the storage, which the owner keeps and which was just barred from moving its bytes.
-        Ok(unsafe { Self::foreign(self.ptr().wrapping_add(start), nbytes, Device::CPU, owner) })
+        let made =
+            unsafe { Self::foreign(self.ptr().wrapping_add(start), nbytes, Device::CPU, owner) };
+        Ok(if file.is_some() {
+            made.with_file()
+        } else {
+            made
+        })
     }
 }
 

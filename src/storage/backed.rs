@@ -1,6 +1,6 @@
 //! Memory that shows a file: as long as it was not written, the file has the same bytes.
 
-use super::{Owner, Storage};
+use super::{BACKED, Owner, Storage};
 use crate::source::{Provider, Span};
 use std::any::Any;
 use std::sync::Arc;
@@ -16,6 +16,12 @@ pub struct Backed {
 }
 
 impl Storage {
+    /// Notes that the owner of the bytes is a [`Backed`].
+    pub(crate) fn with_file(self) -> Self {
+        self.set_flags(0u16, BACKED);
+        self
+    }
+
     /// What has the `nbytes` bytes from `start` on outside of this process, if they are a file's and were not written through
     /// this storage or the one that it is a part of.
     #[must_use]
@@ -29,7 +35,7 @@ impl Storage {
 
     /// The file that the bytes are of, and where in it they begin.
     pub(crate) fn backing(&self) -> Option<(Arc<dyn Provider>, u64)> {
-        if self.version() != 0 {
+        if self.all_flags() & BACKED == 0 || self.version() != 0 {
             return None;
         }
         let hold = self.hold();
