@@ -236,7 +236,7 @@ impl Wish {
         if device.is_meta()
             && let Some(file) = file_behind(t)
         {
-            return self.from_file(t, file);
+            return self.sourced(t, file);
         }
         f::_ToCopy::new(t)
             .dtype(dtype)
@@ -248,7 +248,7 @@ impl Wish {
 
     /// A tensor on meta that has a file's bytes as its source, in the dtype and format that are wished.
     #[cold]
-    fn from_file(self, t: &Tensor, file: Arc<dyn Provider>) -> Result<Ret> {
+    fn sourced(self, t: &Tensor, file: Arc<dyn Provider>) -> Result<Ret> {
         let made = f::_ToCopy::new(t).device(Device::META).call()?;
         let plain = made.is_meta() && !made.storage().is_fake() && !made.storage().is_sourced();
         if plain && lies_alike(&made, t) {
