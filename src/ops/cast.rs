@@ -3,8 +3,8 @@
 use crate::dims::MemoryFormat;
 use crate::ops::arrange::join::suggested_format;
 use crate::ops::core::op::{M, OpDef, Ret, compose};
-use crate::ops::f;
-use crate::source::{Provider, Source};
+use crate::ops::{copy, f};
+use crate::source::Provider;
 use crate::{DType, Device, DeviceKind, Result, Tensor, kernels};
 use std::sync::Arc;
 use torchlike_macros::operators;
@@ -233,9 +233,7 @@ impl Wish {
         if dtype == t.dtype() && device == here && !self.copy && format_ok {
             return Ok(Ret::Same(0));
         }
-        if device.is_meta()
-            && let Some(file) = file_behind(t)
-        {
+        if let Some(file) = copy::file_behind(t, device) {
             return self.sourced(t, file);
         }
         f::_ToCopy::new(t)
@@ -249,11 +247,7 @@ impl Wish {
     /// A tensor on meta that has a file's bytes as its source, in the dtype and format that are wished.
     #[cold]
     fn sourced(self, t: &Tensor, file: Arc<dyn Provider>) -> Result<Ret> {
-        let made = f::_ToCopy::new(t).device(Device::META).call()?;
-        let plain = made.is_meta() && !made.storage().is_fake() && !made.storage().is_sourced();
-        if plain && lies_alike(&made, t) {
-            made.storage().set_source(Some(Source::File(file)));
-        }
+        let made = copy::on_meta(t, file)?;
         Self {
             device: None,
             copy: false,
@@ -265,23 +259,6 @@ impl Wish {
             other => other,
         })
     }
-}
-
-/// What has the elements of a host tensor that shows a part of a file and was not written, in the tensor's order.
-fn file_behind(t: &Tensor) -> Option<Arc<dyn Provider>> {
-    if !t.device().is_cpu() || t.is_lazy() {
-        return None;
-    }
-    let item = t.dtype().size() as u64;
-    let (at, n) = (t.offset() as u64 * item, t.numel() as u64 * item);
-    t.storage().behind(at, n)
-}
-
-/// True if both have their elements in the same order, one after the other if one of them has.
-fn lies_alike(a: &Tensor, b: &Tensor) -> bool {
-    let steps = a.strides().iter().zip(b.strides().iter());
-    let mut dims = steps.zip(a.shape().iter());
-    a.shape() == b.shape() && dims.all(|((x, y), &n)| n <= 1 || x == y)
 }
 
 fn cast(t: &Tensor, dtype: DType, format: Option<MemoryFormat>) -> Result<Ret> {
