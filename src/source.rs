@@ -1,6 +1,6 @@
 //! Where a meta storage's data would come from: the promise that it can become real.
 
-use crate::{Device, Result, Storage};
+use crate::{Device, Result, Storage, bail, ensure};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +21,46 @@ pub trait Provider: Send + Sync {
     fn fetch_range(&self, start: u64, nbytes: u64) -> Result<Option<Storage>> {
         let _ = (start, nbytes);
         Ok(None)
+    }
+}
+
+/// Part of what another provider has.
+pub struct Span {
+    of: Arc<dyn Provider>,
+    start: u64,
+    nbytes: u64,
+}
+
+impl Span {
+    /// `nbytes` bytes of a provider that has ranges, from `start` on.
+    #[must_use]
+    pub fn new(of: Arc<dyn Provider>, start: u64, nbytes: u64) -> Self {
+        Self { of, start, nbytes }
+    }
+}
+
+impl Provider for Span {
+    fn describe(&self) -> String {
+        let end = self.start.saturating_add(self.nbytes);
+        format!("{}, bytes {}..{end}", self.of.describe(), self.start)
+    }
+
+    fn fetch(&self, device: Device) -> Result<Storage> {
+        match self.of.fetch_range(self.start, self.nbytes)? {
+            Some(bytes) => bytes.on(device),
+            None => bail!(Runtime, "{} has no ranges", self.of.describe()),
+        }
+    }
+
+    fn fetch_range(&self, start: u64, nbytes: u64) -> Result<Option<Storage>> {
+        let end = start.checked_add(nbytes);
+        ensure!(
+            end.is_some_and(|end| end <= self.nbytes),
+            Runtime,
+            "{nbytes} bytes from {start} on are not all of {}",
+            self.describe()
+        );
+        self.of.fetch_range(self.start + start, nbytes)
     }
 }
 

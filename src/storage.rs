@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "raw host memory is owned here")]
 
+mod backed;
 mod blank;
 mod fake;
 mod history;
@@ -26,6 +27,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+pub use backed::Backed;
 pub use fake::WeakStorage;
 pub use watch::Witness;
 
@@ -93,6 +95,8 @@ const FAMILIES: u16 = 1 << 10;
 const TOLD: u16 = 1 << 11;
 /// Made without values.
 const BLANK: u16 = 1 << 12;
+/// The bytes are a file's, as far as they were not written.
+const BACKED: u16 = 1 << 13;
 
 impl Drop for Storage {
     #[inline]

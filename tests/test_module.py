@@ -33,7 +33,7 @@ def tied(device=None):
 
 def test_values_are_plain_attributes_and_the_views_write_through():
     m = nn.Linear(2, 3)
-    assert m.__dict__["weight"] is m.weight
+    assert m._state_["weight"] is m.weight
     assert list(m._parameters) == ["weight", "bias"]
     fresh = nn.Parameter(torch.ones(3, 2))
     m._parameters["weight"] = fresh
@@ -42,8 +42,69 @@ def test_values_are_plain_attributes_and_the_views_write_through():
     assert [name for name, _ in m.named_buffers()] == ["extra"]
     del m._parameters["bias"]
     assert not hasattr(m, "bias")
+    pair = Pair()
+    assert (
+        list(reversed(pair._modules))
+        == ["two", "one"]
+        == [n for n, _ in reversed(pair._modules.items())]
+    )
+    assert next(reversed(pair._modules.values())) is pair.two and len(pair._buffers.keys()) == 2
     m._modules = {"child": nn.ReLU()}
     assert isinstance(m.child, nn.ReLU)
+
+
+class Kept(nn.Linear):
+    def __getstate__(self):
+        state = self.__dict__.copy()
+        state["extra"] = 5
+        return state
+
+
+def test_the_dictionary_shows_what_pytorchs_has():
+    m = Pair()
+    m.x = 1
+    m.__dict__["hidden"] = nn.Linear(1, 1)
+    assert list(m.__dict__)[:3] == ["training", "_parameters", "_buffers"]
+    assert list(m.__dict__)[-3:] == ["_modules", "x", "hidden"]
+    assert "one" not in m.__dict__ and m.__dict__.get("one") is None and "_modules" in vars(m)
+    assert list(m.__dict__["_modules"]) == ["one", "two"] == [n for n, _ in m.named_children()]
+    assert m.__dict__["_non_persistent_buffers_set"] == {"scratch"}
+    m.__dict__["_parameters"]["w"] = nn.Parameter(torch.ones(1))
+    assert m.w.tolist() == [1]
+    m.register_forward_hook(lambda *_: None)
+    assert len(m.__dict__["_forward_hooks"]) == 1 and m.__dict__["_is_full_backward_hook"] is None
+    assert m.__dict__.pop("x") == 1 and not hasattr(m, "x") and m.__dict__.pop("x", 2) == 2
+    assert m.__dict__.setdefault("y", 4) == 4 == m.y and dict(m.__dict__)["y"] == 4
+    del m.__dict__["y"]
+    for name in ("y", "one", "_kinds"):
+        with pytest.raises(KeyError):
+            m.__dict__[name]
+    m.__dict__["_buffers"] = {"only": torch.zeros(3)}
+    assert [n for n, _ in m.named_buffers()] == ["only"]
+    assert nn.Module.__new__(nn.Module).__dict__ == {}
+
+
+def test_dictionaries_make_copies_of_modules():
+    m = Pair()
+    m.x = 1
+    for how in ("assigned", "updated", "joined"):
+        twin = Pair.__new__(Pair)
+        if how == "assigned":
+            twin.__dict__ = m.__dict__.copy()
+        elif how == "updated":
+            twin.__dict__.update(m.__dict__)
+        else:
+            twin.__dict__ |= m.__dict__
+        assert twin.x == 1 and twin(torch.ones(1, 2)).shape == (1, 2)
+        assert all(a is b for a, b in zip(twin.parameters(), m.parameters(), strict=True))
+        assert list(twin.state_dict()) == list(m.state_dict())
+    for made in (copy.deepcopy(Kept(2, 2)), pickle.loads(pickle.dumps(Kept(2, 2)))):
+        assert made.extra == 5 and made(torch.ones(1, 2)).shape == (1, 2)
+    emptied = nn.Linear(1, 1)
+    emptied.__dict__.clear()
+    assert not hasattr(emptied, "weight")
+    last = nn.Linear(1, 1)
+    assert last.__dict__.popitem() == ("out_features", 1) and not hasattr(last, "out_features")
 
 
 def test_none_keeps_its_place():

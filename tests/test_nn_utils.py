@@ -149,7 +149,7 @@ def test_wrappers_for_several_devices():
     assert torch.equal(nn.parallel.data_parallel(m, x), m(x))
     assert list(nn.DataParallel(m).state_dict()) == ["module.weight", "module.bias"]
     assert nn.DataParallel.__module__ == "torchlike.nn.parallel.data_parallel"
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
         nn.parallel.DistributedDataParallel(m)
 
 

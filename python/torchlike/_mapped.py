@@ -11,6 +11,8 @@ from torchlike._C import UntypedStorage
 def storage_from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
     """A storage over a file's bytes: read when they are looked at; written back only where they are `shared`.
 
+    What is not shared and was not written keeps the file as its source when it goes to meta.
+
     Raises:
         RuntimeError: if the file cannot be opened, or is too small.
     """
@@ -32,8 +34,9 @@ def storage_from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> U
                 )
             if nbytes == 0:
                 return _C.tensor([], dtype=_C.uint8).untyped_storage()
-            access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
-            memory = mmap.mmap(file.fileno(), nbytes, access=access)
+            if not shared:
+                return UntypedStorage._of_file(name, nbytes)
+            memory = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_WRITE)
     except OSError as e:
         mode = "read-write" if shared else "read-only"
         raise RuntimeError(
@@ -84,8 +87,12 @@ def _getitem(self: UntypedStorage, index: Any) -> Any:
         raise NotImplementedError("parts of storages that are not in the memory of the host")
     if (start, stop) == (0, self.nbytes()):
         return self
-    whole = _C._from_storage(self, _C.uint8, (self.nbytes(),), (1,), 0)
-    return _C.from_numpy(whole.numpy()[start : max(start, stop)]).untyped_storage()
+    return self._part(start, max(stop - start, 0))
+
+
+def _sizeof(self: UntypedStorage) -> int:
+    """Bytes of the object, and of what it holds."""
+    return object.__sizeof__(self) + self.nbytes()
 
 
 def _untyped(self: UntypedStorage) -> UntypedStorage:
@@ -113,6 +120,7 @@ def install() -> None:
         "from_file": staticmethod(storage_from_file),
         "__getitem__": _getitem,
         "untyped": _untyped,
+        "__sizeof__": _sizeof,
         "copy_": _copy,
         "is_sparse": False,
         "is_sparse_csr": False,

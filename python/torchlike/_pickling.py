@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copyreg
 import sys
-from collections import OrderedDict
 from pickle import PicklingError, whichmodule  # type: ignore[attr-defined]
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -62,27 +61,13 @@ def name_of(obj: Any, name: str | None = None) -> Name | Parts:
 
 def _module_state(module: Any) -> dict[str, Any]:
     """The attributes that PyTorch's modules of the same class have."""
-    from torchlike.nn._hooks import CALL_TABLES, STATE_TABLES
+    from torchlike.nn._registry import View
+    from torchlike.nn._shown import layout
 
-    own = dict(module.__dict__)
-    kinds = own.pop("_kinds")
-    hooks = {**(own.pop("_hooks") or {}), **(own.pop("_state_hooks") or {})}
-    registered: dict[str, dict[str, Any]] = {"parameter": {}, "buffer": {}, "module": {}}
-    for name, kind in kinds.items():
-        registered[kind][name] = own.pop(name)
-    state: dict[str, Any] = {"training": own.pop("training")}
-    state["_parameters"] = registered["parameter"]
-    state["_buffers"] = registered["buffer"]
-    state["_non_persistent_buffers_set"] = own.pop("_non_persistent_buffers_set")
-    for name in (*CALL_TABLES, *STATE_TABLES):
-        state[name] = OrderedDict(hooks.get(name) or {})
-        if name == "_backward_hooks":
-            state["_is_full_backward_hook"] = own.pop("_is_full_backward_hook", None)
-    state["_modules"] = registered["module"]
+    own = layout(module, lambda m, kind: dict(View(m, kind)))
     if "_flat_weights_names" in own:  # PyTorch's recurrent layers keep their weights a second time
-        names = own["_flat_weights_names"]
-        own["_flat_weights"] = [registered["parameter"].get(name) for name in names]
-    return {**state, **own}
+        own["_flat_weights"] = [own["_parameters"].get(n) for n in own["_flat_weights_names"]]
+    return own
 
 
 def parts_of(obj: Any) -> Name | Parts:
@@ -130,10 +115,9 @@ def parts_of(obj: Any) -> Name | Parts:
         if keywords:
             raise PicklingError(f"Can't pickle {cls.__name__}: it is made with keyword arguments")
         new = True
-    if (
-        "_kinds" in getattr(obj, "__dict__", ())
-        and getattr(cls, "__getstate__", None) is getattr(object, "__getstate__", None)
-        and state is not None
-    ):
-        state = _module_state(obj)
+    if "_kinds" in getattr(obj, "_state_", ()) and state is not None:
+        from torchlike.nn import Module
+
+        if getattr(cls, "__getstate__") is Module.__getstate__:  # noqa: B009
+            state = _module_state(obj)
     return Parts(new, func, tuple(args), state, list(items or ()), list(pairs or ()))

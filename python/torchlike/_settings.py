@@ -91,7 +91,12 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> _C.Tensor:
-    """A tensor from a tensor, an array, a buffer or a nested sequence, sharing memory where that is possible."""
+    """A tensor from a tensor, an array, a buffer, a storage or a nested sequence, sharing memory if possible.
+
+    The bytes of a storage are taken for elements of `dtype`, and for int64 if none is given.
+    """
+    if isinstance(getattr(obj, "_untyped_storage", obj), _C.UntypedStorage):
+        obj, dtype = _on_storage(obj, dtype), None
     shared = isinstance(obj, _C.Tensor) or hasattr(obj, "__array__") or hasattr(obj, "__dlpack__")
     made: _C.Tensor
     if shared:
@@ -111,6 +116,22 @@ def asarray(
     if made.requires_grad != requires_grad:
         made = made.detach().requires_grad_(requires_grad)
     return made
+
+
+def _on_storage(storage: Any, dtype: Any) -> _C.Tensor:
+    """All whole elements of a storage, as a tensor on it."""
+    untyped = getattr(storage, "_untyped_storage", storage)
+    if untyped is storage:
+        dtype = _C.int64 if dtype is None else dtype
+    elif dtype not in (None, storage.dtype):
+        names = [_C.tensor([], dtype=d).type().rpartition(".")[2] for d in (dtype, storage.dtype)]
+        wanted, got = (name.removesuffix("Tensor") for name in names)
+        raise RuntimeError(
+            f"Expected a Storage of type {wanted} or an UntypedStorage, but got {got}"
+        )
+    else:
+        dtype = storage.dtype
+    return _C._from_storage(untyped, dtype, (untyped.nbytes() // dtype.itemsize,), (1,), 0)
 
 
 def set_flush_denormal(mode: bool) -> bool:

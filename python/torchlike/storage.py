@@ -32,6 +32,9 @@ class TypedStorage:
     def __len__(self) -> int:
         return self._untyped_storage.nbytes() // self.dtype.itemsize
 
+    def __sizeof__(self) -> int:
+        return super().__sizeof__() + self.nbytes()
+
     def nbytes(self) -> int:
         """The number of bytes."""
         return self._untyped_storage.nbytes()

@@ -110,13 +110,20 @@ pub fn storages(archive: &Archive, wanted: &[usize]) -> Result<Vec<Storage>> {
 /// # Errors
 /// As [`storages`].
 pub fn range(archive: &Archive, storage: &StorageRef, start: u64, nbytes: u64) -> Result<Storage> {
+    filled(nbytes, |to| archive.copy_storage(storage, start, to))
+}
+
+/// Host memory of this many bytes, filled by a function.
+///
+/// # Errors
+/// What the function reports, or if memory cannot be had.
+pub(super) fn filled(nbytes: u64, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Storage> {
     let n = usize::try_from(nbytes)
         .map_err(|_| err!(Memory, "a storage of {nbytes} bytes is too large"))?;
     let made = Storage::empty(n, Device::CPU)?;
     if n > 0 {
         // SAFETY: as above: fresh, of this size, and not shared yet.
-        let to = unsafe { std::slice::from_raw_parts_mut(made.ptr(), n) };
-        archive.copy_storage(storage, start, to)?;
+        fill(unsafe { std::slice::from_raw_parts_mut(made.ptr(), n) })?;
     }
     Ok(made)
 }

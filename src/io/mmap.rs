@@ -2,7 +2,11 @@
 
 #![allow(unsafe_code, reason = "files are mapped into memory")]
 
-use crate::{Result, ensure, err};
+use super::fetch;
+use super::origin::Origin;
+use crate::source::Provider;
+use crate::storage::Backed;
+use crate::{Device, Result, Storage, ensure, err};
 use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
@@ -124,6 +128,7 @@ pub struct Private(Arc<PrivateMap>);
 struct PrivateMap {
     ptr: *mut u8,
     map: memmap2::MmapMut,
+    origin: Origin,
 }
 
 // SAFETY: the pointer is into the map, which may be sent and shared; who writes through it takes care of races,
@@ -138,6 +143,7 @@ impl Private {
     /// # Errors
     /// If it cannot be opened or mapped.
     pub fn map(path: &Path) -> Result<Self> {
+        let origin = Origin::file(path, 0)?;
         let file = File::open(path)?;
         // SAFETY: as for `Bytes::map`; the map is copy-on-write.
         let mut map = unsafe { memmap2::MmapOptions::new().map_copy(&file) }
@@ -145,6 +151,7 @@ impl Private {
         Ok(Self(Arc::new(PrivateMap {
             ptr: map.as_mut_ptr(),
             map,
+            origin,
         })))
     }
 
@@ -162,6 +169,21 @@ impl Private {
                 "bytes {offset}..+{nbytes} lie outside the file"
             )),
         }
+    }
+}
+
+impl Provider for PrivateMap {
+    fn describe(&self) -> String {
+        self.origin.describe()
+    }
+
+    fn fetch(&self, device: Device) -> Result<Storage> {
+        let all = self.map.len() as u64;
+        fetch::filled(all, |to| self.origin.copy(0, to))?.on(device)
+    }
+
+    fn fetch_range(&self, start: u64, nbytes: u64) -> Result<Option<Storage>> {
+        fetch::filled(nbytes, |to| self.origin.copy(start, to)).map(Some)
     }
 }
 
@@ -198,15 +220,58 @@ impl std::fmt::Debug for Bytes {
     }
 }
 
-impl crate::Storage {
+impl Storage {
     /// A host storage on part of a privately mapped file: written pages are this process's own.
     ///
     /// # Errors
     /// If the range is not in the file.
     pub fn from_private(map: &Private, offset: u64, nbytes: u64) -> Result<Self> {
         let (ptr, n) = map.range(offset, nbytes)?;
+        let owner = Backed {
+            file: map.0.clone(),
+            start: offset,
+            memory: Box::new(map.clone()),
+        };
         // SAFETY: the range lies in the map, which is writable and kept alive by the clone.
-        Ok(unsafe { Self::foreign(ptr, n, crate::Device::CPU, Box::new(map.clone())) })
+        Ok(unsafe { Self::foreign(ptr, n, Device::CPU, Box::new(owner)) }.with_file())
+    }
+
+    /// Some of the bytes of a host storage as a storage of its own over the same memory; neither changes its size any more.
+    ///
+    /// # Errors
+    /// If the bytes are not in host memory, or outside of the storage.
+    pub fn part(&self, start: usize, nbytes: usize) -> Result<Self> {
+        ensure!(
+            self.device().is_cpu() && !self.is_hollow(),
+            NotImplemented,
+            "parts of storages that are not in the memory of the host"
+        );
+        let end = start.checked_add(nbytes);
+        ensure!(
+            end.is_some_and(|end| end <= self.nbytes()),
+            Runtime,
+            "{nbytes} bytes from {start} on lie outside of a storage of {}",
+            self.nbytes()
+        );
+        self.lend();
+        let memory = Box::new(self.clone());
+        let file = self.backing();
+        let owner: Box<dyn std::any::Any + Send> = match &file {
+            Some((file, at)) => Box::new(Backed {
+                file: file.clone(),
+                start: at + start as u64,
+                memory,
+            }),
+            None => memory,
+        };
+        // SAFETY: the range lies in the storage, which the owner keeps and which was just barred from moving its bytes.
+        let made =
+            unsafe { Self::foreign(self.ptr().wrapping_add(start), nbytes, Device::CPU, owner) };
+        Ok(if file.is_some() {
+            made.with_file()
+        } else {
+            made
+        })
     }
 }
 

@@ -129,6 +129,15 @@ impl Origin {
         Ok(Some(file))
     }
 
+    /// What it is, for people.
+    pub(super) fn describe(&self) -> String {
+        let path = self.path.as_ref();
+        path.map_or_else(
+            || "bytes in memory".to_owned(),
+            |p| format!("file '{}'", p.display()),
+        )
+    }
+
     fn named(&self, e: Error) -> Error {
         match &self.path {
             Some(path) => Error::new(e.kind(), format!("'{}': {}", path.display(), e.message())),
@@ -188,10 +197,7 @@ impl Part {
     #[must_use]
     pub fn describe(&self) -> String {
         let (archive, storage) = self.located();
-        let file = archive.path().map_or_else(
-            || "bytes in memory".to_owned(),
-            |p| format!("file '{}'", p.display()),
-        );
+        let file = archive.origin.describe();
         match storage.data {
             Data::Stored { offset } => {
                 let at = archive.origin.base + offset;

@@ -3,8 +3,10 @@
 use crate::dims::MemoryFormat;
 use crate::ops::arrange::join::suggested_format;
 use crate::ops::core::op::{M, OpDef, Ret, compose};
-use crate::ops::f;
+use crate::ops::{copy, f};
+use crate::source::Provider;
 use crate::{DType, Device, DeviceKind, Result, Tensor, kernels};
+use std::sync::Arc;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -231,12 +233,31 @@ impl Wish {
         if dtype == t.dtype() && device == here && !self.copy && format_ok {
             return Ok(Ret::Same(0));
         }
+        if let Some(file) = copy::file_behind(t, device) {
+            return self.sourced(t, file);
+        }
         f::_ToCopy::new(t)
             .dtype(dtype)
             .device(device)
             .memory_format(self.format)
             .call()
             .map(Ret::from)
+    }
+
+    /// A tensor on meta that has a file's bytes as its source, in the dtype and format that are wished.
+    #[cold]
+    fn sourced(self, t: &Tensor, file: Arc<dyn Provider>) -> Result<Ret> {
+        let made = copy::on_meta(t, file)?;
+        Self {
+            device: None,
+            copy: false,
+            ..self
+        }
+        .of(&made)
+        .map(|ret| match ret {
+            Ret::Same(_) => Ret::from(made),
+            other => other,
+        })
     }
 }
 

@@ -8,7 +8,9 @@ use crate::ops::core::op::{
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::mask::check_fits;
+use crate::source::{Provider, Source};
 use crate::{Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
+use std::sync::Arc;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -291,6 +293,37 @@ fn to_copy_rule(a: &calls::_ToCopy) -> Result<Plan> {
     check_way(t, device)?;
     let strides = strides_in(t, a.memory_format.unwrap_or(MemoryFormat::Preserve))?;
     Ok(Plan::one(t.shape().clone(), strides, a.dtype.unwrap_or(t.dtype())).on(device))
+}
+
+/// What has the elements of a tensor that shows a part of a file, was not written and goes to meta, in the tensor's order.
+#[must_use]
+pub fn file_behind(t: &Tensor, to: Device) -> Option<Arc<dyn Provider>> {
+    if !to.is_meta() || t.is_lazy() {
+        return None;
+    }
+    let item = t.dtype().size() as u64;
+    let (at, n) = (t.offset() as u64 * item, t.numel() as u64 * item);
+    t.storage().behind(at, n)
+}
+
+/// True if both have their elements in the same order, one after the other if one of them has.
+fn lies_alike(a: &Tensor, b: &Tensor) -> bool {
+    let steps = a.strides().iter().zip(b.strides().iter());
+    let mut dims = steps.zip(a.shape().iter());
+    a.shape() == b.shape() && dims.all(|((x, y), &n)| n <= 1 || x == y)
+}
+
+/// A tensor like `t` on meta, with the file that has its elements as its source.
+///
+/// # Errors
+/// If the call that makes it fails.
+pub fn on_meta(t: &Tensor, file: Arc<dyn Provider>) -> Result<Tensor> {
+    let made = f::_ToCopy::new(t).device(Device::META).call()?;
+    let plain = made.is_meta() && !made.storage().is_fake() && !made.storage().is_sourced();
+    if plain && lies_alike(&made, t) {
+        made.storage().set_source(Some(Source::File(file)));
+    }
+    Ok(made)
 }
 
 fn fill_tensor(a: &calls::FillTensor) -> Result<Tensor> {

@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -262,4 +262,19 @@ pub fn parameter(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
         .get(py)
         .map(|class| class.bind(py))
         .ok_or_else(|| PyRuntimeError::new_err("torchlike is not initialised"))
+}
+
+/// The dictionary of an object's attributes, whatever its class shows as `__dict__`.
+///
+/// # Errors
+/// If it has none.
+pub fn attributes_of<'py>(o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    // SAFETY: the object lives and the interpreter lock is held; what comes back is a new reference or an error.
+    let found = unsafe {
+        Bound::from_owned_ptr_or_err(
+            o.py(),
+            ffi::PyObject_GenericGetDict(o.as_ptr(), std::ptr::null_mut()),
+        )
+    };
+    Ok(found?.cast_into::<PyDict>()?)
 }

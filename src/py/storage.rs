@@ -134,6 +134,16 @@ impl PyStorage {
     fn _new_using_fd_cpu(size: usize) -> PyResult<Self> {
         Ok(Self(Storage::in_shared_memory(size)?))
     }
+    /// A storage over a file's first bytes: read when they are looked at, and writes stay in this process.
+    #[staticmethod]
+    fn _of_file(path: std::path::PathBuf, nbytes: u64) -> PyResult<Self> {
+        let map = crate::io::mmap::Private::map(&path)?;
+        Ok(Self(Storage::from_private(&map, 0, nbytes)?))
+    }
+    /// Some of the bytes as a storage of their own over the same memory.
+    fn _part(&self, start: usize, nbytes: usize) -> PyResult<Self> {
+        Ok(Self(self.0.part(start, nbytes)?))
+    }
     fn is_pinned(&self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! Which storages nobody has written yet.
 
-use super::{BLANK, FOREIGN, Storage};
+use super::{BACKED, BLANK, FOREIGN, Storage};
 
 impl Storage {
     /// Notes that what the storage holds is whatever lay there.
@@ -10,7 +10,7 @@ impl Storage {
 
     /// Notes a write that is not counted.
     pub(crate) fn written(&self) {
-        self.set_flags(BLANK, 0u16);
+        self.set_flags(BLANK | BACKED, 0u16);
     }
 
     /// True if the storage was made without values, and nobody has written or was shown it since.

@@ -1,37 +1,39 @@
 """Several processes: groups of ranks, what they send each other, and tensors that lie on meshes of them.
 
-A world is played in one process: one rank of it (`fake`, which moves nothing), or all (`local`). Backends that connect
-processes are not there yet; they are refused by name.
+A world is played in one process: one rank of it (`fake`, which moves nothing), or all (`local`); or its ranks are the
+processes of one host (`gloo`). Other backends are refused by name.
 """
 
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from enum import Enum
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchlike import _absent, _lazy
 from torchlike.distributed import _groups
-from torchlike.distributed._groups import (
+from torchlike.distributed._groups import ProcessGroup, Work, is_initialized
+from torchlike.distributed._stores import (
+    FileStore,
     HashStore,
     PrefixStore,
-    ProcessGroup,
     Store,
-    Work,
-    is_initialized,
+    TCPStore,
+    checked_timeout,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _resolve_process_group = _groups.resolve
-_WHY = "nothing connects processes yet"
+_WHY = "what connects processes is gloo, which has no such part"
 
 __getattr__ = _lazy.submodules(
     "distributed",
     *("_composable", "_tensor", "algorithms", "checkpoint", "device_mesh", "distributed_c10d"),
-    *("elastic", "fsdp", "launch", "nn", "run", "tensor", "utils"),
+    *("elastic", "fsdp", "launch", "nn", "rendezvous", "run", "tensor", "utils"),
 )
 
 
@@ -46,17 +48,43 @@ def is_torchelastic_launched() -> bool:
 
 
 def _absent_backend() -> bool:
-    """False: nothing connects processes."""
+    """False: there is no such backend."""
     return False
 
 
-is_nccl_available = is_gloo_available = is_mpi_available = _absent_backend
+is_nccl_available = is_mpi_available = _absent_backend
 is_ucc_available = is_xccl_available = _absent_backend
 
 
+def is_gloo_available() -> bool:
+    """True: processes of one host can be connected."""
+    return True
+
+
 def is_backend_available(backend: str) -> bool:
-    """Whether there is such a backend: `fake` and `local`."""
+    """Whether there is such a backend: `gloo`, `fake` and `local`."""
     return backend.lower() in _groups.BACKENDS
+
+
+def _meeting(
+    init_method: str | None, store: Any, rank: int, world_size: int, timeout: timedelta
+) -> tuple[Any, int, int]:
+    """The store by which processes meet, this one's rank, and how many there are."""
+    from torchlike.distributed.rendezvous import rendezvous
+
+    if store is not None and init_method is not None:
+        raise AssertionError("Cannot specify both init_method and store.")
+    if store is not None:
+        if world_size < 1:
+            raise AssertionError("world_size must be positive if using store")
+        if rank < 0:
+            raise AssertionError("rank must be non-negative if using store")
+        return store, rank, world_size
+    found, rank, world_size = next(
+        rendezvous(init_method or "env://", rank, world_size, timeout=timeout)
+    )
+    found.set_timeout(timeout)
+    return found, rank, world_size
 
 
 def init_process_group(
@@ -70,15 +98,30 @@ def init_process_group(
     pg_options: Any = None,
     device_id: Any = None,
 ) -> None:
-    """Makes the world: `fake` plays one rank of it, and moves nothing, `local` plays all its ranks.
+    """Makes the world. `gloo` connects processes of one host, which find each other by `store`, or by `init_method`
+    (`env://`, `tcp://host:port`, `file:///path`); `fake` plays one rank, and moves nothing, `local` plays all ranks.
+
+    Without a backend it is `gloo` where `init_method`, `store` or a launcher's environment say how to meet, and else
+    `local`.
 
     Raises:
-        ValueError: if there is a world already.
-        NotImplementedError: for backends that connect processes.
+        ValueError: if there is a world already, or nothing says how to meet.
+        RuntimeError: if the others do not come before `timeout` (30 minutes).
+        NotImplementedError: for backends that are not there.
     """
-    size = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "1"))
-    number = rank if rank >= 0 else int(os.environ.get("RANK", "0"))
-    _groups.create(backend, number, size, store)
+    _groups.unmade()
+    limit = checked_timeout(timedelta(minutes=30) if timeout is None else timeout)
+    if backend is None:
+        told = init_method is not None or store is not None or "MASTER_ADDR" in os.environ
+        backend = "gloo" if told else "local"
+    name = backend.lower().rpartition(":")[2]
+    if name == "gloo":
+        found, rank, world_size = _meeting(init_method, store, rank, world_size, limit)
+        store = PrefixStore("default_pg", found)
+    else:
+        world_size = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "1"))
+        rank = rank if rank >= 0 else int(os.environ.get("RANK", "0"))
+    _groups.create(name, rank, world_size, store, limit.total_seconds())
 
 
 def destroy_process_group(group: Any = None) -> None:
@@ -212,12 +255,9 @@ class DistStoreError(DistError):
     """A store failed."""
 
 
-_KINDS = "ProcessGroupGloo ProcessGroupNCCL TCPStore FileStore P2POp GradBucket Reducer Logger"
+_KINDS = "ProcessGroupGloo ProcessGroupNCCL GradBucket Reducer Logger"
 globals().update(_absent.names(__name__, _WHY, _KINDS))
-_FUNCTIONS = (
-    "all_gather_coalesced batch_isend_irecv gather_object get_backend_config irecv isend monitored_barrier "
-    "new_subgroups new_subgroups_by_enumeration recv_object_list scatter_object_list send_object_list split_group"
-)
+_FUNCTIONS = "all_gather_coalesced new_subgroups_by_enumeration split_group"
 
 
 def _asking(name: str) -> Callable[..., NoReturn]:
@@ -235,6 +275,7 @@ def _asking(name: str) -> Callable[..., NoReturn]:
 globals().update({name: _asking(name) for name in _FUNCTIONS.split()})
 
 from torchlike.distributed._collectives import (  # noqa: E402
+    P2POp,
     all_gather,
     all_gather_into_tensor,
     all_gather_object,
@@ -243,22 +284,32 @@ from torchlike.distributed._collectives import (  # noqa: E402
     all_to_all,
     all_to_all_single,
     barrier,
+    batch_isend_irecv,
     broadcast,
     broadcast_object_list,
     gather,
+    gather_object,
     get_backend,
+    get_backend_config,
     get_global_rank,
     get_group_rank,
     get_process_group_ranks,
     get_rank,
     get_world_size,
+    irecv,
+    isend,
+    monitored_barrier,
     new_group,
+    new_subgroups,
     recv,
+    recv_object_list,
     reduce,
     reduce_scatter,
     reduce_scatter_tensor,
     scatter,
+    scatter_object_list,
     send,
+    send_object_list,
 )
 from torchlike.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
 
@@ -272,12 +323,15 @@ __all__ = [
     "DistError",
     "DistNetworkError",
     "DistStoreError",
+    "FileStore",
     "GroupMember",
     "HashStore",
+    "P2POp",
     "PrefixStore",
     "ProcessGroup",
     "ReduceOp",
     "Store",
+    "TCPStore",
     "Work",
     "all_gather",
     "all_gather_into_tensor",
@@ -287,11 +341,14 @@ __all__ = [
     "all_to_all",
     "all_to_all_single",
     "barrier",
+    "batch_isend_irecv",
     "broadcast",
     "broadcast_object_list",
     "destroy_process_group",
     "gather",
+    "gather_object",
     "get_backend",
+    "get_backend_config",
     "get_debug_level",
     "get_global_rank",
     "get_group_rank",
@@ -303,6 +360,7 @@ __all__ = [
     "group",
     "init_device_mesh",
     "init_process_group",
+    "irecv",
     "is_available",
     "is_backend_available",
     "is_gloo_available",
@@ -312,11 +370,17 @@ __all__ = [
     "is_torchelastic_launched",
     "is_ucc_available",
     "is_xccl_available",
+    "isend",
+    "monitored_barrier",
     "new_group",
+    "new_subgroups",
     "recv",
+    "recv_object_list",
     "reduce",
     "reduce_scatter",
     "reduce_scatter_tensor",
     "scatter",
+    "scatter_object_list",
     "send",
+    "send_object_list",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
-from torchlike.distributed import _groups
+from torchlike.distributed import _gloo, _groups
 from torchlike.distributed._groups import ProcessGroup, Work, group_of
 from torchlike.distributed._ops import c10d
 
@@ -26,7 +26,10 @@ def _one(group: ProcessGroup | None, what: str) -> ProcessGroup:
 
 
 def _done(work: Work, async_op: bool) -> Work | None:
-    return work if async_op else None
+    if async_op:
+        return work
+    work.wait()
+    return None
 
 
 def _default(op: Any) -> Any:
@@ -51,6 +54,10 @@ def all_reduce_coalesced(
 def _source(group: ProcessGroup, src: int | None, group_src: int | None) -> int:
     if group_src is not None:
         return group_src
+    if group.connected and src is not None and src not in group.ranks:
+        if group is not _groups.world().default:
+            return get_group_rank(group, src)
+        return src
     return group.ranks.index(src) if src in group.ranks else 0
 
 
@@ -143,6 +150,8 @@ def gather(
     group = _one(group, "gather")
     root = _source(group, dst, group_dst)
     lists = [gather_list] if gather_list else []
+    if gather_list is None and group.rank() == root:
+        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
     return _done(c10d.gather_(lists, [tensor], group, root), async_op)
 
 
@@ -161,39 +170,190 @@ def scatter(
     return _done(c10d.scatter_([tensor], lists, group, root), async_op)
 
 
+def _other(group: ProcessGroup, rank: int | None, group_rank: int | None, what: str) -> int:
+    """The place of another rank in the group.
+
+    Raises:
+        ValueError: if it is this process's own.
+    """
+    place = _source(group, rank, group_rank)
+    if place == group.rank():
+        raise ValueError(
+            f"Invalid {what} rank: {what} rank should not be the same as the rank of the current process."
+        )
+    return place
+
+
+def isend(
+    tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: Any = None
+) -> Any:
+    """Begins to send a tensor to a rank."""
+    group = _one(group, "isend")
+    return c10d.send([tensor], group, _other(group, dst, group_dst, "destination"), tag)
+
+
 def send(
     tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: Any = None
 ) -> None:
     """Sends a tensor to a rank."""
-    group = _one(group, "send")
-    c10d.send([tensor], group, _source(group, dst, group_dst), tag)
+    isend(tensor, dst, group, tag, group_dst).wait()
+
+
+def irecv(
+    tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: Any = None
+) -> Any:
+    """Begins to receive a tensor from a rank, or from any where none is named."""
+    group = _one(group, "irecv")
+    if src is None and group_src is None and group.connected:
+        return _gloo.Receiving(group, tensor, None, tag)
+    return c10d.recv_([tensor], group, _other(group, src, group_src, "source"), tag)
 
 
 def recv(
     tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: Any = None
 ) -> int:
-    """Receives a tensor from a rank, whose number is returned."""
-    group = _one(group, "recv")
-    root = _source(group, src, group_src)
-    c10d.recv_([tensor], group, root, tag)
-    return group.ranks[root]
+    """Receives a tensor from a rank, whose number is returned; from any where none is named."""
+    found = _one(group, "recv")
+    work = irecv(tensor, src, found, tag, group_src)
+    work.wait()
+    if isinstance(work, _gloo.Receiving):
+        return work._source_rank()
+    return found.ranks[_source(found, src, group_src)]
+
+
+class P2POp:
+    """A tensor that `batch_isend_irecv` sends or receives: `op` is `isend` or `irecv`."""
+
+    def __init__(
+        self,
+        op: Any,
+        tensor: Any,
+        peer: int | None = None,
+        group: Any = None,
+        tag: int = 0,
+        group_peer: int | None = None,
+    ) -> None:
+        if op not in (isend, irecv):
+            raise ValueError(
+                "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or "
+                "``torch.distributed.irecv``."
+            )
+        self.op, self.tensor, self.tag = op, tensor, tag
+        self.group = group_of(group)
+        self.group_peer = _source(self.group, peer, group_peer)
+        self.peer = self.group.ranks[self.group_peer]
+
+
+def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Any]:
+    """Begins several sends and receives; gives what can be waited for."""
+    _groups.world()
+    if not all(isinstance(p, P2POp) for p in p2p_op_list):
+        raise ValueError(
+            "Invalid ``p2p_op_list``. Each op is expected to be of type ``torch.distributed.P2POp``."
+        )
+    return [p.op(p.tensor, p.peer, p.group, p.tag) for p in p2p_op_list]
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
     """Waits for all ranks; those that are played here are there."""
-    work = c10d.barrier(torch.empty(0), _one(group, "barrier"))
-    return _done(work, async_op)
+    return _done(c10d.barrier(torch.empty(0), _one(group, "barrier")), async_op)
+
+
+def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    """Waits for all ranks, no longer than `timeout`.
+
+    Raises:
+        RuntimeError: if one does not come.
+    """
+    found = _one(group, "monitored_barrier")
+    if found.connected:
+        _gloo.meet(found, None if timeout is None else timeout.total_seconds())
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
     """Gives all ranks an object of each; a `fake` group has only this rank's, in every place."""
-    for i in range(_one(group, "all_gather_object").size()):
-        object_list[i] = obj
+    found = _one(group, "all_gather_object")
+    made = _gloo.objects(found, obj) if found.connected else [obj] * found.size()
+    object_list[: found.size()] = made
 
 
-def broadcast_object_list(object_list: list[Any], src: Any = None, group: Any = None) -> None:
+def gather_object(
+    obj: Any,
+    object_gather_list: list[Any] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    group_dst: int | None = None,
+) -> None:
+    """Gives one rank an object of each.
+
+    Raises:
+        ValueError: if that rank has no list for them.
+    """
+    found = _one(group, "gather_object")
+    here = found.rank() == _source(found, dst, group_dst)
+    if here and object_gather_list is None:
+        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+    made = _gloo.objects(found, obj) if found.connected else [obj] * found.size()
+    if here and object_gather_list is not None:
+        object_gather_list[: found.size()] = made
+
+
+def broadcast_object_list(
+    object_list: list[Any],
+    src: Any = None,
+    group: Any = None,
+    device: Any = None,
+    group_src: int | None = None,
+) -> None:
     """Gives all ranks the objects of one: they stay what they are on a `fake` group."""
-    _one(group, "broadcast_object_list")
+    found = _one(group, "broadcast_object_list")
+    if found.connected:
+        object_list[:] = _gloo.one_object(found, list(object_list), _source(found, src, group_src))
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any],
+    scatter_object_input_list: list[Any] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    group_src: int | None = None,
+) -> None:
+    """Gives each rank one object of a list of one rank's; a `fake` group gives this rank's place of its own list."""
+    found = _one(group, "scatter_object_list")
+    given = list(scatter_object_input_list or ())
+    if found.connected:
+        given = _gloo.one_object(found, given, _source(found, src, group_src))
+    if len(given) == found.size():
+        scatter_object_output_list[0] = given[found.rank()]
+
+
+def send_object_list(
+    object_list: list[Any],
+    dst: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_dst: int | None = None,
+) -> None:
+    """Sends objects to a rank, which receives as many."""
+    found = _one(group, "send_object_list")
+    place = _other(found, dst, group_dst, "destination")
+    if found.connected:
+        _gloo.send_objects(found, list(object_list), place)
+
+
+def recv_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: Any = None,
+    device: Any = None,
+    group_src: int | None = None,
+) -> int:
+    """Receives objects from a rank, whose number is returned; on a `fake` group they stay what they are."""
+    found = _one(group, "recv_object_list")
+    place = _other(found, src, group_src, "source")
+    if found.connected:
+        object_list[:] = _gloo.receive_objects(found, place)
+    return found.ranks[place]
 
 
 def get_rank(group: Any = None) -> int:
@@ -210,6 +370,12 @@ def get_world_size(group: Any = None) -> int:
 def get_backend(group: Any = None) -> str:
     """The name of what moves the group's data."""
     return group_of(group).backend
+
+
+def get_backend_config(group: Any = None) -> str:
+    """Which backend moves the data of which device."""
+    found = group_of(group)
+    return f"cpu:{found.backend}"
 
 
 def get_process_group_ranks(group: Any = None) -> list[int]:
@@ -261,6 +427,45 @@ def new_group(
         raise ValueError(
             "the new group's rank should be within the world_size set by init_process_group"
         )
+    name = (backend or world.backend).lower().rpartition(":")[2]
+    if name not in _groups.BACKENDS or (name == "gloo") != (world.backend == "gloo"):
+        raise NotImplementedError(
+            f"torch.distributed.new_group: a group of the backend {name!r} in a world of {world.backend!r} is not "
+            "supported by torchlike"
+        )
     if not set(chosen) & set(world.here):
+        world.made += 1
         return GroupMember.NON_GROUP_MEMBER
-    return world.add(chosen, group_desc or "", backend)
+    return world.add(chosen, group_desc or "", name)
+
+
+def new_subgroups(
+    group_size: int | None = None,
+    group: Any = None,
+    timeout: Any = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:
+    """Groups of so many neighbours: that of this process, and all.
+
+    Raises:
+        ValueError: if the world cannot be divided into them.
+    """
+    size = _groups.world().size
+    if group_size is None:
+        raise ValueError(
+            "Default group size only takes effect when CUDA is available. If your subgroup using a backend that does "
+            "not depend on CUDA, please pass in 'group_size' correctly."
+        )
+    if group_size <= 0:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
+    if size < group_size:
+        raise ValueError(
+            f"The arg 'group_size' ({group_size}) must not exceed the world size ({size})"
+        )
+    if size % group_size:
+        raise ValueError(f"The world size ({size}) must be divisible by '{group_size=}'")
+    starts = range(0, size, group_size)
+    made = [new_group(range(i, i + group_size), timeout, backend, pg_options) for i in starts]
+    return made[get_rank() // group_size], made

@@ -2,6 +2,7 @@
 
 Two backends make groups in one process. `fake` plays one rank of a world of any size and moves nothing: shapes, and
 what would be sent, are right, values are not. `local` plays all ranks at once, and data moves between their pieces.
+`gloo` connects the processes of one host (`_wire`), each of which plays a rank.
 """
 
 from __future__ import annotations
@@ -11,69 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FakeStore", "HashStore", "PrefixStore", "ProcessGroup", "Store", "Work"]
+    from torchlike.distributed._wire import Wire
+
+__all__ = ["ProcessGroup", "Work"]
 
 _NOT_INITIALISED = (
     "Default process group has not been initialized, please make sure to call init_process_group."
 )
-BACKENDS = ("fake", "local")
-
-
-class Store:
-    """Keys and values that processes share; here within one process."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, bytes] = {}
-
-    def set(self, key: str, value: str | bytes) -> None:
-        """Notes the value of a key."""
-        self._values[key] = value.encode() if isinstance(value, str) else bytes(value)
-
-    def get(self, key: str) -> bytes:
-        """The value of a key.
-
-        Raises:
-            KeyError: if nobody has noted one.
-        """
-        return self._values[key]
-
-    def add(self, key: str, amount: int) -> int:
-        """Adds to a number, which begins at 0, and gives the sum."""
-        total = int(self._values.get(key, b"0")) + amount
-        self._values[key] = str(total).encode()
-        return total
-
-    def num_keys(self) -> int:
-        """How many keys there are."""
-        return len(self._values)
-
-    def delete_key(self, key: str) -> bool:
-        """Forgets a key; whether there was one."""
-        return self._values.pop(key, None) is not None
-
-
-class HashStore(Store):
-    """A store in this process's memory."""
-
-
-class FakeStore(Store):
-    """The store of a world that moves nothing."""
-
-
-class PrefixStore(Store):
-    """A part of another store: its keys begin with a prefix."""
-
-    def __init__(self, prefix: str, store: Store) -> None:
-        super().__init__()
-        self.prefix, self.underlying_store = prefix, store
-
-    def set(self, key: str, value: str | bytes) -> None:
-        """Notes the value of a key."""
-        self.underlying_store.set(f"{self.prefix}/{key}", value)
-
-    def get(self, key: str) -> bytes:
-        """The value of a key."""
-        return self.underlying_store.get(f"{self.prefix}/{key}")
+BACKENDS = ("fake", "local", "gloo")
 
 
 class Work:
@@ -98,13 +44,35 @@ class Work:
         """The tensors that it wrote."""
         return self._result
 
+    def get_future(self) -> Any:
+        """What it gives, as a future that is done."""
+        from torchlike.futures import Future
+
+        self.wait()
+        made: Any = Future()
+        made.set_result(self.result())
+        return made
+
 
 class ProcessGroup:
     """Some ranks of the world, in order."""
 
+    bound_device_id: Any = None
+
     def __init__(self, ranks: Sequence[int], name: str, backend: str, desc: str = "") -> None:
         self.ranks = tuple(ranks)
         self.group_name, self.backend, self.group_desc = name, backend, desc or "undefined"
+        self.number, self._exchanges = int(name), 0
+
+    @property
+    def connected(self) -> bool:
+        """Whether its ranks are processes of their own."""
+        return self.backend == "gloo"
+
+    def next_number(self) -> int:
+        """The number of its next exchange, which all ranks count alike."""
+        self._exchanges += 1
+        return self._exchanges
 
     def size(self) -> int:
         """How many ranks there are."""
@@ -132,7 +100,8 @@ class World:
 
     def __init__(self, backend: str, rank: int, size: int, store: Any, asked: bool = True) -> None:
         self.backend, self.rank, self.size, self.store = backend, rank, size, store
-        self.asked = asked
+        self.asked, self.made = asked, 0
+        self._wire: Wire | None = None
         self.groups: dict[str, ProcessGroup] = {}
         self.default = self.add(range(size), "default_pg")
 
@@ -146,9 +115,33 @@ class World:
         """The ranks that this process plays."""
         return tuple(range(self.size)) if self.backend == "local" else (self.rank,)
 
+    @property
+    def wire(self) -> Wire:
+        """The connections to the other ranks."""
+        if self._wire is None:
+            raise RuntimeError("the ranks of this world are not connected")
+        return self._wire
+
+    def connect(self, timeout: float) -> None:
+        """Meets the other ranks by the store.
+
+        Raises:
+            RuntimeError: if they do not come in time.
+        """
+        if self.size > 1:
+            from torchlike.distributed._wire import Wire
+
+            self._wire = Wire(self.store, self.rank, self.size, timeout)
+
+    def close(self) -> None:
+        """Leaves the other ranks."""
+        if self._wire is not None:
+            self._wire.close()
+
     def add(self, ranks: Sequence[int], desc: str = "", backend: str | None = None) -> ProcessGroup:
-        """A group of these ranks."""
-        group = ProcessGroup(ranks, str(len(self.groups)), backend or self.backend, desc)
+        """A group of these ranks. All processes count all groups, so that they are called alike."""
+        group = ProcessGroup(ranks, str(self.made), backend or self.backend, desc)
+        self.made += 1
         self.groups[group.group_name] = group
         return group
 
@@ -185,24 +178,35 @@ def at_least(size: int) -> World:
     return _state.world
 
 
-def create(backend: str | None, rank: int, size: int, store: Any) -> None:
-    """Makes the world.
+def create(backend: str, rank: int, size: int, store: Any, timeout: float = 1800.0) -> None:
+    """Makes the world; `timeout` is how many seconds connected ranks wait for each other.
 
     Raises:
-        ValueError: if there is one, or the rank lies outside.
-        NotImplementedError: for backends that connect processes.
+        ValueError: if the rank lies outside.
+        NotImplementedError: for backends that are not there.
     """
-    if _state.world is not None and _state.world.asked:
-        raise ValueError("trying to initialize the default process group twice!")
-    name = (backend or "local").lower().rpartition(":")[2]
-    if name not in BACKENDS:
+    if backend not in BACKENDS:
         raise NotImplementedError(
-            f"torch.distributed.init_process_group: the backend {name!r} is not supported by torchlike, which has "
-            "'fake' (one rank of any world, nothing moves) and 'local' (all ranks in this process)"
+            f"torch.distributed.init_process_group: the backend {backend!r} is not supported by torchlike, which has "
+            "'fake' (one rank of any world, nothing moves), 'local' (all ranks in this process) and 'gloo' (the "
+            "processes of one host)"
         )
     if size < 1 or not 0 <= rank < size:
         raise ValueError(f"no rank {rank} in a world of {size}")
-    _state.world = World(name, rank, size, store)
+    made = World(backend, rank, size, store)
+    if backend == "gloo":
+        made.connect(timeout)
+    _state.world = made
+
+
+def unmade() -> None:
+    """Asks that there is no world yet.
+
+    Raises:
+        ValueError: if there is one.
+    """
+    if _state.world is not None and _state.world.asked:
+        raise ValueError("trying to initialize the default process group twice!")
 
 
 def destroy(group: ProcessGroup | None = None) -> None:
@@ -216,6 +220,7 @@ def destroy(group: ProcessGroup | None = None) -> None:
         raise AssertionError("Process group cannot be None")
     if group is None or group is current.default:
         _state.world = None
+        current.close()
     else:
         current.groups.pop(group.group_name, None)
 

@@ -6,12 +6,13 @@ have their shapes, and values that say nothing; a group of one rank, whoever mad
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Any
 
 import torchlike as torch
 from torchlike import _C, library, ops
-from torchlike.distributed import _groups
+from torchlike.distributed import _gloo, _groups
 from torchlike.distributed._groups import ProcessGroup, Work
 
 functional = ops._c10d_functional
@@ -127,13 +128,21 @@ def _hear(op: Any, kind: str, group: ProcessGroup, count: int, tensors: list[Any
 
 def _told(op: Any, kernel: Any) -> Any:
     kind = _kind(op._name)
-    if kind is None:
+    signature = inspect.signature(kernel)
+    if "group_name" not in signature.parameters:
         return kernel
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        made = kernel(*args, **kwargs)
-        group = kwargs["group_name"] if "group_name" in kwargs else args[-1]
-        _tell(op, kind, _group(group), args[0], made)
+        values = tuple(signature.bind(*args, **kwargs).arguments.values())
+        group = _group(values[-1])
+        if group.connected:
+            # What other processes send is no call of tensors, which could run again without asking them.
+            _C._trace_void()
+            made = _gloo.made(op._name, values, group)
+        else:
+            made = kernel(*values)
+        if kind is not None:
+            _tell(op, kind, group, values[0], made)
         return made
 
     return run
@@ -261,6 +270,9 @@ def _write(name: str, args: tuple[Any, ...]) -> Any:
     if kind is not None:
         given = args[0] if isinstance(args[1], ProcessGroup) else args[1]
         _tell(getattr(c10d, name), kind, group, given, args[0])
+    if group.connected:
+        _C._trace_void()
+        return _gloo.written(name, args, group)
     with torch.no_grad():
         if group.size() == 1 and "Tensor[] tensors" not in _WRITERS[name]:
             _copy_all(args[0], args[1])

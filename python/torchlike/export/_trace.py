@@ -102,7 +102,7 @@ class _Trace:
             name = TensorArgument(proxy.node.name)
             specs.append(InputSpec(InputKind.BUFFER, name, path, path in kept))
         for prefix, module in self.model.named_modules():
-            for key, value in vars(module).items():
+            for key, value in module._state_.items():
                 if isinstance(value, Tensor) and key not in module._kinds:
                     self.add_constant(f"{prefix}.{key}" if prefix else key, value)
 

@@ -354,7 +354,7 @@ class Tracer(Placeholders):
 
 def _collect_constants(m: Module, path: list[str], found: dict[Any, str]) -> None:
     """Tensors that are plain attributes of modules, and structures of trees, with their paths."""
-    state = vars(m)
+    state = m._state_
     kinds = state["_kinds"]
     for name, value in state.items():
         if isinstance(value, _CONSTANTS) and kinds.get(name) != "parameter":

@@ -36,7 +36,7 @@ class _CodeOnlyModule(Module):
 
     def __init__(self, body: dict[str, Any]) -> None:
         super().__init__()
-        self.__dict__ = body
+        self._state_ = body
 
 
 def reduce_graph_module(body: dict[str, Any], import_block: str) -> Module:
@@ -237,7 +237,7 @@ class GraphModule(GraphHooks, Module):
         type(self).__name__ = class_name
         targets = [n.target for n in graph.nodes if n.op in ("get_attr", "call_module")]
         if isinstance(root, Module):
-            self.__dict__["training"] = getattr(root, "training", True)
+            self._state_["training"] = getattr(root, "training", True)
             if isinstance(root, _CodeOnlyModule):
                 state = (root.named_children(), root.named_buffers(), root.named_parameters())
                 targets = [n for n, _ in itertools.chain(*state)] + targets
@@ -249,7 +249,7 @@ class GraphModule(GraphHooks, Module):
         self.graph = graph
         tracer = graph._tracer_cls
         picklable = tracer is not None and "<locals>" not in tracer.__qualname__
-        self.__dict__.update(
+        self._state_.update(
             _tracer_cls=tracer if picklable else None,
             _tracer_extras=graph._tracer_extras or {},
             meta={},
@@ -286,20 +286,20 @@ class GraphModule(GraphHooks, Module):
     def graph(self, g: Graph) -> None:
         if not isinstance(g, Graph):
             raise AssertionError(f"Expected a Graph instance, but got {type(g)}")
-        self.__dict__["_graph"] = g
+        self._state_["_graph"] = g
         g.owning_module = self
         self.recompile()
 
     @property
     def code(self) -> str:
         """The generated source."""
-        if "_code" not in self.__dict__:
+        if "_code" not in self._state_:
             raise RuntimeError("Code has not been generated! Please report a bug to PyTorch")
         return self._code
 
     def recompile(self) -> PythonCode:
         """Generates `forward` and `code` from the graph again."""
-        graph, state = self._graph, self.__dict__
+        graph, state = self._graph, self._state_
         if isinstance(graph._codegen, _PyTreeCodeGen):
             info = graph._codegen.pytree_info
             state.update(_in_spec=info.in_spec, _out_spec=info.out_spec)
@@ -363,7 +363,7 @@ class GraphModule(GraphHooks, Module):
     # copies
 
     def __reduce__(self) -> Any:
-        body = {k: v for k, v in self.__dict__.items() if k != "_graph"}
+        body = {k: v for k, v in self._state_.items() if k != "_graph"}
         return reduce_graph_module, (body, _format_import_block(self.recompile().globals))
 
     def _deepcopy_init(self) -> Callable[..., None]:
@@ -372,12 +372,12 @@ class GraphModule(GraphHooks, Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         made = type(self).__new__(type(self))
         memo[id(self)] = made
-        held = _CodeOnlyModule(copy.deepcopy(self.__dict__, memo))
-        self._deepcopy_init()(made, held, held.__dict__["_graph"])
+        held = _CodeOnlyModule(copy.deepcopy(self._state_, memo))
+        self._deepcopy_init()(made, held, held._state_["_graph"])
         for name in ("_hooks", "_state_hooks", *_HOOKS):
-            if name in self.__dict__:
-                made.__dict__[name] = copy.deepcopy(self.__dict__[name], memo)
-        made.meta = copy.deepcopy(self.__dict__.get("meta", {}), memo)
+            if name in self._state_:
+                made._state_[name] = copy.deepcopy(self._state_[name], memo)
+        made.meta = copy.deepcopy(self._state_.get("meta", {}), memo)
         for name, value in made.meta.get(_USER_PRESERVED_ATTRIBUTES_KEY, {}).items():
             setattr(made, name, value)
         for hook in self._deepcopy_hooks:
@@ -386,12 +386,12 @@ class GraphModule(GraphHooks, Module):
 
     def __copy__(self) -> GraphModule:
         made = GraphModule(self, self.graph)
-        made.meta = self.__dict__.get("meta", {})
+        made.meta = self._state_.get("meta", {})
         return made
 
     def _replicate_for_data_parallel(self) -> GraphModule:
         made = self.__copy__()
-        made.__dict__["_is_replica"] = True
+        made._state_["_is_replica"] = True
         return made
 
     def to_folder(self, folder: str | os.PathLike[str], module_name: str = "FxModule") -> None:

@@ -34,7 +34,7 @@ class Once:
 def apply_to_tensors(module: Any, fn: Any, recurse: bool) -> Any:
     """Replace each parameter, its gradient and each buffer by what ``fn`` makes of it."""
     once = fn if type(fn) is Once else Once(fn)
-    state = module.__dict__
+    state = module._state_
     kinds = state["_kinds"]
     if recurse:
         for name, kind in kinds.items():
@@ -108,7 +108,7 @@ def _swapped(param: Any, applied: Any, fn: Callable[[Any], Any]) -> Any:
 
 def _tensors(module: Any, recurse: bool) -> Iterator[Any]:
     for part in module.modules() if recurse else (module,):
-        state = part.__dict__
+        state = part._state_
         for name, kind in state["_kinds"].items():
             if kind != "module" and state[name] is not None:
                 yield state[name]

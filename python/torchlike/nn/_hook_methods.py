@@ -59,7 +59,7 @@ class Module:  # named as the class it is a part of, for messages name methods b
         return add_hook(self, "_backward_hooks", hook)
 
     def _set_hook_kind(self, full: bool) -> None:
-        state = self.__dict__
+        state: dict[str, Any] = self._state_  # type: ignore[attr-defined]
         if state.get("_is_full_backward_hook") is (not full):
             raise RuntimeError(
                 "Cannot use both regular backward hooks and full backward hooks on a "

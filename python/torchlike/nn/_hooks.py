@@ -90,22 +90,22 @@ class Table:
         if module is None:
             return self
         try:
-            tables = module.__dict__[self.home]
+            tables = module._state_[self.home]
         except KeyError:
             raise AttributeError(
                 f"'{type(module).__name__}' object has no attribute '{self.name}'"
             ) from None
         if tables is None:
-            tables = module.__dict__[self.home] = {}
+            tables = module._state_[self.home] = {}
         table = tables.get(self.name)
         if table is None:
             table = tables[self.name] = OrderedDict()
         return table
 
     def __set__(self, module: Any, value: Any) -> None:
-        tables = module.__dict__.get(self.home)
+        tables = module._state_.get(self.home)
         if tables is None:
-            tables = module.__dict__[self.home] = {}
+            tables = module._state_[self.home] = {}
         tables[self.name] = value
 
 
@@ -209,13 +209,13 @@ def replaced(table: str, module: Any, name: str, value: Any) -> Any:
 
 
 def _live(module: Any, table: str) -> list[tuple[int, Any]]:
-    own = (module.__dict__["_hooks"] or {}).get(table)
+    own = (module._state_["_hooks"] or {}).get(table)
     shared = global_tables[table]
     return [*shared.items(), *(own.items() if own else ())]
 
 
 def _marked(module: Any, table: str) -> set[int]:
-    own = (module.__dict__["_hooks"] or {}).get(table)
+    own = (module._state_["_hooks"] or {}).get(table)
     return {*global_tables[table], *(own or ())}
 
 
@@ -286,7 +286,7 @@ def _backward(module: Any) -> tuple[Any, list[Any]]:
     before = [hook for _, hook in _live(module, "_backward_pre_hooks")]
     if not found and not before:
         return None, []
-    older_kind = module.__dict__.get("_is_full_backward_hook") is False
+    older_kind = module._state_.get("_is_full_backward_hook") is False
     whole = list(global_tables["_backward_hooks"].values()) if older_kind else found
     older = [h for h in found if h not in whole] if older_kind else []
     if not whole and not before:

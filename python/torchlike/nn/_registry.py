@@ -6,6 +6,7 @@ registered name, in order of registration, to ``"parameter"``, ``"buffer"`` or `
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from torchlike._C import Tensor
 from torchlike.nn.parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 
 # Exact type of a value -> the kind it is registered as, None for everything ordinary.
 kind_by_type: dict[type, str | None] = {}
@@ -57,7 +58,7 @@ class View(MutableMapping[str, Any]):
     __slots__ = ("_kind", "_module")
 
     def __init__(self, module: Any, kind: str) -> None:
-        self._module = module.__dict__
+        self._module = module._state_
         self._kind = kind
 
     def __getitem__(self, name: str) -> Any:
@@ -81,19 +82,34 @@ class View(MutableMapping[str, Any]):
         del state["_kinds"][name]
         del state[name]
 
+    def copy(self) -> dict[str, Any]:
+        """An ordinary dict of what the view shows now."""
+        state, kind = self._module, self._kind
+        return {name: state[name] for name, k in state["_kinds"].items() if k == kind}
+
     def __iter__(self) -> Iterator[str]:
-        kind = self._kind
-        return iter([name for name, k in self._module["_kinds"].items() if k == kind])
+        return iter(self.copy())
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self.copy())
+
+    def keys(self) -> KeysView[str]:
+        """Names, as they are now."""
+        return self.copy().keys()
+
+    def values(self) -> ValuesView[Any]:
+        """Values, as they are now."""
+        return self.copy().values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Names with their values, as they are now."""
+        return self.copy().items()
 
     def __len__(self) -> int:
         return list(self._module["_kinds"].values()).count(self._kind)
 
     def __contains__(self, name: object) -> bool:
         return self._module["_kinds"].get(name) == self._kind
-
-    def copy(self) -> dict[str, Any]:
-        """An ordinary dict of what the view shows now."""
-        return dict(self.items())
 
     def move_to_end(self, name: str, last: bool = True) -> None:
         """Put one name behind (or before) all others, as ordered dicts can."""
@@ -105,6 +121,9 @@ class View(MutableMapping[str, Any]):
         others.setdefault(name, self._kind)
         kinds.clear()
         kinds.update(others)
+
+    def __reduce__(self) -> Any:
+        return OrderedDict, (list(self.items()),)
 
     def __or__(self, other: Any) -> dict[str, Any]:
         return {**self, **other}
@@ -128,12 +147,12 @@ class Registry:
     def __get__(self, module: Any, owner: Any = None) -> Any:
         if module is None:
             return self
-        if "_kinds" not in module.__dict__:
+        if "_kinds" not in module._state_:
             raise AttributeError(f"'{type(module).__name__}' object has no attribute '{self.name}'")
         return View(module, self.kind)
 
     def __set__(self, module: Any, mapping: Any) -> None:
-        state = module.__dict__
+        state = module._state_
         kinds = state.setdefault("_kinds", {})
         fresh = dict(mapping)
         for name in [n for n, kind in kinds.items() if kind == self.kind]:

@@ -31,7 +31,7 @@ class _IncompatibleKeys(
 
 
 def _hooks(module: Any, table: str) -> list[Any]:
-    tables = module.__dict__["_state_hooks"]
+    tables = module._state_["_state_hooks"]
     return list(tables[table].values()) if tables and tables.get(table) else []
 
 
@@ -42,7 +42,7 @@ def overrides(module: Any, method: str, base: type) -> bool:
 
 def save(module: Any, destination: Any, prefix: str, keep_vars: bool, base: type) -> None:
     """Put the module's own parameters, persistent buffers and extra state into a dict."""
-    state = module.__dict__
+    state = module._state_
     buffers = []
     for name, kind in state["_kinds"].items():
         if kind == "parameter":
@@ -89,7 +89,7 @@ def state_dict(module: Any, destination: Any, prefix: str, keep_vars: bool, base
     metadata = {"version": module._version}
     if hasattr(destination, "_metadata"):
         destination._metadata[prefix[:-1]] = metadata
-    state = module.__dict__
+    state = module._state_
     hooked = state["_state_hooks"] is not None
     if hooked:
         for hook in _hooks(module, "_state_dict_pre_hooks"):
@@ -122,7 +122,7 @@ def load_own(
     """Load what belongs to ``module`` itself, and note every problem in the lists."""
     for hook in _hooks(module, "_load_state_dict_pre_hooks"):
         hook(state_dict, prefix, metadata, strict, missing, unexpected, errors)
-    state = module.__dict__
+    state = module._state_
     kinds = state["_kinds"]
     transient = state["_non_persistent_buffers_set"]
     own: dict[str, Any] = {}
@@ -239,7 +239,7 @@ def _load_tree(
         metadata["assign_to_params_buffers"] = assign
     missing, unexpected, errors = lists
     module._load_from_state_dict(local, prefix, metadata, True, missing, unexpected, errors)
-    state = module.__dict__
+    state = module._state_
     children = [(n, state[n]) for n, kind in state["_kinds"].items() if kind == "module"]
     if children:
         parts = _by_child(local, prefix)

@@ -1,10 +1,12 @@
 //! Walking trees of modules, which `named_modules`, `named_parameters` and `state_dict` do for every part of a model.
 //!
-//! A module keeps its registered values as ordinary attributes; `_kinds` in its `__dict__` says which names they are.
+//! A module keeps its registered values as ordinary attributes; `_kinds` among them says which names they are. Its own
+//! dictionary is `_state_` in Python, as `__dict__` shows what PyTorch's has.
 
 mod save;
 mod walk;
 
+use super::object::attributes_of as state_of;
 use pyo3::exceptions::{PyAttributeError, PyRecursionError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -45,12 +47,6 @@ impl Kind {
             Kind::parse(word.cast::<PyString>().ok()?.to_str().ok()?)
         }
     }
-}
-
-/// The `__dict__` of a module.
-fn state_of<'py>(module: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-    let state = module.getattr(intern!(module.py(), "__dict__"))?;
-    Ok(state.cast_into::<PyDict>()?)
 }
 
 /// Names of a module, in order of registration.

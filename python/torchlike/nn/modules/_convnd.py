@@ -118,7 +118,7 @@ class _ConvNd(Module):
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
-        self.__dict__.setdefault("padding_mode", "zeros")
+        self._state_.setdefault("padding_mode", "zeros")
 
     def _padded(self, input: Any) -> Any:
         return F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)

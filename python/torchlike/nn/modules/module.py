@@ -20,6 +20,7 @@ from torchlike.nn._hooks import (
 )
 from torchlike.nn._paths import Module as _PathMethods
 from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types, type_name
+from torchlike.nn._shown import Shown, replace
 from torchlike.nn._state import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401  (where PyTorch has it)
 from torchlike.nn._state import _IncompatibleKeys  # noqa: F401  (where PyTorch has it)
 from torchlike.nn.parameter import Parameter
@@ -32,7 +33,6 @@ __all__ += _hooks.__all__
 
 _set = object.__setattr__
 parameter_hooks = global_tables["_parameter_registration"]
-_REGISTRIES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
 
 
 def _addindent(text: str, spaces: int) -> str:
@@ -66,6 +66,17 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
     _buffers = Registry("_buffers", "buffer")
     _modules = Registry("_modules", "module")
 
+    #: The attributes as they are kept; `__dict__` shows them as PyTorch lays them out.
+    _state_: dict[str, Any] = vars(_HookMethods)["__dict__"]
+
+    @property
+    def __dict__(self) -> Shown:
+        return Shown(self)
+
+    @__dict__.setter
+    def __dict__(self, value: dict[str, Any]) -> None:
+        replace(self, value)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         onward = self.call_super_init
         if (args or kwargs) and not onward:
@@ -74,7 +85,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
             else:
                 wrong = f"takes 1 positional argument but {len(args) + 1} were given"
             raise TypeError(f"{type(self).__name__}.__init__() {wrong}")
-        state = self.__dict__
+        state = self._state_
         state["training"] = True
         state["_kinds"] = {}
         state["_non_persistent_buffers_set"] = set()
@@ -107,7 +118,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
     # Registering
 
     def _check_name(self, what: str, name: Any) -> None:
-        state = self.__dict__
+        state = self._state_
         if "_kinds" not in state:
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
         if not isinstance(name, str):
@@ -129,7 +140,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
             )
         if global_tables["_buffer_registration"]:
             tensor = replaced("_buffer_registration", self, name, tensor)
-        state = self.__dict__
+        state = self._state_
         state["_kinds"][name] = "buffer"
         state[name] = tensor
         if persistent:
@@ -155,7 +166,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
                 )
             if global_tables["_parameter_registration"]:
                 param = replaced("_parameter_registration", self, name, param)
-        state = self.__dict__
+        state = self._state_
         state["_kinds"][name] = "parameter"
         state[name] = param
 
@@ -165,7 +176,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
             raise TypeError(f"{type_name(module)} is not a Module subclass")
         if not isinstance(name, str):
             raise TypeError(f"module name should be a string. Got {type_name(name)}")
-        state = self.__dict__
+        state = self._state_
         kinds = state["_kinds"]
         if kinds.get(name) != "module" and hasattr(self, name):
             raise KeyError(f"attribute '{name}' already exists")
@@ -206,18 +217,18 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
                 (
                     kinds[name] == "parameter"
                     if known
-                    else name not in self.__dict__ and "." not in name and not hasattr(self, name)
+                    else name not in self._state_ and "." not in name and not hasattr(self, name)
                 )
                 and not parameter_hooks
                 and type(self).register_parameter is _register_parameter
             ):
                 kinds[name] = "parameter"
-                self.__dict__[name] = value
+                self._state_[name] = value
                 return
         self._assign(name, value, kind, kinds)
 
     def _assign(self, name: str, value: Any, kind: str | None, kinds: Any) -> None:
-        state = self.__dict__
+        state = self._state_
         if kinds is None:
             what = "parameters" if kind == "parameter" else kind
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
@@ -267,7 +278,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
                 state[name] = value
 
     def __delattr__(self, name: str) -> None:
-        state = self.__dict__
+        state = self._state_
         kinds = state.get("_kinds", ())
         if name in kinds:
             del kinds[name]
@@ -278,25 +289,14 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
         else:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self._state_)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        own = self.__dict__
-        own.update((k, v) for k, v in state.items() if k not in _REGISTRIES)
-        own.setdefault("_kinds", {})
-        own.setdefault("_non_persistent_buffers_set", set())
-        own.setdefault("_hooks", None)
-        own.setdefault("_state_hooks", None)
-        own.setdefault("training", True)
-        for registry, kind in _REGISTRIES.items():  # states written by PyTorch's modules
-            for name, value in (state.get(registry) or {}).items():
-                own["_kinds"][name] = kind
-                own[name] = value
-        for name in (*CALL_TABLES, *STATE_TABLES):
-            table = own.pop(name, None)
-            if table:
-                setattr(self, name, table)
+        replace(self, {"_parameters": {}, **state}, keep=True)
 
     def __dir__(self) -> list[str]:
-        names = {*dir(type(self)), *self.__dict__}
+        names = {*dir(type(self)), *self._state_}
         return sorted(name for name in names if not name[0].isdigit())
 
     # Walking
@@ -349,7 +349,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
 
     def children(self) -> Iterator[Module]:
         """The modules directly below this one, each once."""
-        state = self.__dict__
+        state = self._state_
         kinds = state["_kinds"]
         if "module" in kinds.values():
             found = dict.fromkeys(state[name] for name, kind in kinds.items() if kind == "module")
@@ -358,7 +358,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly below this one with their names."""
-        state = self.__dict__
+        state = self._state_
         kinds = state["_kinds"]
         if "module" not in kinds.values():
             return
@@ -473,7 +473,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         own = extra.split("\n") if extra else []
-        state = self.__dict__
+        state = self._state_
         below = [
             f"({name}): {_addindent(repr(state[name]), 2)}"
             for name, kind in state["_kinds"].items()

@@ -395,7 +395,7 @@ class RNNCellBase(Module):
         text = f"{self.input_size}, {self.hidden_size}"
         if self.bias is not True:
             text += f", bias={self.bias}"
-        nonlinearity = self.__dict__.get("nonlinearity", "tanh")
+        nonlinearity = self._state_.get("nonlinearity", "tanh")
         if nonlinearity != "tanh":
             text += f", nonlinearity={nonlinearity}"
         return text

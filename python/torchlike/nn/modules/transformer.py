@@ -76,7 +76,7 @@ class _Block(Module):
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
-        self.__dict__.setdefault("activation", F.relu)
+        self._state_.setdefault("activation", F.relu)
 
     def _expand(self, x: Any) -> Any:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))

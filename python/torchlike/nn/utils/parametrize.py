@@ -131,7 +131,7 @@ def _subclass(module: Any) -> None:
         twin = memo.get(id(self))
         if twin is None:
             twin = memo[id(self)] = self.__new__(type(self))
-            twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+            twin._state_.update(copy.deepcopy(self._state_, memo))
         return twin
 
     module.__class__ = type(
@@ -208,7 +208,7 @@ def _check(functions: Any, original: Any, name: str) -> None:
 
 def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
     """Whether the module (or one of its tensors) is parametrized."""
-    functions = module.__dict__.get("parametrizations")
+    functions = module._state_.get("parametrizations")
     if not isinstance(functions, ModuleDict):
         return False
     return len(functions) > 0 if tensor_name is None else tensor_name in functions

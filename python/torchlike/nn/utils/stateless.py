@@ -85,7 +85,7 @@ def _functional_call(
         for name, tensor in given.items():
             path, _, last = name.rpartition(".")
             owner = module.get_submodule(path)
-            state = owner.__dict__
+            state = owner._state_
             if last not in state.get("_kinds", ()):
                 continue
             saved.append((state, last, state[last]))

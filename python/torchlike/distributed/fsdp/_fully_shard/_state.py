@@ -215,5 +215,5 @@ def _to(values: Any, dtype: Any) -> Any:
 
 def state_of(module: nn.Module) -> State | None:
     """The state that `fully_shard` gave a module."""
-    found: State | None = module.__dict__.get("_fsdp_state")
+    found: State | None = module._state_.get("_fsdp_state")
     return found

@@ -1,0 +1,429 @@
+"""Processes that meet by a store and exchange tensors: two of them, and one alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import torchlike as torch
+import torchlike.distributed as dist
+from torchlike.distributed.rendezvous import register_rendezvous_handler, rendezvous
+
+HEAD = """
+import os, sys
+from datetime import timedelta
+import torchlike as torch
+import torchlike.distributed as dist
+rank, size, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+def begin(seconds=30):
+    dist.init_process_group("gloo", store=dist.FileStore(path, size), rank=rank, world_size=size,
+                            timeout=timedelta(seconds=seconds))
+def same(t, *wanted):
+    assert t.tolist() == list(wanted), (rank, t, wanted)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_world() -> Iterator[None]:
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def played(
+    tmp_path: Path, body: str, size: int = 2, env: dict[str, str] | None = None
+) -> list[str]:
+    """Runs a program in several processes; gives what each printed."""
+    script = HEAD + textwrap.dedent(body)
+    began = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(rank), str(size), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(env or {}), "RANK": str(rank), "WORLD_SIZE": str(size)},
+        )
+        for rank in range(size)
+    ]
+    said = []
+    try:
+        said.extend(process.communicate(timeout=120)[0] for process in began)
+    finally:
+        for process in began:
+            process.kill()
+    for process, text in zip(began, said, strict=True):
+        assert process.returncode == 0, text
+    return said
+
+
+def test_collectives_of_three_processes(tmp_path: Path) -> None:
+    played(
+        tmp_path,
+        """
+        begin()
+        assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (rank, size, "gloo")
+        x = torch.arange(3.0) + rank
+        dist.all_reduce(x)
+        same(x, 3, 6, 9)
+        for op, wanted in (("MAX", 2), ("MIN", 0), ("PRODUCT", 0), ("AVG", 1)):
+            t = torch.tensor([float(rank)])
+            dist.all_reduce(t, getattr(dist.ReduceOp, op))
+            same(t, wanted)
+        bits = torch.tensor([1 << rank])
+        work = dist.all_reduce(bits, dist.ReduceOp.BOR, async_op=True)
+        assert work.wait() and work.is_completed() and work.result()[0] is bits
+        same(bits, 7)
+        b = torch.full((2, 2), rank, dtype=torch.bfloat16)
+        dist.broadcast(b, 1)
+        same(b.flatten(), 1, 1, 1, 1)
+        r = torch.tensor([rank + 1])
+        dist.reduce(r, 2)
+        same(r, 6 if rank == 2 else rank + 1)
+        parts = [torch.zeros(2, dtype=torch.int64) for _ in range(size)]
+        dist.all_gather(parts, torch.tensor([rank, -rank]))
+        same(torch.stack(parts)[:, 1], 0, -1, -2)
+        whole = torch.zeros(size, 2)
+        dist.all_gather_into_tensor(whole, torch.full((1, 2), float(rank)))
+        same(whole[:, 0], 0, 1, 2)
+        own = torch.zeros(2)
+        dist.reduce_scatter_tensor(own, torch.arange(6.0))
+        same(own, 6 * rank, 6 * rank + 3)
+        dist.reduce_scatter(own, [torch.full((2,), float(i)) for i in range(size)])
+        same(own, 3 * rank, 3 * rank)
+        swapped = torch.zeros(size)
+        dist.all_to_all_single(swapped, torch.arange(3.0) + 10 * rank)
+        same(swapped, rank, 10 + rank, 20 + rank)
+        uneven = torch.zeros(3 if rank == 0 else 0)
+        dist.all_to_all_single(uneven, torch.full((1,), float(rank)), [1] * 3 if rank == 0 else [0] * 3, [1, 0, 0])
+        same(uneven, *([0, 1, 2] if rank == 0 else []))
+        lists = [torch.zeros(1) for _ in range(size)]
+        dist.all_to_all(lists, [torch.tensor([10.0 * rank + i]) for i in range(size)])
+        same(torch.cat(lists), rank, 10 + rank, 20 + rank)
+        gathered = [torch.zeros(1) for _ in range(size)] if rank == 1 else None
+        dist.gather(torch.tensor([float(rank)]), gathered, 1)
+        if rank == 1:
+            same(torch.cat(gathered), 0, 1, 2)
+        got = torch.zeros(1)
+        dist.scatter(got, [torch.tensor([float(i)]) for i in range(size)] if rank == 0 else None, 0)
+        same(got, rank)
+        dist.barrier()
+        dist.monitored_barrier()
+        dist.destroy_process_group()
+        assert not dist.is_initialized()
+        """,
+        size=3,
+    )
+
+
+def test_messages_objects_and_groups(tmp_path: Path) -> None:
+    played(
+        tmp_path,
+        """
+        begin()
+        other = 1 - rank
+        got = torch.zeros(4)
+        if rank == 0:
+            dist.send(torch.arange(4.0), 1, tag=5)
+            dist.send(torch.ones(4), 1, tag=6)
+            assert dist.recv(got) == 1
+        else:
+            assert dist.recv(got, 0, tag=6) == 0
+            same(got, 1, 1, 1, 1)
+            dist.irecv(got, 0, tag=5).wait()
+            same(got, 0, 1, 2, 3)
+            dist.isend(got, 0).wait()
+        same(got, 0, 1, 2, 3)
+        big, into = torch.full((1 << 20,), float(rank)), torch.zeros(1 << 20)
+        ops = [dist.P2POp(dist.irecv, into, other), dist.P2POp(dist.isend, big, other)]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        assert into.eq(other).all()
+        everyone = [None, None]
+        dist.all_gather_object(everyone, {"rank": rank, "t": torch.ones(rank + 1)})
+        assert [o["rank"] for o in everyone] == [0, 1] and everyone[1]["t"].shape == (2,)
+        at_one = [None, None]
+        dist.gather_object(rank, at_one if rank == 1 else None, 1)
+        assert at_one == ([0, 1] if rank == 1 else [None, None])
+        said = ["a", 1] if rank == 0 else [None, None]
+        dist.broadcast_object_list(said, 0)
+        assert said == ["a", 1]
+        mine = [None]
+        dist.scatter_object_list(mine, ["x", "y"] if rank == 0 else None, 0)
+        assert mine == [["x", "y"][rank]]
+        if rank == 0:
+            dist.send_object_list(["from", 0], 1)
+        else:
+            objects = [None, None]
+            assert dist.recv_object_list(objects, 0) == 0 and objects == ["from", 0]
+        alone = dist.new_group([1])
+        both = dist.new_group([0, 1])
+        assert both.group_name == "2" and (rank == 1) == (alone != dist.GroupMember.NON_GROUP_MEMBER)
+        t = torch.ones(1)
+        if rank == 1:
+            dist.all_reduce(t, group=alone)
+        dist.all_reduce(t, group=both)
+        same(t, 2)
+        mine, all_groups = dist.new_subgroups(1)
+        assert mine.ranks == (rank,) and len(all_groups) == 2
+        """,
+    )
+
+
+def test_shards_and_functional_collectives_between_processes(tmp_path: Path) -> None:
+    played(
+        tmp_path,
+        """
+        from torchlike.distributed import _functional_collectives as functional
+        from torchlike.distributed.tensor import Replicate, Shard, distribute_tensor
+        begin()
+        mesh = dist.init_device_mesh("cpu", (2,))
+        whole = torch.arange(12.0).view(4, 3)
+        d = distribute_tensor(whole, mesh, [Shard(0)])
+        assert d.to_local().tolist() == whole[2 * rank : 2 * rank + 2].tolist()
+        assert d.redistribute(placements=[Shard(1)]).to_local().shape == (4, 2 - rank)
+        assert d.full_tensor().tolist() == whole.tolist()
+        assert (d.t() @ d).full_tensor().tolist() == (whole.t() @ whole).tolist()
+        x = torch.full((2,), float(rank + 1), requires_grad=True)
+        y = functional.all_gather_tensor_autograd(x, 0, mesh.get_group())
+        same(y.detach(), 1, 1, 2, 2)
+        (y * torch.arange(4.0)).sum().backward()
+        same(x.grad, *([0, 2] if rank == 0 else [4, 6]))
+        """,
+    )
+
+
+def test_gradients_are_averaged(tmp_path: Path) -> None:
+    played(
+        tmp_path,
+        """
+        from torchlike.nn.parallel import DistributedDataParallel
+        begin()
+        torch.manual_seed(rank)
+        plain = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+        model = DistributedDataParallel(plain)
+        weights = [None, None]
+        dist.all_gather_object(weights, plain[0].weight.tolist())
+        assert weights[0] == weights[1] and "module.0.weight" in model.state_dict()
+        torch.manual_seed(10 + rank)
+        x = torch.randn(4, 3)
+        plain.eval()
+        own = torch.autograd.grad(plain(x).square().sum(), plain[0].weight)[0]
+        both = [None, None]
+        dist.all_gather_object(both, own)
+        model(x).square().sum().backward()
+        assert torch.allclose(plain[0].weight.grad, (both[0] + both[1]) / 2, atol=1e-6)
+        before = plain[0].weight.grad.clone()
+        with model.no_sync():
+            model(x).square().sum().backward()
+        assert torch.allclose(plain[0].weight.grad, before + own, atol=1e-5)
+        model(x).square().sum().backward()
+        assert torch.allclose(plain[0].weight.grad, before * 3, atol=1e-5)
+
+        class Either(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.parts = torch.nn.ModuleList(torch.nn.Linear(1, 1) for _ in range(3))
+            def forward(self, x):
+                return self.parts[rank](x)
+
+        either = DistributedDataParallel(Either(), find_unused_parameters=True)
+        for _ in range(2):
+            either.zero_grad()
+            either(torch.ones(1, 1)).sum().backward()
+        grads = [p.bias.grad for p in either.module.parts]
+        assert [None if g is None else g.item() for g in grads] == [0.5, 0.5, None]
+        strict = DistributedDataParallel(Either())
+        strict(torch.ones(1, 1)).sum().backward()
+        try:
+            strict(torch.ones(1, 1))
+        except RuntimeError as e:
+            assert "Expected to have finished reduction in the prior iteration" in str(e)
+        else:
+            raise AssertionError
+        """,
+    )
+
+
+def test_models_that_need_no_averaging() -> None:
+    from torchlike.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    model = DistributedDataParallel(torch.nn.Linear(2, 2))
+    model(torch.ones(1, 2)).sum().backward()
+    assert torch.equal(model.module.weight.grad, torch.ones(2, 2))
+    with pytest.raises(
+        RuntimeError, match="is not needed when a module doesn't have any parameter"
+    ):
+        DistributedDataParallel(torch.nn.ReLU())
+    for call in (model.join, lambda: model.register_comm_hook(None, None)):
+        with pytest.raises(NotImplementedError, match="DistributedDataParallel"):
+            call()
+
+
+def test_who_does_not_come_or_goes_is_an_error(tmp_path: Path) -> None:
+    said = played(
+        tmp_path,
+        """
+        import time
+        begin(4)
+        began = time.monotonic()
+        if rank == 0:
+            try:
+                dist.recv(torch.zeros(1), 1)
+            except RuntimeError as e:
+                print(e, time.monotonic() - began > 3.5)
+            try:
+                dist.monitored_barrier(timeout=timedelta(seconds=30))
+            except RuntimeError as e:
+                print(e)
+        else:
+            time.sleep(6)
+        os._exit(0)
+        """,
+    )
+    assert "Timed out waiting 4000ms for recv operation to complete (from rank 1) True" in said[0]
+    assert "Connection closed by peer: rank 1 has gone" in said[0]
+    began = time.monotonic()
+    with pytest.raises(RuntimeError, match="1 of 2 ranks did not come within 1 seconds"):
+        dist.init_process_group(
+            "gloo",
+            store=dist.HashStore(),
+            rank=0,
+            world_size=2,
+            timeout=timedelta(seconds=1),
+        )
+    assert time.monotonic() - began < 20 and not dist.is_initialized()
+
+
+def test_meeting_by_the_environment(tmp_path: Path) -> None:
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    body = """
+    dist.init_process_group(timeout=timedelta(seconds=30))
+    t = torch.tensor([rank + 1])
+    dist.all_reduce(t)
+    same(t, 3)
+    """
+    played(tmp_path, body, env={"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)})
+
+
+def test_one_process_alone(tmp_path: Path) -> None:
+    for how in (
+        {"store": dist.FileStore(tmp_path / "a", 1), "rank": 0, "world_size": 1},
+        {"store": dist.TCPStore("localhost", 0, 1, True), "rank": 0, "world_size": 1},
+        {"init_method": f"file://{tmp_path}/b?rank=0&world_size=1"},
+    ):
+        dist.init_process_group("gloo", **how)  # type: ignore[arg-type]
+        t = torch.tensor([3.0, 4.0])
+        dist.all_reduce(t, dist.ReduceOp.AVG)
+        out = [torch.zeros(2)]
+        dist.all_gather(out, t)
+        assert out[0].tolist() == [3, 4] and dist.get_backend_config() == "cpu:gloo"
+        with pytest.raises(RuntimeError, match="broadcast: invalid root rank: 3"):
+            dist.broadcast(t, 3)
+        with pytest.raises(RuntimeError, match="invalid tensor size at index 0"):
+            dist.all_gather([torch.zeros(3)], t)
+        with pytest.raises(ValueError, match="Invalid destination rank"):
+            dist.send(t, 0)
+        with pytest.raises(ValueError, match="``gather_list`` must be specified"):
+            dist.gather(t, None, 0)
+        with pytest.raises(RuntimeError, match="device type meta"):
+            dist.all_reduce(t.to("meta"))
+        with pytest.raises(ValueError, match="twice"):
+            dist.init_process_group("gloo")
+        future = dist.all_reduce(t, async_op=True).get_future()
+        assert future.wait()[0] is t
+        with pytest.raises(NotImplementedError, match="'nccl'"):
+            dist.new_group([0], backend="nccl")
+        with pytest.raises(RuntimeError, match="PREMUL_SUM with Gloo"):
+            dist.all_reduce(t, dist.ReduceOp.PREMUL_SUM)
+        dist.destroy_process_group()
+
+
+def test_what_does_not_say_how_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="environment variable RANK expected, but not set"):
+        dist.init_process_group("gloo")
+    with pytest.raises(ValueError, match="tcp:// rendezvous: rank parameter missing"):
+        dist.init_process_group("gloo", init_method="tcp://localhost:1234")
+    with pytest.raises(RuntimeError, match="No rendezvous handler for ftp://"):
+        dist.init_process_group("gloo", init_method="ftp://x")
+    with pytest.raises(AssertionError, match="world_size must be positive"):
+        dist.init_process_group("gloo", store=dist.HashStore())
+    with pytest.raises(TypeError, match="timedelta, got 3"):
+        dist.init_process_group("gloo", timeout=3)
+    with pytest.raises(ValueError, match="no rank 2 in a world of 1"):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=2, world_size=1)
+    with pytest.raises(NotImplementedError, match="'nosuch' is not supported"):
+        dist.init_process_group("nosuch", store=dist.HashStore(), rank=0, world_size=1)
+    with pytest.raises(RuntimeError, match="already registered"):
+        register_rendezvous_handler("env", lambda *_: iter(()))
+    with pytest.raises(ValueError, match="world size parameter missing"):
+        next(rendezvous("file:///nowhere", rank=0))
+
+
+def exercised(store: dist.Store) -> None:
+    store.set("a", "b")
+    assert store.get("a") == b"b" and store.add("n", 2) == 2 and store.add("n", 3) == 5
+    assert store.get("n") == b"5" and store.check(["a", "n"]) and not store.check(["a", "q"])
+    store.append("a", "cd")
+    assert store.multi_get(["a", "n"]) == [b"bcd", b"5"]
+    assert store.compare_set("c", "", "d") == b"d" and store.compare_set("c", "d", "e") == b"e"
+    assert store.compare_set("c", "x", "y") == b"e" and store.compare_set("new", "x", "y") == b"x"
+    store.multi_set(["k1", "k2"], ["v1", b"v2"])
+    store.wait(["k1", "k2"])
+    assert store.num_keys() == 5 and set(store.list_keys()) >= {"k1", "k2"}
+    assert store.delete_key("a") and not store.delete_key("a") and store.has_extended_api()
+    with pytest.raises(dist.DistStoreError, match="wait timeout after 50ms, keys: /q"):
+        store.wait(["q"], timedelta(milliseconds=50))
+    store.set_timeout(timedelta(milliseconds=60))
+    assert store.timeout == timedelta(milliseconds=60)
+    with pytest.raises(RuntimeError, match="keys: /zz"):
+        store.get("zz")
+    with pytest.raises(TypeError):
+        store.add("n", "x")  # type: ignore[arg-type]
+    store.set_timeout(timedelta(seconds=20))
+    threading.Timer(0.1, store.set, ("late", "r")).start()
+    assert store.get("late") == b"r"
+
+
+def test_stores(tmp_path: Path) -> None:
+    exercised(dist.HashStore())
+    memory = dist.HashStore()
+    exercised(dist.PrefixStore("p", memory))
+    assert memory.get("p/n") == b"5"
+    file = dist.FileStore(tmp_path / "file", 1)
+    exercised(file)
+    assert dist.FileStore(file.path).get("n") == b"5"
+    (tmp_path / "wrong").write_bytes(b"\1\0\0\0\3\0\0\0\0\0\0\0abc")
+    with pytest.raises(RuntimeError, match="holds something else"):
+        dist.FileStore(tmp_path / "wrong").num_keys()
+    path = Path(file.path)
+    del file
+    assert not path.exists()
+    served = dist.TCPStore("localhost", 0, 2, True, timedelta(seconds=20), wait_for_workers=False)
+    client = dist.TCPStore("localhost", served.port, timeout=timedelta(seconds=20))
+    exercised(client)
+    assert served.get("n") == b"5" and client.clone().get("n") == b"5"
+    with socket.create_connection(("localhost", served.port)) as stranger:
+        stranger.sendall(b"\xff" * 64)
+    assert client.get("n") == b"5"
+    with pytest.raises(dist.DistNetworkError, match="failed to listen"):
+        dist.TCPStore("localhost", served.port, 1, True)
+    with pytest.raises(dist.DistStoreError, match="1/2 clients joined"):
+        dist.TCPStore("localhost", 0, 2, True, timedelta(milliseconds=200))
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(dist.DistNetworkError, match="timed out"):
+        dist.TCPStore("localhost", port, 2, False, timedelta(milliseconds=200))
