@@ -299,16 +299,10 @@ fn backward_in<T: Real + GemmElement<Scale = T>>(
     made: &Made,
 ) -> Result<()> {
     let [x, w_ih, w_hh, h, c] = l.dense(T::DTYPE)?;
-    let Sizes {
-        steps,
-        batch,
-        features,
-        hidden,
-    } = l.sizes();
-    let (each, wide, rows) = (batch * hidden, batch * 4 * hidden, steps * batch);
+    let s = l.sizes();
     let kept = copy::dense(made.kept, T::DTYPE)?;
-    let (gates, cells) = slice::<T>(&kept).split_at(steps * wide);
-    let room = Tensor::empty(&[(steps * wide) as i64], T::DTYPE, Device::CPU)?;
+    let all = (s.steps * s.batch * 4 * s.hidden) as i64;
+    let room = Tensor::empty(&[all], T::DTYPE, Device::CPU)?;
     let by_gates = slice_mut::<T>(&room);
     let [by_out, by_h, by_c] = made.grads;
     let by_out = by_out.map(|t| copy::dense(t, T::DTYPE)).transpose()?;
@@ -318,36 +312,75 @@ fn backward_in<T: Real + GemmElement<Scale = T>>(
             None => fill(out, Scalar::Int(0))?,
         }
     }
-    let (h, c, w_hh) = (slice::<T>(&h), slice::<T>(&c), slice::<T>(&w_hh));
-    let (by_h, by_c) = (slice_mut::<T>(&outs[5]), slice_mut::<T>(&outs[6]));
-    let order: Vec<usize> = l.order(steps).collect();
-    for k in (0..steps).rev() {
-        let t = order[k];
-        if let Some(by_out) = &by_out {
-            add(by_h, &slice::<T>(by_out)[t * each..][..each]);
-        }
-        let before = if k == 0 {
-            c
-        } else {
-            &cells[order[k - 1] * each..][..each]
-        };
-        let (gates, cells) = (&gates[t * wide..][..wide], &cells[t * each..][..each]);
-        let to = &mut by_gates[t * wide..][..wide];
-        let (shared, by_cells) = (Shared::new(to), Shared::new(by_c));
-        pool::parallel_for(batch, grain(hidden), |range| {
-            for i in range {
-                let (one, four) = (
-                    i * hidden..(i + 1) * hidden,
-                    4 * i * hidden..4 * (i + 1) * hidden,
-                );
-                // SAFETY: every example has its own places.
-                unsafe {
-                    let (by, to) = (
-                        by_cells.part(one.start, hidden),
-                        shared.part(four.start, 4 * hidden),
-                    );
+    let way = Way {
+        order: l.order(s.steps).collect(),
+        kept: slice::<T>(&kept),
+        w_hh: slice::<T>(&w_hh),
+        c: slice::<T>(&c),
+        by_out: by_out.as_ref().map(slice::<T>),
+    };
+    way.back(&s, slice_mut(&outs[5]), slice_mut(&outs[6]), by_gates);
+    let (by_gates, gates, rows) = (&by_gates[..], 4 * s.hidden, s.steps * s.batch);
+    let sizes = (rows, s.features, gates);
+    let w_ih = (slice::<T>(&w_ih), false);
+    product(
+        sizes,
+        (by_gates, false),
+        w_ih,
+        0.0,
+        slice_mut(&outs[0]),
+        None,
+    );
+    let sizes = (gates, s.features, rows);
+    let x = (slice::<T>(&x), false);
+    product(sizes, (by_gates, true), x, 0.0, slice_mut(&outs[1]), None);
+    let out = copy::dense(made.out, T::DTYPE)?;
+    let by_w = slice_mut::<T>(&outs[2]);
+    by_hidden_weights(l, &s, by_gates, slice(&h), slice(&out), by_w);
+    let bias = slice_mut::<T>(&outs[3]);
+    bias.fill(T::of(0.0));
+    by_gates
+        .chunks_exact(gates.max(1))
+        .for_each(|row| add(bias, row));
+    slice_mut::<T>(&outs[4]).copy_from_slice(bias);
+    Ok(())
+}
+
+/// What the way back through the steps reads.
+struct Way<'a, T> {
+    order: Vec<usize>,
+    kept: &'a [T],
+    w_hh: &'a [T],
+    c: &'a [T],
+    by_out: Option<&'a [T]>,
+}
+
+impl<T: Real + GemmElement<Scale = T>> Way<'_, T> {
+    /// Goes back through the steps: fills the gradients by the sums behind the gates, and makes those by the last outputs and
+    /// cells those by the first.
+    fn back(&self, s: &Sizes, by_h: &mut [T], by_c: &mut [T], by_gates: &mut [T]) {
+        let (each, wide) = (s.batch * s.hidden, s.batch * 4 * s.hidden);
+        let (gates, cells) = self.kept.split_at(s.steps * wide);
+        for (k, &t) in self.order.iter().enumerate().rev() {
+            if let Some(by_out) = self.by_out {
+                add(by_h, &by_out[t * each..][..each]);
+            }
+            let before = match k {
+                0 => self.c,
+                _ => &cells[self.order[k - 1] * each..][..each],
+            };
+            let (gates, cells) = (&gates[t * wide..][..wide], &cells[t * each..][..each]);
+            let to = &mut by_gates[t * wide..][..wide];
+            let (shared, by_cells) = (Shared::new(to), Shared::new(by_c));
+            let n = s.hidden;
+            pool::parallel_for(s.batch, grain(n), |range| {
+                for i in range {
+                    // SAFETY: every example has its own places.
+                    let (by, to) =
+                        unsafe { (by_cells.part(i * n, n), shared.part(4 * i * n, 4 * n)) };
+                    let one = i * n..(i + 1) * n;
                     back(
-                        &gates[four],
+                        &gates[4 * i * n..4 * (i + 1) * n],
                         &before[one.clone()],
                         &cells[one.clone()],
                         &by_h[one],
@@ -355,51 +388,33 @@ fn backward_in<T: Real + GemmElement<Scale = T>>(
                         to,
                     );
                 }
-            }
-        });
-        product(
-            (batch, hidden, 4 * hidden),
-            (to, false),
-            (w_hh, false),
-            0.0,
-            by_h,
-            None,
-        );
+            });
+            let sizes = (s.batch, n, 4 * n);
+            product(sizes, (to, false), (self.w_hh, false), 0.0, by_h, None);
+        }
     }
-    let (x, by_gates) = (slice::<T>(&x), &by_gates[..]);
-    product(
-        (rows, features, 4 * hidden),
-        (by_gates, false),
-        (slice(&w_ih), false),
-        0.0,
-        slice_mut(&outs[0]),
-        None,
-    );
-    product(
-        (4 * hidden, features, rows),
-        (by_gates, true),
-        (x, false),
-        0.0,
-        slice_mut(&outs[1]),
-        None,
-    );
-    let first = order.first().copied().unwrap_or(0);
-    let (out, by_w) = (copy::dense(made.out, T::DTYPE)?, slice_mut::<T>(&outs[2]));
-    let out = slice::<T>(&out);
-    product(
-        (4 * hidden, hidden, batch),
-        (&by_gates[first * wide..], true),
-        (h, false),
-        0.0,
-        by_w,
-        None,
-    );
-    if steps > 1 {
-        // Each step but the first took the outputs of the one before.
+}
+
+/// The gradient by the weights of the outputs before, which each step but the first took from another.
+fn by_hidden_weights<T: Real + GemmElement<Scale = T>>(
+    l: &Layer,
+    s: &Sizes,
+    by_gates: &[T],
+    h: &[T],
+    out: &[T],
+    by_w: &mut [T],
+) {
+    let (each, wide) = (s.batch * s.hidden, s.batch * 4 * s.hidden);
+    let first = l.order(s.steps).next().unwrap_or(0);
+    let by_first = (&by_gates[first * wide..], true);
+    let sizes = (4 * s.hidden, s.hidden, s.batch);
+    product(sizes, by_first, (h, false), 0.0, by_w, None);
+    if s.steps > 1 {
         let (later, before) = if l.reverse { (0, each) } else { (wide, 0) };
-        let later = &by_gates[later..][..(steps - 1) * wide];
+        let later = &by_gates[later..][..(s.steps - 1) * wide];
+        let sizes = (4 * s.hidden, s.hidden, (s.steps - 1) * s.batch);
         product(
-            (4 * hidden, hidden, rows - batch),
+            sizes,
             (later, true),
             (&out[before..], false),
             1.0,
@@ -407,11 +422,4 @@ fn backward_in<T: Real + GemmElement<Scale = T>>(
             None,
         );
     }
-    let bias = slice_mut::<T>(&outs[3]);
-    bias.fill(T::of(0.0));
-    by_gates
-        .chunks_exact((4 * hidden).max(1))
-        .for_each(|row| add(bias, row));
-    slice_mut::<T>(&outs[4]).copy_from_slice(bias);
-    Ok(())
 }
