@@ -234,6 +234,8 @@ def test_meta_twins_become_real():
 def test_twins_of_sparse_tensors(layout):
     blocks = {"blocksize": (2, 2)} if "bs" in layout else {}
     t = torch.eye(4).to_sparse(layout=getattr(torch, layout), **blocks)
+    with torch.device("cpu"):  # twins are on meta wherever else tensors are made
+        assert MetaConverter()(t).is_meta
     twin = MetaConverter()(t)
     assert (twin.layout, twin.shape, twin.dtype, twin.is_meta) == (t.layout, t.shape, t.dtype, True)
     if layout == "sparse_coo":

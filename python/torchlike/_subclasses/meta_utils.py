@@ -60,6 +60,7 @@ class Converter:
                 torch.empty(n, 0, dtype=torch.int64, device="meta"),
                 torch.empty(0, *t.shape[n:], dtype=t.dtype, device="meta"),
                 t.shape,
+                device="meta",
                 is_coalesced=t.is_coalesced(),
             )
             return made.requires_grad_(t.requires_grad)
@@ -67,7 +68,7 @@ class Converter:
             outer, inner = (self.convert(getattr(t, name)()) for name in _COMPRESSED[t.layout])
             values = self.convert(t.values().detach())
             made = torch.sparse_compressed_tensor(
-                outer, inner, values, t.shape, dtype=t.dtype, layout=t.layout
+                outer, inner, values, t.shape, dtype=t.dtype, layout=t.layout, device="meta"
             )
             return made.requires_grad_(t.requires_grad)
         if t.is_quantized or t.is_nested or t.layout is not torch.strided:
