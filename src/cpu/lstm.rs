@@ -10,7 +10,7 @@ use super::lanes::Real;
 use super::lines::Shared;
 use super::simd::simd_fn;
 use super::{copy, fill, pool, slice, slice_mut};
-use crate::{DType, Device, Result, Scalar, Tensor, bail};
+use crate::{DType, Device, Error, Result, Scalar, Tensor, err, with_dtype};
 
 /// What a layer is computed from.
 #[derive(Clone, Copy)]
@@ -76,23 +76,11 @@ pub fn kept(steps: i64, batch: i64, hidden: i64) -> Option<i64> {
         .checked_mul(5)
 }
 
-macro_rules! by_type {
-    ($d:expr, $T:ident => $body:expr) => {
-        match $d {
-            DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            d => bail!(NotImplemented, "mkldnn_rnn_layer of {d}"),
-        }
-    };
+fn no_kernel(d: DType) -> Error {
+    err!(NotImplemented, "mkldnn_rnn_layer of {d}")
 }
 
-/// `C = A B + beta C + bias` of dense matrices that may be read turned: `(elements, leading size, turned)`.
+/// `C = A B + beta C + bias` of dense matrices that may be read turned: `(elements, turned)`.
 fn product<T: Real + GemmElement<Scale = T>>(
     (m, n, k): (usize, usize, usize),
     a: (&[T], bool),
@@ -199,7 +187,7 @@ fn grain(hidden: usize) -> usize {
 /// # Errors
 /// For other types than `float` and `double`, or if memory cannot be had.
 pub fn forward(outs: &[Tensor], l: &Layer) -> Result<()> {
-    by_type!(l.input.dtype(), T => forward_in::<T>(outs, l))
+    with_dtype!(l.input.dtype(), [float] => T, { forward_in::<T>(outs, l) }, else { Err(no_kernel(l.input.dtype())) })
 }
 
 fn forward_in<T: Real + GemmElement<Scale = T>>(outs: &[Tensor], l: &Layer) -> Result<()> {
@@ -290,7 +278,7 @@ pub struct Made<'a> {
 /// # Errors
 /// As [`forward`].
 pub fn backward(outs: &[Tensor], l: &Layer, made: &Made) -> Result<()> {
-    by_type!(l.input.dtype(), T => backward_in::<T>(outs, l, made))
+    with_dtype!(l.input.dtype(), [float] => T, { backward_in::<T>(outs, l, made) }, else { Err(no_kernel(l.input.dtype())) })
 }
 
 fn backward_in<T: Real + GemmElement<Scale = T>>(

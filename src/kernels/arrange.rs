@@ -50,10 +50,7 @@ pub fn cat<'t, L: Iterator<Item = &'t Tensor> + Clone>(
     list: L,
     dim: usize,
 ) -> Result<()> {
-    if on_host(out) && cpu::join::rows(out, list.clone(), dim) {
-        return Ok(());
-    }
-    each_in_place(cpu::join::places(out, list, dim))
+    joined(out, list, dim, |list| cpu::join::places(out, list, dim))
 }
 
 /// Writes tensors side by side along a dimension of `out`, an index each.
@@ -65,13 +62,20 @@ pub fn stack<'t, L: Iterator<Item = &'t Tensor> + Clone>(
     list: L,
     dim: usize,
 ) -> Result<()> {
+    joined(out, list, dim, |list| cpu::join::layers(out, list, dim))
+}
+
+/// Joins tensors in one pass if that can be, else one by one in their places.
+fn joined<'t, L: Iterator<Item = &'t Tensor> + Clone>(
+    out: &Tensor,
+    list: L,
+    dim: usize,
+    places: impl FnOnce(L) -> Vec<(Tensor, &'t Tensor)>,
+) -> Result<()> {
     if on_host(out) && cpu::join::rows(out, list.clone(), dim) {
         return Ok(());
     }
-    each_in_place(cpu::join::layers(out, list, dim))
-}
-
-fn each_in_place(parts: Vec<(Tensor, &Tensor)>) -> Result<()> {
+    let parts = places(list);
     parts.iter().try_for_each(|(place, t)| copy(place, t))
 }
 

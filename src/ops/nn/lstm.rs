@@ -153,19 +153,20 @@ pub(super) fn run(x: &Tensor, net: &Net) -> Result<(Tensor, Tensor, Tensor)> {
                 net.state(1, k)?,
                 net.weights(k, net.plain()),
             );
-            let none = match net.biases {
-                true => None,
-                false => Some(f::NewZeros::new(w.ih, &[w.ih.size(0)?]).call()?),
+            let (b_ih, b_hh) = match (w.b_ih, w.b_hh) {
+                (Some(b_ih), Some(b_hh)) => (b_ih.clone(), b_hh.clone()),
+                _ => {
+                    let zeros = f::NewZeros::new(w.ih, &[w.ih.size(0)?]).call()?;
+                    (zeros.clone(), zeros)
+                }
             };
-            let bias =
-                |b: Option<&Tensor>| b.or(none.as_ref()).cloned().unwrap_or_else(|| w.ih.clone());
-            let (hidden, biases) = (w.hh.size(1)?, [bias(w.b_ih), bias(w.b_hh)]);
+            let hidden = w.hh.size(1)?;
             let [out, h, c, _] = f::mkldnn_rnn_layer(
                 &x,
                 w.ih,
                 w.hh,
-                &biases[0],
-                &biases[1],
+                &b_ih,
+                &b_hh,
                 &h,
                 &c,
                 d == 1,
