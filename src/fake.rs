@@ -10,14 +10,6 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a storage notes of the mode that made it.
-pub struct Fake {
-    /// That mode.
-    pub mode: Arc<FakeMode>,
-    /// The one element, if it is known all the same, in host memory.
-    pub constant: Option<Storage>,
-}
-
 /// One fake mode.
 #[derive(Default)]
 pub struct FakeMode {

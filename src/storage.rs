@@ -9,6 +9,7 @@ mod backed;
 mod blank;
 mod fake;
 mod history;
+mod hold;
 #[cfg(unix)]
 mod shared;
 #[cfg(not(unix))]
@@ -16,19 +17,16 @@ mod shared;
 mod shared;
 mod watch;
 
-use crate::fake::Fake;
-use crate::parts::Parts;
 use crate::plan::ViewPlan;
-use crate::source::Source;
 use crate::tensor::Families;
 use crate::{Device, DeviceKind, Result, bail, wiring};
-use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 
 pub use backed::Backed;
 pub use fake::WeakStorage;
+use hold::Hold;
 pub use watch::Witness;
 
 /// A counted reference to a storage.
@@ -46,15 +44,6 @@ struct Cell {
     saved: AtomicU32,
     families: OnceLock<Box<Mutex<Families>>>,
     hold: Mutex<Hold>,
-}
-
-/// What a storage owns besides its address.
-struct Hold {
-    owner: Owner,
-    source: Option<Source>,
-    parts: Option<Arc<Parts>>,
-    fake: Option<Fake>,
-    witnesses: SmallVec<[Weak<dyn Witness>; 1]>,
 }
 
 /// Who frees the bytes.
@@ -122,13 +111,7 @@ impl Storage {
             version: AtomicU32::new(0),
             saved: AtomicU32::new(0),
             families: OnceLock::new(),
-            hold: Mutex::new(Hold {
-                owner,
-                source: None,
-                parts: None,
-                fake: None,
-                witnesses: SmallVec::new(),
-            }),
+            hold: Mutex::new(Hold::of(owner)),
         }))
     }
 
@@ -276,10 +259,6 @@ impl Storage {
         f(unsafe { std::slice::from_raw_parts(self.ptr(), self.nbytes()) })
     }
 
-    fn hold(&self) -> MutexGuard<'_, Hold> {
-        self.0.hold.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The device the bytes are on.
     #[inline]
     #[must_use]
@@ -354,44 +333,6 @@ impl Storage {
     #[must_use]
     pub fn is_sourced(&self) -> bool {
         self.flags() & SOURCED != 0
-    }
-
-    /// Where the data would come from.
-    #[must_use]
-    pub fn source(&self) -> Option<Source> {
-        if self.is_sourced() {
-            self.hold().source.clone()
-        } else {
-            None
-        }
-    }
-
-    /// Sets or forgets where the data would come from.
-    pub fn set_source(&self, source: Option<Source>) {
-        let mut hold = self.hold();
-        self.set_flags(SOURCED, if source.is_some() { SOURCED } else { 0 });
-        hold.source = source;
-    }
-
-    /// What makes tensors on this storage more than strided views, if anything does.
-    #[must_use]
-    pub fn parts(&self) -> Option<Arc<Parts>> {
-        if self.flags() & PARTS == 0 {
-            return None;
-        }
-        self.hold().parts.clone()
-    }
-
-    /// Sets or forgets the parts.
-    pub fn set_parts(&self, parts: Option<Arc<Parts>>) {
-        let mut hold = self.hold();
-        let bits = match &parts {
-            None => 0,
-            Some(p) if p.is_opaque() => PARTS | OPAQUE,
-            Some(_) => PARTS,
-        };
-        self.set_flags(PARTS | OPAQUE, bits);
-        hold.parts = parts;
     }
 
     /// True for a sparse or nested tensor, which no strided operation may touch.

@@ -188,7 +188,7 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
         if let Some(base) = (*place(o)).take_base() {
             ffi::Py_DECREF(base.into_ptr());
         }
-        release(place(o).read());
+        release(place(o));
         if !is_tensor_class(class) || !BLOCKS.keep(o) {
             ffi::PyObject_GC_Del(o.cast());
         }
@@ -205,13 +205,19 @@ thread_local! {
     static LATER: RefCell<Vec<PyTensor>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Drops a tensor.
+/// Drops the tensor of an instance where it lies.
+///
+/// # Safety
+/// It is there, and nobody uses the place after.
 #[inline]
-fn release(t: PyTensor) {
-    if t.get().owns_only_memory() {
-        quietly(|| drop(t));
-    } else {
-        release_owner(t);
+unsafe fn release(t: *mut PyTensor) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if (*t).get().owns_only_memory() {
+            quietly(|| t.drop_in_place());
+        } else {
+            release_owner(t.read());
+        }
     }
 }
 

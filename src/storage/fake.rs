@@ -1,7 +1,7 @@
 //! Storages that a fake mode made, and references that keep no storage alive.
 
 use super::{Cell, FAKE, Storage};
-use crate::fake::{Fake, FakeMode};
+use crate::fake::FakeMode;
 use crate::{Device, Result};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -29,10 +29,7 @@ impl Storage {
     /// Makes a meta storage one of a mode, which claims to be on a device.
     pub(crate) fn claimed_by(&self, claim: Device, mode: &Arc<FakeMode>) {
         self.0.device.store(claim.canonical().word(), Relaxed);
-        self.hold().fake = Some(Fake {
-            mode: mode.clone(),
-            constant: None,
-        });
+        self.hold().fake = Some(mode.clone());
         self.set_flags(0u8, FAKE);
     }
 
@@ -49,13 +46,13 @@ impl Storage {
         if !self.is_fake() {
             return None;
         }
-        self.hold().fake.as_ref().map(|f| f.mode.clone())
+        self.hold().fake.clone()
     }
 
     /// The mode that made the storage, if it is another one than this.
     pub(crate) fn other_mode(&self, mode: &Arc<FakeMode>) -> Option<Arc<FakeMode>> {
         let hold = self.hold();
-        let own = &hold.fake.as_ref()?.mode;
+        let own = hold.fake.as_ref()?;
         (!Arc::ptr_eq(own, mode)).then(|| own.clone())
     }
 
@@ -65,7 +62,7 @@ impl Storage {
         if !self.is_fake() || self.nbytes() > Self::CONSTANT {
             return None;
         }
-        let bytes = self.hold().fake.as_ref()?.constant.clone()?;
+        let bytes = self.hold().rare.as_ref()?.constant.clone()?;
         // The storage may have another size since.
         (bytes.nbytes() == self.nbytes()).then_some(bytes)
     }
@@ -73,9 +70,11 @@ impl Storage {
     /// Notes the bytes of a fake storage, or that they are not known any more.
     pub fn set_constant(&self, bytes: Option<Storage>) {
         let mut hold = self.hold();
-        let old = match &mut hold.fake {
-            Some(fake) => std::mem::replace(&mut fake.constant, bytes),
-            None => bytes,
+        // Nothing is forgotten where nothing was known.
+        let known = bytes.is_some() || hold.rare.is_some();
+        let old = match hold.fake.is_some() && known {
+            true => std::mem::replace(&mut hold.rare().constant, bytes),
+            false => bytes,
         };
         drop(hold);
         drop(old);

@@ -16,15 +16,16 @@ impl Storage {
     /// Has somebody told when the storage goes, or changes its size.
     pub(crate) fn tell(&self, witness: Weak<dyn Witness>) {
         let mut hold = self.hold();
-        hold.witnesses.retain(|w| w.strong_count() > 0);
-        hold.witnesses.push(witness);
+        let witnesses = &mut hold.rare().witnesses;
+        witnesses.retain(|w| w.strong_count() > 0);
+        witnesses.push(witness);
         self.set_flags(0u16, TOLD);
     }
 
     /// Tells of another size.
     pub(super) fn tell_size(&self) {
         if self.all_flags() & TOLD != 0 {
-            let witnesses = self.hold().witnesses.clone();
+            let witnesses = self.hold().rare().witnesses.clone();
             for witness in witnesses.iter().filter_map(Weak::upgrade) {
                 witness.resized(self.id(), self.nbytes());
             }
@@ -45,7 +46,7 @@ impl Drop for Cell {
 fn farewell(cell: &mut Cell) {
     let id = std::ptr::from_ref(cell) as usize;
     let hold = cell.hold.get_mut().unwrap_or_else(PoisonError::into_inner);
-    for witness in hold.witnesses.drain(..) {
+    for witness in hold.rare().witnesses.drain(..) {
         if let Some(witness) = witness.upgrade() {
             witness.gone(id);
         }
