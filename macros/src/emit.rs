@@ -290,15 +290,23 @@ fn class(row: &Row) -> String {
             /// # Errors
             /// If the operator is not in the table.
             pub fn args(&self) -> Result<Args<'_>> {{
-                let mut values = smallvec::SmallVec::new();
+                let mut args = Args::empty(crate::op!({row_name:?})?);
+                self.write(&mut args.values);
+                Ok(args)
+            }}
+            // Arguments are written where they are used: they are large enough that moving them would take a call.
+            fn write<'b>(&'b self, values: &mut crate::ops::core::args::Values<'b>) {{
                 {writes}
-                Ok(Args {{ op: crate::op!({row_name:?})?, values }})
             }}
             /// Calls the operator.
             ///
             /// # Errors
             /// What its rule or kernel reports.
-            pub fn call(&self) -> Result<{result}> {{ crate::ops::core::typed::{gather}(&self.args()?) }}
+            pub fn call(&self) -> Result<{result}> {{
+                let mut args = Args::empty(crate::op!({row_name:?})?);
+                self.write(&mut args.values);
+                crate::ops::core::typed::{gather}(&args)
+            }}
             /// Calls it in place: the result is written into the first argument.
             ///
             /// # Errors

@@ -5,13 +5,14 @@
     reason = "argument vectors of CPython's fast calls are read"
 )]
 
-use super::convert::{Failure, convert, int, plain};
+use super::convert::{Failure, convert, int};
 use super::groups::{Group, OUT, Overload};
-use super::held::{Held, Values, Waiting, tensor_items};
+use super::held::{Held, Waiting, tensor_items};
 use super::object::is_tensor;
+use super::plain::{self, plain};
 use super::watch;
 use crate::Dims;
-use crate::ops::args::Arg;
+use crate::ops::args::{Arg, Values};
 use crate::ops::schema::{Kind, Param};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -229,10 +230,14 @@ impl<'py> Incoming<'py> {
     #[inline]
     fn all_plain<'c: 'a, 'a>(&'c self, overload: &Overload, values: &mut Values<'a>) -> bool {
         let schema = &overload.op.schema;
-        if self.positional.len() > schema.positional {
-            return false;
-        }
-        for (p, o) in schema.params.iter().zip(&self.positional) {
+        let given = self.positional.len();
+        let single = match overload.varargs {
+            Some(at) if at < given && plain::integer(&self.positional[at]).is_some() => at,
+            _ if given > schema.positional => return false,
+            _ => given,
+        };
+        let (one_each, rest) = self.positional.split_at(single);
+        for (p, o) in schema.params.iter().zip(one_each) {
             match plain(p.kind, o) {
                 Some(value) => values.push(value),
                 None => {
@@ -241,7 +246,14 @@ impl<'py> Incoming<'py> {
                 }
             }
         }
-        true
+        if rest.is_empty() {
+            return true;
+        }
+        match plain::spelled(rest) {
+            Some(value) => values.push(value),
+            None => values.clear(),
+        }
+        !values.is_empty()
     }
 
     #[inline]
@@ -429,13 +441,10 @@ impl<'py> Incoming<'py> {
 #[inline]
 fn by_default<'c, 'py>(overload: &Overload, values: &mut Values<'_>) -> Result<(), Fail<'c, 'py>> {
     let filled = values.len();
-    for p in overload.op.schema.params.iter().skip(filled) {
-        match &p.default {
-            Some(d) => values.push(d.clone()),
-            None => return Err(Misfit::Missing { filled }.into()),
-        }
+    match overload.op.schema.fill(values) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Misfit::Missing { filled }.into()),
     }
-    Ok(())
 }
 
 /// The parameter with the text of a keyword, or with the name that a keyword of NumPy's stands for. Functions call

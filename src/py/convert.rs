@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "reads Python containers without copies")]
 
-use super::object::{is_plain_tensor, tensor_ref};
+use super::object::tensor_ref;
 use super::types::{PyDType, PyDevice, PyFormat, PyLayout};
 use crate::ops::args::Arg;
 use crate::ops::schema::Kind;
@@ -251,28 +251,6 @@ fn layout<'a>(o: &'a Bound<'_, PyAny>) -> Converted<Arg<'a>> {
     }
     let text = format!("torchlike computes with strided tensors only, not {given}");
     Err(Failure::Error(PyNotImplementedError::new_err(text)))
-}
-
-/// An argument that is read without running any Python code, if this is one: a tensor, or a number, of the very types.
-#[inline]
-pub fn plain<'a>(kind: Kind, o: &'a Bound<'_, PyAny>) -> Option<Arg<'a>> {
-    if matches!(kind, Kind::Tensor | Kind::Operand) && is_plain_tensor(o.get_type_ptr()) {
-        return tensor_ref(o).map(Arg::Tensor);
-    }
-    let number = match kind {
-        Kind::Int | Kind::IntsOf(_) => o.is_exact_instance_of::<PyInt>(),
-        Kind::Float => o.is_exact_instance_of::<PyFloat>(),
-        Kind::Bool => o.is_exact_instance_of::<PyBool>(),
-        Kind::Operand | Kind::Scalar => {
-            o.is_exact_instance_of::<PyInt>() || o.is_exact_instance_of::<PyFloat>()
-        }
-        _ => false,
-    };
-    if number {
-        convert(kind, false, o).ok()
-    } else {
-        None
-    }
 }
 
 /// Converts one argument. Lists of tensors are the parser's: their items have to be held.

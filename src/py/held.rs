@@ -42,9 +42,6 @@ impl<'py> Held<'py> {
     }
 }
 
-/// Arguments in schema order.
-pub(super) type Values<'a> = SmallVec<[Arg<'a>; 6]>;
-
 /// Tensors are borrowed last, when no Python code runs any more: these parameters wait for it.
 #[derive(Default)]
 pub(super) struct Waiting<'a, 'py> {

@@ -52,6 +52,7 @@ mod object;
 mod operators;
 mod parameter;
 mod parts;
+mod plain;
 mod program;
 mod results;
 mod save;

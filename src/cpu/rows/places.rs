@@ -5,6 +5,7 @@ use crate::cpu::write_scalar;
 use crate::{DType, Dims, Scalar, Tensor};
 
 /// An operand of a pointwise call.
+#[derive(Clone, Copy)]
 pub enum Operand<'a> {
     /// Elements, to be broadcast to the result's shape.
     Tensor(&'a Tensor),

@@ -78,12 +78,15 @@ impl<'a, T: Into<Arg<'a>>> From<Option<T>> for Arg<'a> {
     }
 }
 
+/// Arguments in schema order.
+pub type Values<'a> = SmallVec<[Arg<'a>; 6]>;
+
 /// The arguments of a call to `op`, one a parameter.
 pub struct Args<'a> {
     /// The operator.
     pub op: &'static Op,
     /// The values, in schema order.
-    pub values: SmallVec<[Arg<'a>; 6]>,
+    pub values: Values<'a>,
 }
 
 impl<'a> Args<'a> {
@@ -133,18 +136,15 @@ impl<'a> Args<'a> {
                 params.len()
             );
         }
-        for p in &params[given..] {
-            match &p.default {
-                Some(d) => self.values.push(d.clone()),
-                None => bail!(
-                    Type,
-                    "{}() missing argument '{}'",
-                    self.op.public_name(),
-                    p.name
-                ),
-            }
+        match self.op.schema.fill(&mut self.values) {
+            Ok(()) => Ok(()),
+            Err(p) => bail!(
+                Type,
+                "{}() missing argument '{}'",
+                self.op.public_name(),
+                p.name
+            ),
         }
-        Ok(())
     }
 
     /// The op's name, for messages.

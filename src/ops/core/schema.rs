@@ -11,7 +11,7 @@
 //! | `dtype`, `device`, `layout`, `format`, `Generator` | the classes of those names |
 //! | `index` | what stands in square brackets |
 
-use crate::ops::core::args::Arg;
+use crate::ops::core::args::{Arg, Values};
 use crate::{Dims, MemoryFormat, Scalar};
 
 /// What stands for `None` in a list of kind `int?[]`.
@@ -136,6 +136,24 @@ impl Schema {
             positional,
             returns: parse_returns(returns),
         }
+    }
+
+    /// Adds the defaults of the parameters that have no value yet.
+    ///
+    /// # Errors
+    /// The first one without a default.
+    #[inline]
+    pub fn fill(&self, values: &mut Values<'_>) -> Result<(), &Param> {
+        for p in self.params.iter().skip(values.len()) {
+            values.push(match &p.default {
+                // Most are nothing or a number: copying those needs no look at the other kinds.
+                Some(Arg::None) => Arg::None,
+                Some(Arg::Scalar(s)) => Arg::Scalar(*s),
+                Some(other) => other.clone(),
+                None => return Err(p),
+            });
+        }
+        Ok(())
     }
 
     /// The position of an argument by name.

@@ -357,19 +357,33 @@ fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: &Ctx, out: &Tens
     rows::run(kernel, ctx, compute, &inputs(operands), out)
 }
 
-/// The operands as kernels take them.
+/// The operands as kernels take them: at most three.
+struct Inputs<'a> {
+    all: [Operand<'a>; 3],
+    count: usize,
+}
+
+impl<'a> std::ops::Deref for Inputs<'a> {
+    type Target = [Operand<'a>];
+
+    #[inline]
+    fn deref(&self) -> &[Operand<'a>] {
+        &self.all[..self.count.min(3)]
+    }
+}
+
 #[inline]
-fn inputs<'a>(operands: &[Arg<'a>]) -> SmallVec<[Operand<'a>; 3]> {
+fn inputs<'a>(operands: &[Arg<'a>]) -> Inputs<'a> {
     let input = |a: &Arg<'a>| match a {
         Arg::Tensor(t) => Operand::Tensor(t),
         other => Operand::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
     };
-    // Pushed one by one, which costs a third of collecting them.
-    let mut all = SmallVec::new();
-    for a in operands {
-        all.push(input(a));
+    let none = Operand::Number(Scalar::Int(0));
+    let all = std::array::from_fn(|k| operands.get(k).map_or(none, input));
+    Inputs {
+        all,
+        count: operands.len(),
     }
-    all
 }
 
 #[cfg(test)]

@@ -1,0 +1,69 @@
+//! Arguments that are read without running any code of Python's: tensors and numbers of the very types, and tuples of
+//! integers. [`super::convert`] reads all others.
+
+use super::convert::{int, number};
+use super::object::{is_plain_tensor, tensor_ref};
+use crate::Dims;
+use crate::ops::args::Arg;
+use crate::ops::schema::Kind;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
+
+/// An argument that is read without running any Python code, if this is one.
+#[inline]
+pub(super) fn plain<'a>(kind: Kind, o: &'a Bound<'_, PyAny>) -> Option<Arg<'a>> {
+    match kind {
+        Kind::Tensor => tensor(o),
+        Kind::Operand => tensor(o).or_else(|| scalar(o)),
+        Kind::Scalar => scalar(o),
+        Kind::Int => integer(o).map(Arg::Int),
+        Kind::IntsOf(n) => match integer(o) {
+            Some(i) => Some(Arg::Ints(Dims::filled(n as usize, i))),
+            None => tuple(o),
+        },
+        Kind::Ints | Kind::VarInts => tuple(o),
+        Kind::Float if o.is_exact_instance_of::<PyFloat>() => o.extract().ok().map(Arg::Float),
+        Kind::Bool if o.is_exact_instance_of::<PyBool>() => o.extract().ok().map(Arg::Bool),
+        _ => None,
+    }
+}
+
+/// Integers, each an argument of its own, if all are plain.
+#[inline]
+pub(super) fn spelled<'a>(items: &[Bound<'_, PyAny>]) -> Option<Arg<'a>> {
+    let ints: Option<Dims> = items.iter().map(integer).collect();
+    ints.map(Arg::Ints)
+}
+
+/// An integer of the very type, if it fits.
+#[inline]
+pub(super) fn integer(o: &Bound<'_, PyAny>) -> Option<i64> {
+    match o.is_exact_instance_of::<PyInt>() {
+        true => int(o).ok(),
+        false => None,
+    }
+}
+
+#[inline]
+fn tensor<'a>(o: &'a Bound<'_, PyAny>) -> Option<Arg<'a>> {
+    match is_plain_tensor(o.get_type_ptr()) {
+        true => tensor_ref(o).map(Arg::Tensor),
+        false => None,
+    }
+}
+
+#[inline]
+fn scalar<'a>(o: &Bound<'_, PyAny>) -> Option<Arg<'a>> {
+    let exact = o.is_exact_instance_of::<PyInt>() || o.is_exact_instance_of::<PyFloat>();
+    match exact {
+        true => number(o).map(Arg::Scalar),
+        false => None,
+    }
+}
+
+#[inline]
+fn tuple<'a>(o: &Bound<'_, PyAny>) -> Option<Arg<'a>> {
+    let items = o.cast::<PyTuple>().ok()?;
+    let ints: Option<Dims> = items.iter_borrowed().map(|item| integer(&item)).collect();
+    ints.map(Arg::Ints)
+}
