@@ -4,7 +4,9 @@
 //! A sparse or nested tensor has a shape, and a meta storage without bytes, so that no kernel can ever touch memory
 //! through it; the dispatcher refuses it by name, and what can be done with it goes through its parts.
 
-use crate::{DType, Device, Result, Tensor, ensure, err};
+mod check;
+
+use crate::{DType, Device, Result, Tensor, ensure};
 use std::sync::Arc;
 
 /// The order of the two index tensors of a compressed sparse tensor, and whether it stores blocks.
@@ -249,13 +251,13 @@ impl Parts {
         match self {
             Self::Coo {
                 indices, values, ..
-            } => check_coo(indices, values, shape),
+            } => check::coo(indices, values, shape),
             Self::Compressed {
                 kind,
                 compressed,
                 plain,
                 values,
-            } => check_compressed(*kind, [compressed, plain, values], shape),
+            } => check::compressed(*kind, [compressed, plain, values], shape),
             Self::Nested {
                 buffer,
                 sizes,
@@ -337,157 +339,6 @@ impl Parts {
             }
         }
     }
-}
-
-fn is_index(t: &Tensor) -> bool {
-    matches!(t.dtype(), DType::I64 | DType::I32)
-}
-
-/// The values of an index tensor whose data is here.
-fn values_of(t: &Tensor) -> Result<Option<Vec<i64>>> {
-    if t.is_meta() {
-        return Ok(None);
-    }
-    t.to_device(Device::CPU)?
-        .to_dtype(DType::I64)?
-        .to_vec::<i64>()
-        .map(Some)
-}
-
-fn check_coo(indices: &Tensor, values: &Tensor, shape: &[i64]) -> Result<()> {
-    let bad = |what: &str| {
-        err!(
-            Checkpoint,
-            "a sparse COO tensor of shape {shape:?} with indices {} and values {}: {what}",
-            indices.shape(),
-            values.shape()
-        )
-    };
-    ensure!(
-        indices.dtype() == DType::I64 && indices.ndim() == 2 && values.ndim() >= 1,
-        Checkpoint,
-        "{}",
-        bad("indices must be a matrix of int64")
-    );
-    let (sparse, entries) = (indices.shape()[0], indices.shape()[1]);
-    let dense = usize::try_from(sparse)
-        .ok()
-        .and_then(|n| shape.get(n..))
-        .ok_or_else(|| bad("more sparse dimensions than dimensions"))?;
-    ensure!(
-        values.shape()[0] == entries && values.shape()[1..] == *dense,
-        Checkpoint,
-        "{}",
-        bad("they do not fit each other")
-    );
-    ensure!(
-        indices.device() == values.device(),
-        Checkpoint,
-        "{}",
-        bad("they are on different devices")
-    );
-    let Some(at) = values_of(indices)? else {
-        return Ok(());
-    };
-    for (row, &size) in at
-        .chunks_exact(usize::try_from(entries).unwrap_or(0).max(1))
-        .zip(shape)
-    {
-        if let Some(i) = row.iter().find(|&&i| i < 0 || i >= size) {
-            return Err(bad(&format!(
-                "index {i} lies outside a dimension of {size}"
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn check_compressed(kind: Compressed, parts: [&Tensor; 3], shape: &[i64]) -> Result<()> {
-    let [compressed, plain, values] = parts;
-    let bad = |what: &str| {
-        err!(
-            Checkpoint,
-            "a compressed sparse tensor of shape {shape:?} with indices {} and {} and values {}: {what}",
-            compressed.shape(),
-            plain.shape(),
-            values.shape()
-        )
-    };
-    ensure!(
-        is_index(compressed) && compressed.dtype() == plain.dtype(),
-        Checkpoint,
-        "{}",
-        bad("indices must be int32 or int64")
-    );
-    let batch = compressed
-        .ndim()
-        .checked_sub(1)
-        .filter(|&b| plain.ndim() == b + 1 && shape.len() >= b + 2 && values.ndim() > b)
-        .ok_or_else(|| bad("too few dimensions"))?;
-    let block = if kind.blocks() { 2 } else { 0 };
-    let dense = shape.len() - batch - 2;
-    ensure!(
-        values.ndim() == batch + 1 + block + dense,
-        Checkpoint,
-        "{}",
-        bad("the values have the wrong number of dimensions")
-    );
-    let entries = plain.shape()[batch];
-    let (mut rows, mut columns) = (shape[batch], shape[batch + 1]);
-    if kind.blocks() {
-        let (r, c) = (values.shape()[batch + 1], values.shape()[batch + 2]);
-        ensure!(
-            r > 0 && c > 0 && rows % r == 0 && columns % c == 0,
-            Checkpoint,
-            "{}",
-            bad("blocks do not divide the shape")
-        );
-        (rows, columns) = (rows / r, columns / c);
-    }
-    if !kind.rows() {
-        (rows, columns) = (columns, rows);
-    }
-    let fits = compressed.shape()[..batch] == shape[..batch]
-        && plain.shape()[..batch] == shape[..batch]
-        && values.shape()[..batch] == shape[..batch]
-        && values.shape()[batch] == entries
-        && values.shape()[batch + 1 + block..] == shape[batch + 2..]
-        && rows.checked_add(1) == Some(compressed.shape()[batch]);
-    ensure!(fits, Checkpoint, "{}", bad("they do not fit each other"));
-    ensure!(
-        compressed.device() == values.device() && plain.device() == values.device(),
-        Checkpoint,
-        "{}",
-        bad("they are on different devices")
-    );
-    let (Some(starts), Some(at)) = (values_of(compressed)?, values_of(plain)?) else {
-        return Ok(());
-    };
-    let step = usize::try_from(entries).unwrap_or(0);
-    for (b, starts) in starts
-        .chunks_exact(compressed.shape()[batch] as usize)
-        .enumerate()
-    {
-        let rising = starts.windows(2).all(|w| w[0] <= w[1]);
-        ensure!(
-            rising && starts.first() == Some(&0) && starts.last() == Some(&entries),
-            Checkpoint,
-            "{}",
-            bad("the compressed indices do not rise from 0 to the number of entries")
-        );
-        let at = at.get(b * step..(b + 1) * step).unwrap_or(&[]);
-        for w in starts.windows(2) {
-            let row = &at[w[0] as usize..w[1] as usize];
-            ensure!(
-                row.iter().all(|&i| (0..columns).contains(&i))
-                    && row.windows(2).all(|p| p[0] < p[1]),
-                Checkpoint,
-                "{}",
-                bad("an index lies outside its dimension, or is out of order")
-            );
-        }
-    }
-    Ok(())
 }
 
 /// The device that counts: a sparse tensor is where its values are.

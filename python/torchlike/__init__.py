@@ -73,6 +73,7 @@ _higher_order_ops = _lazy.module("torchlike._higher_order_ops")
 profiler = _lazy.module("torchlike.profiler")
 multiprocessing = _lazy.module("torchlike.multiprocessing")
 func = _lazy.module("torchlike.func")
+futures = _lazy.module("torchlike.futures")
 fx = _lazy.module("torchlike.fx")
 export = _lazy.module("torchlike.export")
 masked = _lazy.module("torchlike.masked")
@@ -124,6 +125,7 @@ from torchlike._parts import (  # noqa: E402
     sparse_csc_tensor,
     sparse_csr_tensor,
 )
+from torchlike._quantized import *  # noqa: E402
 from torchlike._settings import *  # noqa: E402
 from torchlike._streams import *  # noqa: E402
 from torchlike._symbolic import *  # noqa: E402

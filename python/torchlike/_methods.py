@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torchlike
 from torchlike import _C
 from torchlike._C import Tensor
 from torchlike._function import overridable
@@ -113,9 +114,39 @@ def storage_type(self: Tensor) -> type:
     return TypedStorage
 
 
+_NO_UNIQUE_ORDER = "The tensor does not have unique dim order"
+
+
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """The dimensions from the outermost in memory to the innermost."""
+    """The dimensions from the outermost in memory to the innermost.
+
+    Raises:
+        RuntimeError: with `ambiguity_check`, if another order describes the layout as well, or, given a list of memory
+            formats, if the layout is that of several of them.
+    """
+    if self.is_sparse or self.layout != torchlike.strided:
+        raise AttributeError(
+            f"Can't get dim order on sparse type: {self.type()} "
+            "Use Tensor.to_dense() to convert to a dense tensor first."
+        )
+    listed = isinstance(ambiguity_check, list)
+    formats = ambiguity_check if listed else []
+    if not isinstance(ambiguity_check, bool) and not (
+        listed and all(isinstance(f, torchlike.memory_format) for f in formats)
+    ):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
     strides = self.stride()
+    if formats:
+        if sum(self.is_contiguous(memory_format=f) for f in formats) > 1:
+            raise RuntimeError(
+                _NO_UNIQUE_ORDER + ", or cannot map to exact one of the given memory formats."
+            )
+    elif ambiguity_check and (0 in self.shape or 1 in self.shape):
+        raise RuntimeError(
+            _NO_UNIQUE_ORDER + ", or cannot map to exact one of the given memory formats."
+        )
+    elif ambiguity_check and (0 in strides or len(set(strides)) < self.ndim):
+        raise RuntimeError(_NO_UNIQUE_ORDER + ".")
     return tuple(sorted(range(self.ndim), key=lambda d: (-strides[d], d)))
 
 

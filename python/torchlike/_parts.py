@@ -222,8 +222,9 @@ def sparse_coo_tensor(
             raise RuntimeError(
                 f"size is inconsistent with indices: for dim {dim}, size is {limit} but found index {end - 1}"
             )
-    if found and indices.amin() < 0:
-        raise RuntimeError(f"found negative index {indices.amin().item()}")
+    for dim, least in enumerate(indices.amin(1).tolist() if found else []):
+        if least < 0:
+            raise RuntimeError(f"found negative index {least} for dim {dim}")
     made = torchlike._sparse_coo_tensor_unsafe(  # type: ignore[attr-defined]
         indices, values, list(size), is_coalesced=bool(is_coalesced)
     )

@@ -89,11 +89,12 @@ def asarray(
     dtype: Any = None,
     device: Any = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> _C.Tensor:
     """A tensor from a tensor, an array, a buffer, a storage or a nested sequence, sharing memory if possible.
 
-    The bytes of a storage are taken for elements of `dtype`, and for int64 if none is given.
+    The bytes of a storage are taken for elements of `dtype`, and for int64 if none is given. A tensor keeps its history
+    of gradients, unless `requires_grad` says that it has none.
     """
     if isinstance(getattr(obj, "_untyped_storage", obj), _C.UntypedStorage):
         obj, dtype = _on_storage(obj, dtype), None
@@ -113,7 +114,7 @@ def asarray(
         if copy is False:
             raise ValueError("can't alias arbitrary sequence into a tensor.")
         made = _C.tensor(obj, dtype=dtype, device=device)
-    if made.requires_grad != requires_grad:
+    if requires_grad is not None and made.requires_grad != requires_grad:
         made = made.detach().requires_grad_(requires_grad)
     return made
 

@@ -11,9 +11,28 @@ from torchlike._C import UntypedStorage as UntypedStorage
 class TypedStorage:
     """A storage whose items have a dtype (PyTorch's older view of storages)."""
 
-    def __init__(self, *, wrap_storage: Any, dtype: Any, _internal: bool = False) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        wrap_storage: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        _internal: bool = False,
+    ) -> None:
+        """So many items, these values, or the items in the bytes of a storage.
+
+        Raises:
+            RuntimeError: if more than one of these is given.
+        """
+        if len(args) > 1 or (args and wrap_storage is not None):
+            raise RuntimeError(
+                "torch.storage.TypedStorage.__init__ received an invalid combination of arguments: one of a size, a "
+                "sequence and wrap_storage is taken"
+            )
+        self.dtype = dtype or _C.get_default_dtype()
+        if wrap_storage is None:
+            wrap_storage = _made(args[0] if args else 0, self.dtype, device).untyped_storage()
         self._untyped_storage = wrap_storage
-        self.dtype = dtype
 
     @property
     def device(self) -> Any:
@@ -113,6 +132,13 @@ class TypedStorage:
         return "".join(f" {v}\n" for v in self.tolist()) + tail
 
 
+def _made(given: Any, dtype: Any, device: Any) -> _C.Tensor:
+    """A vector of so many items, or of these."""
+    if isinstance(given, int):
+        return _C.Tensor.new_empty(_C.tensor(0), (given,), dtype=dtype, device=device or "cpu")
+    return _C.tensor(list(given), dtype=dtype, device=device or "cpu")
+
+
 def _typed(t: _C.Tensor) -> TypedStorage:
     return TypedStorage(wrap_storage=t.untyped_storage(), dtype=t.dtype)
 
@@ -139,12 +165,7 @@ class _LegacyStorage(TypedStorage, metaclass=_LegacyStorageMeta):
             return TypedStorage(wrap_storage=wrap_storage, dtype=cls.dtype)
         if len(args) > 1:
             raise RuntimeError(f"{cls.__name__}() takes one argument at most, not {len(args)}")
-        given = args[0] if args else 0
-        if isinstance(given, int):
-            made = _C.Tensor.new_empty(_C.tensor(0), (given,), dtype=cls.dtype)
-        else:
-            made = _C.tensor(list(given), dtype=cls.dtype)
-        return _typed(made.to(cls.device_type))
+        return _typed(_made(args[0] if args else 0, cls.dtype, cls.device_type))
 
     @classmethod
     def _from_buffer(cls, buffer: Any, *_: Any, **options: Any) -> TypedStorage:

@@ -1,4 +1,4 @@
-"""Reductions and normalisations of the elements that a mask lets through: `torch.masked`, of strided tensors.
+"""Reductions and normalisations of the elements that a mask lets through, of strided tensors.
 
 A masked element counts as the identity of the operation: 0 for a sum, minus infinity for a maximum. A row without any
 element gives that identity, or NaN where there is none. Masks are truth values that broadcast to the input.
@@ -6,8 +6,9 @@ element gives that identity, or NaN where there is none. Masks are truth values 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec
 
 import torchlike as torch
 from torchlike import Tensor
@@ -19,10 +20,31 @@ __all__ = [
     "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var",
 ]  # fmt: skip
 
+_P = ParamSpec("_P")
 _Dims = int | Sequence[int] | None
 _SMALL = {torch.uint8, torch.bool, torch.int8, torch.int16, torch.int32}
 _LEAST = {"amax", "argmax", "logsumexp", "logaddexp", "softmax", "log_softmax"}
 _GREATEST = {"amin", "argmin", "softmin"}
+
+
+def _taken_apart(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
+    """The function, which takes tensors with masks by their elements and masks."""
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> Tensor:
+        given: dict[str, Any] = kwargs
+        input: Any = args[0] if args else given.get("input")
+        own = getattr(input, "_masked_mask", None)
+        if own is None:
+            return function(*args, **kwargs)
+        mask = given.get("mask")
+        given["mask"] = own if mask is None or mask is own else own & mask
+        if args:
+            return function(input._elements(), *args[1:], **given)  # type: ignore[arg-type]
+        given["input"] = input._elements()
+        return function(**given)  # type: ignore[call-arg]
+
+    return call
 
 
 def _dims(dim: _Dims, ndim: int) -> tuple[int, ...]:
@@ -89,6 +111,7 @@ def _total(input: Tensor, dtype: _dtype | None) -> _dtype:
     return dtype or (torch.int64 if input.dtype in _SMALL else input.dtype)
 
 
+@_taken_apart
 def sum(
     input: Tensor,
     dim: _Dims = None,
@@ -103,6 +126,7 @@ def sum(
     return torch.sum(kept, dims, bool(keepdim), dtype=_total(input, dtype))
 
 
+@_taken_apart
 def prod(
     input: Tensor,
     dim: _Dims = None,
@@ -119,6 +143,7 @@ def prod(
     return made
 
 
+@_taken_apart
 def cumsum(
     input: Tensor, dim: int, *, dtype: _dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -128,6 +153,7 @@ def cumsum(
     return torch.cumsum(_combined("cumsum", input, mask), d, dtype=dtype).to(dtype)
 
 
+@_taken_apart
 def cumprod(
     input: Tensor, dim: int, *, dtype: _dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -137,6 +163,7 @@ def cumprod(
     return torch.cumprod(_combined("cumprod", input, mask), d, dtype=dtype).to(dtype)
 
 
+@_taken_apart
 def amax(
     input: Tensor,
     dim: _Dims = None,
@@ -151,6 +178,7 @@ def amax(
     return made.to(dtype or input.dtype)
 
 
+@_taken_apart
 def amin(
     input: Tensor,
     dim: _Dims = None,
@@ -165,6 +193,7 @@ def amin(
     return made.to(dtype or input.dtype)
 
 
+@_taken_apart
 def argmax(
     input: Tensor,
     dim: int | None = None,
@@ -178,6 +207,7 @@ def argmax(
     return made.to(dtype or input.dtype)
 
 
+@_taken_apart
 def argmin(
     input: Tensor,
     dim: int | None = None,
@@ -191,6 +221,7 @@ def argmin(
     return made.to(dtype or input.dtype)
 
 
+@_taken_apart
 def mean(
     input: Tensor,
     dim: _Dims = None,
@@ -221,6 +252,7 @@ def _count(input: Tensor, dim: _Dims, keepdim: bool | None, mask: Tensor | None)
     return torch.sum(_fitted(input, mask), _dims(dim, input.ndim), bool(keepdim))
 
 
+@_taken_apart
 def median(
     input: Tensor,
     dim: int = -1,
@@ -245,6 +277,7 @@ def median(
     return made.to(dtype or input.dtype)
 
 
+@_taken_apart
 def norm(
     input: Tensor,
     ord: float | None = 2.0,
@@ -261,6 +294,7 @@ def norm(
     return torch.linalg.vector_norm(kept, order, dims, bool(keepdim), dtype=dtype or input.dtype)
 
 
+@_taken_apart
 def normalize(
     input: Tensor,
     ord: float,
@@ -305,6 +339,7 @@ def _correction(unbiased: bool | None, correction: float | None) -> float:
     return 1 if correction is None else correction
 
 
+@_taken_apart
 def var(
     input: Tensor,
     dim: _Dims = None,
@@ -319,6 +354,7 @@ def var(
     return _spread(input, dim, _correction(unbiased, correction), keepdim, dtype, mask)
 
 
+@_taken_apart
 def std(
     input: Tensor,
     dim: _Dims = None,
@@ -341,6 +377,7 @@ def _along(
     return made
 
 
+@_taken_apart
 def softmax(
     input: Tensor, dim: int, *, dtype: _dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -348,6 +385,7 @@ def softmax(
     return _along(F.softmax, "softmax", input, dim, dtype, mask)
 
 
+@_taken_apart
 def log_softmax(
     input: Tensor, dim: int, *, dtype: _dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -355,6 +393,7 @@ def log_softmax(
     return _along(F.log_softmax, "log_softmax", input, dim, dtype, mask)
 
 
+@_taken_apart
 def softmin(
     input: Tensor, dim: int, *, dtype: _dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -362,6 +401,7 @@ def softmin(
     return _along(F.softmin, "softmin", input, dim, dtype, mask)
 
 
+@_taken_apart
 def logsumexp(
     input: Tensor,
     dim: _Dims = None,

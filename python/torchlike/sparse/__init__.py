@@ -31,14 +31,42 @@ def _sparse(t: Any) -> bool:
 
 
 @overridable
-def mm(sparse: Any, dense: Any) -> Any:
+def mm(sparse: Any, dense: Any, reduce: str | None = None) -> Any:
     """The product of two matrices, of which any may be sparse.
 
-    Its gradient by a sparse matrix has entries where that has some.
+    Its gradient by a sparse matrix has entries where that has some. With `reduce` ("sum", "mean", "amax", "amin") the
+    products of a row's entries are reduced by that; the first matrix has compressed rows then, the second is strided.
     """
+    if reduce is not None:
+        return _reduced_products(sparse, dense, reduce)
     if not _sparse(sparse) and not _sparse(dense):
         return torchlike.mm(sparse, dense)
     return _root._sparse_mm(sparse, dense)
+
+
+def _reduced_products(sparse: Any, dense: Any, reduce: str) -> Any:
+    kind = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+    if kind not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
+        )
+    if kind == "prod":
+        raise RuntimeError("sparse_mm_reduce: reduce type of prod has not been enabled.")
+    if sparse.layout != torchlike.sparse_csr:
+        raise NotImplementedError(
+            f"sparse.mm(): reduce={reduce!r} takes a matrix of layout sparse_csr, not {sparse.layout}"
+        )
+    if _sparse(dense):
+        raise RuntimeError(
+            "Expected tensor to have Strided Layout, but got tensor with SparseCsr Layout (while checking arguments "
+            "for sparse_mm_reduce)"
+        )
+    lines = torchlike.arange(sparse.shape[0], device=dense.device)
+    lines = lines.repeat_interleave(sparse.crow_indices().diff())
+    products = sparse.values().unsqueeze(1) * dense[sparse.col_indices()]
+    places = lines.unsqueeze(1).expand_as(products)
+    made = products.new_zeros(sparse.shape[0], dense.shape[1])
+    return made.scatter_reduce(0, places, products, kind, include_self=False)
 
 
 @overridable

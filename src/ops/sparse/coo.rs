@@ -36,6 +36,7 @@ impl Coo {
             coalesced: self.coalesced,
         }
         .into_tensor(&self.shape, dtype)
+        .map_err(super::refused)
     }
 
     /// The place of each entry, counted along the sparse dimensions.

@@ -13,9 +13,17 @@ pub mod sums;
 use crate::ops::core::helpers;
 use crate::ops::f;
 use crate::parts::Parts;
-use crate::{DType, Result, Tensor};
+use crate::{DType, Error, ErrorKind, Result, Tensor};
 use coo::Coo;
 use pressed::Pressed;
+
+/// Parts that do not fit, as the call of an operator says it.
+fn refused(e: Error) -> Error {
+    match e.kind() {
+        ErrorKind::Checkpoint => Error::new(ErrorKind::Runtime, e.message()),
+        _ => e,
+    }
+}
 
 /// A sparse tensor taken apart.
 pub(crate) enum Sparse {

@@ -38,6 +38,7 @@ impl Pressed {
             values: self.values,
         }
         .into_tensor(&self.shape, dtype)
+        .map_err(super::refused)
     }
 
     /// How many dimensions stand before the matrices.
@@ -199,7 +200,12 @@ impl Pressed {
         ensure!(
             r > 0 && c > 0 && rows % r == 0 && columns % c == 0,
             Runtime,
-            "tensor sparse size ({rows}, {columns}) must be divisible by given blocksize ({r}, {c})"
+            "dense_to_{}: tensor sparse size ({rows},{columns}) must be divisible by given blocksize ({r},{c})",
+            if kind.rows() {
+                "sparse_bsr"
+            } else {
+                "sparse_bsc"
+            }
         );
         let rest = &t.shape()[2..];
         let grid = f::reshape(t, &Dims::new(&[rows / r, r, columns / c, c]).concat(rest))?;

@@ -1,0 +1,137 @@
+"""Pooling and normalisation of quantised tensors, by the integers that they store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torchlike
+from torchlike import _C
+from torchlike._function import overridable
+
+__all__ = [
+    "quantized_batch_norm",
+    "quantized_max_pool1d",
+    "quantized_max_pool2d",
+    "quantized_max_pool3d",
+]
+
+
+def _check(name: str, t: Any) -> None:
+    if not t.is_quantized or t.qscheme() != torchlike.per_tensor_affine:
+        raise NotImplementedError(
+            f"{name}(): the input must be a tensor quantised with one scale, not one of {t.dtype}"
+        )
+
+
+def _sizes(value: Any, count: int) -> list[int]:
+    """An integer for all dimensions, or one a dimension."""
+    sizes = [value] * count if isinstance(value, int) else list(value)
+    return sizes + [0] * (count - len(sizes))
+
+
+def _pooled(
+    count: int,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+) -> Any:
+    name = f"quantized_max_pool{count}d"
+    _check(name, input)
+    kernel = _sizes(kernel_size, count)
+    if min(kernel) <= 0:
+        raise RuntimeError("kernel_size should be greater than zero.")
+    if count == 3 and input.dim() != 5:
+        raise RuntimeError("Expecting the input tensor of rank 5.")
+    steps = _sizes(stride, count) if isinstance(stride, int) or len(stride) else kernel
+    pool: Any = getattr(torchlike.nn.functional, f"max_pool{count}d")
+    # All stored integers are exact in single precision, and so is the largest of them.
+    places = _sizes(padding, count), _sizes(dilation, count)
+    largest = pool(_C._integers(input).float(), kernel, steps, *places, ceil_mode=ceil_mode)
+    return _stored(largest, input.dtype, input.q_scale(), input.q_zero_point())
+
+
+def _stored(numbers: Any, dtype: Any, scale: float, zero_point: int) -> Any:
+    """A quantised tensor with these integers."""
+    kinds = {
+        torchlike.quint8: torchlike.uint8,
+        torchlike.qint8: torchlike.int8,
+        torchlike.qint32: torchlike.int32,
+    }
+    root: Any = torchlike
+    return root._make_per_tensor_quantized_tensor(numbers.to(kinds[dtype]), scale, zero_point)
+
+
+@overridable
+def quantized_max_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest of each window along the last dimension, of a quantised tensor.
+
+    Raises:
+        NotImplementedError: if it is not quantised with one scale.
+    """
+    return _pooled(1, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@overridable
+def quantized_max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """As :func:`quantized_max_pool1d`, along the last two dimensions."""
+    return _pooled(2, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@overridable
+def quantized_max_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """As :func:`quantized_max_pool1d`, along the last three dimensions of five."""
+    return _pooled(3, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@overridable
+def quantized_batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    eps: float,
+    output_scale: float,
+    output_zero_point: int,
+) -> Any:
+    """The normalisation of each channel by given means and variances, quantised anew.
+
+    Raises:
+        NotImplementedError: if the input is not quantised with one scale.
+        RuntimeError: if there is no weight or bias.
+    """
+    _check("quantized_batch_norm", input)
+    if weight is None or bias is None:
+        raise RuntimeError("Weight must be provided" if weight is None else "Bias must be provided")
+    shape = [1, -1] + [1] * (input.dim() - 2)
+    factor = weight / torchlike.sqrt(var + eps)
+    shift = ((bias - mean * factor) / output_scale).reshape(shape)
+    factor = (factor * (input.q_scale() / output_scale)).reshape(shape)
+    centred = _C._integers(input).float() - input.q_zero_point()
+    numbers = torchlike.round(centred * factor + shift) + output_zero_point
+    low, high = (-128, 127) if input.dtype == torchlike.qint8 else (0, 255)
+    return _stored(numbers.clamp(low, high), input.dtype, output_scale, output_zero_point)
