@@ -50,6 +50,14 @@ def test_names() -> None:
     assert tl.futures.Future is not None
 
 
+def test_what_the_processor_can_do() -> None:
+    found = tl.cpu.get_capabilities()
+    assert found is tl.cpu.get_capabilities() and isinstance(found["architecture"], str)
+    assert all(isinstance(v, bool) for k, v in found.items() if k.startswith(("sse", "avx", "amx")))
+    with pytest.raises(TypeError):
+        found["avx2"] = True  # type: ignore[index]
+
+
 CSR = tl.tensor([[1.0, 0, 2], [0, 3, 0], [0, 0, 0]]).to_sparse_csr()
 DENSE = tl.tensor([[0, 1.0], [2, 0], [4, 5]])
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torchlike import _C, _lazy
+from torchlike.cpu._features import get_capabilities
 
 __all__ = [
     "Event",
@@ -15,6 +16,7 @@ __all__ = [
     "current_stream",
     "device_count",
     "empty_cache",
+    "get_capabilities",
     "is_available",
     "is_initialized",
     "max_memory_allocated",
