@@ -50,7 +50,7 @@ KEYWORDS = {"from", "in", "is", "lambda", "global", "with", "as"}
 # Stubs of the modules below the root: the namespace in the table, and what else the module has.
 NAMESPACES = {
     "_optim.pyi": ("_optim",),
-    "linalg/__init__.pyi": ("linalg", "from torchlike._C import LinAlgError as LinAlgError"),
+    "linalg/__init__.pyi": ("linalg", "from torchlike._C import _LinAlgError as LinAlgError"),
     "nn/functional.pyi": ("nn.functional", "from torchlike.nn._compositions import *"),
     "signal/windows/__init__.pyi": ("signal.windows",),
     "special/__init__.pyi": ("special",),

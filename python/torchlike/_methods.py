@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -114,8 +115,29 @@ def storage_type(self: Tensor) -> type:
 
 
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """The dimensions from the outermost in memory to the innermost."""
-    strides = self.stride()
+    """The dimensions from the outermost in memory to the innermost.
+
+    With ``ambiguity_check`` there must be one order only; of several, a list of memory formats chooses the one that the
+    tensor has.
+
+    Raises:
+        TypeError: for another kind of ``ambiguity_check``.
+        RuntimeError: if the order is ambiguous.
+    """
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not isinstance(ambiguity_check, bool | list) or not all(
+        isinstance(f, _C.memory_format) for f in formats
+    ):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    sizes, strides = self.shape, self.stride()
+    if ambiguity_check is not False:
+        if any(step == 0 and size > 1 for size, step in zip(sizes, strides, strict=True)):
+            raise RuntimeError("The tensor does not have unique dim order.")
+        several = 1 in sizes or any(a == b for a, b in itertools.pairwise(strides))
+        if several and sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+            )
     return tuple(sorted(range(self.ndim), key=lambda d: (-strides[d], d)))
 
 

@@ -71,6 +71,7 @@ pub(crate) mod simd;
 pub(crate) mod softmax;
 pub(crate) mod softmax_backward;
 pub(crate) mod sort;
+pub(crate) mod polynomials;
 pub(crate) mod special;
 pub(crate) mod stored;
 pub(crate) mod sweep;

@@ -370,6 +370,8 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("nn.functional.pixel_shuffle", "pixel_shuffle"),
     ("nn.functional.pixel_unshuffle", "pixel_unshuffle"),
     ("nn.functional.channel_shuffle", "channel_shuffle"),
+    ("native_channel_shuffle", "channel_shuffle"),
+    ("nn.functional.native_channel_shuffle", "channel_shuffle"),
     ("ger", "outer"),
 ];
 

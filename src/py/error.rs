@@ -15,7 +15,7 @@ create_exception!(
 );
 create_exception!(
     torchlike,
-    LinAlgError,
+    _LinAlgError,
     PyRuntimeError,
     "A matrix that cannot be factorised or inverted."
 );
@@ -102,7 +102,7 @@ impl From<Error> for PyErr {
             ErrorKind::ZeroDivision => PyZeroDivisionError::new_err(text),
             ErrorKind::Overflow => PyOverflowError::new_err(text),
             ErrorKind::Assertion => PyAssertionError::new_err(text),
-            ErrorKind::LinAlg => LinAlgError::new_err(text),
+            ErrorKind::LinAlg => _LinAlgError::new_err(text),
             ErrorKind::Python => Python::attach(|py| {
                 PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err(text))
             }),
@@ -113,6 +113,6 @@ impl From<Error> for PyErr {
 /// Registers the exception classes.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("CheckpointError", m.py().get_type::<CheckpointError>())?;
-    m.add("LinAlgError", m.py().get_type::<LinAlgError>())?;
+    m.add("_LinAlgError", m.py().get_type::<_LinAlgError>())?;
     m.add("OutOfMemoryError", m.py().get_type::<OutOfMemoryError>())
 }
