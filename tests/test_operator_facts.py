@@ -46,3 +46,12 @@ def test_comparisons_in_place_have_no_gradient_left():
     b = torch.tensor([2.0, 1.0], requires_grad=True)
     (a.clone().ge_(b) * 3).sum().backward()
     assert a.grad.tolist() == b.grad.tolist() == [0.0, 0.0]
+
+
+def test_typed_storages_are_made_of_sizes_and_sequences():
+    assert len(torch.TypedStorage(5, dtype=torch.float64)) == 5
+    assert torch.TypedStorage([1, 2.5], dtype=torch.float64).tolist() == [1.0, 2.5]
+    assert len(torch.TypedStorage()) == 0
+    for wrong in ((1, 2), (2.5,)):
+        with pytest.raises((RuntimeError, TypeError), match="invalid combination of arguments"):
+            torch.TypedStorage(*wrong)

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, overload
 
-from torchlike._C import LinAlgError as LinAlgError
+from torchlike._C import _LinAlgError as LinAlgError
 from torchlike._C import Generator, Tensor
 from torchlike._C import device as _device
 from torchlike._C import dtype as _dtype

@@ -88,12 +88,12 @@ fn tolerances(a: &calls::Isclose, _: DType) -> Result<Ctx> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Eq "eq", 2, equal, FMIO, "a == b", "(Tensor self, Operand other)", "True where the operands are equal.").grad("in place EqBackward1 / EqBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
-    map_row!(Ne "ne", 2, equal, FMIO, "a != b", "(Tensor self, Operand other)", "True where the operands differ.").grad("in place NeBackward1 / NeBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
-    map_row!(Lt "lt", 2, compare, FMIO, "a < b", "(Tensor self, Operand other)", "True where the first operand is smaller.").grad("in place LtBackward1 / LtBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
-    map_row!(Le "le", 2, compare, FMIO, "a <= b", "(Tensor self, Operand other)", "True where the first operand is not larger.").grad("in place LeBackward1 / LeBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
-    map_row!(Gt "gt", 2, compare, FMIO, "a > b", "(Tensor self, Operand other)", "True where the first operand is larger.").grad("in place GtBackward1 / GtBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
-    map_row!(Ge "ge", 2, compare, FMIO, "a >= b", "(Tensor self, Operand other)", "True where the first operand is not smaller.").grad("in place GeBackward1 / GeBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Eq "eq", 2, equal, FMIO, "a == b", "(Tensor self, Operand other)", "True where the operands are equal.").grad("EqBackward1 / EqBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Ne "ne", 2, equal, FMIO, "a != b", "(Tensor self, Operand other)", "True where the operands differ.").grad("NeBackward1 / NeBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Lt "lt", 2, compare, FMIO, "a < b", "(Tensor self, Operand other)", "True where the first operand is smaller.").grad("LtBackward1 / LtBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Le "le", 2, compare, FMIO, "a <= b", "(Tensor self, Operand other)", "True where the first operand is not larger.").grad("LeBackward1 / LeBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Gt "gt", 2, compare, FMIO, "a > b", "(Tensor self, Operand other)", "True where the first operand is larger.").grad("GtBackward1 / GtBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Ge "ge", 2, compare, FMIO, "a >= b", "(Tensor self, Operand other)", "True where the first operand is not smaller.").grad("GeBackward1 / GeBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
     map_row!(LogicalAnd "logical_and", 2, compare, FMIO, "a != T(0) && b != T(0)", "(Tensor self, Tensor other)", "True where both operands are non-zero.").no_grad(),
     map_row!(LogicalOr "logical_or", 2, compare, FMIO, "a != T(0) || b != T(0)", "(Tensor self, Tensor other)", "True where either operand is non-zero.").no_grad(),
     map_row!(LogicalXor "logical_xor", 2, compare, FMIO, "(a != T(0)) != (b != T(0))", "(Tensor self, Tensor other)", "True where exactly one operand is non-zero.").no_grad(),
