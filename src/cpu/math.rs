@@ -80,7 +80,11 @@ pub fn clogaddexp(x: Complex64, y: Complex64) -> Complex64 {
 fn ctanh(z: Complex64) -> Complex64 {
     // Beyond 20 the quotient of huge numbers would be nan.
     if z.re.abs() > 20.0 {
-        let angle = if z.im.is_finite() { (2.0 * z.im).sin() } else { z.im };
+        let angle = if z.im.is_finite() {
+            (2.0 * z.im).sin()
+        } else {
+            z.im
+        };
         return Complex64::new(z.re.signum(), 0f64.copysign(angle));
     }
     z.tanh()

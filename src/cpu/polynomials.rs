@@ -67,7 +67,11 @@ fn recurrence(family: Family, x: f64, n: i64, largest: f64) -> f64 {
             Family::Laguerre => ((2.0 * kf + 1.0 - x) * q - kf * p) / (kf + 1.0),
             Family::Legendre => ((2.0 * kf + 1.0) * x * q - kf * p) / (kf + 1.0),
         };
-        let r = if r.abs() > largest { r * f64::INFINITY } else { r };
+        let r = if r.abs() > largest {
+            r * f64::INFINITY
+        } else {
+            r
+        };
         (p, q, k) = (q, r, k + 1);
     }
     q
@@ -119,7 +123,11 @@ fn legendre(x: f64, n: f64, odd: bool) -> f64 {
 /// Laguerre polynomials of high degree, by Hilb's formula.
 fn laguerre(x: f64, n: f64) -> f64 {
     let reach = 2.0 * ((n + 0.5) * x.abs()).sqrt();
-    let wave = if x < 0.0 { bessel_i(0, reach) } else { libm::j0(reach) };
+    let wave = if x < 0.0 {
+        bessel_i(0, reach)
+    } else {
+        libm::j0(reach)
+    };
     (x / 2.0).exp() * wave
 }
 

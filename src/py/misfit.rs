@@ -78,7 +78,10 @@ impl<'py> Incoming<'py> {
                 (overload.op.schema.position(&name)).or_else(|| (name == "input").then_some(0));
             match known {
                 Some(i) if i < filled => {
-                    return format!("{}() got multiple values for argument '{name}'", group.called());
+                    return format!(
+                        "{}() got multiple values for argument '{name}'",
+                        group.called()
+                    );
                 }
                 Some(_) => {}
                 None if name == "out" && overload.out => {}

@@ -4,7 +4,9 @@ use crate::cpu::dense::lu as dense;
 use crate::cpu::dense::number::Number;
 use crate::cpu::dense::view::{View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
-use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, R, Ret, X, compose, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, R, Ret, X, compose, kernel,
+};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail, with_numbers,
