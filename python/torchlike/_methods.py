@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
-import torchlike
 from torchlike import _C
 from torchlike._C import Tensor
 from torchlike._function import overridable
@@ -114,39 +114,36 @@ def storage_type(self: Tensor) -> type:
     return TypedStorage
 
 
-_NO_UNIQUE_ORDER = "The tensor does not have unique dim order"
-
-
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """The dimensions from the outermost in memory to the innermost.
 
+    With ``ambiguity_check`` there must be one order only; of several, a list of memory formats chooses the one that the
+    tensor has.
+
     Raises:
-        RuntimeError: with `ambiguity_check`, if another order describes the layout as well, or, given a list of memory
-            formats, if the layout is that of several of them.
+        AttributeError: if the tensor is sparse.
+        TypeError: for another kind of ``ambiguity_check``.
+        RuntimeError: if the order is ambiguous.
     """
-    if self.is_sparse or self.layout != torchlike.strided:
+    if self.layout != _C.strided:
         raise AttributeError(
             f"Can't get dim order on sparse type: {self.type()} "
             "Use Tensor.to_dense() to convert to a dense tensor first."
         )
-    listed = isinstance(ambiguity_check, list)
-    formats = ambiguity_check if listed else []
-    if not isinstance(ambiguity_check, bool) and not (
-        listed and all(isinstance(f, torchlike.memory_format) for f in formats)
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not isinstance(ambiguity_check, bool | list) or not all(
+        isinstance(f, _C.memory_format) for f in formats
     ):
         raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
-    strides = self.stride()
-    if formats:
-        if sum(self.is_contiguous(memory_format=f) for f in formats) > 1:
+    sizes, strides = self.shape, self.stride()
+    if ambiguity_check is not False:
+        if any(step == 0 and size > 1 for size, step in zip(sizes, strides, strict=True)):
+            raise RuntimeError("The tensor does not have unique dim order.")
+        several = 1 in sizes or any(a == b for a, b in itertools.pairwise(strides))
+        if several and sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
             raise RuntimeError(
-                _NO_UNIQUE_ORDER + ", or cannot map to exact one of the given memory formats."
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
             )
-    elif ambiguity_check and (0 in self.shape or 1 in self.shape):
-        raise RuntimeError(
-            _NO_UNIQUE_ORDER + ", or cannot map to exact one of the given memory formats."
-        )
-    elif ambiguity_check and (0 in strides or len(set(strides)) < self.ndim):
-        raise RuntimeError(_NO_UNIQUE_ORDER + ".")
     return tuple(sorted(range(self.ndim), key=lambda d: (-strides[d], d)))
 
 

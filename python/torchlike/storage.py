@@ -7,32 +7,46 @@ from typing import Any
 from torchlike import _C, _mapped, _naming
 from torchlike._C import UntypedStorage as UntypedStorage
 
+_NO_SUCH_TYPED = """TypedStorage.__init__ received an invalid combination of arguments. Expected one of:
+ * (*, torch.device device, torch.dtype dtype)
+ * (int size, *, torch.device device, torch.dtype dtype)
+ * (Sequence data, *, torch.device device, torch.dtype dtype)
+ * (*, UntypedStorage wrap_storage, torch.dtype dtype)"""
+
 
 class TypedStorage:
     """A storage whose items have a dtype (PyTorch's older view of storages)."""
 
     def __init__(
         self,
-        *args: Any,
+        *items: Any,
         wrap_storage: Any = None,
         dtype: Any = None,
         device: Any = None,
         _internal: bool = False,
     ) -> None:
-        """So many items, these values, or the items in the bytes of a storage.
+        """A number of items without values, the items of a sequence, or the items in the storage ``wrap_storage``.
 
         Raises:
-            RuntimeError: if more than one of these is given.
+            RuntimeError: for several arguments, or a storage beside them or without a dtype.
+            TypeError: for what is neither a number nor a sequence, or no storage.
         """
-        if len(args) > 1 or (args and wrap_storage is not None):
-            raise RuntimeError(
-                "torch.storage.TypedStorage.__init__ received an invalid combination of arguments: one of a size, a "
-                "sequence and wrap_storage is taken"
-            )
-        self.dtype = dtype or _C.get_default_dtype()
-        if wrap_storage is None:
-            wrap_storage = _made(args[0] if args else 0, self.dtype, device).untyped_storage()
-        self._untyped_storage = wrap_storage
+        if wrap_storage is not None:
+            if items or dtype is None or device is not None:
+                raise RuntimeError(_NO_SUCH_TYPED)
+            if not isinstance(wrap_storage, UntypedStorage):
+                raise TypeError(
+                    f"{_NO_SUCH_TYPED}\nArgument type not recognized: {type(wrap_storage)}"
+                )
+            self._untyped_storage, self.dtype = wrap_storage, dtype
+            return
+        if len(items) > 1:
+            raise RuntimeError(_NO_SUCH_TYPED)
+        given = items[0] if items else 0
+        if not isinstance(given, int) and not hasattr(given, "__len__"):
+            raise TypeError(f"{_NO_SUCH_TYPED}\nArgument type not recognized: {type(given)}")
+        self.dtype = _C.get_default_dtype() if dtype is None else dtype
+        self._untyped_storage = _made(given, self.dtype, device).untyped_storage()
 
     @property
     def device(self) -> Any:

@@ -32,16 +32,16 @@ real_fns! {
     log1p_: vmath::log1p, f64::ln_1p, |z| clog1p(z);
     sin_: vmath::sin, f64::sin, |z| z.sin();
     cos_: vmath::cos, f64::cos, |z| z.cos();
-    tan_: |x: f32| f64::from(x).tan() as f32, f64::tan, |z| z.tan();
+    tan_: |x: f32| f64::from(x).tan() as f32, f64::tan, |z| turned(z, ctanh);
     asin_: |x: f32| f64::from(x).asin() as f32, f64::asin, |z| z.asin();
     acos_: |x: f32| f64::from(x).acos() as f32, f64::acos, |z| z.acos();
-    atan_: |x: f32| f64::from(x).atan() as f32, f64::atan, |z| z.atan();
+    atan_: |x: f32| f64::from(x).atan() as f32, f64::atan, |z| turned(z, catanh);
     sinh_: |x: f32| f64::from(x).sinh() as f32, f64::sinh, |z| z.sinh();
     cosh_: |x: f32| f64::from(x).cosh() as f32, f64::cosh, |z| z.cosh();
     tanh_: vmath::tanh, f64::tanh, |z| ctanh(z);
     asinh_: |x: f32| libm::asinh(f64::from(x)) as f32, libm::asinh, |z| z.asinh();
     acosh_: |x: f32| libm::acosh(f64::from(x)) as f32, libm::acosh, |z| z.acosh();
-    atanh_: |x: f32| libm::atanh(f64::from(x)) as f32, libm::atanh, |z| z.atanh();
+    atanh_: |x: f32| libm::atanh(f64::from(x)) as f32, libm::atanh, |z| catanh(z);
     sqrt_: f32::sqrt, f64::sqrt, |z| z.sqrt();
     sigmoid_: vmath::sigmoid, |x: f64| 1.0 / (1.0 + vmath64::exp(-x)), |z| 1.0 / (1.0 + cexp(-z));
 }
@@ -80,9 +80,41 @@ pub fn clogaddexp(x: Complex64, y: Complex64) -> Complex64 {
 fn ctanh(z: Complex64) -> Complex64 {
     // Beyond 20 the quotient of huge numbers would be nan.
     if z.re.abs() > 20.0 {
-        return Complex64::new(z.re.signum(), 0.0 * (2.0 * z.im).sin());
+        let angle = if z.im.is_finite() {
+            (2.0 * z.im).sin()
+        } else {
+            z.im
+        };
+        return Complex64::new(z.re.signum(), 0f64.copysign(angle));
     }
     z.tanh()
+}
+
+/// The inverse hyperbolic tangent, which goes to i pi / 2 in all directions (C99, annex G).
+fn catanh(z: Complex64) -> Complex64 {
+    if z.im.is_infinite() || (z.re.is_infinite() && !z.im.is_nan()) {
+        let quarter = std::f64::consts::FRAC_PI_2.copysign(z.im);
+        return Complex64::new(0f64.copysign(z.re), quarter);
+    }
+    z.atanh()
+}
+
+/// -i f(i z): a circular function by the hyperbolic one.
+fn turned(z: Complex64, f: fn(Complex64) -> Complex64) -> Complex64 {
+    let w = f(Complex64::new(-z.im, z.re));
+    Complex64::new(w.im, -w.re)
+}
+
+/// 1 / z, which is 0 at infinity.
+pub fn reciprocal<T: num_traits::Float>(z: num_complex::Complex<T>) -> num_complex::Complex<T> {
+    if z.re.is_infinite() || z.im.is_infinite() {
+        let signed = |v: T, s: T| if s.is_sign_negative() { -v } else { v };
+        return num_complex::Complex::new(signed(T::zero(), z.re), signed(T::zero(), -z.im));
+    }
+    let size = z.re.abs().max(z.im.abs());
+    let (re, im) = (z.re / size, z.im / size);
+    let whole = (re * re + im * im) * size;
+    num_complex::Complex::new(re / whole, -im / whole)
 }
 
 /// Functions that only real elements have.

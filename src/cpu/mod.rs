@@ -51,6 +51,7 @@ pub(crate) mod norm_backward;
 pub(crate) mod pad;
 pub(crate) mod parts;
 pub(crate) mod past;
+pub(crate) mod polynomials;
 pub mod pool;
 pub(crate) mod pooling;
 pub(crate) mod pooling_backward;

@@ -1,5 +1,5 @@
-//! Special functions in double precision: Bessel and Airy functions, gamma integrals, zeta, normal distribution,
-//! orthogonal polynomials. Formulas are those of Abramowitz and Stegun and of the NIST handbook (DLMF).
+//! Special functions in double precision: Bessel and Airy functions, gamma integrals, zeta, normal distribution.
+//! Formulas are those of Abramowitz and Stegun and of the NIST handbook (DLMF).
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
@@ -236,9 +236,13 @@ pub fn zeta(s: f64, q: f64) -> f64 {
         if s != s.floor() {
             return f64::NAN;
         }
+        // The terms below zero are those of two other series.
+        let part = q - q.floor();
+        let sign = if s % 2.0 == 0.0 { 1.0 } else { -1.0 };
+        return zeta(s, part) + sign * (zeta(s, 1.0 - part) - zeta(s, 1.0 - q));
     }
     if q.is_infinite() {
-        return 0.0;
+        return f64::NAN;
     }
     let (mut sum, mut a) = (q.powf(-s), q);
     let mut n = 0;
@@ -380,69 +384,6 @@ pub fn igamma(a: f64, x: f64, upper: bool) -> f64 {
     }
     let above = scale * h;
     pick(1.0 - above, above)
-}
-
-/// A family of orthogonal polynomials.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Chebyshev, first to fourth kind: the start of the recurrence is 1, a x + b.
-    Chebyshev(i8, i8),
-    /// Hermite as physicists write it.
-    HermiteH,
-    /// Hermite as statisticians write it.
-    HermiteHe,
-    /// Laguerre.
-    Laguerre,
-    /// Legendre.
-    Legendre,
-}
-
-/// The polynomial of degree `n` at `x`; `limit` is the degree beyond which Hermite polynomials overflow.
-#[must_use]
-pub fn polynomial(family: Family, x: f64, n: f64, limit: i64) -> f64 {
-    let n = n as i64;
-    if n < 0 {
-        return 0.0;
-    }
-    if n == 0 {
-        return 1.0;
-    }
-    if let Family::Chebyshev(a, b) = family
-        && n > 6
-        && x.abs() < 1.0
-    {
-        // With x = cos t the recurrence has a closed form.
-        let (t, n) = (x.acos(), n as f64);
-        return match (a, b) {
-            (1, _) => (n * t).cos(),
-            (2, 0) => ((n + 1.0) * t).sin() / t.sin(),
-            (2, -1) => ((n + 0.5) * t).cos() / (t / 2.0).cos(),
-            _ => ((n + 0.5) * t).sin() / (t / 2.0).sin(),
-        };
-    }
-    if matches!(family, Family::HermiteH | Family::HermiteHe) && n > limit {
-        return f64::NAN;
-    }
-    let mut p = 1.0;
-    let mut q = match family {
-        Family::Chebyshev(a, b) => f64::from(a) * x + f64::from(b),
-        Family::HermiteH => 2.0 * x,
-        Family::HermiteHe | Family::Legendre => x,
-        Family::Laguerre => 1.0 - x,
-    };
-    let mut k = 1i64;
-    while k < n && !q.is_nan() {
-        let kf = k as f64;
-        let r = match family {
-            Family::Chebyshev(..) => 2.0 * x * q - p,
-            Family::HermiteH => 2.0 * x * q - 2.0 * kf * p,
-            Family::HermiteHe => x * q - kf * p,
-            Family::Laguerre => ((2.0 * kf + 1.0 - x) * q - kf * p) / (kf + 1.0),
-            Family::Legendre => ((2.0 * kf + 1.0) * x * q - kf * p) / (kf + 1.0),
-        };
-        (p, q, k) = (q, r, k + 1);
-    }
-    q
 }
 
 /// The mantissa in [0.5, 1) and the exponent of 2.

@@ -224,7 +224,8 @@ pub fn broadcast(a: &[i64], b: &[i64]) -> Result<Dims> {
     }
     let n = a.len().max(b.len());
     let mut out = Dims::filled(n, 1);
-    for i in 0..n {
+    // From the last dimension on, so that an error names the last that does not fit.
+    for i in (0..n).rev() {
         let da = if i + a.len() >= n {
             a[i + a.len() - n]
         } else {

@@ -14,6 +14,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -32,6 +33,17 @@ pub struct Group {
 }
 
 impl Group {
+    /// What messages call it: PyTorch's functions of some modules have these in front of their own name.
+    pub(super) fn called(&self) -> Cow<'_, str> {
+        let path = self.full_name.strip_prefix("torchlike.");
+        match path.and_then(|p| p.split_once('.')) {
+            Some((module @ ("linalg" | "fft" | "special"), name)) => {
+                Cow::Owned(format!("{module}_{name}"))
+            }
+            _ => Cow::Borrowed(&self.name),
+        }
+    }
+
     /// True for a method without arguments.
     pub(super) fn takes_nothing(&self) -> bool {
         self.method

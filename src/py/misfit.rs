@@ -37,7 +37,7 @@ impl<'py> Incoming<'py> {
         };
         let text = meant.and_then(|i| texts().nth(i)).unwrap_or_else(|| {
             let positional = &self.positional[hidden..];
-            messages::invalid_combination(&group.name, &lines, positional, &self.keywords)
+            messages::invalid_combination(&group.called(), &lines, positional, &self.keywords)
         });
         PyTypeError::new_err(text)
     }
@@ -45,7 +45,7 @@ impl<'py> Incoming<'py> {
     fn words(&self, group: &Group, overload: &Overload, misfit: &Misfit<'_, 'py>) -> String {
         let schema = &overload.op.schema;
         match *misfit {
-            Misfit::TooMany => too_many(group, schema.positional, self.positional.len()),
+            Misfit::TooMany => too_many(group, overload, self.positional.len()),
             Misfit::WrongKind {
                 at,
                 position,
@@ -68,7 +68,7 @@ impl<'py> Incoming<'py> {
             .filter(|p| p.default.is_none() && !given(p))
             .map(|p| public_name(group, p).to_owned())
             .collect();
-        messages::missing(&group.name, &group.full_name, &names)
+        messages::missing(&group.called(), &group.full_name, &names)
     }
 
     fn unexpected(&self, group: &Group, overload: &Overload, filled: usize) -> String {
@@ -78,19 +78,22 @@ impl<'py> Incoming<'py> {
                 (overload.op.schema.position(&name)).or_else(|| (name == "input").then_some(0));
             match known {
                 Some(i) if i < filled => {
-                    return format!("{}() got multiple values for argument '{name}'", group.name);
+                    return format!(
+                        "{}() got multiple values for argument '{name}'",
+                        group.called()
+                    );
                 }
                 Some(_) => {}
                 None if name == "out" && overload.out => {}
                 None => {
                     return format!(
                         "{}() got an unexpected keyword argument '{name}'",
-                        group.name
+                        group.called()
                     );
                 }
             }
         }
-        format!("{}() got an unexpected keyword argument", group.name)
+        format!("{}() got an unexpected keyword argument", group.called())
     }
 }
 
@@ -109,7 +112,7 @@ fn wrong_kind(group: &Group, p: &Param, position: Option<usize>, o: &Bound<'_, P
         Some(i) => format!(" (position {})", i + usize::from(!group.method)),
         None => String::new(),
     };
-    let (function, kind) = (&group.name, kind_name(p.kind));
+    let (function, kind) = (group.called(), kind_name(p.kind));
     match first_misfit(p.kind, o) {
         Some((i, item)) if matches!(p.kind, Kind::Tensors | Kind::VarTensors) => format!(
             "expected Tensor as element {i} in argument {}, but got {}",
@@ -146,19 +149,27 @@ fn first_misfit<'py>(kind: Kind, o: &Bound<'py, PyAny>) -> Option<(usize, Bound<
 fn bad_item(group: &Group, p: &Param, at: usize, item: &Bound<'_, PyAny>) -> String {
     format!(
         "{}(): argument '{}' failed to unpack the object at pos {} with error \"type must be tuple of ints,but got {}\"",
-        group.name,
+        group.called(),
         p.name,
         at + 1,
         type_name(item)
     )
 }
 
-fn too_many(group: &Group, max: usize, given: usize) -> String {
+fn too_many(group: &Group, overload: &Overload, given: usize) -> String {
     let hidden = usize::from(group.method);
-    let (max, given) = (max - hidden, given - hidden);
+    let schema = &overload.op.schema;
+    let needed = schema.params.iter().filter(|p| p.default.is_none()).count();
+    let (least, max, given) = (needed - hidden, schema.positional - hidden, given - hidden);
+    if least != max {
+        return format!(
+            "{}() takes from {least} to {max} positional arguments but {given} were given",
+            group.called()
+        );
+    }
     format!(
         "{}() takes {max} positional argument{} but {given} {} given",
-        group.name,
+        group.called(),
         if max == 1 { "" } else { "s" },
         if given == 1 { "was" } else { "were" }
     )

@@ -64,7 +64,7 @@ Node.register_hook = _register_hook
 Node.register_prehook = _register_prehook
 
 
-class _Handles:
+class _MultiHandle:
     def __init__(self, handles: Sequence[Any]) -> None:
         self.handles = tuple(handles)
 
@@ -73,7 +73,7 @@ class _Handles:
         for handle in self.handles:
             handle.remove()
 
-    def __enter__(self) -> _Handles:
+    def __enter__(self) -> _MultiHandle:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -82,7 +82,7 @@ class _Handles:
 
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all"
-) -> _Handles:
+) -> _MultiHandle:
     """Calls ``fn`` once the gradients of several tensors are there, or with the first of them (``mode="any"``).
 
     Raises:
@@ -102,7 +102,7 @@ def register_multi_grad_hook(
                 done.add(run)
             fn(grad)
 
-        return _Handles([t.register_hook(first) for t in tensors])
+        return _MultiHandle([t.register_hook(first) for t in tensors])
     grads: dict[int, list[Any]] = {}
     counts: dict[int, int] = {}
     nodes = [_C._gradient_node(t) for t in tensors]
@@ -122,7 +122,7 @@ def register_multi_grad_hook(
 
         return one
 
-    return _Handles([t.register_hook(hook(i)) for i, t in enumerate(tensors)])
+    return _MultiHandle([t.register_hook(hook(i)) for i, t in enumerate(tensors)])
 
 
 class saved_tensors_hooks:

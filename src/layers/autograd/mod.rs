@@ -84,6 +84,11 @@ fn track(c: Call, next: Next) -> Result<Ret> {
         (Grad::Unstated, Body::Compose(_)) if matches!(c.form, Form::New) => next.call(c),
         (Grad::Unstated, Body::Compose(f)) => through(c, *f),
         (_, Body::Become(_)) => next.call(c),
+        (Grad::Zero, _) if matches!(c.form, Form::InPlace(_)) => {
+            // What is written has the history that was there, even if it is written by way of another type.
+            check(&c)?;
+            mode::with_grad(false, || next.call(c))
+        }
         (Grad::Unstated, Body::Forward(_)) | (Grad::Zero, _) => {
             check(&c)?;
             next.call(c)

@@ -3,7 +3,7 @@
 use crate::fake::FakeMode;
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{Ret, Traits, Value, X};
+use crate::ops::core::op::{R, Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{check_cast, check_exact, check_result, for_each_written};
 use crate::ops::core::{dispatch, helpers, scratch};
@@ -131,7 +131,13 @@ fn into_outs(
     fill: &mut Fill,
 ) -> Result<()> {
     for (out, spec) in outs.iter_mut().zip(&plan.outs) {
-        prepare_out(out, spec, how.device, args.op.has(X))?;
+        let exact = args.op.has(X);
+        if args.op.has(R) {
+            let rows = OutSpec::contiguous(&spec.shape, spec.dtype);
+            prepare_out(out, &rows, how.device, exact)?;
+        } else {
+            prepare_out(out, spec, how.device, exact)?;
+        }
     }
     let direct = how.direct_out
         && outs

@@ -83,7 +83,11 @@ impl Steps {
             DType::I64
         });
         self.check(dtype)?;
-        let n = if dtype == DType::I64 && !floating {
+        if self.half_open {
+            dtype.check_kernel(dtype != DType::Bool, "arange_cpu")?;
+        }
+        // Numbers of 64 bits are cut to integers before they are counted, those of all other types after.
+        let n = if dtype == DType::I64 {
             self.exact_count()
         } else {
             self.count()
@@ -215,8 +219,12 @@ fn space(out: &Tensor, start: Operand, end: Operand, base: Option<f64>) -> Resul
     if dtype.is_complex() {
         return space_complex(out, start.to_c64(), end.to_c64(), base);
     }
-    if dtype.is_integral(true) && base.is_none() {
-        return space_integral(out, start.to_i64(), end.to_i64());
+    if dtype.is_integral(true) {
+        let (start, end) = (start.to_i64(), end.to_i64());
+        return match base {
+            None => space_integral(out, start, end),
+            Some(_) => space_single(out, start as f32, end as f32, base),
+        };
     }
     if dtype == DType::F64 {
         return space_double(out, start.to_f64(), end.to_f64(), base);

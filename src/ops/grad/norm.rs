@@ -134,7 +134,7 @@ pub static OPS: &[OpDef] = &[
 /// What the mean and the inverse deviation of a group add to the gradient of its elements.
 fn by_statistics(a: &calls::_GradGroupNormAll) -> Result<Option<Tensor>> {
     let each = |t: &Tensor| f::reshape(t, &[a.N, a.group, 1]);
-    let x = f::reshape(a.input, &[a.N, a.group, -1])?;
+    let x = f::reshape(a.input, &[a.N, a.group, a.C / a.group * a.HxW])?;
     let count = x.shape()[2];
     let by_mean = match a.grad_mean {
         Some(g) => Some(f::expand(&f::div(&each(g)?, count)?, x.shape())?),

@@ -125,7 +125,8 @@ pub(super) fn rms_norm(a: &calls::_GradRmsNorm) -> Result<Ret> {
 }
 
 pub(super) fn group_norm(a: &calls::_GradGroupNorm) -> Result<Ret> {
-    let (plane, grouped) = ([a.N, a.C, a.HxW], [a.N, a.group, -1]);
+    let members = a.C / a.group * a.HxW;
+    let (plane, grouped) = ([a.N, a.C, a.HxW], [a.N, a.group, members]);
     let in_groups = |t: &Tensor| f::reshape(t, &grouped[..]);
     let g = f::reshape(&wide(a.grad_out)?, &plane[..])?;
     let factor = f::reshape(a.rstd, &[a.N, a.group, 1])?;

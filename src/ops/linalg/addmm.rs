@@ -321,14 +321,14 @@ fn addr(a: &calls::Addr) -> Result<Tensor> {
             "For integral input tensors, argument {name} must not be a floating point number."
         );
     }
-    let products = outer_product(x, y)?;
     if common == DType::Bool {
-        return addr_bool(t, products, a.beta.to_bool(), a.alpha.to_bool());
+        return addr_bool(t, outer_product(x, y)?, a.beta.to_bool(), a.alpha.to_bool());
     }
+    // The scale meets the first vector before the second does, which 16-bit numbers tell.
     let products = if is_one(a.alpha) {
-        products
+        outer_product(x, y)?
     } else {
-        f::mul(&products, a.alpha)?
+        outer_product(&f::mul(x, a.alpha)?, y)?
     };
     if !a.beta.to_bool() {
         return products.to_dtype(common);

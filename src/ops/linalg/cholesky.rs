@@ -5,7 +5,7 @@ use crate::cpu::dense::number::Number;
 use crate::cpu::dense::triangular::{Triangle, solve_left};
 use crate::cpu::dense::view::{View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
-use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, R, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, check, columnwise, cubic, fits, lead, plan, same_types, tail, with_numbers,
@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "cholesky",
         "(Tensor self, bool upper=False)",
-        FMO,
+        FMO | R,
         body!(|a| square_rule(a.input, "cholesky"), |a, _, o| {
             factors(a.input, a.upper, Some("cholesky"), &o[0]).map(drop)
         }).unmeasured(),
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "cholesky_solve",
         "(Tensor self, Tensor input2, bool upper=False)",
-        FMO,
+        FMO | R,
         body!(solve_rule, solve).unmeasured(),
         "The solution of a system by its Cholesky factor.",
     )

@@ -12,7 +12,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "inner",
         "(Tensor self, Tensor other)",
-        FMO,
+        FMO | X,
         inner,
         "Sums of products over the last dimensions.",
     )

@@ -4,7 +4,9 @@ use crate::cpu::dense::lu as dense;
 use crate::cpu::dense::number::Number;
 use crate::cpu::dense::view::{View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
-use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, R, Ret, X, compose, kernel,
+};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail, with_numbers,
@@ -34,7 +36,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "lu",
         "(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)",
-        FMO,
+        FMO | R,
         old_lu,
         "The LU factorisation in one matrix.",
     ).samples("f32[3, 4], True, True; c64[3, 4], True, True")

@@ -4,7 +4,7 @@ use crate::cpu::dense::lu as dense;
 use crate::cpu::dense::number::Number;
 use crate::cpu::matrices::{self, Stack, as_columns};
 use crate::ops::core::op::{
-    Batch, Cast, F, FM, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel,
+    Batch, Cast, F, FM, FMO, O, OpDef, OutSpec, Plan, R, Ret, X, compose, kernel,
 };
 use crate::ops::f;
 use crate::ops::linalg::lu::{System, factorise};
@@ -110,7 +110,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "linalg.tensorinv",
         "(Tensor self, int ind=2)",
-        F | O,
+        F | O | R,
         tensorinv,
         "The inverse of a tensor as a linear map.",
     ).samples("c64[4, 3, 6, 1, 2]")

@@ -25,7 +25,7 @@ map_op! {
     [common] |x, y, c| (-y).mul_add(T::ctx(c, 0), x),
     [complex] |x, y, c| x - y * T::ctx(c, 0)
 }
-map_op! { Mul, 2, [int] |x, y, c| x.wrapping_mul(y), [common complex] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
+map_op! { Mul, 2, [int uint] |x, y, c| x.wrapping_mul(y), [common complex] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
 map_op! { Div, 2, [light complex] |x, y, c| x / y }
 map_op! { DivTrunc, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_div(y) }, [light] |x, y, c| (x / y).trunc() }
 map_op! {
@@ -261,6 +261,30 @@ fn value(s: Scalar, d: DType) -> Result<Ctx> {
 }
 
 /// Products, quotients and interpolations with a number keep it in single precision beside 16-bit tensors.
+/// lerp does not promote, but for a weight without dimensions.
+fn one_type(a: &calls::Lerp, _: DType) -> Result<Ctx> {
+    let own = a.input.dtype();
+    let (weight, kernel) = match a.weight {
+        Operand::Tensor(w) => ((w.ndim() > 0).then_some(w), "lerp_kernel_tensor"),
+        Operand::Scalar(_) => (None, "lerp_kernel_scalar"),
+    };
+    for (t, name) in [(Some(a.end), "end"), (weight, "weight")] {
+        let given = t.map_or(own, Tensor::dtype);
+        ensure!(
+            given == own,
+            Runtime,
+            "expected dtype {} for `{name}` but got dtype {}",
+            own.cpp_name(),
+            given.cpp_name()
+        );
+    }
+    own.check_kernel(!own.is_integral(true), kernel)?;
+    Ok(Ctx {
+        wide_numbers: true,
+        ..Ctx::default()
+    })
+}
+
 fn wide_numbers(_: &Args, _: DType) -> Result<Ctx> {
     Ok(Ctx {
         wide_numbers: true,
@@ -370,7 +394,7 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[3], 2.0")
     .grad("DivBackward1 | self: grad / other.conj()"),
     map_row!(Add "add", 2, same, typed!(|a, d| narrow_factor(a.alpha, d), DType), FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`.").grad("self: grad; other: _grad.scale(grad, alpha.conj()); jvp: self_t + _grad.scale(other_t, alpha)"),
-    map_row!(Sub "sub", 2, same, typed!(sub_alpha, DType), FMIO | N, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`.").grad("self: grad; other: _grad.scale(-grad, alpha.conj()); jvp: self_t - _grad.scale(other_t, alpha)"),
+    map_row!(Sub "sub", 2, same, typed!(sub_alpha, DType), FMIO | N, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`.").grad("SubBackward0 / SubBackward0 / RsubBackward1 | self: grad; other: _grad.scale(-grad, alpha.conj()); jvp: self_t - _grad.scale(other_t, alpha)"),
     compose(
         "rsub",
         "(Tensor self, Operand other, *, Scalar alpha=1)",
@@ -432,7 +456,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Heaviside "heaviside", 2, same, check typed!(one_dtype, DType), FMIO | X, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element.").refused(),
     map_row!(Gcd "gcd", 2, same, FMIO | J, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor.").no_grad(),
     map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple.").no_grad(),
-    map_row!(Lerp "lerp", 3, same, wide_numbers, FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),
+    map_row!(Lerp "lerp", 3, same, typed!(one_type, DType), FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),
     map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2.").grad("self: grad; tensor1: grad * (tensor2 * value).conj(); tensor2: grad * (tensor1 * value).conj()").amp(Cast::Kept, Cast::Widest),
     map_row!(Addcdiv "addcdiv", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2.").grad("self: grad; tensor1: grad * (value / tensor2).conj(); tensor2: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()").amp(Cast::Kept, Cast::Widest),
 ];

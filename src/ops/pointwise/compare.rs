@@ -34,9 +34,9 @@ map_op! {
     [complex] |x, y, c| (x.norm_sqr() != 0.0) != (y.norm_sqr() != 0.0),
     [boolean] |x, y, c| x != y
 }
-map_op! { BitAnd, 2, [int] |x, y, c| x & y, [boolean] |x, y, c| both(x, y) }
-map_op! { BitOr, 2, [int boolean] |x, y, c| x | y }
-map_op! { BitXor, 2, [int boolean] |x, y, c| x ^ y }
+map_op! { BitAnd, 2, [int uint] |x, y, c| x & y, [boolean] |x, y, c| both(x, y) }
+map_op! { BitOr, 2, [int uint boolean] |x, y, c| x | y }
+map_op! { BitXor, 2, [int uint boolean] |x, y, c| x ^ y }
 map_op! {
     Shl, 2,
     [int] |x, y, c| if (y as i64) < 0 || y as i64 >= T::BITS as i64 {
@@ -88,12 +88,12 @@ fn tolerances(a: &calls::Isclose, _: DType) -> Result<Ctx> {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Eq "eq", 2, equal, FMIO, "a == b", "(Tensor self, Operand other)", "True where the operands are equal.").no_grad(),
-    map_row!(Ne "ne", 2, equal, FMIO, "a != b", "(Tensor self, Operand other)", "True where the operands differ.").no_grad(),
-    map_row!(Lt "lt", 2, compare, FMIO, "a < b", "(Tensor self, Operand other)", "True where the first operand is smaller.").no_grad(),
-    map_row!(Le "le", 2, compare, FMIO, "a <= b", "(Tensor self, Operand other)", "True where the first operand is not larger.").no_grad(),
-    map_row!(Gt "gt", 2, compare, FMIO, "a > b", "(Tensor self, Operand other)", "True where the first operand is larger.").no_grad(),
-    map_row!(Ge "ge", 2, compare, FMIO, "a >= b", "(Tensor self, Operand other)", "True where the first operand is not smaller.").no_grad(),
+    map_row!(Eq "eq", 2, equal, FMIO, "a == b", "(Tensor self, Operand other)", "True where the operands are equal.").grad("EqBackward1 / EqBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Ne "ne", 2, equal, FMIO, "a != b", "(Tensor self, Operand other)", "True where the operands differ.").grad("NeBackward1 / NeBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Lt "lt", 2, compare, FMIO, "a < b", "(Tensor self, Operand other)", "True where the first operand is smaller.").grad("LtBackward1 / LtBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Le "le", 2, compare, FMIO, "a <= b", "(Tensor self, Operand other)", "True where the first operand is not larger.").grad("LeBackward1 / LeBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Gt "gt", 2, compare, FMIO, "a > b", "(Tensor self, Operand other)", "True where the first operand is larger.").grad("GtBackward1 / GtBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
+    map_row!(Ge "ge", 2, compare, FMIO, "a >= b", "(Tensor self, Operand other)", "True where the first operand is not smaller.").grad("GeBackward1 / GeBackward0 | self: zeros_like(grad); other: zeros_like(grad); jvp: pointwise"),
     map_row!(LogicalAnd "logical_and", 2, compare, FMIO, "a != T(0) && b != T(0)", "(Tensor self, Tensor other)", "True where both operands are non-zero.").no_grad(),
     map_row!(LogicalOr "logical_or", 2, compare, FMIO, "a != T(0) || b != T(0)", "(Tensor self, Tensor other)", "True where either operand is non-zero.").no_grad(),
     map_row!(LogicalXor "logical_xor", 2, compare, FMIO, "(a != T(0)) != (b != T(0))", "(Tensor self, Tensor other)", "True where exactly one operand is non-zero.").no_grad(),

@@ -1,7 +1,8 @@
 //! Special functions: rows over the double-precision formulas of `cpu/special.rs`.
 
 use crate::cpu::map::Ctx;
-use crate::cpu::special::{self, Family};
+use crate::cpu::polynomials::{Family, Type, polynomial};
+use crate::cpu::special;
 use crate::ops::core::op::{F, FMIO, I, J, M, O, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
@@ -42,18 +43,22 @@ fn shifted(x: f64) -> f64 {
     2.0 * x - 1.0
 }
 
-/// The degree beyond which Hermite polynomials of a type overflow.
-const fn degrees<T>() -> i64 {
-    if size_of::<T>() == 4 { 128 } else { 512 }
+/// What polynomials have to know of a type of elements.
+fn of_type<T>() -> Type {
+    let (hermite, largest) = match size_of::<T>() {
+        4 => (128, f64::from(f32::MAX)),
+        _ => (512, f64::MAX),
+    };
+    Type { hermite, largest }
 }
 
 macro_rules! polynomials {
     ($($N:ident $family:expr, $argument:ident;)+) => {$(
-        map_op!($N, 2, [heavy] |x, n, c| special::polynomial(
+        map_op!($N, 2, [heavy] |x, n, c| polynomial(
             $family,
             $argument(f64::from(x)),
             f64::from(n),
-            degrees::<T>(),
+            of_type::<T>(),
         ) as T);
     )+};
 }

@@ -38,21 +38,21 @@ map_op! {
         0.0
     },
     [boolean] |x, c| x,
-    [complex] |x, c| if x.norm_sqr() == 0.0 {
+    [complex] |x, c| if x.norm() == 0.0 {
         x * 0.0
     } else {
         x / x.norm()
     }
 }
-map_op! { Ceil, 1, [int] |x, c| x, [light] |x, c| x.ceil() }
-map_op! { Floor, 1, [int] |x, c| x, [light] |x, c| x.floor() }
-map_op! { Trunc, 1, [int] |x, c| x, [light] |x, c| x.trunc() }
-map_op! { Round, 1, [int] |x, c| x, [light] |x, c| x.round_ties_even() }
+map_op! { Ceil, 1, [int uint] |x, c| x, [light] |x, c| x.ceil() }
+map_op! { Floor, 1, [int uint] |x, c| x, [light] |x, c| x.floor() }
+map_op! { Trunc, 1, [int uint] |x, c| x, [light] |x, c| x.trunc() }
+map_op! { Round, 1, [int uint] |x, c| x, [light] |x, c| x.round_ties_even() }
 map_op! { Frac, 1, [light] |x, c| x - x.trunc() }
 map_op! { Square, 1, [int] |x, c| x.wrapping_mul(x), [light complex] |x, c| x * x, [boolean] |x, c| x }
 map_op! { Sqrt, 1, [float complex] |x, c| x.sqrt_() }
 map_op! { Rsqrt, 1, [float] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| 1.0 / x.sqrt_() }
-map_op! { Reciprocal, 1, [light] |x, c| 1.0 / x, [complex] |x, c| 1.0 / x }
+map_op! { Reciprocal, 1, [light] |x, c| 1.0 / x, [complex] |x, c| crate::cpu::math::reciprocal(x) }
 map_op! { Exp, 1, [float complex] |x, c| x.exp_() }
 map_op! { Exp2, 1, [single complex] |x, c| x.exp2_() }
 map_op! { Expm1, 1, [single complex] |x, c| x.expm1_() }

@@ -1,7 +1,7 @@
 //! Hashes of elements.
 
 use crate::cpu::{self, copy, slice};
-use crate::ops::core::op::{FM, O, OpDef, Plan, kernel};
+use crate::ops::core::op::{FM, O, OpDef, Plan, X, kernel};
 use crate::ops::reduce::rule::Over;
 use crate::{DType, Result, Tensor, ensure};
 use torchlike_macros::operators;
@@ -11,7 +11,7 @@ use torchlike_macros::operators;
 pub static OPS: &[OpDef] = &[kernel(
     "hash_tensor",
     "(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0)",
-    FM | O,
+    FM | O | X,
     body!(rule, |_, over, o| hash(over, &o[0])).unmeasured(),
     "The exclusive or of all elements' bits, real numbers as those of double precision.",
 )

@@ -1,0 +1,57 @@
+"""Calls of operators that went wrong once, against what PyTorch 2.13 makes of them."""
+
+import json
+import pathlib
+
+import pytest
+
+import torchlike as torch
+
+FACTS = json.loads((pathlib.Path(__file__).parent / "data" / "operator_facts.json").read_text())
+# Subjects whose errors are compared by type: the words are those of one place for all operators.
+BY_TYPE = {"results given by the caller"}
+CASES = [(subject, *fact) for subject, facts in FACTS.items() for fact in facts]
+
+
+@pytest.mark.parametrize(("subject", "code", "want"), CASES, ids=[c[1] for c in CASES])
+def test_fact(subject, code, want):
+    try:
+        got = ["result", repr(eval(code, {"torch": torch}))]
+    except Exception as e:
+        got = [type(e).__name__, str(e)]
+    got[1] = got[1].replace("torchlike.", "torch.")
+    if subject in BY_TYPE and want[0] != "result":
+        assert got[0] == want[0]
+    else:
+        assert got == want
+
+
+def test_degrees_of_polynomials_without_end_have_an_answer():
+    x = torch.tensor([0.3, 0.9, 1.5, -2.0])
+    for name in ("laguerre_polynomial_l", "legendre_polynomial_p", "chebyshev_polynomial_v"):
+        made = getattr(torch.special, name)(x, torch.tensor(1e15))
+        assert bool(made[:2].abs().lt(10).all()), name
+
+
+def test_gradients_of_group_norm_without_elements():
+    x = torch.zeros(0, 4, 3, requires_grad=True)
+    weight = torch.ones(4, requires_grad=True)
+    made = torch.nn.functional.group_norm(x, 2, weight)
+    (first,) = torch.autograd.grad(made.sum(), weight, create_graph=True)
+    assert first.tolist() == [0.0] * 4
+
+
+def test_comparisons_in_place_have_no_gradient_left():
+    a = torch.tensor([1.0, 2.0], requires_grad=True)
+    b = torch.tensor([2.0, 1.0], requires_grad=True)
+    (a.clone().ge_(b) * 3).sum().backward()
+    assert a.grad.tolist() == b.grad.tolist() == [0.0, 0.0]
+
+
+def test_typed_storages_are_made_of_sizes_and_sequences():
+    assert len(torch.TypedStorage(5, dtype=torch.float64)) == 5
+    assert torch.TypedStorage([1, 2.5], dtype=torch.float64).tolist() == [1.0, 2.5]
+    assert len(torch.TypedStorage()) == 0
+    for wrong in ((1, 2), (2.5,)):
+        with pytest.raises((RuntimeError, TypeError), match="invalid combination of arguments"):
+            torch.TypedStorage(*wrong)
