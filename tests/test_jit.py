@@ -1,5 +1,6 @@
 """TorchScript: archives of PyTorch are read and run, functions and modules are compiled, archives come back."""
 
+import enum
 import io
 import json
 import zipfile
@@ -239,6 +240,10 @@ def refused(text):
         ("def f(x: int):\n    x = 'text'\n    return x\n", "previously had type int"),
         ("def f(x) -> int:\n    return 'text'\n", "annotated as having type int"),
         ("def f(x):\n    return f(x)\n", "recursively"),
+        (
+            "def f(x):\n    if x.dim():\n        g = torch.sin\n    else:\n        g = torch.cos\n    return g(x)\n",
+            "another function or module",
+        ),
         ("def f(x):\n    return f'{x:.2f}'\n", "format specifiers"),
         ("def f(x):\n    return x.__class__\n", "__class__"),
     ],
@@ -262,6 +267,52 @@ def test_types_in_code():
 
     assert f(torch.ones(1))[1] == [3, 7] and f(torch.ones(1), 4)[1] == [4, 4, 7]
     assert f(torch.ones(1))[0].dtype == torch.float64 and not jit.is_scripting()
+
+
+class Layout(enum.Enum):
+    ROWS = "rows"
+    COLUMNS = "columns"
+
+
+def laid(x, layout: Layout):
+    if layout is Layout.COLUMNS:
+        return x.mT
+    return x
+
+
+class Branches(nn.Module):
+    """What is decided while compiling: enumerations, and whether code is scripted at all."""
+
+    def __init__(self, layout):
+        super().__init__()
+        self.layout, self.steps, self.masked = layout, False, True
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+
+    def forward(self, x):
+        if self.steps and not torch.jit.is_scripting():
+            x = (lambda y: y)(x)
+        if self.masked:
+            mask = torch.ones(3)
+        else:
+            mask = None
+        if x.size(0) > 2:
+            for layer in self.layers:
+                x = layer(x)
+        else:
+            for i, layer in enumerate(self.layers):
+                x = layer(x) + i
+        if mask is not None:
+            x = x * mask
+        return laid(x, self.layout), laid(x, layout=Layout.ROWS)
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_branches_that_compiling_decides(layout):
+    model = Branches(layout)
+    for rows in (2, 3):
+        x = torch.randn(rows, 3)
+        got, want = jit.script(model)(x), model(x)
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
 
 
 # Tracing

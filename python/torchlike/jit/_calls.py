@@ -17,6 +17,7 @@ from torchlike.jit._compile import (
     _kind,
     _plain,
     call,
+    is_member,
 )
 from torchlike.jit._functions import is_operator
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
@@ -210,23 +211,25 @@ class Calls(Expressions):
                 f"a call of '{function.__name__}', which @torch.jit.ignore leaves to Python; "
                 f"@torch.jit.unused compiles to an error instead",
             )
-        qualified, kind = self.program.function(function, public, self, node)
         hints = inspect.signature(function).parameters
         names = list(hints)
-        args = [
-            self._fitted(v, hints[n].annotation if n in hints else None, node)
-            for v, n in zip(self.arguments(node), names, strict=False)
-        ]
-        if len(self.arguments(node)) > len(names):
+        given = self.arguments(node)
+        if len(given) > len(names):
             raise self.fail(node, f"{function.__name__}() takes {len(names)} arguments")
-        keywords = []
+        values = dict(zip(names, given, strict=False))
         for k in node.keywords:
             if k.arg is None or k.arg not in hints:
                 raise self.fail(node, f"{function.__name__}() has no argument '{k.arg}'")
-            keywords.append(
-                ast.keyword(k.arg, self._fitted(self.visit(k.value), hints[k.arg].annotation, node))
-            )
-        return Run(call(qualified, args, keywords), kind)
+            values[k.arg] = self.visit(k.value)
+        fixed = {n: v.value for n, v in values.items() if is_member(v)}
+        qualified, kind = self.program.function(function, public, self, node, fixed)
+        fitted = {
+            n: self._fitted(v, hints[n].annotation, node)
+            for n, v in values.items()
+            if n not in fixed
+        }
+        args = [fitted.pop(n) for n in names[: len(given)] if n in fitted]
+        return Run(call(qualified, args, [ast.keyword(n, v) for n, v in fitted.items()]), kind)
 
     def _fitted(self, value: Any, annotation: Any, node: ast.AST) -> ast.expr:
         """An argument; a number for a list is a list of it, as `BroadcastingList` says."""

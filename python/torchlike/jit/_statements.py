@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from torchlike.jit import _marks
 from torchlike.jit._calls import Calls, _type_node
 from torchlike.jit._compile import _kind, call
-from torchlike.jit._scope import Known, Method, Part, Run, Several, Source
+from torchlike.jit._scope import Known, Method, Neither, Part, Run, Several, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _LEAVES = (ast.Return, ast.Break, ast.Continue)
 
@@ -17,8 +21,15 @@ _LEAVES = (ast.Return, ast.Break, ast.Continue)
 class Statements(Calls):
     """Compiles the body of one function."""
 
-    def __init__(self, program: Any, source: Source, part: Part | None) -> None:
+    def __init__(
+        self,
+        program: Any,
+        source: Source,
+        part: Part | None,
+        fixed: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__(program, source, part)
+        self.fixed = fixed
         self.counts: Counter[str] = Counter()
         self.loops = 0
         self.kinds: dict[str, str] = {}
@@ -91,6 +102,9 @@ class Statements(Calls):
         for i, argument in enumerate(whole):
             at = i - (len(whole) - len(both))
             default = both[at] if at >= 0 else None
+            if argument.arg in self.fixed:
+                self.locals[argument.arg] = Known(self.fixed[argument.arg])
+                continue
             kind = self._argument_kind(argument, default)
             self.locals[argument.arg] = Run(ast.Name(argument.arg, ast.Load()), kind)
             self.kinds[argument.arg] = kind
@@ -295,12 +309,13 @@ class Statements(Calls):
         if isinstance(test, Known):
             return self.block(node.body if test.value else node.orelse)
         code = self.node(test, node.test)
-        before = dict(self.locals)
+        before, kinds = dict(self.locals), dict(self.kinds)
         body = self.block(node.body)
-        after = self.locals
-        self.locals = dict(before)
+        after, kinds_after = self.locals, self.kinds
+        self.locals, self.kinds = dict(before), dict(kinds)
         rest = self.block(node.orelse)
-        self._join(after, node, bool(body) and _leaves(body), bool(rest) and _leaves(rest))
+        ends = [bool(b) and _leaves(b) for b in (body, rest)]
+        self._join(after, kinds_after, kinds, *ends)
         if body and _is_raise(body[-1]) and not rest and len(body) == 1 and _tests_none(code):
             message = body[0].value.args[0]  # type: ignore[attr-defined]
             return [ast.Assert(ast.UnaryOp(ast.Not(), code), message)]
@@ -310,29 +325,41 @@ class Statements(Calls):
             return [ast.If(code, body, []), *rest]
         return [ast.If(code, body or [ast.Pass()], rest)]
 
-    def _join(self, other: dict[str, Any], node: ast.AST, body_ends: bool, rest_ends: bool) -> None:
+    def _join(
+        self,
+        other: dict[str, Any],
+        other_kinds: dict[str, str],
+        before: dict[str, str],
+        body_ends: bool,
+        rest_ends: bool,
+    ) -> None:
         """The names after a branch: those that compiling knew must be the same on both sides."""
         if body_ends and not rest_ends:
             return
         if rest_ends and not body_ends:
-            self.locals = other
+            self.locals, self.kinds = other, other_kinds
             return
+        self.kinds = {**other_kinds, **self.kinds}
         mine = self.locals
         for name in {*mine, *other}:
             a, b = other.get(name), mine.get(name)
             if a is None or b is None:
                 self.locals[name] = a if b is None else b
             elif isinstance(a, Run) and isinstance(b, Run):
-                if a.kind != b.kind:
-                    self.locals[name] = Run(
-                        a.node, self.kinds.get(name) if a.kind and b.kind else None
-                    )
+                if a.kind == b.kind:
+                    continue
+                kind = before.get(name) if a.kind and b.kind else None
+                if name not in before and a.kind and b.kind:
+                    kind = _common(a.kind, b.kind)
+                self.locals[name] = Run(a.node, kind)
+                if name not in before:
+                    self.kinds.pop(name, None)
+                    if kind:
+                        self.kinds[name] = kind
             elif a is not b and not (
                 isinstance(a, Known) and isinstance(b, Known) and a.value is b.value
             ):
-                raise self.fail(
-                    node, f"'{name}' is another function or module on the two sides of a branch"
-                )
+                self.locals[name] = Neither()
 
     def _do_While(self, node: ast.While) -> list[ast.stmt]:
         test = self.run(node.test)
@@ -465,6 +492,16 @@ def _kinds_of(kind: str | None, count: int) -> list[str | None]:
     if kind and kind.startswith("List["):
         return [kind[5:-1]] * count
     return [None] * count
+
+
+def _common(one: str, other: str) -> str | None:
+    """The type of a variable that has either type; a value that may be missing is optional."""
+    for a, b in ((one, other), (other, one)):
+        if a == "NoneType":
+            return b if b.startswith("Optional[") else f"Optional[{b}]"
+        if b == f"Optional[{a}]":
+            return b
+    return None
 
 
 def _fits(found: str, wanted: str) -> bool:
