@@ -237,7 +237,10 @@ def refused(text):
         ("def f(x):\n    return open('f')\n", "currently not supported"),
         ("def f(x):\n    return unknown(x)\n", "undefined value unknown"),
         ("def f(x):\n    return x.no_such_method()\n", "no_such_method"),
-        ("def f(x: int):\n    x = 'text'\n    return x\n", "previously had type int"),
+        (
+            "def f(x: int):\n    if x > 2:\n        x = 'text'\n    return x\n",
+            "previously had type int",
+        ),
         ("def f(x) -> int:\n    return 'text'\n", "annotated as having type int"),
         ("def f(x):\n    return f(x)\n", "recursively"),
         (
@@ -285,10 +288,23 @@ class Branches(nn.Module):
 
     def __init__(self, layout):
         super().__init__()
-        self.layout, self.steps, self.masked = layout, False, True
+        self.layout, self.steps, self.masked, self.rest = layout, False, True, (1, 1)
         self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.forward = self.forward_steps
+        self.rare = None
 
-    def forward(self, x):
+    @staticmethod
+    def twice(x: torch.Tensor):
+        return x + x
+
+    def only_with_rare(self, x):
+        assert self.rare is not None, "rare"
+        return self.rare(x)
+
+    def forward_steps(self, x):
+        x = self.twice(x)
+        if x.dim() > 5:
+            x = self.only_with_rare(x)
         if self.steps and not torch.jit.is_scripting():
             x = (lambda y: y)(x)
         if self.masked:
@@ -303,6 +319,14 @@ class Branches(nn.Module):
                 x = layer(x) + i
         if mask is not None:
             x = x * mask
+        taken = x[(slice(None), slice(0, 2, None))]
+        taken = taken.reshape(-1, *self.rest)
+        x = [x, taken] if False else x
+        if isinstance(x, (list, tuple)):
+            x = x[0]
+        if isinstance(taken, torch.Tensor) and not isinstance(taken, dict):
+            x = x + taken.sum()
+        taken = None
         return laid(x, self.layout), laid(x, layout=Layout.ROWS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import inspect
 import operator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -217,6 +218,8 @@ class Expressions:
         function = getattr(type(module), attribute, None)
         if isinstance(function, property):
             raise self.fail(node, f"the property {attribute!r}; a method can be compiled")
+        if isinstance(inspect.getattr_static(type(module), attribute, None), staticmethod):
+            return Known(function)
         if callable(function) and not isinstance(function, type):
             return Method(part, attribute, function)
         try:

@@ -346,5 +346,6 @@ def exported(module: Any) -> list[str]:
         for n in dir(type(module))
         if _marks.mark_of(getattr(type(module), n, None)) == _marks.EXPORT
     ]
-    has_forward = type(module).forward is not Module.forward and not isinstance(module, CONTAINERS)
+    forward = _layers.method_of(module, "forward")
+    has_forward = forward is not Module.forward and not isinstance(module, CONTAINERS)
     return (["forward"] if has_forward else []) + names

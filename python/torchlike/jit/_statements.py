@@ -11,6 +11,7 @@ from torchlike.jit import _marks
 from torchlike.jit._calls import Calls, _type_node
 from torchlike.jit._compile import _kind, call
 from torchlike.jit._scope import Known, Method, Neither, Part, Run, Several, Source
+from torchlike.jit._types import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,7 @@ class Statements(Calls):
         self.counts: Counter[str] = Counter()
         self.loops = 0
         self.kinds: dict[str, str] = {}
+        self.around: dict[str, str] = {}
         self.returns: str | None = None
 
     def function(self, text_name: str) -> tuple[ast.FunctionDef, str | None]:
@@ -257,17 +259,38 @@ class Statements(Calls):
             self.locals[name] = value
             return []
         kind = _kind(value)
-        known = self.kinds.get(name)
-        if known and kind and kind != known and not _fits(kind, known):
+        known = self.around.get(name)
+        number = known in ("int", "float") and kind == "Tensor"
+        if known and kind and kind != known and not number and not _fits(kind, known):
             raise self.fail(
                 node,
                 f"Variable '{name}' previously had type {known} but is now being assigned to a value of type {kind}",
             )
-        if kind and name not in self.kinds and kind != "NoneType":
-            self.kinds[name] = kind
-        shown = self.kinds.get(name, kind)
+        shown = self._declared(name, kind)
         self.locals[name] = Run(ast.Name(name, ast.Load()), shown)
         return [ast.Assign([ast.Name(name, ast.Store())], self.node(value, node))]
+
+    def _declared(self, name: str, kind: str | None) -> str | None:
+        """The type of a variable from here on: that of the block around, or what it holds now."""
+        known = self.around.get(name) or self.kinds.get(name)
+        if known in ("int", "float") and kind == "Tensor":
+            self.kinds.pop(name, None)
+            return None if name in self.around else kind
+        if known and (kind is None or name in self.around or _fits(kind, known)):
+            return known
+        if kind and kind != "NoneType":
+            self.kinds[name] = kind
+        else:
+            self.kinds.pop(name, None)
+        return kind
+
+    def inner(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
+        """The code of a block within, which keeps the types of variables around it."""
+        saved, self.around = self.around, dict(self.kinds)
+        try:
+            return self.block(nodes)
+        finally:
+            self.around = saved
 
     def _do_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
         kind = self.annotation(node.annotation)
@@ -310,10 +333,10 @@ class Statements(Calls):
             return self.block(node.body if test.value else node.orelse)
         code = self.node(test, node.test)
         before, kinds = dict(self.locals), dict(self.kinds)
-        body = self.block(node.body)
+        body = self.inner(node.body)
         after, kinds_after = self.locals, self.kinds
         self.locals, self.kinds = dict(before), dict(kinds)
-        rest = self.block(node.orelse)
+        rest = self.inner(node.orelse)
         ends = [bool(b) and _leaves(b) for b in (body, rest)]
         self._join(after, kinds_after, kinds, *ends)
         if body and _is_raise(body[-1]) and not rest and len(body) == 1 and _tests_none(code):
@@ -364,7 +387,7 @@ class Statements(Calls):
     def _do_While(self, node: ast.While) -> list[ast.stmt]:
         test = self.run(node.test)
         saved, self.loops = self.loops, 0
-        body = self.block(node.body)
+        body = self.inner(node.body)
         self.loops = saved
         if node.orelse:
             raise self.fail(node, "else branches of loops aren't supported")
@@ -379,7 +402,7 @@ class Statements(Calls):
             return self._unrolled(node, items)
         target = self.runtime_target(node.target, over)
         saved, self.loops = self.loops, 0
-        body = self.block(node.body)
+        body = self.inner(node.body)
         self.loops = saved
         return [ast.For(target, self.node(over, node.iter), body or [ast.Pass()], [])]
 
@@ -399,6 +422,9 @@ class Statements(Calls):
         if isinstance(test, Known | Part) and (isinstance(test, Part) or test.value):
             return []
         message = None if node.msg is None else self.run(node.msg)
+        if isinstance(test, Known):
+            kind = ast.Constant("builtins.AssertionError")
+            return [ast.Expr(call("ops.prim.RaiseException", [message or ast.Constant(""), kind]))]
         return [ast.Assert(self.node(test, node.test), message)]
 
     def _do_Raise(self, node: ast.Raise) -> list[ast.stmt]:
@@ -483,10 +509,8 @@ def _stored(body: list[ast.stmt]) -> set[str]:
 
 def _kinds_of(kind: str | None, count: int) -> list[str | None]:
     """The types of what a value of a type is unpacked to."""
-    from torchlike.jit._write import _parts
-
     if kind and kind.startswith("Tuple["):
-        parts = _parts(kind)
+        parts = parts_of(kind)
         if len(parts) == count:
             return list(parts)
     if kind and kind.startswith("List["):

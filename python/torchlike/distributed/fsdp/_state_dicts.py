@@ -48,7 +48,11 @@ def after_saving(module: Any, state: dict[str, Any], prefix: str, _: Any) -> Non
     """Copies what was gathered, under the names of the model as it was."""
     group, settings = module._group, module._state_dict_config
     mine = f"{prefix}{WRAPPED}."
-    held = set() if group is None else {mine + _path(module, p) for p in group.param.pieces}
+    held = (
+        set()
+        if group is None
+        else {mine + n for p in group.param.pieces for n in _paths(module, p)}
+    )
     drops = getattr(settings, "rank0_only", False) and torch.distributed.get_rank() != 0
     for key in [k for k in state if k.startswith(mine)]:
         value = state.pop(key)
@@ -68,13 +72,23 @@ def _saved(module: Any, value: Any) -> Any:
     return value.clone()
 
 
-def _path(module: nn.Module, piece: Piece) -> str:
-    """The name of a parameter below a wrapper's module."""
+def _paths(module: nn.Module, piece: Piece) -> list[str]:
+    """The names of a parameter below a wrapper's module.
+
+    Raises:
+        RuntimeError: if it has none any more.
+    """
     root: Any = module._modules[WRAPPED]
-    for name, m in root.named_modules(remove_duplicate=False):
-        if m is piece.place.module:
-            return f"{name}.{piece.place.name}" if name else piece.place.name
-    raise RuntimeError(f"{piece.place.name} is no parameter of the wrapped module any more")
+    wanted = [(id(m), n) for m, n in piece.place.everywhere()]
+    found = [
+        f"{path}.{name}" if path else name
+        for path, m in root.named_modules(remove_duplicate=False)
+        for at, name in wanted
+        if at == id(m)
+    ]
+    if not found:
+        raise RuntimeError(f"{piece.place.name} is no parameter of the wrapped module any more")
+    return found
 
 
 def before_loading(module: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
@@ -111,7 +125,7 @@ class Named:
         self.of: dict[int, tuple[list[str], FlatGroup | None, Piece | None]] = {}
         for prefix, group in _groups(model):
             module = group.modules[0]
-            names = [clean(prefix + _path(module, p)) for p in group.param.pieces]
+            names = [clean(prefix + _paths(module, p)[0]) for p in group.param.pieces]
             if group.param.use_orig:
                 for name, piece in zip(names, group.param.pieces, strict=True):
                     self.of[id(piece.param)] = ([name], group, piece)
