@@ -43,7 +43,6 @@ ABSENT = {
     "sparse": "SparseSemiStructuredTensor as_sparse_gradcheck to_sparse_semi_structured",
     "package": "PackageExporter PackageImporter",
     "utils.cpp_extension": "BuildExtension CUDAExtension CppExtension include_paths library_paths load load_inline",
-    "utils.tensorboard": "FileWriter SummaryWriter",
     "utils.data.datapipes.iter.combinatorics": "SamplerIterDataPipe ShufflerIterDataPipe",
     "utils.mobile_optimizer": "optimize_for_mobile",
     "accelerator": "Graph current_stream set_stream",
