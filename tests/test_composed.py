@@ -212,3 +212,22 @@ def test_gradients_of_regions() -> None:
         ops.roi_pool(x, rois[:, :4], *bins)
     with pytest.raises(RuntimeError, match="same type"):
         ops.roi_pool(x, rois.float(), *bins)
+
+
+def test_causal_masks_of_two_lengths() -> None:
+    from torchlike.nn.attention import bias
+
+    torch.manual_seed(0)
+    q, k, v = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    low, up = bias.causal_lower_right(3, 5), bias.causal_upper_left(3, 5)
+    want = attend(q, k, v, torch.ones(3, 5, dtype=torch.bool).tril(2))
+    torch.testing.assert_close(attend(q, k, v, low), want)
+    torch.testing.assert_close(attend(q, k, v, attn_mask=up), attend(q, k, v, is_causal=True))
+    assert low.variant is bias.CausalVariant.LOWER_RIGHT and "True" in repr(up)
+    with pytest.raises(ValueError, match="causal=True"):
+        attend(q, k, v, low, is_causal=True)
+    with pytest.raises(AssertionError, match="must be a CausalVariant"):
+        bias.CausalBias(3, 2, 4)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="only supports 2D"):
+        bias.causal_upper_left(2)

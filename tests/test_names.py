@@ -473,3 +473,29 @@ def test_pipes_are_datasets() -> None:
 
     assert [int(x) for x in torch.utils.data.DataLoader(Three(), batch_size=None)] == [1, 2, 3]
     assert issubclass(MapDataPipe, torch.utils.data.Dataset)
+
+
+def test_settings_of_files_are_kept() -> None:
+    import mmap
+
+    s = torch.serialization
+    assert s.get_default_load_endianness() is None and s.get_crc32_options()
+    s.set_default_load_endianness(s.LoadEndianness.LITTLE)
+    assert s.get_default_load_endianness() is s.LoadEndianness.LITTLE
+    s.set_default_load_endianness(None)
+    with s.set_default_mmap_options(mmap.MAP_PRIVATE):
+        assert s.get_default_mmap_options() == mmap.MAP_PRIVATE
+    s.set_crc32_options(False)
+    assert not s.get_crc32_options()
+    s.set_crc32_options(True)
+    with pytest.raises(TypeError, match="set_default_load_endianness"):
+        s.set_default_load_endianness("big")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="but got 99"):
+        s.set_default_mmap_options(99)
+    for call in (
+        lambda: s.set_default_load_endianness(s.LoadEndianness.BIG),
+        lambda: s.set_default_mmap_options(mmap.MAP_SHARED),
+    ):
+        with pytest.raises(NotImplementedError, match="not supported by torchlike"):
+            call()
+    assert torch.__config__.show()
