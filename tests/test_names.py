@@ -15,6 +15,7 @@ import torchlike as torch
 
 # Names that raise NotImplementedError with themselves in the message, by modules.
 ABSENT = {
+    "nn.parallel": "gather parallel_apply replicate scatter",
     "distributed": "Logger ProcessGroupGloo ProcessGroupNCCL Reducer",
     "distributed.tensor.debug": "visualize_sharding",
     "distributed.tensor.experimental": "context_parallel implicit_replication",
