@@ -24,7 +24,6 @@ ABSENT = {
     "save_state_dict",
     "distributed.checkpoint.state_dict": "get_optimizer_state_dict get_state_dict "
     "set_optimizer_state_dict set_state_dict",
-    "distributed.run": "main run get_args_parser",
     "_dynamo": "explain export lookup_backend",
     "_dynamo.eval_frame": "OptimizedModule",
     "_inductor": "compile standalone_compile",
