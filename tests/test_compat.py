@@ -215,6 +215,15 @@ def test_scripts_modules_and_code_run_with_torch(tmp_path: Path) -> None:
         "Usage: torchlike COMMAND" in command("--help").stdout
     )  # the commands of checkpoints are still there
     assert command("no_such_command").returncode == 2
+    script.write_text(
+        "import sys, torch, torch.multiprocessing as mp\n"
+        "def work(rank, queue):\n    queue.put((rank, str(torch.float32), __file__ == sys.argv[1]))\n"
+        "if __name__ == '__main__':\n"
+        "    queue = mp.get_context('spawn').Queue()\n    mp.spawn(work, (queue,), nprocs=1)\n"
+        "    print(queue.get(), __file__ == sys.argv[1])\n"
+    )
+    done = command("script.py", str(script))
+    assert (done.returncode, done.stdout) == (0, "(0, 'torch.float32', True) True\n"), done.stderr
     assert not _run.wanted([]) and not _run.wanted(["list", "x.py"]) and not _run.wanted(["-m"])
 
 

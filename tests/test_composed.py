@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import pytest
@@ -82,5 +83,151 @@ def test_torchvisions_operators_have_kernels() -> None:
         x, w, offset, torch.ones(1, 9, 6, 6), bias, 1, 1, 1, 1, 1, 1, 2, 1, True
     )
     assert torch.allclose(got, torch.nn.functional.conv2d(x, w, padding=1, groups=2), atol=1e-5)
-    with pytest.raises(NotImplementedError, match="torchvision::roi_pool is not supported"):
-        ops.roi_pool(x, torch.zeros(1, 5), 1.0, 2, 2)
+    with pytest.raises(NotImplementedError, match="torchvision::qnms is not supported"):
+        ops.qnms(boxes, torch.tensor([0.5, 0.9, 0.1]), 0.5)
+
+
+REGIONS = [
+    [0, 1.0, 2.0, 9.0, 7.0],
+    [1, -3.0, -2.0, 5.0, 4.6],
+    [1, 3.3, 3.3, 3.4, 3.5],
+    [0, 7.0, 6.0, 30.0, 25.0],
+]
+
+
+def sample(image, y, x):
+    """A bilinear value, or zero outside."""
+    h, w = image.shape
+    if not (-1 <= y <= h and -1 <= x <= w):
+        return 0.0
+    y, x = min(max(y, 0), h - 1), min(max(x, 0), w - 1)
+    top, left = int(y), int(x)
+    bottom, right = min(top + 1, h - 1), min(left + 1, w - 1)
+    dy, dx = y - top, x - left
+    upper = image[top, left] * (1 - dx) + image[top, right] * dx
+    return float(
+        upper * (1 - dy) + (image[bottom, left] * (1 - dx) + image[bottom, right] * dx) * dy
+    )
+
+
+def sampled(image, y, x, tall, wide, samples):
+    ny = samples if samples > 0 else math.ceil(tall)
+    nx = samples if samples > 0 else math.ceil(wide)
+    at = [
+        sample(image, y + (i + 0.5) * tall / ny, x + (j + 0.5) * wide / nx)
+        for i in range(ny)
+        for j in range(nx)
+    ]
+    return sum(at) / max(len(at), 1)
+
+
+def block(image, y, x, tall, wide, last):
+    top, bottom = (
+        min(max(v, 0), image.shape[0] - last) for v in (math.floor(y), math.ceil(y + tall))
+    )
+    left, right = (
+        min(max(v, 0), image.shape[1] - last) for v in (math.floor(x), math.ceil(x + wide))
+    )
+    return image[top:bottom, left:right]
+
+
+def test_regions_by_their_definition() -> None:
+    from torchlike.compat import _torchvision
+
+    _torchvision.register()
+    ops, (h, w) = torch.ops.torchvision, (3, 2)
+    torch.manual_seed(0)
+    x = torch.randn(2, 12, 8, 9, dtype=torch.float64)
+    rois = torch.tensor(REGIONS, dtype=torch.float64)
+    bins = [(i, j) for i in range(h) for j in range(w)]
+    for samples, scale in ((2, 1.0), (-1, 0.5)):
+        aligned = ops.roi_align(x, rois, scale, h, w, samples, True)
+        plain = ops.roi_align(x, rois, scale, h, w, samples, False)
+        own, channels = ops.ps_roi_align(x, rois, scale, h, w, samples)
+        pooled, places = ops.roi_pool(x, rois, scale, h, w)
+        means, _ = ops.ps_roi_pool(x, rois, scale, h, w)
+        for k, (n, *corners) in enumerate(REGIONS):
+            x1, y1, x2, y2 = (c * scale for c in corners)
+            tall, wide = (y2 - y1) / h, (x2 - x1) / w
+            at_least = max(y2 - y1, 1) / h, max(x2 - x1, 1) / w
+            r = [math.floor(abs(c * scale) + 0.5) * (1 if c >= 0 else -1) for c in corners]
+            size = (max(r[3] - r[1] + 1, 1) / h, max(r[2] - r[0] + 1, 1) / w)
+            less = (max(r[3] - r[1], 1) / h, max(r[2] - r[0], 1) / w)
+            for i, j in bins:
+                c = (i * w) + j
+                image, mine = x[n, 0], x[n, c]
+                where = (y1 + i * tall - 0.5, x1 + j * wide - 0.5, tall, wide)
+                assert aligned[k, 0, i, j].item() == pytest.approx(sampled(image, *where, samples))
+                assert own[k, 0, i, j].item() == pytest.approx(sampled(mine, *where, samples))
+                where = (y1 + i * at_least[0], x1 + j * at_least[1], *at_least)
+                assert plain[k, 0, i, j].item() == pytest.approx(sampled(image, *where, samples))
+                assert channels[k, 0, i, j] == c and channels[k, 1, i, j] == c + h * w
+                low = (math.floor(i * size[0]) + r[1], math.floor(j * size[1]) + r[0])
+                high = (math.ceil((i + 1) * size[0]) + r[1], math.ceil((j + 1) * size[1]) + r[0])
+                part = block(image, *low, high[0] - low[0], high[1] - low[1], 0)
+                want = part.max().item() if part.numel() else 0.0
+                assert pooled[k, 0, i, j].item() == want
+                place = places[k, 0, i, j].item()
+                assert place == -1 if not part.numel() else image.view(-1)[place] == want
+                part = block(mine, r[1] + i * less[0], r[0] + j * less[1], *less, 1)
+                want = part.mean().item() if part.numel() else 0.0
+                assert means[k, 0, i, j].item() == pytest.approx(want)
+
+
+def test_gradients_of_regions() -> None:
+    from torchlike.compat import _torchvision
+
+    _torchvision.register()
+    ops = torch.ops.torchvision
+    torch.manual_seed(0)
+    x = torch.randn(2, 4, 5, 6, dtype=torch.float64, requires_grad=True)
+    rois = torch.tensor([[0, 1.0, 0.0, 5.0, 4.0], [1, -1.0, 2.0, 3.0, 9.0]], dtype=torch.float64)
+    bins, sizes = (1.0, 2, 2), (2, 4, 5, 6)
+    pooled, places = ops.roi_pool(x, rois, *bins)
+    own, channels = ops.ps_roi_align(x, rois, *bins, 2)
+    means, channels = ops.ps_roi_pool(x, rois, *bins)
+    pairs = [
+        (pooled, lambda g: ops._roi_pool_backward(g, rois, places, *bins, *sizes)),
+        (own, lambda g: ops._ps_roi_align_backward(g, rois, channels, *bins, 2, *sizes)),
+        (means, lambda g: ops._ps_roi_pool_backward(g, rois, channels, *bins, *sizes)),
+        (
+            ops.roi_align(x, rois, *bins, 2, True),
+            lambda g: ops._roi_align_backward(g, rois, *bins, *sizes, 2, True),
+        ),
+    ]
+    for result, backward in pairs:
+        seed = torch.randn_like(result)
+        (want,) = torch.autograd.grad(result, x, seed)
+        torch.testing.assert_close(backward(seed), want)
+    assert torch.autograd.gradcheck(lambda t: ops.roi_pool(t, rois, *bins)[0], x)
+    assert torch.autograd.gradcheck(lambda t: ops.ps_roi_align(t, rois, *bins, -1)[0], x)
+    on_meta = ops.ps_roi_pool(x.detach().to("meta"), rois.to("meta"), *bins)
+    assert [tuple(t.shape) for t in on_meta] == [(2, 1, 2, 2)] * 2 and on_meta[
+        1
+    ].dtype == torch.int32
+    assert ops.roi_align(x, rois[:0], *bins, 2, True).shape == (0, 4, 2, 2)
+    with pytest.raises(RuntimeError, match="multiple of pooling height"):
+        ops.ps_roi_pool(x, rois, 1.0, 3, 3)
+    with pytest.raises(RuntimeError, match="K, 5"):
+        ops.roi_pool(x, rois[:, :4], *bins)
+    with pytest.raises(RuntimeError, match="same type"):
+        ops.roi_pool(x, rois.float(), *bins)
+
+
+def test_causal_masks_of_two_lengths() -> None:
+    from torchlike.nn.attention import bias
+
+    torch.manual_seed(0)
+    q, k, v = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    low, up = bias.causal_lower_right(3, 5), bias.causal_upper_left(3, 5)
+    want = attend(q, k, v, torch.ones(3, 5, dtype=torch.bool).tril(2))
+    torch.testing.assert_close(attend(q, k, v, low), want)
+    torch.testing.assert_close(attend(q, k, v, attn_mask=up), attend(q, k, v, is_causal=True))
+    assert low.variant is bias.CausalVariant.LOWER_RIGHT and "True" in repr(up)
+    with pytest.raises(ValueError, match="causal=True"):
+        attend(q, k, v, low, is_causal=True)
+    with pytest.raises(AssertionError, match="must be a CausalVariant"):
+        bias.CausalBias(3, 2, 4)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="only supports 2D"):
+        bias.causal_upper_left(2)

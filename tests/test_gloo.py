@@ -17,6 +17,12 @@ import pytest
 
 import torchlike as torch
 import torchlike.distributed as dist
+from torchlike.distributed.algorithms.ddp_comm_hooks import (
+    DDPCommHookType,
+    default_hooks,
+    register_ddp_comm_hook,
+)
+from torchlike.distributed.algorithms.join import Join, Joinable, JoinHook
 from torchlike.distributed.rendezvous import register_rendezvous_handler, rendezvous
 
 HEAD = """
@@ -265,8 +271,180 @@ def test_models_that_need_no_averaging() -> None:
         RuntimeError, match="is not needed when a module doesn't have any parameter"
     ):
         DistributedDataParallel(torch.nn.ReLU())
-    for call in (model.join, lambda: model.register_comm_hook(None, None)):
-        with pytest.raises(NotImplementedError, match="DistributedDataParallel"):
+    with pytest.raises(TypeError, match="must be callable"):
+        model.register_comm_hook(None, None)
+    with pytest.raises(KeyError, match="bucket"):
+        model.register_comm_hook(None, lambda state, x: x)
+
+    def wrong(state: object, bucket: int) -> None: ...
+
+    with pytest.raises(ValueError, match=r"should be dist\.GradBucket"):
+        model.register_comm_hook(None, wrong)
+    register_ddp_comm_hook(DDPCommHookType.NOOP, model)
+    with pytest.raises(RuntimeError, match="can only be called once"):
+        model.register_comm_hook(None, default_hooks.allreduce_hook)
+    with pytest.raises(ValueError, match="at least one joinable"):
+        Join([])
+    with pytest.raises(AssertionError, match="constructor"):
+        Join.notify_join_context(object())  # type: ignore[arg-type]
+    assert issubclass(DistributedDataParallel, Joinable) and isinstance(model.join_hook(), JoinHook)
+    assert model.join_process_group.size() == 1 and model.join_device == torch.device("cpu")
+
+
+def test_hooks_of_gradients(tmp_path: Path) -> None:
+    played(
+        tmp_path,
+        """
+        from torchlike.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, default_hooks
+        from torchlike.distributed.algorithms.ddp_comm_hooks import register_ddp_comm_hook
+        from torchlike.nn.parallel import DistributedDataParallel as DDP
+        begin()
+        def model():
+            torch.manual_seed(0)
+            return DDP(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)))
+        x = torch.arange(6.0).view(2, 3) + rank
+        def grads(m):
+            m(x).square().sum().backward()
+            return [p.grad for p in m.parameters()]
+        want = grads(model())
+        K = DDPCommHookType
+        for kind, within in ((K.ALLREDUCE, 1e-6), (K.FP16_COMPRESS, 1e-2), (K.BF16_COMPRESS, 1e-1)):
+            m = model()
+            register_ddp_comm_hook(kind, m, dist.group.WORLD)
+            for a, b in zip(grads(m), want):
+                torch.testing.assert_close(a, b, rtol=within, atol=within)
+        m = model()
+        register_ddp_comm_hook(K.NOOP, m)
+        assert not torch.allclose(grads(m)[0], want[0])
+        seen = []
+        wrapped = default_hooks.bf16_compress_wrapper(default_hooks.allreduce_hook)
+        def hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+            assert [tuple(g.shape) for g in bucket.gradients()] == [tuple(p.shape) for p in bucket.parameters()]
+            state.append((bucket.index(), bucket.is_last(), bucket.buffer().numel()))
+            return default_hooks.fp16_compress_wrapper(wrapped)(None, bucket)
+        m = model()
+        m.register_comm_hook(seen, hook)
+        torch.testing.assert_close(grads(m)[0], want[0], rtol=1e-1, atol=1e-1)
+        assert seen == [(0, True, 26)]
+        try:
+            register_ddp_comm_hook(K.POWER_SGD, model())
+        except NotImplementedError as e:
+            assert "powerSGD_hook" in str(e), e
+        else:
+            raise AssertionError
+        """,
+    )
+
+
+@pytest.mark.parametrize("by_all", [True, False])
+def test_unequal_numbers_of_batches(tmp_path: Path, by_all: bool) -> None:
+    played(
+        tmp_path,
+        f"by_all = {by_all}\n"
+        + textwrap.dedent("""
+        from torchlike.nn.parallel import DistributedDataParallel as DDP
+        begin()
+        def net():
+            torch.manual_seed(0)
+            return torch.nn.Linear(2, 1, bias=False)
+        batches = [[torch.full((1, 2), 1.0 + i + 10 * r) for i in range(1 + 2 * r)] for r in range(2)]
+        plain = net()
+        for i in range(3):
+            has = [b[i] for b in batches if i < len(b)]
+            plain.zero_grad()
+            (sum(plain(b).sum() for b in has) / (2 if by_all else len(has))).backward()
+            plain.weight.data -= 0.01 * plain.weight.grad
+        for find_unused in (False, True):
+            model = DDP(net(), find_unused_parameters=find_unused)
+            with model.join(divide_by_initial_world_size=by_all):
+                for x in batches[rank]:
+                    model.zero_grad()
+                    model(x).sum().backward()
+                    model.module.weight.data -= 0.01 * model.module.weight.grad
+            torch.testing.assert_close(model.module.weight, plain.weight)
+        norm = DDP(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
+        with norm.join():
+            for x in batches[rank]:
+                norm(torch.cat([x, -x])).sum().backward()
+        assert norm.module[0].num_batches_tracked == 3
+        try:
+            with norm.join(throw_on_early_termination=True):
+                for x in batches[rank]:
+                    norm(torch.cat([x, -x])).sum().backward()
+        except RuntimeError as e:
+            assert ("exhausted all inputs" if rank == 0 else "Throwing across all ranks") in str(e)
+        else:
+            raise AssertionError
+        """),
+    )
+
+
+def test_groups_of_a_group(tmp_path: Path) -> None:
+    played(
+        tmp_path,
+        """
+        begin()
+        first, others = dist.new_subgroups_by_enumeration([[0, 2], [1]])
+        assert len(others) == 2 and dist.get_process_group_ranks(first) == ([1] if rank == 1 else [0, 2])
+        part = dist.split_group(None, [[0, 1]])
+        assert (part is None) == (rank == 2)
+        if part is not None:
+            t = torch.ones(1)
+            dist.all_reduce(t, group=part)
+            same(t, 2.0)
+        for bad in (None, [[0], [0]], [[7]]):
+            try:
+                dist.split_group(None, bad)
+            except ValueError:
+                pass
+            else:
+                raise AssertionError
+        for bad in (None, [[0], [0]]):
+            try:
+                dist.new_subgroups_by_enumeration(bad)
+            except ValueError:
+                pass
+            else:
+                raise AssertionError
+        """,
+        3,
+    )
+
+
+@pytest.mark.parametrize("kind", ["tcp", "hash", "prefix"])
+def test_queues(kind: str) -> None:
+    store: dist.Store = dist.HashStore()
+    if kind == "tcp":
+        store = dist.TCPStore("localhost", 0, 1, True)
+    elif kind == "prefix":
+        store = dist.PrefixStore("p", store)
+    assert store.queue_len("q") == 0
+    store.queue_push("q", "a")
+    store.queue_push("q", b"b")
+    assert store.queue_len("q") == 2 and store.check(["q"]) and "q" not in store.list_keys()
+    assert (store.queue_pop("q"), store.queue_pop("q", block=False)) == (b"a", b"b")
+    assert not store.check(["q"])
+    with pytest.raises(dist.QueueEmptyError, match="queue is empty"):
+        store.queue_pop("q", False)
+    other = threading.Timer(
+        0.05, store.queue_push if kind != "tcp" else store.clone().queue_push, ("q", "c")
+    )  # type: ignore[attr-defined]
+    other.start()
+    assert store.queue_pop("q") == b"c"
+    other.join()
+    store.set_timeout(timedelta(milliseconds=20))
+    with pytest.raises(dist.DistStoreError, match="wait timeout after 20ms"):
+        store.queue_pop("q")
+
+
+def test_a_file_has_no_queues(tmp_path: Path) -> None:
+    store = dist.FileStore(tmp_path / "store", 1)
+    for call in (
+        lambda: store.queue_push("q", "a"),
+        lambda: store.queue_pop("q"),
+        lambda: store.queue_len("q"),
+    ):
+        with pytest.raises(NotImplementedError, match="queue support"):
             call()
 
 

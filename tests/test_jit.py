@@ -1,5 +1,6 @@
 """TorchScript: archives of PyTorch are read and run, functions and modules are compiled, archives come back."""
 
+import enum
 import io
 import json
 import zipfile
@@ -236,9 +237,16 @@ def refused(text):
         ("def f(x):\n    return open('f')\n", "currently not supported"),
         ("def f(x):\n    return unknown(x)\n", "undefined value unknown"),
         ("def f(x):\n    return x.no_such_method()\n", "no_such_method"),
-        ("def f(x: int):\n    x = 'text'\n    return x\n", "previously had type int"),
+        (
+            "def f(x: int):\n    if x > 2:\n        x = 'text'\n    return x\n",
+            "previously had type int",
+        ),
         ("def f(x) -> int:\n    return 'text'\n", "annotated as having type int"),
         ("def f(x):\n    return f(x)\n", "recursively"),
+        (
+            "def f(x):\n    if x.dim():\n        g = torch.sin\n    else:\n        g = torch.cos\n    return g(x)\n",
+            "another function or module",
+        ),
         ("def f(x):\n    return f'{x:.2f}'\n", "format specifiers"),
         ("def f(x):\n    return x.__class__\n", "__class__"),
     ],
@@ -262,6 +270,73 @@ def test_types_in_code():
 
     assert f(torch.ones(1))[1] == [3, 7] and f(torch.ones(1), 4)[1] == [4, 4, 7]
     assert f(torch.ones(1))[0].dtype == torch.float64 and not jit.is_scripting()
+
+
+class Layout(enum.Enum):
+    ROWS = "rows"
+    COLUMNS = "columns"
+
+
+def laid(x, layout: Layout):
+    if layout is Layout.COLUMNS:
+        return x.mT
+    return x
+
+
+class Branches(nn.Module):
+    """What is decided while compiling: enumerations, and whether code is scripted at all."""
+
+    def __init__(self, layout):
+        super().__init__()
+        self.layout, self.steps, self.masked, self.rest = layout, False, True, (1, 1)
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.forward = self.forward_steps
+        self.rare = None
+
+    @staticmethod
+    def twice(x: torch.Tensor):
+        return x + x
+
+    def only_with_rare(self, x):
+        assert self.rare is not None, "rare"
+        return self.rare(x)
+
+    def forward_steps(self, x):
+        x = self.twice(x)
+        if x.dim() > 5:
+            x = self.only_with_rare(x)
+        if self.steps and not torch.jit.is_scripting():
+            x = (lambda y: y)(x)
+        if self.masked:
+            mask = torch.ones(3)
+        else:
+            mask = None
+        if x.size(0) > 2:
+            for layer in self.layers:
+                x = layer(x)
+        else:
+            for i, layer in enumerate(self.layers):
+                x = layer(x) + i
+        if mask is not None:
+            x = x * mask
+        taken = x[(slice(None), slice(0, 2, None))]
+        taken = taken.reshape(-1, *self.rest)
+        x = [x, taken] if False else x
+        if isinstance(x, (list, tuple)):
+            x = x[0]
+        if isinstance(taken, torch.Tensor) and not isinstance(taken, dict):
+            x = x + taken.sum()
+        taken = None
+        return laid(x, self.layout), laid(x, layout=Layout.ROWS)
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_branches_that_compiling_decides(layout):
+    model = Branches(layout)
+    for rows in (2, 3):
+        x = torch.randn(rows, 3)
+        got, want = jit.script(model)(x), model(x)
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
 
 
 # Tracing

@@ -15,18 +15,15 @@ import torchlike as torch
 
 # Names that raise NotImplementedError with themselves in the message, by modules.
 ABSENT = {
-    "distributed": "GradBucket Logger ProcessGroupGloo ProcessGroupNCCL Reducer",
+    "nn.parallel": "gather parallel_apply replicate scatter",
+    "distributed": "Logger ProcessGroupGloo ProcessGroupNCCL Reducer",
     "distributed.tensor.debug": "visualize_sharding",
     "distributed.tensor.experimental": "context_parallel implicit_replication",
-    "distributed.fsdp.fully_sharded_data_parallel": "FullyShardedDataParallel",
-    "distributed.algorithms.join": "Join JoinHook Joinable",
     "distributed.checkpoint": "save load FileSystemReader FileSystemWriter DefaultLoadPlanner DefaultSavePlanner "
     "HuggingFaceStorageReader HuggingFaceStorageWriter LoadPlanner SavePlanner StorageReader StorageWriter async_save "
     "save_state_dict",
     "distributed.checkpoint.state_dict": "get_optimizer_state_dict get_state_dict "
     "set_optimizer_state_dict set_state_dict",
-    "distributed.run": "main run get_args_parser",
-    "distributed.algorithms.ddp_comm_hooks": "register_ddp_comm_hook",
     "_dynamo": "explain export lookup_backend",
     "_dynamo.eval_frame": "OptimizedModule",
     "_inductor": "compile standalone_compile",
@@ -46,7 +43,6 @@ ABSENT = {
     "sparse": "SparseSemiStructuredTensor as_sparse_gradcheck to_sparse_semi_structured",
     "package": "PackageExporter PackageImporter",
     "utils.cpp_extension": "BuildExtension CUDAExtension CppExtension include_paths library_paths load load_inline",
-    "utils.tensorboard": "FileWriter SummaryWriter",
     "utils.data.datapipes.iter.combinatorics": "SamplerIterDataPipe ShufflerIterDataPipe",
     "utils.mobile_optimizer": "optimize_for_mobile",
     "accelerator": "Graph current_stream set_stream",
@@ -76,7 +72,7 @@ GROUP_CALLS: dict[str, tuple[Any, ...]] = {
     "reduce_scatter": (_ONE, [_ONE]),
     "new_group batch_isend_irecv recv_object_list scatter_object_list send_object_list": ([0],),
     "gather_object irecv isend": (_ONE,),
-    "all_gather_coalesced get_backend_config monitored_barrier new_subgroups new_subgroups_by_enumeration split_group": (),
+    "all_gather_coalesced get_backend_config monitored_barrier new_subgroups": (),
 }
 
 
@@ -416,7 +412,7 @@ def test_settings_of_sharding_are_plain_data() -> None:
             other, {}, options=state.StateDictOptions(broadcast_from_rank0=True)
         )
     hooks: Any = importlib.import_module("torchlike.distributed.algorithms.ddp_comm_hooks")
-    assert hooks.DDPCommHookType.NOOP.value == "noop"
+    assert callable(hooks.DDPCommHookType.NOOP.value) and hooks.DDPCommHookType["POWER_SGD"]
     placements: Any = importlib.import_module("torchlike.distributed.tensor")
     assert isinstance(placements.Shard(0), placements.Placement)
 
@@ -477,3 +473,29 @@ def test_pipes_are_datasets() -> None:
 
     assert [int(x) for x in torch.utils.data.DataLoader(Three(), batch_size=None)] == [1, 2, 3]
     assert issubclass(MapDataPipe, torch.utils.data.Dataset)
+
+
+def test_settings_of_files_are_kept() -> None:
+    import mmap
+
+    s = torch.serialization
+    assert s.get_default_load_endianness() is None and s.get_crc32_options()
+    s.set_default_load_endianness(s.LoadEndianness.LITTLE)
+    assert s.get_default_load_endianness() is s.LoadEndianness.LITTLE
+    s.set_default_load_endianness(None)
+    with s.set_default_mmap_options(mmap.MAP_PRIVATE):
+        assert s.get_default_mmap_options() == mmap.MAP_PRIVATE
+    s.set_crc32_options(False)
+    assert not s.get_crc32_options()
+    s.set_crc32_options(True)
+    with pytest.raises(TypeError, match="set_default_load_endianness"):
+        s.set_default_load_endianness("big")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="but got 99"):
+        s.set_default_mmap_options(99)
+    for call in (
+        lambda: s.set_default_load_endianness(s.LoadEndianness.BIG),
+        lambda: s.set_default_mmap_options(mmap.MAP_SHARED),
+    ):
+        with pytest.raises(NotImplementedError, match="not supported by torchlike"):
+            call()
+    assert torch.__config__.show()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import types
 from typing import Any
 
 __all__ = ["Future", "collect_all", "wait_all"]
@@ -10,6 +11,8 @@ __all__ = ["Future", "collect_all", "wait_all"]
 
 class Future:
     """A result that comes later, with what is to be done then."""
+
+    __class_getitem__: Any = classmethod(types.GenericAlias)
 
     def __init__(self, *, devices: Any = None) -> None:
         self._future: concurrent.futures.Future[Any] = concurrent.futures.Future()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import pickle
 import stat
 import sys
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchlike import _C
@@ -16,6 +18,85 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _safe: list[Any] = []
+
+
+class LoadEndianness(Enum):
+    """The order of bytes of files that do not say theirs."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+class _Settings:
+    """What is kept for programs that ask for it."""
+
+    endianness: LoadEndianness | None = None
+    mmap_flags = mmap.MAP_PRIVATE
+    crc32 = True
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    """The order of bytes of files that do not say theirs; None is little-endian."""
+    return _Settings.endianness
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Sets the order of bytes of files that do not say theirs.
+
+    Raises:
+        TypeError: for something else.
+        NotImplementedError: for big-endian files, which are read where they say so.
+    """
+    if not isinstance(endianness, LoadEndianness) and endianness is not None:
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    if endianness is LoadEndianness.BIG:
+        raise NotImplementedError(
+            "torch.serialization.set_default_load_endianness: LoadEndianness.BIG is not supported by torchlike; files "
+            "that say their order are read by it"
+        )
+    _Settings.endianness = endianness
+
+
+def get_default_mmap_options() -> int:
+    """How files are mapped."""
+    return _Settings.mmap_flags
+
+
+class set_default_mmap_options:
+    """Sets how files are mapped, or does so within a `with`. What is written to a mapping never reaches the file here.
+
+    Raises:
+        ValueError: for something other than `mmap.MAP_PRIVATE` and `mmap.MAP_SHARED`.
+        NotImplementedError: for `mmap.MAP_SHARED`.
+    """
+
+    def __init__(self, flags: int) -> None:
+        if flags not in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
+            raise ValueError(
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, "
+                f"but got {flags}"
+            )
+        if flags == mmap.MAP_SHARED:
+            raise NotImplementedError(
+                "torch.serialization.set_default_mmap_options: mmap.MAP_SHARED is not supported by torchlike"
+            )
+        self._before, _Settings.mmap_flags = _Settings.mmap_flags, flags
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc: object) -> None:
+        _Settings.mmap_flags = self._before
+
+
+def get_crc32_options() -> bool:
+    """Whether files are to have checksums."""
+    return _Settings.crc32
+
+
+def set_crc32_options(compute_crc32: bool) -> None:
+    """Sets whether files are to have checksums, which they have here in any case."""
+    _Settings.crc32 = compute_crc32
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:

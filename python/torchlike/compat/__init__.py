@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 import torchlike
-from torchlike.compat import _finder, _names
+from torchlike.compat import _children, _finder, _names
 from torchlike.torch_version import TorchVersion
 
 __all__ = ["install_as_torch", "installed_as_torch", "uninstall"]
@@ -56,6 +56,7 @@ def install_as_torch() -> None:
         setattr(holder, "__version__", TorchVersion(VERSION) if own else VERSION)  # noqa: B010
     sys.meta_path[:0] = [_finder.ALIASES, _finder.OWN]
     _names.rename("torch")
+    _children.tell(True)
     importlib.invalidate_caches()
 
 
@@ -68,4 +69,5 @@ def uninstall() -> None:
         holder.__version__ = value
     _before.clear()
     _names.rename("torchlike")
+    _children.tell(False)
     importlib.invalidate_caches()

@@ -37,5 +37,6 @@ def run(args: list[str]) -> None:
         exec(compile(rest[0], "<string>", "exec"), vars(__main__))
     else:
         sys.argv = args
-        sys.path[0] = os.path.dirname(os.path.abspath(first))
-        runpy.run_path(first, run_name="__main__")
+        path = os.path.abspath(first)
+        sys.path[0] = os.path.dirname(path)
+        runpy.run_path(path, run_name="__main__")

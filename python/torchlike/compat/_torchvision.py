@@ -1,6 +1,6 @@
 """torchvision's operators under their names, in place of its library in C++, which torchlike cannot load.
 
-Of regions, `roi_align` is computed by torchvision's own Python; what has none says so when it is called.
+What works on quantised tensors says so when it is called.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import torchlike
+from torchlike.compat import _regions
 from torchlike.library import Library
 
 _BINS = "Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
@@ -72,14 +73,6 @@ def _nms(dets: Any, scores: Any, iou_threshold: float) -> Any:
         overlap = inside / (areas[i] + areas[i + 1 :] - inside)
         alive[i + 1 :] &= ~(overlap > iou_threshold)
     return order[torchlike.tensor(kept, dtype=torchlike.int64)]
-
-
-def _roi_align(*args: Any) -> Any:
-    from torchvision.ops.roi_align import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
-        _roi_align as theirs,
-    )
-
-    return theirs(*args)
 
 
 def _sampled(image: Any, y: Any, x: Any) -> Any:
@@ -170,7 +163,18 @@ def _roi_align_backward(
 ) -> Any:
     image = grad.new_zeros(batch_size, channels, height, width)
     rest = (rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned)
-    return _gradients(_roi_align, [image], grad, rest)[0]
+    return _gradients(_regions.roi_align, [image], grad, rest)[0]
+
+
+def _ps_backward(kernel: Any, samples: int) -> Any:
+    """The gradient of a pooling whose bins have channels of their own, which is linear in its images."""
+
+    def backward(grad: Any, rois: Any, _: Any, *args: Any) -> Any:
+        bins, sizes = args[: 3 + samples], args[3 + samples :]
+        image = grad.new_zeros(*sizes)
+        return _gradients(lambda t: kernel(t, rois, *bins)[0], [image], grad, ())[0]
+
+    return backward
 
 
 def _deform_conv2d_backward(grad: Any, *args: Any) -> Any:
@@ -188,8 +192,14 @@ def _refused(name: str) -> Any:
 
 _KERNELS: dict[str, Any] = {
     "nms": _nms,
-    "roi_align": _roi_align,
+    "roi_align": _regions.roi_align,
     "_roi_align_backward": _roi_align_backward,
+    "roi_pool": _regions.roi_pool,
+    "_roi_pool_backward": _regions.roi_pool_backward,
+    "ps_roi_align": _regions.ps_roi_align,
+    "_ps_roi_align_backward": _ps_backward(_regions.ps_roi_align, 1),
+    "ps_roi_pool": _regions.ps_roi_pool,
+    "_ps_roi_pool_backward": _ps_backward(_regions.ps_roi_pool, 0),
     "deform_conv2d": _deform_conv2d,
     "_deform_conv2d_backward": _deform_conv2d_backward,
     "_cuda_version": lambda: -1,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchlike import _absent, _lazy
 from torchlike.distributed import _groups
+from torchlike.distributed._buckets import GradBucket
 from torchlike.distributed._groups import ProcessGroup, Work, is_initialized
 from torchlike.distributed._stores import (
     FileStore,
@@ -255,9 +256,13 @@ class DistStoreError(DistError):
     """A store failed."""
 
 
-_KINDS = "ProcessGroupGloo ProcessGroupNCCL GradBucket Reducer Logger"
+class QueueEmptyError(DistStoreError):
+    """A queue of a store holds nothing."""
+
+
+_KINDS = "ProcessGroupGloo ProcessGroupNCCL Reducer Logger"
 globals().update(_absent.names(__name__, _WHY, _KINDS))
-_FUNCTIONS = "all_gather_coalesced new_subgroups_by_enumeration split_group"
+_FUNCTIONS = "all_gather_coalesced"
 
 
 def _asking(name: str) -> Callable[..., NoReturn]:
@@ -301,6 +306,7 @@ from torchlike.distributed._collectives import (  # noqa: E402
     monitored_barrier,
     new_group,
     new_subgroups,
+    new_subgroups_by_enumeration,
     recv,
     recv_object_list,
     reduce,
@@ -310,6 +316,7 @@ from torchlike.distributed._collectives import (  # noqa: E402
     scatter_object_list,
     send,
     send_object_list,
+    split_group,
 )
 from torchlike.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
 
@@ -324,11 +331,13 @@ __all__ = [
     "DistNetworkError",
     "DistStoreError",
     "FileStore",
+    "GradBucket",
     "GroupMember",
     "HashStore",
     "P2POp",
     "PrefixStore",
     "ProcessGroup",
+    "QueueEmptyError",
     "ReduceOp",
     "Store",
     "TCPStore",
@@ -374,6 +383,7 @@ __all__ = [
     "monitored_barrier",
     "new_group",
     "new_subgroups",
+    "new_subgroups_by_enumeration",
     "recv",
     "recv_object_list",
     "reduce",
@@ -383,4 +393,5 @@ __all__ = [
     "scatter_object_list",
     "send",
     "send_object_list",
+    "split_group",
 ]

@@ -469,3 +469,68 @@ def new_subgroups(
     starts = range(0, size, group_size)
     made = [new_group(range(i, i + group_size), timeout, backend, pg_options) for i in starts]
     return made[get_rank() // group_size], made
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Any,
+    timeout: Any = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:
+    """A group for each list of ranks: that of this process (None if it is in none), and all.
+
+    Raises:
+        ValueError: without lists, and if a rank is in two.
+    """
+    if ranks_per_subgroup_list is None or len(ranks_per_subgroup_list) == 0:
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    lists = [list(ranks) for ranks in ranks_per_subgroup_list]
+    seen: set[int] = set()
+    for ranks in lists:
+        if seen & set(ranks):
+            raise ValueError(
+                f"Rank {min(seen & set(ranks))} has appeared in more than one subgroup"
+            )
+        seen.update(ranks)
+    made = [
+        new_group(ranks, timeout, backend, pg_options, group_desc=group_desc) for ranks in lists
+    ]
+    mine = [g for g, ranks in zip(made, lists, strict=True) if get_rank() in ranks]
+    return (mine[0] if mine else None), made
+
+
+def split_group(
+    parent_pg: Any = None,
+    split_ranks: Any = None,
+    timeout: Any = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+    backend: str | None = None,
+) -> Any:
+    """Divides a group; that part which this process is in, or None. All ranks of the group call it alike.
+
+    Args:
+        parent_pg: what is divided; all ranks by default.
+        split_ranks: lists of ranks within that group, none of which is in two.
+
+    Raises:
+        ValueError: without lists, and if a rank is in two or not in the group.
+    """
+    if not split_ranks:
+        raise ValueError("split_ranks cannot be None or empty")
+    parent = _groups.group_of(parent_pg)
+    flat = [r for ranks in split_ranks for r in ranks]
+    if len(set(flat)) < len(flat):
+        raise ValueError("the split group cannot have duplicate ranks")
+    if any(not 0 <= r < parent.size() for r in flat):
+        raise ValueError(
+            f"the split group's ranks have to be within the {parent.size()} of the parent group"
+        )
+    mine = None
+    for ranks in split_ranks:
+        chosen = [parent.ranks[r] for r in ranks]
+        made = new_group(chosen, timeout, backend, pg_options, group_desc=group_desc)
+        if get_rank() in chosen:
+            mine = made
+    return mine

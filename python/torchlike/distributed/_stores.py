@@ -13,9 +13,10 @@ import struct
 import threading
 import time
 import weakref
+from collections import deque
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,6 +50,7 @@ class _Table:
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}
+        self.queues: dict[bytes, deque[bytes]] = {}
 
     def set(self, key: bytes, value: bytes) -> list[bytes]:
         self.values[key] = value
@@ -73,8 +75,24 @@ class _Table:
 
     def find(self, *keys: bytes) -> list[bytes]:
         """The values of all keys, or none at all."""
-        found = [self.values.get(key) for key in keys]
+        found = [b"" if key in self.queues else self.values.get(key) for key in keys]
         return [] if None in found else [b"", *(v for v in found if v is not None)]
+
+    def push(self, key: bytes, value: bytes) -> list[bytes]:
+        self.queues.setdefault(key, deque()).append(value)
+        return []
+
+    def pop(self, key: bytes) -> list[bytes]:
+        queue = self.queues.get(key)
+        if queue is None:
+            return []
+        value = queue.popleft()
+        if not queue:
+            del self.queues[key]
+        return [value]
+
+    def length(self, key: bytes) -> list[bytes]:
+        return [b"%d" % len(self.queues.get(key, ()))]
 
     def keys(self) -> list[bytes]:
         return list(self.values)
@@ -86,9 +104,11 @@ class _Table:
 
 _OPERATIONS: dict[str, Callable[..., list[bytes]]] = {
     name: getattr(_Table, name)
-    for name in ("set", "append", "add", "compare_set", "delete", "find", "keys")
-}
-_WRITES = ("set", "append", "add", "compare_set", "delete")
+    for name in (
+        "set", "append", "add", "compare_set", "delete", "find", "keys", "push", "pop", "length",
+    )
+}  # fmt: skip
+_WRITES = ("set", "append", "add", "compare_set", "delete", "push")
 
 
 class Store:
@@ -107,14 +127,18 @@ class Store:
         end = time.monotonic() + limit.total_seconds()
         while not (found := self._run("find", *names)):
             if time.monotonic() >= end:
-                from torchlike.distributed import DistStoreError
-
-                wait = round(limit.total_seconds() * 1000)
-                raise DistStoreError(
-                    f"wait timeout after {wait}ms, keys: {', '.join('/' + k for k in keys)}"
-                )
+                self._late(limit, keys)
             self._rest(end)
         return found[1:]
+
+    @staticmethod
+    def _late(limit: timedelta, keys: Sequence[str]) -> NoReturn:
+        from torchlike.distributed import DistStoreError
+
+        wait = round(limit.total_seconds() * 1000)
+        raise DistStoreError(
+            f"wait timeout after {wait}ms, keys: {', '.join('/' + k for k in keys)}"
+        )
 
     def _rest(self, end: float) -> None:
         """Waits for a change, if the store can tell of one."""
@@ -191,6 +215,32 @@ class Store:
         """Forgets a key; whether there was one."""
         return bool(self._run("delete", key.encode()))
 
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        """Puts a value at the end of a queue, which is there as long as it holds one."""
+        self._run("push", key.encode(), _bytes(value))
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """Takes the first value of a queue.
+
+        Raises:
+            DistStoreError: if none comes in time.
+            QueueEmptyError: without `block`, if there is none.
+        """
+        end = time.monotonic() + self._timeout.total_seconds()
+        while not (found := self._run("pop", key.encode())):
+            if not block:
+                from torchlike.distributed import QueueEmptyError
+
+                raise QueueEmptyError("queue is empty")
+            if time.monotonic() >= end:
+                self._late(self._timeout, [key])
+            self._rest(end)
+        return found[0]
+
+    def queue_len(self, key: str) -> int:
+        """How many values a queue holds."""
+        return int(self._run("length", key.encode())[0])
+
     def has_extended_api(self) -> bool:
         """True: several keys can be read and noted at once, and values be appended to."""
         return True
@@ -266,6 +316,8 @@ class FileStore(Store):
     def _run(self, name: str, *args: bytes) -> list[bytes]:
         import fcntl
 
+        if name in ("push", "pop", "length"):
+            raise NotImplementedError("queue support is not implemented.")
         with self._lock, open(self._path, "a+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(self._read)

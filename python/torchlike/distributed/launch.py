@@ -1,12 +1,12 @@
-"""The launcher of processes: there are no groups for them."""
+"""The launcher by its older name: the same as `torchlike.distributed.run`."""
 
-from torchlike import _absent
+from __future__ import annotations
 
-globals().update(
-    _absent.names(__name__, "nothing connects processes yet", "main launch parse_args")
-)
+from torchlike.distributed.run import main, parse_args
+
+__all__ = ["launch", "main", "parse_args"]
+
+launch = main
 
 if __name__ == "__main__":
-    raise NotImplementedError(
-        "torch.distributed.launch is not supported by torchlike: nothing connects processes yet"
-    )
+    main()

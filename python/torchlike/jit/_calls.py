@@ -17,6 +17,7 @@ from torchlike.jit._compile import (
     _kind,
     _plain,
     call,
+    is_member,
 )
 from torchlike.jit._functions import is_operator
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
@@ -46,8 +47,8 @@ class Calls(Expressions):
 
     def _Call(self, node: ast.Call) -> Any:
         starred = [self.visit(a.value) for a in node.args if isinstance(a, ast.Starred)]
-        if any(k.arg is None for k in node.keywords) or not all(
-            isinstance(s, Known | Several) for s in starred
+        if any(k.arg is None for k in node.keywords) or any(
+            self._spread(s) is None for s in starred
         ):
             raise self.fail(node, "* and ** among the arguments of a call aren't supported")
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
@@ -71,14 +72,24 @@ class Calls(Expressions):
         given: list[Any] = []
         for a in node.args:
             if isinstance(a, ast.Starred):
-                value = self.visit(a.value)
-                items = (
-                    value.items if isinstance(value, Several) else [Known(v) for v in value.value]
-                )
-                given.extend(items)
+                given.extend(self._spread(self.visit(a.value)) or [])
             else:
                 given.append(self.visit(a))
         return given
+
+    @staticmethod
+    def _spread(value: Any) -> list[Any] | None:
+        """The items of a value whose number compiling knows."""
+        if isinstance(value, Several):
+            return value.items
+        if isinstance(value, Known):
+            return [Known(v) for v in value.value]
+        if isinstance(value, Run) and value.kind and value.kind.startswith("Tuple["):
+            kinds = enumerate(_types.parts_of(value.kind))
+            return [
+                Run(ast.Subscript(value.node, ast.Constant(i), ast.Load()), k) for i, k in kinds
+            ]
+        return None
 
     def spelled(self, node: ast.Call, skip: int = 0) -> tuple[list[ast.expr], list[ast.keyword]]:
         """The code of the arguments; numbers side by side become lists, which operators take."""
@@ -210,23 +221,28 @@ class Calls(Expressions):
                 f"a call of '{function.__name__}', which @torch.jit.ignore leaves to Python; "
                 f"@torch.jit.unused compiles to an error instead",
             )
-        qualified, kind = self.program.function(function, public, self, node)
         hints = inspect.signature(function).parameters
         names = list(hints)
-        args = [
-            self._fitted(v, hints[n].annotation if n in hints else None, node)
-            for v, n in zip(self.arguments(node), names, strict=False)
-        ]
-        if len(self.arguments(node)) > len(names):
+        given = self.arguments(node)
+        if len(given) > len(names):
             raise self.fail(node, f"{function.__name__}() takes {len(names)} arguments")
-        keywords = []
+        values = dict(zip(names, given, strict=False))
         for k in node.keywords:
+            value = self.visit(k.value)
+            if k.arg == "out" and public and isinstance(value, Known) and value.value is None:
+                continue
             if k.arg is None or k.arg not in hints:
                 raise self.fail(node, f"{function.__name__}() has no argument '{k.arg}'")
-            keywords.append(
-                ast.keyword(k.arg, self._fitted(self.visit(k.value), hints[k.arg].annotation, node))
-            )
-        return Run(call(qualified, args, keywords), kind)
+            values[k.arg] = value
+        fixed = {n: v.value for n, v in values.items() if is_member(v)}
+        qualified, kind = self.program.function(function, public, self, node, fixed)
+        fitted = {
+            n: self._fitted(v, hints[n].annotation, node)
+            for n, v in values.items()
+            if n not in fixed
+        }
+        args = [fitted.pop(n) for n in names[: len(given)] if n in fitted]
+        return Run(call(qualified, args, [ast.keyword(n, v) for n, v in fitted.items()]), kind)
 
     def _fitted(self, value: Any, annotation: Any, node: ast.AST) -> ast.expr:
         """An argument; a number for a list is a list of it, as `BroadcastingList` says."""
@@ -338,7 +354,10 @@ class Calls(Expressions):
             if isinstance(kinds, Known):
                 return Known(isinstance(subject, kinds.value))
         elements = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
-        texts = [self.annotation(e) for e in elements]
+        sure = self._of_container(value, [self.visit(e) for e in elements])
+        if sure is not None:
+            return Known(sure)
+        texts = [t for e in elements for t in self._asked(value, e)]
         if isinstance(value, Run) and value.kind in texts and value.kind:
             return Known(True)
         nodes = [_type_node(t) for t in texts]
@@ -353,6 +372,29 @@ class Calls(Expressions):
             "bool",
         )
 
+    def _asked(self, value: Any, node: ast.AST) -> list[str]:
+        """The types that a class stands for: a list of anything is one of those that a value may be."""
+        kind = _kind(value) or ""
+        named = self.visit(node) if isinstance(node, ast.Name) else None
+        names: dict[Any, str] = {list: "List[", tuple: "Tuple[", dict: "Dict["}
+        name = names.get(named.value) if isinstance(named, Known) else None
+        if name and kind.startswith("Union["):
+            return [k for k in _types.parts_of(kind) if k.startswith(name)]
+        return [self.annotation(node)]
+
+    @staticmethod
+    def _of_container(value: Any, classes: list[Any]) -> bool | None:
+        """Whether a value is a list, tuple or dictionary of anything; None where that is not all that is asked, or
+        its type is not known."""
+        kind = "Tuple[" if isinstance(value, Several) else _kind(value)
+        asked: list[Any] = [c.value if isinstance(c, Known) else None for c in classes]
+        if kind is None or kind in ("Any", "NoneType") or kind.startswith(("Optional", "Union")):
+            return None
+        if not all(a in (list, tuple, dict) for a in asked):
+            return None
+        names: dict[Any, str] = {list: "List[", tuple: "Tuple[", dict: "Dict["}
+        return kind.startswith(tuple(names[a] for a in asked))
+
     def annotation(self, node: ast.AST) -> str:
         """The type that an annotation says."""
         try:
@@ -360,6 +402,16 @@ class Calls(Expressions):
             return _types.of_annotation(kind, self.program.named(self, node))
         except (_types.UnknownType, KeyError, AttributeError, TypeError) as e:
             raise self.fail(node, str(e) or "an annotation that is no type") from None
+
+    def _slice(self, node: ast.Call) -> Run:
+        """A call of `slice`, which code has in brackets alone."""
+        given = self.arguments(node)
+        nothing = Known(None)
+        parts = [nothing, *given, nothing] if len(given) == 1 else [*given, nothing][:3]
+        nodes = [
+            None if isinstance(p, Known) and p.value is None else self.node(p, node) for p in parts
+        ]
+        return Run(ast.Slice(*nodes), "slice")
 
     def _constructed(self, kind: type, node: ast.Call) -> Any:
         """A call of a class: a tuple with names, or a container."""
@@ -370,6 +422,8 @@ class Calls(Expressions):
         if kind is torchlike.device:
             args, keywords = self.spelled(node)
             return Run(call("torch.device", args, keywords), "Device")
+        if kind is slice:
+            return self._slice(node)
         if kind is dict:
             if node.args or node.keywords:
                 raise self.fail(node, "dict() with arguments")

@@ -4,6 +4,8 @@ the rest stays."""
 from __future__ import annotations
 
 import ast
+import enum
+import inspect
 import operator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +13,7 @@ import torchlike
 from torchlike.jit import _types
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._functions import ATTRIBUTES, DTYPES, FORMATS
-from torchlike.jit._scope import Known, Method, Of, Part, Run, Several, Source
+from torchlike.jit._scope import Known, Method, Neither, Of, Part, Run, Several, Source
 from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList, Sequential
 
 if TYPE_CHECKING:
@@ -159,7 +161,12 @@ class Expressions:
 
     def _Name(self, node: ast.Name) -> Any:
         if node.id in self.locals:
-            return self.locals[node.id]
+            found = self.locals[node.id]
+            if isinstance(found, Neither):
+                raise self.fail(
+                    node, f"'{node.id}' is another function or module on the two sides of a branch"
+                )
+            return found
         try:
             return Known(self.source.lookup(node.id))
         except KeyError:
@@ -211,6 +218,8 @@ class Expressions:
         function = getattr(type(module), attribute, None)
         if isinstance(function, property):
             raise self.fail(node, f"the property {attribute!r}; a method can be compiled")
+        if isinstance(inspect.getattr_static(type(module), attribute, None), staticmethod):
+            return Known(function)
         if callable(function) and not isinstance(function, type):
             return Method(part, attribute, function)
         try:
@@ -257,12 +266,12 @@ class Expressions:
             value = self.visit(part)
             if isinstance(value, Part):
                 value = Known(True)
-            if isinstance(value, Known) and (
-                bool(value.value) is stops or i + 1 < len(node.values)
-            ):
-                if bool(value.value) is stops:
-                    kept.append(value)
-                    break
+            if isinstance(value, Known) and bool(value.value) is stops:
+                if all(_kind(k) == "bool" for k in kept):
+                    return value
+                kept.append(value)
+                break
+            if isinstance(value, Known) and i + 1 < len(node.values):
                 continue
             kept.append(value)
         if not kept:
@@ -514,6 +523,11 @@ _ATTRIBUTE_KINDS = {
 
 def _plain(value: Any) -> bool:
     return isinstance(value, Known) and isinstance(value.value, _FOLDED)
+
+
+def is_member(value: Any) -> bool:
+    """True for a member of an enumeration, which code has not: all that depends on it is decided while compiling."""
+    return isinstance(value, Known) and isinstance(value.value, enum.Enum)
 
 
 def _kind(value: Any) -> str | None:

@@ -423,6 +423,9 @@ def method_of(module: Any, name: str) -> Any:
     """The function that is compiled for a method of a module."""
     kind = type(module)
     found = getattr(kind, name, None)
+    own: Any = getattr(module, name, None)
+    if getattr(own, "__self__", None) is module and getattr(own, "__func__", found) is not found:
+        return own.__func__  # one method of a module in place of another
     if name == "forward":
         for base in kind.__mro__:
             if base in _FORWARDS:

@@ -4,6 +4,7 @@ found in the code."""
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +48,12 @@ class Program:
     def __init__(self) -> None:
         self.unit = Unit({}, [])
         self.builders: dict[int, ModuleBuilder] = {}
-        self.functions: dict[int, tuple[str, str | None]] = {}
+        self.functions: dict[tuple[Any, ...], tuple[str, str | None]] = {}
         self.tuples: dict[type, str] = {}
         self.classes: dict[tuple[str, str], Class] = {}
         self.names: set[str] = set()
         self.kept: list[Any] = []
-        self._busy: set[int] = set()
+        self._busy: set[tuple[Any, ...]] = set()
 
     # Names
 
@@ -122,25 +123,34 @@ class Program:
     # Functions
 
     def function(
-        self, function: Any, public: str | None, caller: Any, node: ast.AST
+        self,
+        function: Any,
+        public: str | None,
+        caller: Any,
+        node: ast.AST,
+        fixed: dict[str, enum.Enum],
     ) -> tuple[str, str | None]:
-        """The name of a compiled function, and the type of its result."""
-        known = self.functions.get(id(function))
+        """The name of a compiled function, and the type of its result.
+
+        One for each choice of `fixed` arguments, which its code has not.
+        """
+        key = (id(function), *fixed.items())
+        known = self.functions.get(key)
         if known is not None:
             return known
-        if id(function) in self._busy:
+        if key in self._busy:
             raise caller.fail(
                 node,
                 f"function '{function.__name__}' is called recursively. Recursive calls are not supported",
             )
-        self._busy.add(id(function))
+        self._busy.add(key)
         wanted = f"__torch__.torch.nn.functional.{public}" if public else _qualified(function)
         name = self.fresh(wanted)
         prefix, _, last = name.rpartition(".")
-        tree, kind = Statements(self, Source(function), None).function(last)
+        tree, kind = Statements(self, Source(function), None, fixed).function(last)
         self.unit.define(prefix, ast.unparse(tree) + "\n")
-        self._busy.discard(id(function))
-        self.functions[id(function)] = (name, kind)
+        self._busy.discard(key)
+        self.functions[key] = (name, kind)
         self.kept.append(function)
         return name, kind
 
@@ -227,6 +237,7 @@ class ModuleBuilder:
             or name in constants
             or "Final" in str(hint)
             or callable(value)
+            or isinstance(value, enum.Enum)
             or (value is None and hint is None)
         ):
             return Known(value)
@@ -335,5 +346,6 @@ def exported(module: Any) -> list[str]:
         for n in dir(type(module))
         if _marks.mark_of(getattr(type(module), n, None)) == _marks.EXPORT
     ]
-    has_forward = type(module).forward is not Module.forward and not isinstance(module, CONTAINERS)
+    forward = _layers.method_of(module, "forward")
+    has_forward = forward is not Module.forward and not isinstance(module, CONTAINERS)
     return (["forward"] if has_forward else []) + names

@@ -59,6 +59,11 @@ class Several:
     items: list[Any]
 
 
+@dataclasses.dataclass
+class Neither:
+    """A name that stands for one thing on one side of a branch and for another on the other."""
+
+
 class Source:
     """The text of a function of Python: its tree, and what its names stand for."""
 

@@ -48,7 +48,7 @@ def script_function(function: Any) -> ScriptFunction:
     """A compiled function."""
     program = Program()
     caller = Statements(program, Source(function), None)
-    name, _ = program.function(inspect.unwrap(function), None, caller, ast.Pass(lineno=1))
+    name, _ = program.function(inspect.unwrap(function), None, caller, ast.Pass(lineno=1), {})
     found = program.unit.find(name)
     assert isinstance(found, Function)
     return ScriptFunction(found, function)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from torchlike.jit import _marks
 from torchlike.jit._calls import Calls, _type_node
 from torchlike.jit._compile import _kind, call
-from torchlike.jit._scope import Known, Method, Part, Run, Several, Source
+from torchlike.jit._scope import Known, Method, Neither, Part, Run, Several, Source
+from torchlike.jit._types import parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _LEAVES = (ast.Return, ast.Break, ast.Continue)
 
@@ -17,11 +22,19 @@ _LEAVES = (ast.Return, ast.Break, ast.Continue)
 class Statements(Calls):
     """Compiles the body of one function."""
 
-    def __init__(self, program: Any, source: Source, part: Part | None) -> None:
+    def __init__(
+        self,
+        program: Any,
+        source: Source,
+        part: Part | None,
+        fixed: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__(program, source, part)
+        self.fixed = fixed
         self.counts: Counter[str] = Counter()
         self.loops = 0
         self.kinds: dict[str, str] = {}
+        self.around: dict[str, str] = {}
         self.returns: str | None = None
 
     def function(self, text_name: str) -> tuple[ast.FunctionDef, str | None]:
@@ -91,6 +104,9 @@ class Statements(Calls):
         for i, argument in enumerate(whole):
             at = i - (len(whole) - len(both))
             default = both[at] if at >= 0 else None
+            if argument.arg in self.fixed:
+                self.locals[argument.arg] = Known(self.fixed[argument.arg])
+                continue
             kind = self._argument_kind(argument, default)
             self.locals[argument.arg] = Run(ast.Name(argument.arg, ast.Load()), kind)
             self.kinds[argument.arg] = kind
@@ -243,17 +259,38 @@ class Statements(Calls):
             self.locals[name] = value
             return []
         kind = _kind(value)
-        known = self.kinds.get(name)
-        if known and kind and kind != known and not _fits(kind, known):
+        known = self.around.get(name)
+        number = known in ("int", "float") and kind == "Tensor"
+        if known and kind and kind != known and not number and not _fits(kind, known):
             raise self.fail(
                 node,
                 f"Variable '{name}' previously had type {known} but is now being assigned to a value of type {kind}",
             )
-        if kind and name not in self.kinds and kind != "NoneType":
-            self.kinds[name] = kind
-        shown = self.kinds.get(name, kind)
+        shown = self._declared(name, kind)
         self.locals[name] = Run(ast.Name(name, ast.Load()), shown)
         return [ast.Assign([ast.Name(name, ast.Store())], self.node(value, node))]
+
+    def _declared(self, name: str, kind: str | None) -> str | None:
+        """The type of a variable from here on: that of the block around, or what it holds now."""
+        known = self.around.get(name) or self.kinds.get(name)
+        if known in ("int", "float") and kind == "Tensor":
+            self.kinds.pop(name, None)
+            return None if name in self.around else kind
+        if known and (kind is None or name in self.around or _fits(kind, known)):
+            return known
+        if kind and kind != "NoneType":
+            self.kinds[name] = kind
+        else:
+            self.kinds.pop(name, None)
+        return kind
+
+    def inner(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
+        """The code of a block within, which keeps the types of variables around it."""
+        saved, self.around = self.around, dict(self.kinds)
+        try:
+            return self.block(nodes)
+        finally:
+            self.around = saved
 
     def _do_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
         kind = self.annotation(node.annotation)
@@ -295,12 +332,13 @@ class Statements(Calls):
         if isinstance(test, Known):
             return self.block(node.body if test.value else node.orelse)
         code = self.node(test, node.test)
-        before = dict(self.locals)
-        body = self.block(node.body)
-        after = self.locals
-        self.locals = dict(before)
-        rest = self.block(node.orelse)
-        self._join(after, node, bool(body) and _leaves(body), bool(rest) and _leaves(rest))
+        before, kinds = dict(self.locals), dict(self.kinds)
+        body = self.inner(node.body)
+        after, kinds_after = self.locals, self.kinds
+        self.locals, self.kinds = dict(before), dict(kinds)
+        rest = self.inner(node.orelse)
+        ends = [bool(b) and _leaves(b) for b in (body, rest)]
+        self._join(after, kinds_after, kinds, *ends)
         if body and _is_raise(body[-1]) and not rest and len(body) == 1 and _tests_none(code):
             message = body[0].value.args[0]  # type: ignore[attr-defined]
             return [ast.Assert(ast.UnaryOp(ast.Not(), code), message)]
@@ -310,34 +348,46 @@ class Statements(Calls):
             return [ast.If(code, body, []), *rest]
         return [ast.If(code, body or [ast.Pass()], rest)]
 
-    def _join(self, other: dict[str, Any], node: ast.AST, body_ends: bool, rest_ends: bool) -> None:
+    def _join(
+        self,
+        other: dict[str, Any],
+        other_kinds: dict[str, str],
+        before: dict[str, str],
+        body_ends: bool,
+        rest_ends: bool,
+    ) -> None:
         """The names after a branch: those that compiling knew must be the same on both sides."""
         if body_ends and not rest_ends:
             return
         if rest_ends and not body_ends:
-            self.locals = other
+            self.locals, self.kinds = other, other_kinds
             return
+        self.kinds = {**other_kinds, **self.kinds}
         mine = self.locals
         for name in {*mine, *other}:
             a, b = other.get(name), mine.get(name)
             if a is None or b is None:
                 self.locals[name] = a if b is None else b
             elif isinstance(a, Run) and isinstance(b, Run):
-                if a.kind != b.kind:
-                    self.locals[name] = Run(
-                        a.node, self.kinds.get(name) if a.kind and b.kind else None
-                    )
+                if a.kind == b.kind:
+                    continue
+                kind = before.get(name) if a.kind and b.kind else None
+                if name not in before and a.kind and b.kind:
+                    kind = _common(a.kind, b.kind)
+                self.locals[name] = Run(a.node, kind)
+                if name not in before:
+                    self.kinds.pop(name, None)
+                    if kind:
+                        self.kinds[name] = kind
             elif a is not b and not (
                 isinstance(a, Known) and isinstance(b, Known) and a.value is b.value
             ):
-                raise self.fail(
-                    node, f"'{name}' is another function or module on the two sides of a branch"
-                )
+                self.locals[name] = Neither()
 
     def _do_While(self, node: ast.While) -> list[ast.stmt]:
         test = self.run(node.test)
         saved, self.loops = self.loops, 0
-        body = self.block(node.body)
+        body = self.inner(node.body)
         self.loops = saved
         if node.orelse:
             raise self.fail(node, "else branches of loops aren't supported")
@@ -352,7 +402,7 @@ class Statements(Calls):
             return self._unrolled(node, items)
         target = self.runtime_target(node.target, over)
         saved, self.loops = self.loops, 0
-        body = self.block(node.body)
+        body = self.inner(node.body)
         self.loops = saved
         return [ast.For(target, self.node(over, node.iter), body or [ast.Pass()], [])]
 
@@ -372,6 +422,9 @@ class Statements(Calls):
         if isinstance(test, Known | Part) and (isinstance(test, Part) or test.value):
             return []
         message = None if node.msg is None else self.run(node.msg)
+        if isinstance(test, Known):
+            kind = ast.Constant("builtins.AssertionError")
+            return [ast.Expr(call("ops.prim.RaiseException", [message or ast.Constant(""), kind]))]
         return [ast.Assert(self.node(test, node.test), message)]
 
     def _do_Raise(self, node: ast.Raise) -> list[ast.stmt]:
@@ -456,15 +509,23 @@ def _stored(body: list[ast.stmt]) -> set[str]:
 
 def _kinds_of(kind: str | None, count: int) -> list[str | None]:
     """The types of what a value of a type is unpacked to."""
-    from torchlike.jit._write import _parts
-
     if kind and kind.startswith("Tuple["):
-        parts = _parts(kind)
+        parts = parts_of(kind)
         if len(parts) == count:
             return list(parts)
     if kind and kind.startswith("List["):
         return [kind[5:-1]] * count
     return [None] * count
+
+
+def _common(one: str, other: str) -> str | None:
+    """The type of a variable that has either type; a value that may be missing is optional."""
+    for a, b in ((one, other), (other, one)):
+        if a == "NoneType":
+            return b if b.startswith("Optional[") else f"Optional[{b}]"
+        if b == f"Optional[{a}]":
+            return b
+    return None
 
 
 def _fits(found: str, wanted: str) -> bool:

@@ -87,3 +87,17 @@ def _common(kinds: list[str]) -> str:
     if len(found) == 2 and "NoneType" in found:
         return f"Optional[{next(k for k in found if k != 'NoneType')}]"
     raise UnknownType(f"values of several types: {', '.join(found)}")
+
+
+def parts_of(kind: str) -> list[str]:
+    """The types in the brackets of a type."""
+    inner = kind.partition("[")[2].removesuffix("]")
+    if kind.startswith("Optional["):
+        return parts_of(inner)
+    found, depth, start = [], 0, 0
+    for i, c in enumerate(inner):
+        depth += (c == "[") - (c == "]")
+        if c == "," and depth == 0:
+            found.append(inner[start:i].strip())
+            start = i + 1
+    return [*found, inner[start:].strip()] if inner else []

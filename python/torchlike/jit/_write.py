@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike
 from torchlike import _zip_writer
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, placeholder
+from torchlike.jit._types import parts_of
 from torchlike.jit._unit import Class, Instance
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class _Pickle:
         elif isinstance(value, RecursiveScriptModule | Instance):
             self.object(value, path)
         elif isinstance(value, tuple):
-            kinds = _parts(kind) or [""] * len(value)
+            kinds = parts_of(kind) or [""] * len(value)
             out += b"("
             for i, (item, k) in enumerate(zip(value, kinds, strict=False)):
                 self.value(item, k, f"{path}.{i}")
@@ -92,7 +93,7 @@ class _Pickle:
     def container(self, value: Any, kind: str, path: str) -> None:
         """A list or dictionary with its type."""
         out = self.out
-        inner = _parts(kind)
+        inner = parts_of(kind)
         self.name("torch.jit._pickle", "restore_type_tag")
         out += b"("
         if isinstance(value, dict):
@@ -162,20 +163,6 @@ class _Pickle:
         self.value(bool(value.requires_grad), "bool", path)
         self.name("collections", "OrderedDict")
         self.out += b")RtR"
-
-
-def _parts(kind: str) -> list[str]:
-    """The types in the brackets of a type."""
-    inner = kind.partition("[")[2].removesuffix("]")
-    if kind.startswith("Optional["):
-        return _parts(inner)
-    found, depth, start = [], 0, 0
-    for i, c in enumerate(inner):
-        depth += (c == "[") - (c == "]")
-        if c == "," and depth == 0:
-            found.append(inner[start:i].strip())
-            start = i + 1
-    return [*found, inner[start:].strip()] if inner else []
 
 
 def _module_of(obj: Any) -> tuple[RecursiveScriptModule, Unit]:

@@ -153,11 +153,12 @@ class Optimizer:
     _refusal = ""
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
+        text = f"{type(self).__name__} ("
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
-            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
-        return "\n".join([*lines, ")"])
+            names = sorted(name for name in group if name != "params")
+            text += f"\nParameter Group {i}\n"
+            text += "".join(f"    {name}: {group[name]}\n" for name in names)
+        return text + ")"
 
     def _optimizer_step_code(self) -> None:
         """Called after each step; a place for profilers to look at."""

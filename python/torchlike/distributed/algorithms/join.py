@@ -1,9 +1,5 @@
-"""Processes with unequal numbers of batches: nothing connects processes yet."""
+"""Processes with unequal numbers of batches, where PyTorch has the names."""
 
-from torchlike import _absent
+from torchlike.nn.parallel._join import Join, Joinable, JoinHook
 
 __all__ = ["Join", "JoinHook", "Joinable"]
-
-Join = _absent.kind(__name__, "Join", "nothing connects processes yet")
-JoinHook = _absent.kind(__name__, "JoinHook", "nothing connects processes yet")
-Joinable = _absent.kind(__name__, "Joinable", "nothing connects processes yet")

@@ -1,12 +1,8 @@
-"""Parameters that are cut over a mesh. There is `fully_shard`; the older wrapper is not there."""
+"""Parameters that are cut over ranks: `fully_shard`, and the older wrapper `FullyShardedDataParallel`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Any
-
-from torchlike import _absent, _lazy
+from torchlike import _lazy
 from torchlike.distributed.fsdp._fully_shard import (
     CPUOffloadPolicy,
     FSDPModule,
@@ -16,7 +12,26 @@ from torchlike.distributed.fsdp._fully_shard import (
     fully_shard,
     register_fsdp_forward_method,
 )
-from torchlike.nn.modules.batchnorm import _BatchNorm
+from torchlike.distributed.fsdp.api import (
+    BackwardPrefetch,
+    CPUOffload,
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    LocalOptimStateDictConfig,
+    LocalStateDictConfig,
+    MixedPrecision,
+    OptimStateDictConfig,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictConfig,
+    StateDictSettings,
+    StateDictType,
+)
+from torchlike.distributed.fsdp.fully_sharded_data_parallel import (
+    FullyShardedDataParallel,
+    OptimStateKeyType,
+)
 
 __all__ = [
     "BackwardPrefetch",
@@ -43,128 +58,6 @@ __all__ = [
     "fully_shard",
     "register_fsdp_forward_method",
 ]
-
-_why = "there is fully_shard in its place"
-
-
-class ShardingStrategy(Enum):
-    """What is sharded."""
-
-    FULL_SHARD = auto()
-    SHARD_GRAD_OP = auto()
-    NO_SHARD = auto()
-    HYBRID_SHARD = auto()
-    _HYBRID_SHARD_ZERO2 = auto()
-
-
-class BackwardPrefetch(Enum):
-    """When parameters are gathered before backward."""
-
-    BACKWARD_PRE = auto()
-    BACKWARD_POST = auto()
-
-
-class StateDictType(Enum):
-    """What a state dict has of a sharded model."""
-
-    FULL_STATE_DICT = auto()
-    LOCAL_STATE_DICT = auto()
-    SHARDED_STATE_DICT = auto()
-
-
-class OptimStateKeyType(Enum):
-    """By what an optimizer's state is keyed."""
-
-    PARAM_NAME = auto()
-    PARAM_ID = auto()
-
-
-@dataclass
-class MixedPrecision:
-    """Dtypes of parameters, gradients and buffers."""
-
-    param_dtype: Any = None
-    reduce_dtype: Any = None
-    buffer_dtype: Any = None
-    keep_low_precision_grads: bool = False
-    cast_forward_inputs: bool = False
-    cast_root_forward_inputs: bool = True
-    _module_classes_to_ignore: Any = (_BatchNorm,)
-
-
-@dataclass
-class CPUOffload:
-    """Whether parameters stay on the host."""
-
-    offload_params: bool = False
-
-
-@dataclass
-class StateDictConfig:
-    """How a state dict is made."""
-
-    offload_to_cpu: bool = False
-
-
-@dataclass
-class FullStateDictConfig(StateDictConfig):
-    """A state dict of whole tensors."""
-
-    rank0_only: bool = False
-
-
-@dataclass
-class LocalStateDictConfig(StateDictConfig):
-    """A state dict of what a process has."""
-
-
-@dataclass
-class ShardedStateDictConfig(StateDictConfig):
-    """A state dict of parts."""
-
-    _use_dtensor: bool = False
-
-
-@dataclass
-class OptimStateDictConfig:
-    """How an optimizer's state dict is made."""
-
-    offload_to_cpu: bool = True
-
-
-@dataclass
-class FullOptimStateDictConfig(OptimStateDictConfig):
-    """An optimizer's state dict of whole tensors."""
-
-    rank0_only: bool = False
-
-
-@dataclass
-class LocalOptimStateDictConfig(OptimStateDictConfig):
-    """An optimizer's state dict of what a process has."""
-
-    offload_to_cpu: bool = False
-
-
-@dataclass
-class ShardedOptimStateDictConfig(OptimStateDictConfig):
-    """An optimizer's state dict of parts."""
-
-    _use_dtensor: bool = False
-
-
-@dataclass
-class StateDictSettings:
-    """How state dicts are made."""
-
-    state_dict_type: StateDictType
-    state_dict_config: StateDictConfig
-    optim_state_dict_config: OptimStateDictConfig = field(default_factory=OptimStateDictConfig)
-
-
-FullyShardedDataParallel = _absent.kind(
-    "torchlike.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel", _why
-)
 
 __getattr__ = _lazy.submodules(
     "distributed.fsdp",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike.nn.modules.module import Module
+from torchlike.nn.parallel._join import Join, Joinable, JoinHook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,8 @@ class _Reducer:
         self.parameters, self.group, self.find_unused = parameters, group, find_unused
         self.ready: set[int] = set()
         self.expecting = self.waits = False
+        self.hook: Any = None
+        self.active: Any = None
         for number, parameter in enumerate(parameters):
             parameter.register_post_accumulate_grad_hook(self._hook(number))
 
@@ -64,36 +67,77 @@ class _Reducer:
         used = torch.zeros(len(self.parameters), dtype=torch.int64)
         used[sorted(self.ready)] = 1
         dist.all_reduce(used, group=self.group)
-        size = self.group.size()
-        if not self.find_unused and int(used.min()) < size:
+        if not self.find_unused and int(used.min()) < self.group.size():
             return  # the next forward pass says so
         self.expecting = False
-        chosen = [p for p, n in zip(self.parameters, used.tolist(), strict=True) if n]
-        by_kind: dict[Any, list[Any]] = {}
-        for parameter in chosen:
-            by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
         with torch.no_grad():
-            for alike in by_kind.values():
-                _average(alike, self.group, size)
+            for bucket in self._buckets(used):
+                bucket.give(self._reduced(bucket))
+
+    def _buckets(self, used: Any) -> list[Any]:
+        """The gradients of what any rank has used, those of a type together."""
+        from torchlike.distributed import GradBucket
+
+        by_kind: dict[Any, list[Any]] = {}
+        for parameter, n in zip(self.parameters, used.tolist(), strict=True):
+            if n:
+                by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
+        last = len(by_kind) - 1
+        return [GradBucket(i, alike, i == last) for i, alike in enumerate(by_kind.values())]
+
+    def _reduced(self, bucket: Any) -> Any:
+        """What all ranks make of a bucket: the average, or what the hook says."""
+        import torchlike.distributed as dist
+
+        if self.hook is not None:
+            state, hook = self.hook
+            return hook(state, bucket).wait()
+        count = self.group.size() if self.active is None else self.active
+        flat = bucket.buffer().div_(count)
+        dist.all_reduce(flat, group=self.group)
+        return flat
+
+    def shadow(self) -> None:
+        """Takes part in a backward pass of the others, with gradients that are nothing."""
+        import torchlike.distributed as dist
+
+        mine = 0 if self.find_unused else 1
+        used = torch.full((len(self.parameters),), mine, dtype=torch.int64)
+        dist.all_reduce(used, group=self.group)
+        with torch.no_grad():
+            for bucket in self._buckets(used):
+                bucket.buffer().zero_()
+                self._reduced(bucket)
 
 
-def _average(parameters: list[Any], group: Any, size: int) -> None:
-    """Averages gradients of one type, in one exchange."""
-    import torchlike.distributed as dist
+class _DDPJoinHook(JoinHook):
+    """Takes part in what other ranks do after this one has no more batches."""
 
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    flat = torch.cat([p.grad.reshape(-1) for p in parameters]).div_(size)
-    dist.all_reduce(flat, group=group)
-    at = 0
-    for parameter in parameters:
-        count = parameter.numel()
-        parameter.grad.copy_(flat[at : at + count].view(parameter.shape))
-        at += count
+    def __init__(self, ddp: DistributedDataParallel, divide_by_initial_world_size: bool) -> None:
+        self.ddp = ddp
+        ddp._divides_by_all = divide_by_initial_world_size
+
+    def main_hook(self) -> None:
+        """One iteration of the others."""
+        ddp = self.ddp
+        syncs = ddp._agreed(False)
+        ddp._spread_joined(has_batch=False)
+        if syncs:
+            ddp.reducer.shadow()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Gives all ranks the model of one that was done last."""
+        ddp = self.ddp
+        source = ddp._common_rank(is_last_joiner)
+        ddp._spread(
+            [p for n, p in ddp.module.named_parameters() if n not in ddp.parameters_to_ignore],
+            source,
+        )
+        ddp._spread(ddp._buffers_to_spread(), source)
+        ddp.reducer.active = None
 
 
-class DistributedDataParallel(Module):
+class DistributedDataParallel(Module, Joinable):
     """A module that every process of a group has: all begin with the parameters and buffers of the first, and gradients
     are averaged when a backward pass ends.
 
@@ -125,6 +169,8 @@ class DistributedDataParallel(Module):
         forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__()
+        Joinable.__init__(self)
+        self._divides_by_all = True
         if mixed_precision is not None:
             raise NotImplementedError(
                 "torch.nn.parallel.DistributedDataParallel: mixed_precision is not supported by torchlike"
@@ -166,19 +212,22 @@ class DistributedDataParallel(Module):
         named = self.module.named_buffers()
         return [b for n, b in named if n not in self.parameters_to_ignore and b.numel()]
 
-    def _spread(self, tensors: list[Any]) -> None:
-        """Gives all ranks the tensors of the first."""
+    def _spread(self, tensors: list[Any], rank: int = 0) -> None:
+        """Gives all ranks the tensors of one."""
         import torchlike.distributed as dist
 
         for tensor in tensors:
             if not tensor.is_meta:
-                dist.broadcast(tensor.detach(), self.process_group.ranks[0], self.process_group)
+                dist.broadcast(tensor.detach(), self.process_group.ranks[rank], self.process_group)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """What the module computes."""
-        if torch.is_grad_enabled() and self.require_backward_grad_sync:
+        syncs = torch.is_grad_enabled() and self.require_backward_grad_sync
+        if syncs:
             self.reducer.prepare_for_backward([])
-        if self.broadcast_buffers and self.require_forward_param_sync and self.training:
+        if self._join_config.enable:
+            self._joined_forward(syncs)
+        elif self.broadcast_buffers and self.require_forward_param_sync and self.training:
             self._spread(self._buffers_to_spread())
         return self.module(*inputs, **kwargs)
 
@@ -194,25 +243,103 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state: object, hook: Any) -> None:
-        """Not supported: gradients are averaged and nothing else.
+        """Has a function reduce gradients: `hook(state, bucket)` gives a future of what becomes of a `GradBucket`.
 
         Raises:
-            NotImplementedError: always.
+            TypeError: if it cannot be called.
+            KeyError: if it has no parameter `bucket`.
+            ValueError: if its annotations say something else.
+            RuntimeError: if there is one.
         """
-        raise NotImplementedError(
-            "torch.nn.parallel.DistributedDataParallel.register_comm_hook is not supported by torchlike"
+        _check_hook(hook)
+        if self.reducer.hook is not None:
+            raise RuntimeError(
+                "register_comm_hook or register_builtin_comm_hook can only be called once."
+            )
+        self.reducer.hook = (state, hook)
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Join:
+        """A context in which ranks may have unequal numbers of batches: those that are done take part in the
+        collectives of the others, and get the model of one that was done last.
+
+        Args:
+            divide_by_initial_world_size: whether gradients are averaged over all ranks, or over those with a batch.
+            enable: whether it does anything.
+            throw_on_early_termination: whether all ranks raise when the first is done.
+        """
+        return Join(
+            [self],
+            enable,
+            throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
         )
 
-    def join(self, *args: Any, **kwargs: Any) -> Any:
-        """Not supported: all ranks run equally many batches.
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What a rank does that has no more batches."""
+        return _DDPJoinHook(self, kwargs.get("divide_by_initial_world_size", True))
 
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError(
-            "torch.nn.parallel.DistributedDataParallel.join is not supported by torchlike"
-        )
+    @property
+    def join_device(self) -> Any:
+        """Where the parameters are."""
+        return self.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The ranks."""
+        return self.process_group
+
+    def _joined_forward(self, syncs: bool) -> None:
+        """What comes before a forward pass where some ranks may be done."""
+        work = Join.notify_join_context(self)
+        if work is not None:
+            work.wait()
+            count = int(work.result()[0].item())
+            self.reducer.active = None if self._divides_by_all else count
+        self._agreed(syncs)
+        self._spread_joined(has_batch=True)
+
+    def _agreed(self, syncs: bool) -> bool:
+        """Whether any rank averages gradients in this iteration."""
+        import torchlike.distributed as dist
+
+        said = torch.full((1,), float(syncs), device=self.device)
+        dist.all_reduce(said, group=self.process_group)
+        return bool(said.item())
+
+    def _common_rank(self, chosen: bool) -> int:
+        """The highest rank for which `chosen` is true."""
+        import torchlike.distributed as dist
+
+        rank = torch.full((1,), self.process_group.rank() if chosen else -1, device=self.device)
+        dist.all_reduce(rank, dist.ReduceOp.MAX, self.process_group)
+        if rank.item() == -1:
+            raise ValueError("no rank has a batch")
+        return int(rank.item())
+
+    def _spread_joined(self, has_batch: bool) -> None:
+        """Gives all ranks the buffers of one that has a batch."""
+        buffers = self._buffers_to_spread()
+        if self.broadcast_buffers and self.training and buffers:
+            self._spread(buffers, self._common_rank(has_batch))
 
     def _set_static_graph(self) -> None:
         """The same parameters are used in all iterations, and need not be all."""
         self.static_graph = self.reducer.find_unused = True
+
+
+def _check_hook(hook: Any) -> None:
+    """Whether something can be a hook, as far as it says."""
+    import inspect
+
+    from torchlike.distributed import GradBucket
+
+    if not callable(hook):
+        raise TypeError("Communication hook must be callable.")
+    kind = inspect.signature(hook).parameters["bucket"].annotation
+    if kind not in (inspect.Parameter.empty, GradBucket, "GradBucket", "dist.GradBucket"):
+        raise ValueError("Communication hook: bucket annotation should be dist.GradBucket.")

@@ -44,6 +44,7 @@ class ParamGroup:
         self.is_whole = False
         self._after_forward: Any = None
         self._gathered: Any = None
+        self._work: Any = None
         self._partial: Any = None
 
     @property
@@ -73,13 +74,16 @@ class ParamGroup:
             self._gathered = flat
             return
         out = flat.new_empty(flat.numel() * size)
-        c10d._allgather_base_(out, flat, self.group)
+        self._work = c10d._allgather_base_(out, flat, self.group)
         self._gathered = out
 
     def wait(self) -> None:
         """Makes wholes of what was gathered, and has the modules use them."""
         if self._gathered is None:
             return
+        if self._work is not None:
+            self._work.wait()
+            self._work = None
         size = self.group.size()
         rows = self._gathered.view(size, -1)
         widths = [t.numel() * t.element_size() // rows.element_size() for t in self._inputs()]
@@ -185,7 +189,7 @@ class ParamGroup:
             flat = flat / before
         out = flat.new_empty(flat.numel() // size)
         if size > 1:
-            c10d._reduce_scatter_base_(out, flat, self.info.group, scatter_op)
+            c10d._reduce_scatter_base_(out, flat, self.info.group, scatter_op).wait()
         else:
             out.copy_(flat)
         replicas = self.info.replicas
@@ -195,7 +199,7 @@ class ParamGroup:
                 return
             if self._partial is not None:
                 out, self._partial = out + self._partial, None
-            c10d.allreduce_([out], replicas, reduce_op)
+            c10d.allreduce_([out], replicas, reduce_op).wait()
         if after not in (None, 1):
             out = out / after
         out = out.to(found[0][0].orig_dtype)
@@ -214,12 +218,18 @@ class ParamGroup:
         factor = float(count) if self.divide_factor is None else self.divide_factor
         if wide:
             return None, factor, ReduceOp.SUM, ReduceOp.SUM
-        before = 1.0
-        while factor % before == 0 and factor / before > before:
-            before *= 2
+        before = evenly(factor)
         return before, factor / before, ReduceOp.SUM, ReduceOp.SUM
 
     def finish(self) -> None:
         """A backward pass is done: what was asked for and not used is forgotten."""
-        self._gathered = None
+        self._gathered = self._work = None
         self.places.clear()
+
+
+def evenly(factor: float) -> float:
+    """What to divide by before a sum that is divided by `factor` in all, so that neither side leaves its range."""
+    before = 1.0
+    while factor % before == 0 and factor / before > before:
+        before *= 2
+    return before

@@ -57,8 +57,12 @@ class Place:
 
     def put(self, p: nn.Parameter) -> None:
         """Has the modules use this parameter."""
-        for module, name in [(self.module, self.name), *self.others]:
+        for module, name in self.everywhere():
             module._parameters[name] = p
+
+    def everywhere(self) -> list[tuple[nn.Module, str]]:
+        """All modules that use it, and its name in each."""
+        return [(self.module, self.name), *self.others]
 
 
 def joined(outer: DeviceMesh, inner: DeviceMesh) -> DeviceMesh:
