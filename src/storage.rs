@@ -170,11 +170,12 @@ impl Storage {
         self.0.flags.load(Relaxed)
     }
 
-    /// True if there is neither a foreign owner nor a source nor parts.
+    /// True if there is neither a foreign owner nor a source nor parts, nor the last reference to a fake mode.
     #[inline]
     #[must_use]
     pub(crate) fn owns_only_memory(&self) -> bool {
-        self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES | TOLD | BLANK) == 0
+        let more = self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES | TOLD | BLANK);
+        more == 0 || more == u16::from(FAKE) && self.mode_is_shared()
     }
 
     fn set_flags(&self, clear: impl Into<u16>, set: impl Into<u16>) {

@@ -52,6 +52,13 @@ impl Storage {
         self.hold().fake.as_ref().map(|f| f.mode.clone())
     }
 
+    /// True if the mode outlives the storage, and no bytes are remembered.
+    pub(super) fn mode_is_shared(&self) -> bool {
+        let hold = self.hold();
+        let fake = hold.fake.as_ref();
+        fake.is_some_and(|f| f.constant.is_none() && Arc::strong_count(&f.mode) > 1)
+    }
+
     /// The mode that made the storage, if it is another one than this.
     pub(crate) fn other_mode(&self, mode: &Arc<FakeMode>) -> Option<Arc<FakeMode>> {
         let hold = self.hold();
