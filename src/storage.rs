@@ -44,6 +44,8 @@ struct Cell {
     version: AtomicU32,
     /// How many of the references nodes of the graph keep.
     saved: AtomicU32,
+    /// The number of the fake mode that made it, if that has one.
+    maker: AtomicU32,
     families: OnceLock<Box<Mutex<Families>>>,
     hold: Mutex<Hold>,
 }
@@ -114,6 +116,18 @@ impl Storage {
             Owner::None => HOLLOW,
             _ => 0,
         };
+        Self::whole(ptr, nbytes, device, flags, owner, None)
+    }
+
+    #[inline]
+    fn whole(
+        ptr: *mut u8,
+        nbytes: usize,
+        device: Device,
+        flags: u16,
+        owner: Owner,
+        fake: Option<Fake>,
+    ) -> Self {
         Self(Arc::new(Cell {
             ptr: AtomicPtr::new(ptr),
             nbytes: AtomicUsize::new(nbytes),
@@ -121,12 +135,13 @@ impl Storage {
             flags: AtomicU16::new(flags),
             version: AtomicU32::new(0),
             saved: AtomicU32::new(0),
+            maker: AtomicU32::new(fake.as_ref().map_or(0, |f| f.mode.number())),
             families: OnceLock::new(),
             hold: Mutex::new(Hold {
                 owner,
                 source: None,
                 parts: None,
-                fake: None,
+                fake,
                 witnesses: SmallVec::new(),
             }),
         }))

@@ -183,16 +183,21 @@ struct Known(OwnedArgs);
 
 impl Known {
     /// If all elements of its tensors are known, and those of the results follow.
+    #[inline]
     fn of(c: &Call, k: &KernelBody) -> Option<Self> {
-        let mut all = !k.traits.draws && !matches!(c.form, Form::Out(_));
-        let mut some = false;
+        let (mut all, mut some) = (true, false);
         c.args.for_each_tensor(|_, t| {
             some = true;
             all = all && t.storage().constant().is_some();
         });
-        if !all || !some {
+        if !all || !some || k.traits.draws || matches!(c.form, Form::Out(_)) {
             return None;
         }
+        Self::known(c)
+    }
+
+    #[cold]
+    fn known(c: &Call) -> Option<Self> {
         let mut owned = c.args.to_owned();
         owned.replace_tensors(|_, t| Ok(known(t).ok())).ok()?;
         for v in &mut owned.values {

@@ -1,8 +1,9 @@
 //! Storages that a fake mode made, and references that keep no storage alive.
 
-use super::{Cell, FAKE, Storage};
+use super::{Cell, FAKE, HOLLOW, Owner, Storage};
 use crate::fake::{Fake, FakeMode};
 use crate::{Device, Result};
+use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
@@ -21,14 +22,18 @@ impl Storage {
     /// A storage without bytes that claims to be on a device, made by a mode.
     #[must_use]
     pub fn fake(nbytes: usize, claim: Device, mode: &Arc<FakeMode>) -> Self {
-        let made = Self::meta(nbytes);
-        made.claimed_by(claim, mode);
-        made
+        let fake = Fake {
+            mode: mode.clone(),
+            constant: None,
+        };
+        let (at, flags) = (claim.canonical(), HOLLOW | u16::from(FAKE));
+        Self::whole(null_mut(), nbytes, at, flags, Owner::None, Some(fake))
     }
 
     /// Makes a meta storage one of a mode, which claims to be on a device.
     pub(crate) fn claimed_by(&self, claim: Device, mode: &Arc<FakeMode>) {
         self.0.device.store(claim.canonical().word(), Relaxed);
+        self.0.maker.store(mode.number(), Relaxed);
         self.hold().fake = Some(Fake {
             mode: mode.clone(),
             constant: None,
@@ -61,6 +66,9 @@ impl Storage {
 
     /// The mode that made the storage, if it is another one than this.
     pub(crate) fn other_mode(&self, mode: &Arc<FakeMode>) -> Option<Arc<FakeMode>> {
+        if mode.number() != 0 && self.0.maker.load(Relaxed) == mode.number() {
+            return None;
+        }
         let hold = self.hold();
         let own = &hold.fake.as_ref()?.mode;
         (!Arc::ptr_eq(own, mode)).then(|| own.clone())
