@@ -110,28 +110,16 @@ impl Drop for Storage {
 }
 
 impl Storage {
-    fn make(ptr: *mut u8, nbytes: usize, device: Device, owner: Owner) -> Self {
+    fn make(p: *mut u8, nbytes: usize, at: Device, owner: Owner, fake: Option<Fake>) -> Self {
         let flags = match owner {
             Owner::Foreign(_) => FOREIGN,
-            Owner::None => HOLLOW,
+            Owner::None => HOLLOW | fake.as_ref().map_or(0, |_| u16::from(FAKE)),
             _ => 0,
         };
-        Self::whole(ptr, nbytes, device, flags, owner, None)
-    }
-
-    #[inline]
-    fn whole(
-        ptr: *mut u8,
-        nbytes: usize,
-        device: Device,
-        flags: u16,
-        owner: Owner,
-        fake: Option<Fake>,
-    ) -> Self {
         Self(Arc::new(Cell {
-            ptr: AtomicPtr::new(ptr),
+            ptr: AtomicPtr::new(p),
             nbytes: AtomicUsize::new(nbytes),
-            device: AtomicU16::new(device.word()),
+            device: AtomicU16::new(at.word()),
             flags: AtomicU16::new(flags),
             version: AtomicU32::new(0),
             saved: AtomicU32::new(0),
@@ -156,7 +144,7 @@ impl Storage {
     /// A storage without bytes that claims to be on a device.
     #[must_use]
     pub fn hollow(nbytes: usize, claim: Device) -> Self {
-        Self::make(std::ptr::null_mut(), nbytes, claim, Owner::None)
+        Self::make(std::ptr::null_mut(), nbytes, claim, Owner::None, None)
     }
 
     /// True if there are no bytes, whatever device the storage claims to be on.
@@ -208,12 +196,8 @@ impl Storage {
             DeviceKind::Meta => Ok(Self::meta(nbytes)),
             DeviceKind::Cpu => {
                 let block = wiring::Block::new(nbytes)?;
-                Ok(Self::make(
-                    block.ptr(),
-                    nbytes,
-                    Device::CPU,
-                    Owner::Block(block),
-                ))
+                let (ptr, owner) = (block.ptr(), Owner::Block(block));
+                Ok(Self::make(ptr, nbytes, Device::CPU, owner, None))
             }
             DeviceKind::Cuda => wiring::device_memory(nbytes, device),
         }
@@ -231,7 +215,7 @@ impl Storage {
         device: Device,
         owner: Box<dyn Any + Send>,
     ) -> Self {
-        Self::make(ptr, nbytes, device, Owner::Foreign(owner))
+        Self::make(ptr, nbytes, device, Owner::Foreign(owner), None)
     }
 
     /// A storage over a block of a device's allocator, which may be replaced by a larger one.
@@ -245,7 +229,7 @@ impl Storage {
         device: Device,
         block: Box<dyn Any + Send>,
     ) -> Self {
-        Self::make(ptr, nbytes, device, Owner::Device(block))
+        Self::make(ptr, nbytes, device, Owner::Device(block), None)
     }
 
     /// A host storage with a copy of these bytes.

@@ -1,6 +1,6 @@
 //! Storages that a fake mode made, and references that keep no storage alive.
 
-use super::{Cell, FAKE, HOLLOW, Owner, Storage};
+use super::{Cell, FAKE, Owner, Storage};
 use crate::fake::{Fake, FakeMode};
 use crate::{Device, Result};
 use std::ptr::null_mut;
@@ -26,8 +26,13 @@ impl Storage {
             mode: mode.clone(),
             constant: None,
         };
-        let (at, flags) = (claim.canonical(), HOLLOW | u16::from(FAKE));
-        Self::whole(null_mut(), nbytes, at, flags, Owner::None, Some(fake))
+        Self::make(
+            null_mut(),
+            nbytes,
+            claim.canonical(),
+            Owner::None,
+            Some(fake),
+        )
     }
 
     /// Makes a meta storage one of a mode, which claims to be on a device.

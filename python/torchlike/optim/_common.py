@@ -293,7 +293,8 @@ def in_one_call(
     """
     if apart:
         return False
-    lists = torch._C._pieces_alike([list(tensors) for tensors in lists]) or lists
+    pieces = torch._C._pieces_alike([list(tensors) for tensors in lists])
+    lists = lists if pieces is None else tuple(pieces)
     kind = taken_whole(lists, numbers.values())
     if kind is None:
         return False
