@@ -193,11 +193,11 @@ impl Known {
         if !all || !some || k.traits.draws || matches!(c.form, Form::Out(_)) {
             return None;
         }
-        Self::known(c)
+        Self::gather(c)
     }
 
     #[cold]
-    fn known(c: &Call) -> Option<Self> {
+    fn gather(c: &Call) -> Option<Self> {
         let mut owned = c.args.to_owned();
         owned.replace_tensors(|_, t| Ok(known(t).ok())).ok()?;
         for v in &mut owned.values {
