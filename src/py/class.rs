@@ -375,6 +375,8 @@ pub fn by_hand<'py>(written: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyType>
     let name = Box::leak(std::ffi::CString::new(name)?.into_boxed_c_str());
     let slots = vec![slot(ffi::Py_tp_dealloc, dealloc as *mut c_void)];
     let made = made(py, name, slots, tensor_class(py)?)?;
+    // Messages of the interpreter name classes of its own without their module.
+    made.setattr("__name__", written.name()?)?;
     for item in written
         .getattr("__dict__")?
         .call_method0("items")?
