@@ -1,7 +1,7 @@
 """Instructions of a call on meta: `python benches/instructions.py [--before PYTHON]`, with valgrind installed.
 
 Callgrind counts each case in this interpreter and, if a Python with another build of torchlike is named, in that one.
-`x` and `y` want gradients: `there and back` is a call and the walk back from it.
+`u` and `v` are fake. `x` and `y` want gradients: `there and back` is a call and the walk back from it.
 The counts do not depend on what else the machine does. Those of the loop around a call are subtracted.
 """
 
@@ -33,6 +33,9 @@ CASES = {
     "zeros": "torch.zeros(4, 4, device='meta')",
     "tracked mul": "x * b",
     "there and back": "torch.autograd.grad(x * y, (x, y), a)",
+    "fake add": "u + v",
+    "fake linear": "F.linear(u, v)",
+    "twin": "MetaConverter()(a)",
 }
 CALLS = 1000
 SCRIPT = """
@@ -41,6 +44,9 @@ import torchlike as torch
 F = torch.nn.functional
 a, b, c = (torch.ones(*n, device="meta") for n in ((4, 4), (4, 4), (4,)))
 x, y = (t.clone().requires_grad_() for t in (a, b))
+from torchlike._subclasses.fake_tensor import FakeTensorMode
+from torchlike._subclasses.meta_utils import MetaConverter
+u, v = map(FakeTensorMode().from_tensor, (torch.ones(4, 4), torch.ones(4, 4)))
 def control(*args):
     subprocess.run(["callgrind_control", *args, str(os.getpid())], stdout=subprocess.DEVNULL)
 for name, call in {cases!r}.items():

@@ -7,12 +7,14 @@ use crate::storage::WeakStorage;
 use crate::{Device, Storage, Tensor, mode};
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One fake mode.
 #[derive(Default)]
 pub struct FakeMode {
+    /// Tells it from all others there ever were; 0 if there were too many.
+    number: u32,
     allow_real: AtomicBool,
     twins: Mutex<Twins>,
     front: Mutex<Option<Box<dyn Any + Send>>>,
@@ -22,10 +24,20 @@ impl FakeMode {
     /// A mode that converts real tensors among the arguments of calls, or refuses them.
     #[must_use]
     pub fn new(allow_real: bool) -> Arc<Self> {
+        static NUMBERS: AtomicU32 = AtomicU32::new(0);
+        let next = |n: u32| n.checked_add(1);
+        let before = NUMBERS.fetch_update(Relaxed, Relaxed, next);
         Arc::new(Self {
+            number: before.map_or(0, |n| n + 1),
             allow_real: AtomicBool::new(allow_real),
             ..Self::default()
         })
+    }
+
+    /// What tells the mode from all others; 0 if nothing does.
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     /// Whether real tensors among the arguments of calls are converted; otherwise they are refused.

@@ -145,15 +145,11 @@ impl Program {
     pub fn timeline(&self, device: Device, size: impl Fn(u64) -> u64) -> Vec<Bytes> {
         let n = self.steps.len().max(1);
         let mut change = vec![[0i64; Class::ALL.len()]; n + 1];
-        for v in self.values.iter().filter(|v| v.device == device) {
+        self.for_each_life(device, |from, until, v| {
             let bytes = size(v.bytes) as i64;
-            let from = v.born.map_or(0, |b| b as usize);
-            let until = v.died.map_or(n, |d| d as usize);
-            if from < until {
-                change[from.min(n)][v.class as usize] += bytes;
-                change[until.min(n)][v.class as usize] -= bytes;
-            }
-        }
+            change[from][v.class as usize] += bytes;
+            change[until][v.class as usize] -= bytes;
+        });
         let mut now = [0i64; Class::ALL.len()];
         change.truncate(n);
         let at = change.iter().map(|step| {
@@ -163,16 +159,41 @@ impl Program {
         at.collect()
     }
 
+    /// The values on a device that live at all: the step that each lives from, and the first one that it does not live to see.
+    fn for_each_life(&self, device: Device, mut f: impl FnMut(usize, usize, &Value)) {
+        let n = self.steps.len().max(1);
+        for v in self.values.iter().filter(|v| v.device == device) {
+            let from = v.born.map_or(0, |b| b as usize).min(n);
+            let until = v.died.map_or(n, |d| d as usize).min(n);
+            if from < until {
+                f(from, until, v);
+            }
+        }
+    }
+
     /// The first step at which most bytes live on a device, and how many by class.
     #[must_use]
     pub fn peak(&self, device: Device, size: impl Fn(u64) -> u64) -> (u32, Bytes) {
-        let mut most = (0, Bytes::default());
-        for (i, bytes) in self.timeline(device, size).into_iter().enumerate() {
-            if bytes.iter().sum::<u64>() > most.1.iter().sum() {
-                most = (i as u32, bytes);
+        let mut change = vec![0i64; self.steps.len().max(1) + 1];
+        self.for_each_life(device, |from, until, v| {
+            let bytes = size(v.bytes) as i64;
+            change[from] += bytes;
+            change[until] -= bytes;
+        });
+        let (mut at, mut most, mut now) = (0, 0, 0);
+        for (i, by) in change.iter().enumerate() {
+            now += by;
+            if now > most {
+                (at, most) = (i, now);
             }
         }
-        most
+        let mut sums = Bytes::default();
+        self.for_each_life(device, |from, until, v| {
+            if (from..until).contains(&at) {
+                sums[v.class as usize] += size(v.bytes);
+            }
+        });
+        (at as u32, sums)
     }
 
     /// The values that live on a device while a step runs, the largest first.

@@ -17,6 +17,7 @@ mod shared;
 mod shared;
 mod watch;
 
+use crate::fake::FakeMode;
 use crate::plan::ViewPlan;
 use crate::tensor::Families;
 use crate::{Device, DeviceKind, Result, bail, wiring};
@@ -42,6 +43,8 @@ struct Cell {
     version: AtomicU32,
     /// How many of the references nodes of the graph keep.
     saved: AtomicU32,
+    /// The number of the fake mode that made it, if that has one.
+    maker: AtomicU32,
     families: OnceLock<Box<Mutex<Families>>>,
     hold: Mutex<Hold>,
 }
@@ -97,21 +100,28 @@ impl Drop for Storage {
 }
 
 impl Storage {
-    fn make(ptr: *mut u8, nbytes: usize, device: Device, owner: Owner) -> Self {
+    fn make(
+        p: *mut u8,
+        nbytes: usize,
+        at: Device,
+        owner: Owner,
+        fake: Option<Arc<FakeMode>>,
+    ) -> Self {
         let flags = match owner {
             Owner::Foreign(_) => FOREIGN,
-            Owner::None => HOLLOW,
+            Owner::None => HOLLOW | fake.as_ref().map_or(0, |_| u16::from(FAKE)),
             _ => 0,
         };
         Self(Arc::new(Cell {
-            ptr: AtomicPtr::new(ptr),
+            ptr: AtomicPtr::new(p),
             nbytes: AtomicUsize::new(nbytes),
-            device: AtomicU16::new(device.word()),
+            device: AtomicU16::new(at.word()),
             flags: AtomicU16::new(flags),
             version: AtomicU32::new(0),
             saved: AtomicU32::new(0),
+            maker: AtomicU32::new(fake.as_ref().map_or(0, |mode| mode.number())),
             families: OnceLock::new(),
-            hold: Mutex::new(Hold::of(owner)),
+            hold: Mutex::new(Hold::of(owner, fake)),
         }))
     }
 
@@ -124,7 +134,7 @@ impl Storage {
     /// A storage without bytes that claims to be on a device.
     #[must_use]
     pub fn hollow(nbytes: usize, claim: Device) -> Self {
-        Self::make(std::ptr::null_mut(), nbytes, claim, Owner::None)
+        Self::make(std::ptr::null_mut(), nbytes, claim, Owner::None, None)
     }
 
     /// True if there are no bytes, whatever device the storage claims to be on.
@@ -153,11 +163,12 @@ impl Storage {
         self.0.flags.load(Relaxed)
     }
 
-    /// True if there is neither a foreign owner nor a source nor parts.
+    /// True if there is neither a foreign owner nor a source nor parts, nor the last reference to a fake mode.
     #[inline]
     #[must_use]
     pub(crate) fn owns_only_memory(&self) -> bool {
-        self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES | TOLD | BLANK) == 0
+        let more = self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES | TOLD | BLANK);
+        more == 0 || more == u16::from(FAKE) && self.mode_is_shared()
     }
 
     fn set_flags(&self, clear: impl Into<u16>, set: impl Into<u16>) {
@@ -175,12 +186,8 @@ impl Storage {
             DeviceKind::Meta => Ok(Self::meta(nbytes)),
             DeviceKind::Cpu => {
                 let block = wiring::Block::new(nbytes)?;
-                Ok(Self::make(
-                    block.ptr(),
-                    nbytes,
-                    Device::CPU,
-                    Owner::Block(block),
-                ))
+                let (ptr, owner) = (block.ptr(), Owner::Block(block));
+                Ok(Self::make(ptr, nbytes, Device::CPU, owner, None))
             }
             DeviceKind::Cuda => wiring::device_memory(nbytes, device),
         }
@@ -198,7 +205,7 @@ impl Storage {
         device: Device,
         owner: Box<dyn Any + Send>,
     ) -> Self {
-        Self::make(ptr, nbytes, device, Owner::Foreign(owner))
+        Self::make(ptr, nbytes, device, Owner::Foreign(owner), None)
     }
 
     /// A storage over a block of a device's allocator, which may be replaced by a larger one.
@@ -212,7 +219,7 @@ impl Storage {
         device: Device,
         block: Box<dyn Any + Send>,
     ) -> Self {
-        Self::make(ptr, nbytes, device, Owner::Device(block))
+        Self::make(ptr, nbytes, device, Owner::Device(block), None)
     }
 
     /// A host storage with a copy of these bytes.

@@ -137,3 +137,23 @@ def test_the_allocator_counts():
     torch.cpu.empty_cache()
     assert torch.cpu.memory_stats()["allocated_bytes.all.current"] == torch.cpu.memory_allocated()
     assert torch.cpu.memory_reserved() == torch.cpu.memory_allocated()
+
+
+def test_modes_that_count_products_are_not_shown_the_rest(monkeypatch):
+    from torchlike.utils import flop_counter
+
+    seen = []
+    real = flop_counter._Mode.__torch_dispatch__
+
+    def noted(self, func, types, args=(), kwargs=None):
+        seen.append(func._overloadpacket)
+        return real(self, func, types, args, kwargs)
+
+    monkeypatch.setattr(flop_counter._Mode, "__torch_dispatch__", noted)
+    x = torch.ones(4, 4, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        (x.t() @ x).relu().sum(0)
+    assert seen == [aten.mm, aten.sum] and counter.get_total_flops() == 2 * 4**3
+    with FlopCounterMode(display=False, custom_mapping={aten.relu: lambda *a, **k: 7}) as counter:
+        (x.t() @ x).relu()
+    assert counter.get_total_flops() == 2 * 4**3 + 7

@@ -264,3 +264,21 @@ def test_parameters_can_be_exchanged():
         assert view.shape == (6,)
     finally:
         future.set_swap_module_params_on_conversion(False)
+
+
+def test_the_class_of_fake_tensors_has_the_name_that_pytorchs_has():
+    with FakeTensorMode():
+        t = torch.ones(2)
+    cls = type(t)
+    assert (cls.__name__, cls.__qualname__) == ("FakeTensor", "FakeTensor")
+    assert cls.__module__ == "torchlike._subclasses.fake_tensor"
+    with pytest.raises(
+        TypeError, match="^unsupported format string passed to FakeTensor.__format__$"
+    ):
+        f"{t:.3f}"
+    del cls, t
+
+    class Own(FakeTensor):
+        """A class of the user's."""
+
+    assert issubclass(Own, torch.Tensor) and Own.__mro__[1] is FakeTensor

@@ -174,3 +174,25 @@ def test_models_are_copied_as_they_are(device):
     assert weights["parameters"] == (16 + 16 + 4) * 4 and weights["buffers"] == 2 * 4 * 4
     assert Odd.Own.copies == before + 1
     assert model.a.weight.device.type == "cpu" and torch.equal(model.kept, torch.ones(4))
+
+
+def test_plain_layers_are_copied_without_deepcopy(monkeypatch):
+    def refuse(value, memo=None):
+        raise AssertionError(f"{type(value)} was copied as a stranger")
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm((4,)), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    monkeypatch.setattr("copy.deepcopy", refuse)
+    for device in ("cpu", "cuda"):
+        plan = torch.plan(model, torch.empty(2, 4), step="train", device=device)
+        assert plan.steps > 3
+    with pytest.raises(AssertionError, match="Odd"):
+        torch.plan(nn.Sequential(Odd.Own(4, 4)), torch.empty(2, 4))
+
+
+def test_a_step_of_an_optimizer_is_one_call_on_every_device():
+    for device in ("cpu", "cuda"):
+        plan = torch.plan(mlp(), torch.empty(8, 16), step="train", optimizer="sgd", device=device)
+        steps = [plan.step(i) for i in range(plan.steps)]
+        (step,) = [s for s in steps if s.phase == "optimizer"]
+        weights = (16 * 32 + 32 + 32 * 4 + 4) * 4
+        assert step.op == "_optim.sgd" and (step.read, step.wrote) == (2 * weights, weights)

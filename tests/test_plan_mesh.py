@@ -149,3 +149,32 @@ def test_few_operators_have_no_rule():
     found, count = uncut()
     assert "mm" not in found and "nonzero" in found
     assert len(found) <= 0.15 * count
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "Adagrad", "NAdam"])
+def test_a_step_of_an_optimizer_is_one_call_of_pieces(name):
+    plan = planned({"tp": 4}, {"tp": STYLES}, optimizer=name.lower())
+    steps = [plan.step(i) for i in range(plan.steps)]
+    own = [s.op for s in steps if s.phase == "optimizer" and s.op.startswith("_optim.")]
+    assert own.count(f"_optim.{name.lower().removesuffix('w')}") == 1 and len(own) <= 3
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "Adagrad", "NAdam"])
+def test_pieces_are_stepped_as_plain_tensors_are(name):
+    make = getattr(torch.optim, name)
+    distributed.init_process_group("fake", rank=1, world_size=4)
+    try:
+        mesh = distributed.init_device_mesh("cpu", (4,))
+        Shard = distributed.tensor.Shard
+        whole = torch.arange(24.0).reshape(8, 3)
+        p = nn.Parameter(distributed.tensor.distribute_tensor(whole, mesh, [Shard(0)]))
+        q = nn.Parameter(p.to_local().detach().clone())
+        steps = [make([t], lr=0.1, weight_decay=0.1) for t in (p, q)]
+        for _ in range(3):
+            q.grad = torch.full_like(q, 0.5)
+            p.grad = distributed.tensor.DTensor.from_local(q.grad.clone(), mesh, [Shard(0)])
+            for s in steps:
+                s.step()
+        assert torch.equal(p.to_local(), q)
+    finally:
+        distributed.destroy_process_group()

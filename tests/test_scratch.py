@@ -61,8 +61,7 @@ def predicted(row, args, kwargs):
     with mode, torch.no_grad():
         program.start()
         try:
-            for t in leaves((args, kwargs)):
-                program.label(t, 2)
+            program.label((("given", t) for t in leaves((args, kwargs))), 2)
             _C._call_row(row, False, args, kwargs)
         finally:
             program.stop()

@@ -3,7 +3,7 @@
 //! The outermost layer: what the user calls is cast, not what that is made of. While such a call runs, autocast is off for its device.
 //! Casts are calls like any other, so gradients flow back through them.
 
-use super::{Layer, Next, Sees};
+use super::{Layer, Next};
 use crate::ops::core::op::Cast;
 use crate::ops::{Args, Call, Form, OwnedArg, Ret, f};
 use crate::tensor::Link;
@@ -159,14 +159,6 @@ fn is_cast(t: &Tensor, device: usize) -> bool {
 }
 
 impl Layer for Autocast {
-    fn sees(&self) -> Sees {
-        Sees::All
-    }
-
-    fn wants(&self, _: u32, on: u32) -> bool {
-        on & mode::AUTOCAST != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let amp = c.args.op.def.amp;
         let meant = [(CUDA, amp.cuda), (CPU, amp.cpu)]

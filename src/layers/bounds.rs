@@ -1,21 +1,13 @@
 //! Storages that were made smaller: a tensor that reaches outside of its storage cannot be used.
 
-use super::{Layer, Next, Sees};
+use super::{Layer, Next};
+use crate::Result;
 use crate::ops::{Call, Form, Ret};
-use crate::{Result, mode, storage};
 
 /// Checks that all tensors of a call lie within their storages.
 pub struct Bounds;
 
 impl Layer for Bounds {
-    fn sees(&self) -> Sees {
-        Sees::All
-    }
-
-    fn wants(&self, seen: u32, _: u32) -> bool {
-        seen & (u32::from(storage::SHRUNK) << mode::STORAGE_FLAGS) != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let mut result = Ok(());
         // What is resized in place may reach outside before.

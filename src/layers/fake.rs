@@ -2,7 +2,7 @@
 //!
 //! Single elements that Python's numbers made are remembered, and what is computed of them alone.
 
-use super::{Layer, Next, Sees, unwatched};
+use super::{Layer, Next, unwatched};
 use crate::fake::{self, FakeMode};
 use crate::ops::args::{Arg, OwnedArg, OwnedArgs};
 use crate::ops::core::dispatch;
@@ -10,7 +10,7 @@ use crate::ops::core::survey::glance;
 use crate::ops::core::writable::for_each_written;
 use crate::ops::op::{Body, KernelBody};
 use crate::ops::{Call, Form, Ret};
-use crate::{Device, Error, ErrorKind, Result, Tensor, bail, err, mode};
+use crate::{Device, Error, ErrorKind, Result, Tensor, bail, err};
 use std::sync::{Arc, OnceLock};
 
 /// What the program in front of the core says where a call cannot be faked.
@@ -75,25 +75,16 @@ fn front() -> &'static dyn Front {
 pub struct Fakes;
 
 impl Layer for Fakes {
-    fn sees(&self) -> Sees {
-        // Composites are only told what their errors are called here.
-        Sees::All
-    }
-
-    fn wants(&self, seen: u32, on: u32) -> bool {
-        on & mode::FAKING != 0 || seen & mode::FAKE != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         if matches!(c.args.op.def.body, Body::Compose(_) | Body::Forward(_)) {
             let args = c.args;
             let done = next.call(c);
             return done.map_err(|e| refused(e, &Call::new(args)));
         }
-        let Some(mode) = mode_of(&c)? else {
+        let Some((mode, real)) = mode_of(&c)? else {
             return next.call(c);
         };
-        if !has_real(&c) {
+        if !real {
             return run(c, &mode);
         }
         let outs = matches!(&c.form, Form::Out(outs) if outs.iter().any(is_real));
@@ -112,27 +103,28 @@ fn is_real(t: &Tensor) -> bool {
     !t.storage().is_fake()
 }
 
-fn has_real(c: &Call) -> bool {
-    let mut real = matches!(&c.form, Form::Out(outs) if outs.iter().any(is_real));
-    c.args.for_each_tensor(|_, t| real |= is_real(t));
-    real
-}
-
-/// The mode of a call: that of the thread, or of its first fake tensor.
-fn mode_of(c: &Call) -> Result<Option<Arc<FakeMode>>> {
+/// The mode of a call, that of the thread or of its first fake tensor; and whether real tensors are among the arguments.
+fn mode_of(c: &Call) -> Result<Option<(Arc<FakeMode>, bool)>> {
     let mut mode = fake::current();
     let mut clash = None;
-    c.args.for_each_tensor(|_, t| match &mode {
-        None => mode = t.storage().fake_mode(),
-        Some(mode) => {
-            if let (Some(other), None) = (t.storage().other_mode(mode), &clash) {
-                clash = Some((other, mode.clone()));
+    let mut real = matches!(&c.form, Form::Out(outs) if outs.iter().any(is_real));
+    c.args.for_each_tensor(|_, t| {
+        if is_real(t) {
+            real = true;
+            return;
+        }
+        match &mode {
+            None => mode = t.storage().fake_mode(),
+            Some(mode) => {
+                if let (Some(other), None) = (t.storage().other_mode(mode), &clash) {
+                    clash = Some((other, mode.clone()));
+                }
             }
         }
     });
     match clash {
         Some((one, other)) => Err(front().modes(&one, &other)),
-        None => Ok(mode),
+        None => Ok(mode.map(|mode| (mode, real))),
     }
 }
 
@@ -191,16 +183,21 @@ struct Known(OwnedArgs);
 
 impl Known {
     /// If all elements of its tensors are known, and those of the results follow.
+    #[inline]
     fn of(c: &Call, k: &KernelBody) -> Option<Self> {
-        let mut all = !k.traits.draws && !matches!(c.form, Form::Out(_));
-        let mut some = false;
+        let (mut all, mut some) = (true, false);
         c.args.for_each_tensor(|_, t| {
             some = true;
             all = all && t.storage().constant().is_some();
         });
-        if !all || !some {
+        if !all || !some || k.traits.draws || matches!(c.form, Form::Out(_)) {
             return None;
         }
+        Self::gather(c)
+    }
+
+    #[cold]
+    fn gather(c: &Call) -> Option<Self> {
         let mut owned = c.args.to_owned();
         owned.replace_tensors(|_, t| Ok(known(t).ok())).ok()?;
         for v in &mut owned.values {

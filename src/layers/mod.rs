@@ -18,15 +18,15 @@ pub mod tape;
 pub mod trace;
 
 use crate::Result;
-use crate::mode;
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Body;
 use crate::ops::{Call, Ret};
+use crate::{mode, storage, tensor};
 use std::cell::Cell;
 
-/// Which calls a layer sees.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Sees {
+/// Which calls a layer sees: each kind is among those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Sees {
     /// Every call, as it was made.
     All,
     /// Kernels and views: what composites come down to.
@@ -37,10 +37,6 @@ pub enum Sees {
 
 /// Something that watches, changes or answers calls.
 pub trait Layer: Sync {
-    /// Which calls it sees.
-    fn sees(&self) -> Sees;
-    /// Whether it wants a call: by the flags of the arguments, and the layers that are on.
-    fn wants(&self, seen: u32, on: u32) -> bool;
     /// Handles a call; `next` leads to the layers below and then to the body.
     ///
     /// # Errors
@@ -48,22 +44,61 @@ pub trait Layer: Sync {
     fn call(&self, c: Call, next: Next) -> Result<Ret>;
 }
 
+/// A place that a layer stands at.
+struct Slot {
+    layer: &'static dyn Layer,
+    /// Which calls it sees.
+    sees: Sees,
+    /// Any of these brings it in: bits of layers that are on, and flags of arguments.
+    asks: u32,
+}
+
+const fn slot(layer: &'static dyn Layer, sees: Sees, asks: u32) -> Slot {
+    Slot { layer, sees, asks }
+}
+
+/// A flag of storages, as a call shows it.
+const fn of_storage(flag: u8) -> u32 {
+    (flag as u32) << mode::STORAGE_FLAGS
+}
+
+/// A flag of tensors, as a call shows it.
+const fn of_tensor(flag: u8) -> u32 {
+    (flag as u32) << mode::TENSOR_FLAGS
+}
+
 /// The slots, outermost first. (Function overrides stand before all of them, in the binding.)
-const ORDER: [&dyn Layer; 13] = [
-    &profile::Profile,
-    &autocast::Autocast,
-    &batch::Batching,
-    &autograd::forward::Forward,
-    &trace::Tracing(trace::Level::Recorded),
-    &autograd::Autograd,
-    &modes::Modes,
-    &trace::Tracing(trace::Level::Plain),
-    &tape::Tape,
-    &bounds::Bounds,
-    &parts::PartsLayer,
-    &fake::Fakes,
-    &record::Recording,
-];
+static ORDER: [Slot; 13] = {
+    use Sees::{All, Kernels, Leaves};
+    use trace::{Level, Tracing};
+    [
+        slot(&profile::Profile, All, mode::PROFILING),
+        slot(&autocast::Autocast, All, mode::AUTOCAST),
+        slot(&batch::Batching, All, mode::BATCHED),
+        slot(&autograd::forward::Forward, All, mode::FORWARD),
+        slot(&Tracing(Level::Recorded), Leaves, mode::COMPOSING),
+        slot(&autograd::Autograd, All, mode::GRAD),
+        slot(
+            &modes::Modes,
+            All,
+            mode::DISPATCH | of_tensor(tensor::WATCHED),
+        ),
+        slot(&Tracing(Level::Plain), Leaves, mode::TRACING),
+        slot(&tape::Tape, Leaves, mode::COUNTING),
+        slot(&bounds::Bounds, All, of_storage(storage::SHRUNK)),
+        slot(
+            &parts::PartsLayer,
+            All,
+            mode::QUANTIZED | of_storage(storage::OPAQUE),
+        ),
+        slot(&fake::Fakes, All, mode::FAKING | mode::FAKE),
+        slot(
+            &record::Recording,
+            Kernels,
+            mode::RECORDING | of_storage(storage::SOURCED),
+        ),
+    ]
+};
 
 /// The slot of [`autograd::Autograd`].
 const AUTOGRAD: usize = 5;
@@ -82,24 +117,25 @@ impl Next {
     /// What they report.
     pub fn call(self, c: Call) -> Result<Ret> {
         let on = mode::layers();
-        if on == 0 && self.seen & mode::ALWAYS == 0 {
-            return self.gradients_alone(c);
+        // Who wants gradients matters while they are recorded only.
+        let flags = match mode::records() {
+            true => self.seen,
+            false => self.seen & !mode::GRAD,
+        };
+        if on == 0 && flags & mode::ALWAYS == 0 {
+            return self.gradients_alone(c, flags);
         }
+        let asked = on | flags & !mode::CALL;
         let body = match c.args.op.def.body {
             Body::Kernel(_) => Sees::Kernels,
             Body::View(_) => Sees::Leaves,
             Body::Compose(_) | Body::Forward(_) => Sees::All,
             Body::Become(_) => Sees::Leaves,
         };
-        for (i, layer) in ORDER.iter().enumerate().skip(self.slot) {
-            let shown = match layer.sees() {
-                Sees::All => true,
-                Sees::Leaves => body != Sees::All,
-                Sees::Kernels => body == Sees::Kernels,
-            };
-            if shown && layer.wants(self.seen, on) {
+        for (i, at) in ORDER.iter().enumerate().skip(self.slot) {
+            if asked & at.asks != 0 && at.sees <= body {
                 let slot = i + 1;
-                return layer.call(c, Self { slot, ..self });
+                return at.layer.call(c, Self { slot, ..self });
             }
         }
         dispatch::below(c)
@@ -107,11 +143,11 @@ impl Next {
 
     /// As [`call`](Self::call) where no layer is on and no argument asks for one: then only [`AUTOGRAD`] may want it.
     #[inline]
-    fn gradients_alone(self, c: Call) -> Result<Ret> {
-        for (i, layer) in ORDER.iter().enumerate() {
-            debug_assert!(i == AUTOGRAD || !layer.wants(self.seen, 0));
+    fn gradients_alone(self, c: Call, flags: u32) -> Result<Ret> {
+        for (i, at) in ORDER.iter().enumerate() {
+            debug_assert!(i == AUTOGRAD || flags & !mode::CALL & at.asks == 0);
         }
-        if self.slot <= AUTOGRAD && autograd::Autograd.wants(self.seen, 0) {
+        if self.slot <= AUTOGRAD && flags & mode::GRAD != 0 {
             let slot = AUTOGRAD + 1;
             return autograd::Autograd.call(c, Self { slot, ..self });
         }

@@ -2,9 +2,12 @@
 //!
 //! The core knows no Python: a hook is a function that takes a leaf's call and answers it, or passes it on.
 
-use super::{Layer, Next, Sees};
+use super::{Layer, Next, of_tensor};
+use crate::ops::op::{Body, Row};
 use crate::ops::{Call, Ret};
-use crate::{Result, Tensor, mode, tensor};
+use crate::tensor::WATCHED;
+use crate::{Result, Tensor, mode};
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 /// Answers a call, or passes it on.
@@ -42,8 +45,15 @@ pub fn settled(but: &[Option<Tensor>], handled: bool) {
     }
 }
 
-/// Switches dispatch modes on this thread on or off, and returns whether they were on.
-pub fn switch(on: bool) -> bool {
+thread_local! {
+    /// Nobody who is on wants to see views, and what is done element by element.
+    static PASSING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Switches dispatch modes on this thread on or off, and returns whether they were on. `passing`: they are not shown views,
+/// and what is done element by element.
+pub fn switch(on: bool, passing: bool) -> bool {
+    PASSING.set(passing);
     let layers = mode::layers();
     let bit = if on { mode::DISPATCH } else { 0 };
     mode::set_layers(layers & !mode::DISPATCH | bit) & mode::DISPATCH != 0
@@ -53,19 +63,21 @@ pub fn switch(on: bool) -> bool {
 pub struct Modes;
 
 impl Layer for Modes {
-    fn sees(&self) -> Sees {
-        // Composites too: some are operators of their own in PyTorch, which the hook knows.
-        Sees::All
-    }
-
-    fn wants(&self, seen: u32, on: u32) -> bool {
-        on & mode::DISPATCH != 0 || seen & (u32::from(tensor::WATCHED) << mode::TENSOR_FLAGS) != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        let handled = next.seen() & of_tensor(WATCHED) != 0;
         match HOOK.get() {
+            Some(_) if !handled && PASSING.get() && is_light(&c) => next.call(c),
             Some(hook) => hook(c, next),
             None => next.call(c),
         }
+    }
+}
+
+/// True for views, and for what is done element by element.
+fn is_light(c: &Call) -> bool {
+    match &c.args.op.def.body {
+        Body::View(_) => true,
+        Body::Kernel(k) => matches!(k.row, Row::Map(_)),
+        _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! Notes of every call: what ran, when and inside what, on which shapes, and how many bytes and operations it was.
 
 use super::tape::{bytes_of, flops_of};
-use super::{Layer, Next, Sees};
+use super::{Layer, Next};
 use crate::ops::op::Op;
 use crate::ops::{Arg, Call, Form, Ret};
 use crate::tensor::{Grads, Link, Node};
@@ -107,14 +107,6 @@ thread_local! {
 pub struct Profile;
 
 impl Layer for Profile {
-    fn sees(&self) -> Sees {
-        Sees::All
-    }
-
-    fn wants(&self, _: u32, on: u32) -> bool {
-        on & mode::PROFILING != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let op = c.args.op;
         let what = What::Call(

@@ -3,11 +3,14 @@
 use super::tape::bytes_of;
 use crate::mixed::Map;
 use crate::ops::core::scratch::{self, Taken};
+use crate::ops::core::writable::for_each_written;
+use crate::ops::op::Body;
 use crate::ops::{Call, Form, Ret};
 use crate::program::{Class, Phase, Program, Step, Value};
 use crate::storage::Witness;
 use crate::tensor::Node;
 use crate::{DType, Device, Dims, Result, Storage, Tensor, mode};
+use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -145,26 +148,23 @@ impl Recorder {
     }
 
     /// Says what a tensor's storage is for; one that is not known was there before.
-    pub fn label(self: &Arc<Self>, t: &Tensor, class: Class, name: Option<&str>) {
-        let id = t.storage().id();
-        let known = self.state().living.get(&id).copied();
-        if known.is_none() {
-            self.attend(t.storage());
-        }
+    pub fn label(self: &Arc<Self>, t: &Tensor, class: Class, name: String) {
         let mut state = self.state();
-        let at = match known {
-            Some(at) => at,
+        let at = match state.living.get(&t.storage().id()) {
+            Some(&at) => {
+                let value = &mut state.program.values[at];
+                (value.shape, value.dtype) = (t.shape().clone(), t.dtype());
+                at
+            }
             None => {
                 let born = Some(state.now()).filter(|now| *now > 0);
-                state.add(t, born, class)
+                let at = state.add(t, born, class);
+                self.attend(t.storage());
+                at
             }
         };
         let value = &mut state.program.values[at];
-        value.class = class;
-        (value.shape, value.dtype) = (t.shape().clone(), t.dtype());
-        if let Some(name) = name {
-            value.name = Some(name.to_owned());
-        }
+        (value.class, value.name) = (class, Some(name));
     }
 
     fn attend(self: &Arc<Self>, storage: &Storage) {
@@ -193,26 +193,25 @@ impl Recorder {
         state.program.steps.len() - 1
     }
 
-    fn end<'t>(self: &Arc<Self>, step: usize, made: impl Iterator<Item = &'t Tensor>) {
-        for t in made {
-            let new = !self.state().living.contains_key(&t.storage().id());
-            if new {
-                self.attend(t.storage());
-            }
-            let mut state = self.state();
-            if new {
-                state.add(t, Some(step as u32), Class::Temporary);
-            }
-            state.program.steps[step].wrote += t.numel() as u64 * t.dtype().size() as u64;
+    /// A step wrote a tensor, which is a value from then on.
+    fn wrote(self: &Arc<Self>, state: &mut State, step: usize, t: &Tensor) {
+        state.program.steps[step].wrote += elements(t);
+        if !state.living.contains_key(&t.storage().id()) {
+            state.add(t, Some(step as u32), Class::Temporary);
+            self.attend(t.storage());
         }
     }
 }
 
-impl Recorder {
+/// Bytes of a tensor's elements.
+fn elements(t: &Tensor) -> u64 {
+    t.numel() as u64 * t.dtype().size() as u64
+}
+
+impl State {
     /// What a step took besides its results lives while it runs.
-    fn took(&self, step: usize, op: &'static str, taken: Taken) {
-        let mut state = self.state();
-        let program = &mut state.program;
+    fn took(&mut self, step: usize, op: &'static str, taken: Taken) {
+        let program = &mut self.program;
         if taken.is_unknown() && !program.unmeasured.contains(&op) {
             program.unmeasured.push(op);
         }
@@ -246,19 +245,31 @@ pub(super) fn step(c: Call, flops: u64, run: impl FnOnce(Call) -> Result<Ret>) -
         return run(c);
     }
     let mut read = 0;
-    c.args
-        .for_each_tensor(|_, t| read += t.numel() as u64 * t.dtype().size() as u64);
-    let at = recorder.begin(op.def.name, flops, read);
-    let outs = match &c.form {
-        Form::Out(outs) => outs.to_vec(),
-        Form::InPlace(t) | Form::Within(t) => vec![Tensor::clone(t)],
-        Form::New => Vec::new(),
-    };
+    c.args.for_each_tensor(|_, t| read += elements(t));
+    let step = recorder.begin(op.def.name, flops, read);
+    let (args, targets) = (c.args, targets(&c.form));
     let (ret, taken) = scratch::watched(|| run(c));
     let ret = ret?;
-    recorder.end(at, ret.look().iter().copied().chain(&outs));
-    recorder.took(at, op.def.name, taken);
+    let mut state = recorder.state();
+    let mut wrote = |t: &Tensor| recorder.wrote(&mut state, step, t);
+    ret.look().iter().copied().for_each(&mut wrote);
+    targets.iter().for_each(&mut wrote);
+    if let Body::Kernel(k) = &op.def.body {
+        for_each_written(args, &k.traits, &mut wrote);
+    }
+    if let Some(taken) = taken {
+        state.took(step, op.def.name, *taken);
+    }
     Ok(ret)
+}
+
+/// The tensors that a form of a call writes to.
+fn targets(form: &Form) -> SmallVec<[Tensor; 1]> {
+    match form {
+        Form::Out(outs) => outs.iter().cloned().collect(),
+        Form::InPlace(t) | Form::Within(t) => smallvec![Tensor::clone(t)],
+        Form::New => SmallVec::new(),
+    }
 }
 
 /// A tensor was made of numbers of the program, by no call.

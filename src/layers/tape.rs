@@ -1,6 +1,6 @@
 //! A counter of calls: how often each leaf ran, and how many bytes it made.
 
-use super::{Layer, Next, Sees, program};
+use super::{Layer, Next, program};
 use crate::ops::op::{Body, KernelBody};
 use crate::ops::{Args, Call, Ret, table};
 use crate::{Result, Tensor, mode};
@@ -26,14 +26,6 @@ thread_local! {
 pub struct Tape;
 
 impl Layer for Tape {
-    fn sees(&self) -> Sees {
-        Sees::Leaves
-    }
-
-    fn wants(&self, _: u32, on: u32) -> bool {
-        on & mode::COUNTING != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let flops = flops_of(c.args)?;
         program::step(c, flops, |c| counted_call(c, flops, next))

@@ -4,7 +4,7 @@
 //! There are two levels of calls: those that autograd has seen, and those that it is still to see, as a composite makes them.
 //! Who asks for a trace answers for the rest: that calls of one key come down to the same leaves.
 
-use super::{Layer, Next, Sees};
+use super::{Layer, Next};
 use crate::ops::core::args::{Arg, Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::op::Op;
@@ -294,14 +294,6 @@ impl Notes {
 pub struct Tracing(pub Level);
 
 impl Layer for Tracing {
-    fn sees(&self) -> Sees {
-        Sees::Leaves
-    }
-
-    fn wants(&self, _: u32, on: u32) -> bool {
-        on & self.0.bit() != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let Some(notes) = self.0.current() else {
             return next.call(c);

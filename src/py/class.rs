@@ -41,12 +41,31 @@ struct Blocks {
 // SAFETY: only touched with the interpreter lock held.
 unsafe impl Sync for Blocks {}
 
-static BLOCKS: Blocks = Blocks {
-    blocks: [const { Cell::new(null_mut()) }; SPARE],
-    count: Cell::new(0),
-};
+static BLOCKS: Blocks = Blocks::new();
+
+/// As `BLOCKS`, of fake tensors.
+static FAKE_BLOCKS: Blocks = Blocks::new();
 
 impl Blocks {
+    const fn new() -> Self {
+        Self {
+            blocks: [const { Cell::new(null_mut()) }; SPARE],
+            count: Cell::new(0),
+        }
+    }
+
+    /// Those of a class, if its instances are made again.
+    #[inline]
+    fn of(class: *mut ffi::PyTypeObject) -> Option<&'static Self> {
+        if is_tensor_class(class) {
+            Some(&BLOCKS)
+        } else if is_fake_class(class) {
+            Some(&FAKE_BLOCKS)
+        } else {
+            None
+        }
+    }
+
     #[inline]
     fn take(&self) -> Option<*mut ffi::PyObject> {
         let last = self.count.get().checked_sub(1)?;
@@ -73,6 +92,14 @@ pub fn is_tensor_class(class: *mut ffi::PyTypeObject) -> bool {
     class == TENSOR.load(Relaxed)
 }
 
+static FAKE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
+
+/// True for `FakeTensor` itself.
+#[inline]
+pub fn is_fake_class(class: *mut ffi::PyTypeObject) -> bool {
+    class == FAKE.load(Relaxed)
+}
+
 /// `torchlike.Tensor`.
 ///
 /// # Errors
@@ -89,8 +116,35 @@ pub fn tensor_class(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
 /// A new `Tensor`.
 #[inline]
 pub fn plain(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
-    let class = TENSOR.load(Relaxed);
-    if let Some(block) = BLOCKS.take() {
+    // SAFETY: it is `Tensor` itself.
+    unsafe { again(py, TENSOR.load(Relaxed), &BLOCKS, t) }
+}
+
+/// A new `FakeTensor`.
+///
+/// # Errors
+/// As long as that has not been imported.
+pub fn fake(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    let class = FAKE.load(Relaxed);
+    if class.is_null() {
+        return Err(PyRuntimeError::new_err("torchlike is not initialised"));
+    }
+    // SAFETY: `by_hand` made the class, of `Tensor`.
+    unsafe { again(py, class, &FAKE_BLOCKS, t) }
+}
+
+/// An instance of a class in a block that one of its own has left, if there is one.
+///
+/// # Safety
+/// As [`instance`], and the blocks are those of this very class.
+#[inline]
+unsafe fn again<'py>(
+    py: Python<'py>,
+    class: *mut ffi::PyTypeObject,
+    blocks: &Blocks,
+    t: Tensor,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(block) = blocks.take() {
         // SAFETY: the block is that of an instance that `dealloc` has emptied, of this very class.
         unsafe {
             let o = ffi::PyObject_Init(block, class);
@@ -100,7 +154,7 @@ pub fn plain(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
             return Ok(Bound::from_owned_ptr(py, o));
         }
     }
-    // SAFETY: it is `Tensor` itself.
+    // SAFETY: by contract.
     unsafe { instance(py, class, t) }
 }
 
@@ -189,7 +243,7 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
             ffi::Py_DECREF(base.into_ptr());
         }
         release(place(o));
-        if !is_tensor_class(class) || !BLOCKS.keep(o) {
+        if !Blocks::of(class).is_some_and(|blocks| blocks.keep(o)) {
             ffi::PyObject_GC_Del(o.cast());
         }
         ffi::Py_DECREF(class.cast());
@@ -315,6 +369,58 @@ pub(super) fn slot(slot: c_int, function: *mut c_void) -> ffi::PyType_Slot {
     }
 }
 
+/// `FakeTensor` with the name and the methods of a class written in Python, whose instances come and go as those of `Tensor`.
+/// The first one is the class of all fake tensors.
+///
+/// # Errors
+/// If the interpreter cannot make it.
+pub fn by_hand<'py>(written: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyType>> {
+    let py = written.py();
+    let name = format!("{}.{}", written.module()?, written.name()?);
+    // The interpreter may keep the pointer, as long as the class lives.
+    let name = Box::leak(std::ffi::CString::new(name)?.into_boxed_c_str());
+    let slots = vec![slot(ffi::Py_tp_dealloc, dealloc as *mut c_void)];
+    let made = made(py, name, slots, tensor_class(py)?)?;
+    // Messages of the interpreter name classes of its own without their module.
+    made.setattr("__name__", written.name()?)?;
+    for item in written
+        .getattr("__dict__")?
+        .call_method0("items")?
+        .try_iter()?
+    {
+        let (name, value): (String, Bound<'_, PyAny>) = item?.extract()?;
+        if name != "__dict__" && name != "__weakref__" {
+            made.setattr(name, value)?;
+        }
+    }
+    let class = made.clone().into_ptr().cast();
+    let _ = FAKE.compare_exchange(null_mut(), class, Relaxed, Relaxed);
+    Ok(made)
+}
+
+/// A class over another one, of a complete description: the name and what the slots point to live as long as the process.
+fn made<'py>(
+    py: Python<'py>,
+    name: &'static std::ffi::CStr,
+    mut slots: Vec<ffi::PyType_Slot>,
+    base: Bound<'py, PyType>,
+) -> PyResult<Bound<'py, PyType>> {
+    slots.push(slot(0, null_mut()));
+    let mut spec = ffi::PyType_Spec {
+        name: name.as_ptr(),
+        basicsize: 0,
+        itemsize: 0,
+        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE) as c_uint,
+        slots: slots.as_mut_ptr(),
+    };
+    let bases = PyTuple::new(py, [base])?;
+    // SAFETY: the description is complete, and what has to outlive this call is static.
+    unsafe {
+        let made = ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr());
+        Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked())
+    }
+}
+
 /// Makes the class and adds it to the module.
 ///
 /// # Errors
@@ -344,20 +450,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         ),
     ];
     slots.extend(operators::slots());
-    slots.push(slot(0, null_mut()));
-    let mut spec = ffi::PyType_Spec {
-        name: c"torchlike.Tensor".as_ptr(),
-        basicsize: 0,
-        itemsize: 0,
-        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE) as c_uint,
-        slots: slots.as_mut_ptr(),
-    };
-    let bases = PyTuple::new(py, [base])?;
-    // SAFETY: the description is complete, and what has to outlive this call is static.
-    let class = unsafe {
-        let made = ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr());
-        Bound::from_owned_ptr_or_err(py, made)?
-    };
+    let class = made(py, c"torchlike.Tensor", slots, base)?;
     m.add("Tensor", &class)?;
     TENSOR.store(class.into_ptr().cast(), Relaxed);
     Ok(())

@@ -361,8 +361,9 @@ fn same_or_one(t: Tensor, args: &Args<'_>) -> Ret {
 }
 
 #[pyfunction]
-fn _set_dispatch(on: bool) -> bool {
-    modes::switch(on)
+#[pyo3(signature = (on, passing=false))]
+fn _set_dispatch(on: bool, passing: bool) -> bool {
+    modes::switch(on, passing)
 }
 
 /// The `__torch_dispatch__` of the tensors among the arguments, for those whose class has one: `(object, handler)`.

@@ -1,17 +1,18 @@
 //! Fake modes and tensors, and tensors that stand for others without their elements.
 
-use super::class::is_tensor_class;
+use super::class::{by_hand, is_tensor_class};
 use super::dispatch::show;
 use super::error::carried;
-use super::object::{PyTensor, parameter, set_fake_class, tensor_ref, wrap};
+use super::object::{PyTensor, parameter, tensor_ref, wrap};
 use super::types::PyDevice;
 use crate::fake::{self, FakeMode, Twins};
 use crate::layers::fake::{Front, known, set_front};
 use crate::mixed::Map;
 use crate::ops::Call;
 use crate::source::{Provider, Source};
-use crate::{Device, Error, Result, Storage, Tensor, err};
+use crate::{Device, Error, Result, Storage, Tensor, dims, err};
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyType, PyWeakrefReference};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,6 +70,41 @@ impl PyFakeMode {
         let storage = Storage::fake(t.storage().nbytes(), device.known()?, &self.0);
         wrap(elem.py(), t.on_twin(storage))
     }
+
+    /// A plain leaf as it is on another device, on memory of its own; a parameter if it is one. `None` for all else.
+    fn placed<'py>(
+        &self,
+        o: &Bound<'py, PyAny>,
+        device: &PyDevice,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let is_tensor = is_tensor_class(o.get_type_ptr());
+        if !is_tensor && !o.get_type().is(parameter(o.py())?) {
+            return Ok(None);
+        }
+        let device = device.known()?.canonical();
+        let plain = |t: &&Tensor| {
+            t.device() != device
+                && !t.has_parts()
+                && !t.is_lazy()
+                && t.is_leaf()
+                && t.grad().is_none()
+        };
+        let Some(t) = tensor_ref(o).filter(plain) else {
+            return Ok(None);
+        };
+        let strides = dims::preserved_strides(t.shape(), t.strides());
+        let nbytes = dims::storage_bytes(t.shape(), &strides, 0, t.dtype().size())?;
+        let storage = Storage::fake(nbytes, device, &self.0);
+        let mut made = Tensor::checked(storage, t.shape().clone(), strides, 0, t.dtype())?;
+        if t.requires_grad() {
+            made = super::gradient::require_grad(made)?;
+        }
+        let made = wrap(o.py(), made)?;
+        if !is_tensor {
+            made.setattr(intern!(o.py(), "_is_param"), true)?;
+        }
+        Ok(Some(made))
+    }
 }
 
 /// The object that Python knows a mode by; made again if nobody kept it.
@@ -117,10 +153,10 @@ fn _fake_constant<'py>(t: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAn
     found.map(|found| wrap(t.py(), known(found)?)).transpose()
 }
 
-/// Says which class fake tensors have.
+/// The class of fake tensors, of one that is written in Python.
 #[pyfunction]
-fn _set_fake_class(cls: &Bound<'_, PyType>) -> PyResult<()> {
-    set_fake_class(cls)
+fn _fake_class<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyType>> {
+    by_hand(cls)
 }
 
 /// A tensor that Python's values made, as one of the thread's fake mode if one is on.
@@ -177,40 +213,43 @@ impl Provider for Original {
     }
 }
 
+/// An object as the tensor that it is.
+fn held<'a, 'py>(o: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyTensor>> {
+    o.cast::<PyTensor>()
+        .map_err(|_| PyTypeError::new_err("expected a Tensor"))
+}
+
 /// Makes tensors that stand for others without their elements: meta tensors, or those of a fake mode.
 #[pyclass(frozen, name = "_Twins", module = "torchlike._C")]
 struct PyTwins {
     mode: Option<Arc<FakeMode>>,
     storages: Mutex<Twins>,
-    objects: Mutex<Map<usize, [Py<PyWeakrefReference>; 2]>>,
+    /// The twin of an object, by its number.
+    objects: Mutex<Map<u64, Py<PyWeakrefReference>>>,
 }
 
 impl PyTwins {
     /// The living twin of an object.
-    fn known<'py>(&self, o: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        let py = o.py();
+    fn known<'py>(&self, o: &Bound<'py, PyTensor>) -> Option<Bound<'py, PyAny>> {
+        let number = o.get().known_number()?;
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let [of, twin] = objects.get(&(o.as_ptr() as usize))?;
-        let alive = of.bind(py).call0().ok()?.is(o);
-        alive
-            .then(|| twin.bind(py).call0().ok())
-            .flatten()
-            .filter(|t| !t.is_none())
+        let twin = objects.get(&u64::from(number))?.bind(o.py());
+        twin.call0().ok().filter(|t| !t.is_none())
     }
 
-    fn note(&self, o: &Bound<'_, PyAny>, twin: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = o.py();
-        let pair = [
-            PyWeakrefReference::new(o)?.unbind(),
-            PyWeakrefReference::new(twin)?.unbind(),
-        ];
+    fn note(&self, o: &Bound<'_, PyTensor>, twin: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Some(number) = o.get().number() else {
+            return Ok(());
+        };
+        let twin = PyWeakrefReference::new(twin)?.unbind();
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let mut gone = Vec::new();
         if objects.len() >= 64 && objects.len().is_power_of_two() {
-            let dead = |w: &Py<PyWeakrefReference>| w.bind(py).call0().is_ok_and(|o| o.is_none());
-            gone.extend(objects.extract_if(|_, [of, twin]| dead(of) || dead(twin)));
+            let dead =
+                |w: &Py<PyWeakrefReference>| w.bind(o.py()).call0().is_ok_and(|o| o.is_none());
+            gone.extend(objects.extract_if(|_, twin| dead(twin)));
         }
-        let old = objects.insert(o.as_ptr() as usize, pair);
+        let old = objects.insert(u64::from(number), twin);
         drop(objects);
         drop((old, gone));
         Ok(())
@@ -250,10 +289,11 @@ impl PyTwins {
     /// and its gradient. `None` for a result of a node, and for what is more than a strided tensor.
     fn __call__<'py>(&self, o: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = o.py();
-        if let Some(twin) = self.known(o) {
+        let held = held(o)?;
+        if let Some(twin) = self.known(held) {
             return Ok(Some(twin));
         }
-        let t = tensor_ref(o).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+        let t = held.get().get();
         if t.has_parts() || t.requires_grad() && !t.is_leaf() {
             return Ok(None);
         }
@@ -265,14 +305,14 @@ impl PyTwins {
         if !is_tensor_class(o.get_type_ptr()) && o.is_instance(parameter(py)?)? {
             made.setattr("_is_param", true)?;
         }
-        self.note(o, &made)?;
-        self.relate(o, &made)?;
+        self.note(held, &made)?;
+        self.relate(held, &made)?;
         Ok(Some(made))
     }
 
     /// Notes the twin of an object that was made otherwise.
     fn remember(&self, o: &Bound<'_, PyAny>, twin: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.note(o, twin)
+        self.note(held(o)?, twin)
     }
 
     fn __len__(&self) -> usize {
@@ -283,17 +323,14 @@ impl PyTwins {
 
 impl PyTwins {
     /// Gives a twin the twins of what the original is a view of, and of its gradient.
-    fn relate(&self, o: &Bound<'_, PyAny>, made: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Ok(original) = o.cast::<PyTensor>() else {
-            return Ok(());
-        };
-        if let Some(base) = original.get().base()
+    fn relate(&self, o: &Bound<'_, PyTensor>, made: &Bound<'_, PyAny>) -> PyResult<()> {
+        if let Some(base) = o.get().base()
             && let Some(base) = self.__call__(base.bind(o.py()))?
             && let (Ok(base), Ok(made)) = (base.cast_into(), made.cast::<PyTensor>())
         {
             made.get().set_base(Some(base.unbind()));
         }
-        if original.get().get().grad().is_some()
+        if o.get().get().grad().is_some()
             && let Some(grad) = self.__call__(&o.getattr("grad")?)?
         {
             made.setattr("grad", grad)?;
@@ -358,7 +395,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_fake_mode_of _is_fake _fake_mode_here _pause_fake_mode _fake_constant _set_fake_class);
+    add!(_fake_mode_of _is_fake _fake_mode_here _pause_fake_mode _fake_constant _fake_class);
     set_front(&Words);
     m.add_class::<PyFakeMode>()?;
     m.add_class::<PyTwins>()

@@ -5,7 +5,7 @@
     reason = "the tensor in a Python object is replaced in place, under the interpreter lock, and instances are told by the address of their class"
 )]
 
-use super::class;
+use super::class::{self, is_fake_class};
 use crate::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -13,7 +13,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 /// `torchlike._C.TensorBase`, which holds a tensor and has the methods; [`class`] makes `torchlike.Tensor` of it.
 #[pyclass(
@@ -30,7 +31,12 @@ pub struct PyTensor {
     base: UnsafeCell<Option<Py<PyTensor>>>,
     /// How many objects are views of this one.
     viewers: Cell<u32>,
+    /// Tells the object from all others there ever were, once somebody asked; 0 before.
+    number: Cell<u32>,
 }
+
+/// How many objects have a number.
+static NUMBERS: AtomicU32 = AtomicU32::new(0);
 
 // SAFETY: the cells are only read and written with the interpreter lock held; work without the lock uses clones.
 unsafe impl Sync for PyTensor {}
@@ -43,7 +49,23 @@ impl PyTensor {
             tensor: UnsafeCell::new(t),
             base: UnsafeCell::new(None),
             viewers: Cell::new(0),
+            number: Cell::new(0),
         }
+    }
+
+    /// What tells the object from all others there ever were; nothing when there are no more numbers.
+    pub fn number(&self) -> Option<u32> {
+        if self.number.get() == 0 {
+            let next = |n: u32| n.checked_add(1);
+            let before = NUMBERS.fetch_update(Relaxed, Relaxed, next).ok()?;
+            self.number.set(before + 1);
+        }
+        Some(self.number.get())
+    }
+
+    /// The number, if somebody has asked for it.
+    pub fn known_number(&self) -> Option<u32> {
+        Some(self.number.get()).filter(|n| *n > 0)
     }
 
     /// The tensor.
@@ -118,7 +140,7 @@ impl PyTensor {
     }
 }
 
-static PARAMETER: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
+static PARAMETER: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
 
 /// The tensor in a Python object, if it is one. Exact types are found by two pointer comparisons.
 #[inline]
@@ -135,7 +157,7 @@ pub fn tensor_ref<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
 /// True for the classes whose instances nobody can make special: `Tensor`, `Parameter` and `FakeTensor` themselves.
 #[inline]
 pub fn is_plain_tensor(class: *mut ffi::PyTypeObject) -> bool {
-    class::is_tensor_class(class) || class == PARAMETER.load(Relaxed) || class == FAKE.load(Relaxed)
+    class::is_tensor_class(class) || class == PARAMETER.load(Relaxed) || is_fake_class(class)
 }
 
 /// True for tensors of any class.
@@ -156,16 +178,12 @@ pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
     class::plain(py, t)
 }
 
-#[cold]
 fn wrap_fake(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
-    let class = FAKE.load(Relaxed);
-    if class.is_null() {
+    if is_fake_class(null_mut()) {
         // The import says which class it is.
         py.import("torchlike._subclasses.fake_tensor")?;
-        return wrap(py, t);
     }
-    // SAFETY: `set_fake_class` checked the class, and keeps it alive.
-    unsafe { class::instance(py, class, t) }
+    class::fake(py, t)
 }
 
 /// A result of a call, which notes what it is a view of if that is among the arguments.
@@ -229,22 +247,6 @@ pub fn instance<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'py,
     unsafe { class::instance(cls.py(), cls.as_ptr().cast(), t) }
 }
 
-static FAKE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
-static FAKE_CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-
-/// Notes `FakeTensor`, the class of tensors that a fake mode made; the first one stays.
-///
-/// # Errors
-/// If it is not derived from `Tensor`.
-pub fn set_fake_class(cls: &Bound<'_, PyType>) -> PyResult<()> {
-    if !cls.is_subclass(class::tensor_class(cls.py())?.as_any())? {
-        return Err(PyTypeError::new_err("expected a subclass of Tensor"));
-    }
-    let kept = FAKE_CLASS.get_or_init(cls.py(), || cls.clone().unbind());
-    FAKE.store(kept.as_ptr().cast(), Relaxed);
-    Ok(())
-}
-
 static PARAMETER_CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// Notes `torchlike.nn.Parameter`, which is written in Python as its class has a class of its own; the first one stays.
@@ -271,10 +273,7 @@ pub fn parameter(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 pub fn attributes_of<'py>(o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     // SAFETY: the object lives and the interpreter lock is held; what comes back is a new reference or an error.
     let found = unsafe {
-        Bound::from_owned_ptr_or_err(
-            o.py(),
-            ffi::PyObject_GenericGetDict(o.as_ptr(), std::ptr::null_mut()),
-        )
+        Bound::from_owned_ptr_or_err(o.py(), ffi::PyObject_GenericGetDict(o.as_ptr(), null_mut()))
     };
     Ok(found?.cast_into::<PyDict>()?)
 }

@@ -1,11 +1,13 @@
 //! Recorded programs, as `torchlike._C._Program`.
 
-use super::object::tensor_ref;
+use super::object::{is_plain_tensor, tensor_ref};
 use crate::layers::program::Recorder;
 use crate::program::{Bytes, Class, Phase, Program};
-use crate::{Device, Result, cpu};
+use crate::{Device, Result, Tensor, cpu};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use std::sync::{Arc, OnceLock};
 
 /// The leaves that run between `start` and `stop`, and the storages that live then.
@@ -50,6 +52,23 @@ fn sizes(allocator: &str) -> PyResult<fn(u64) -> u64> {
             )));
         }
     })
+}
+
+fn class_of(number: usize) -> PyResult<Class> {
+    let found = Class::ALL.get(number).copied();
+    found.ok_or_else(|| PyValueError::new_err("no such class"))
+}
+
+/// The piece of a tensor on a mesh that the rank which is played has.
+fn piece<'py>(o: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if is_plain_tensor(o.get_type_ptr()) {
+        return Ok(None);
+    }
+    let pieces = o.getattr_opt(intern!(o.py(), "_locals"))?;
+    match pieces {
+        Some(pieces) if pieces.is_truthy()? => pieces.get_item(0).map(Some),
+        _ => Ok(None),
+    }
 }
 
 fn device(text: &str) -> Result<Device> {
@@ -100,14 +119,39 @@ impl PyProgram {
         self.recorder.scope(name);
     }
 
-    /// What a tensor's storage is for, and what it is called.
-    #[pyo3(signature = (t, class, name=None))]
-    fn label(&self, t: &Bound<'_, PyAny>, class: usize, name: Option<&str>) -> PyResult<()> {
-        let t = tensor_ref(t).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
-        let class = Class::ALL
-            .get(class)
-            .ok_or_else(|| PyValueError::new_err("no such class"))?;
-        self.recorder.label(t, *class, name);
+    /// What storages are for, and what they are called: pairs of a name and a tensor.
+    fn label(&self, named: &Bound<'_, PyAny>, class: usize) -> PyResult<()> {
+        let class = class_of(class)?;
+        for item in named.try_iter()? {
+            let (name, o): (PyBackedStr, Bound<'_, PyAny>) = item?.extract()?;
+            let piece = piece(&o)?;
+            let t = tensor_ref(piece.as_ref().unwrap_or(&o));
+            let t = t.ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+            self.recorder.label(t, class, name.to_string());
+        }
+        Ok(())
+    }
+
+    /// As `label`, of the gradients that these tensors have.
+    fn label_gradients(&self, named: &Bound<'_, PyAny>, class: usize) -> PyResult<()> {
+        let class = class_of(class)?;
+        for item in named.try_iter()? {
+            let (name, o): (PyBackedStr, Bound<'_, PyAny>) = item?.extract()?;
+            let Some(grad) = tensor_ref(&o).and_then(Tensor::grad) else {
+                continue;
+            };
+            let name = format!("{name}.grad");
+            match grad.is_python() {
+                false => self.recorder.label(&grad, class, name),
+                true => {
+                    let o = o.getattr(intern!(o.py(), "grad"))?;
+                    let piece = piece(&o)?;
+                    if let Some(t) = tensor_ref(piece.as_ref().unwrap_or(&o)) {
+                        self.recorder.label(t, class, name);
+                    }
+                }
+            }
+        }
         Ok(())
     }
 

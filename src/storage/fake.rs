@@ -1,8 +1,9 @@
 //! Storages that a fake mode made, and references that keep no storage alive.
 
-use super::{Cell, FAKE, Storage};
+use super::{Cell, FAKE, Owner, Storage};
 use crate::fake::FakeMode;
 use crate::{Device, Result};
+use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
@@ -21,14 +22,14 @@ impl Storage {
     /// A storage without bytes that claims to be on a device, made by a mode.
     #[must_use]
     pub fn fake(nbytes: usize, claim: Device, mode: &Arc<FakeMode>) -> Self {
-        let made = Self::meta(nbytes);
-        made.claimed_by(claim, mode);
-        made
+        let (at, fake) = (claim.canonical(), Some(mode.clone()));
+        Self::make(null_mut(), nbytes, at, Owner::None, fake)
     }
 
     /// Makes a meta storage one of a mode, which claims to be on a device.
     pub(crate) fn claimed_by(&self, claim: Device, mode: &Arc<FakeMode>) {
         self.0.device.store(claim.canonical().word(), Relaxed);
+        self.0.maker.store(mode.number(), Relaxed);
         self.hold().fake = Some(mode.clone());
         self.set_flags(0u8, FAKE);
     }
@@ -49,8 +50,18 @@ impl Storage {
         self.hold().fake.clone()
     }
 
+    /// True if the mode outlives the storage, and no bytes are remembered.
+    pub(super) fn mode_is_shared(&self) -> bool {
+        let hold = self.hold();
+        let known = hold.rare.as_ref().is_some_and(|r| r.constant.is_some());
+        !known && (hold.fake.as_ref()).is_some_and(|mode| Arc::strong_count(mode) > 1)
+    }
+
     /// The mode that made the storage, if it is another one than this.
     pub(crate) fn other_mode(&self, mode: &Arc<FakeMode>) -> Option<Arc<FakeMode>> {
+        if mode.number() != 0 && self.0.maker.load(Relaxed) == mode.number() {
+            return None;
+        }
         let hold = self.hold();
         let own = hold.fake.as_ref()?;
         (!Arc::ptr_eq(own, mode)).then(|| own.clone())

@@ -9,7 +9,6 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 /// What a storage owns.
 pub(super) struct Hold {
     pub(super) owner: Owner,
-    source: Option<Source>,
     /// The fake mode that made the storage.
     pub(super) fake: Option<Arc<FakeMode>>,
     /// Apart, so that a storage without any of it is made and freed quickly.
@@ -19,6 +18,7 @@ pub(super) struct Hold {
 /// What few storages have.
 #[derive(Default)]
 pub(super) struct Rare {
+    source: Option<Source>,
     parts: Option<Arc<Parts>>,
     /// The one element of a fake storage, if it is known all the same, in host memory.
     pub(super) constant: Option<Storage>,
@@ -26,15 +26,11 @@ pub(super) struct Rare {
 }
 
 impl Hold {
-    /// An owner and nothing else.
+    /// An owner, and the fake mode that made the storage if one did.
     #[inline]
-    pub(super) fn of(owner: Owner) -> Self {
-        Self {
-            owner,
-            source: None,
-            fake: None,
-            rare: None,
-        }
+    pub(super) fn of(owner: Owner, fake: Option<Arc<FakeMode>>) -> Self {
+        let rare = None;
+        Self { owner, fake, rare }
     }
 
     pub(super) fn rare(&mut self) -> &mut Rare {
@@ -51,7 +47,7 @@ impl Storage {
     #[must_use]
     pub fn source(&self) -> Option<Source> {
         if self.is_sourced() {
-            self.hold().source.clone()
+            self.hold().rare.as_ref()?.source.clone()
         } else {
             None
         }
@@ -61,7 +57,9 @@ impl Storage {
     pub fn set_source(&self, source: Option<Source>) {
         let mut hold = self.hold();
         self.set_flags(SOURCED, if source.is_some() { SOURCED } else { 0 });
-        hold.source = source;
+        if source.is_some() || hold.rare.is_some() {
+            hold.rare().source = source;
+        }
     }
 
     /// What makes tensors on this storage more than strided views, if anything does.
@@ -82,7 +80,9 @@ impl Storage {
             Some(_) => PARTS,
         };
         self.set_flags(PARTS | OPAQUE, bits);
-        hold.rare().parts = parts;
+        if parts.is_some() || hold.rare.is_some() {
+            hold.rare().parts = parts;
+        }
     }
 }
 

@@ -25,10 +25,15 @@ def stack() -> list[Any]:
         return _thread.stack
 
 
+def _switch(modes: list[Any]) -> None:
+    """Has the core show calls as these modes want to see them."""
+    _C._set_dispatch(bool(modes), all(getattr(m, "_passes_elements", False) for m in modes))
+
+
 def push(mode: Any) -> None:
-    """Switches a mode on."""
+    """Switches a mode on. One that says `_passes_elements` is not shown views, and what is done element by element."""
     stack().append(mode)
-    _C._set_dispatch(True)
+    _switch(_thread.stack)
 
 
 def pop() -> Any:
@@ -41,7 +46,7 @@ def pop() -> Any:
     if not modes:
         raise RuntimeError("trying to pop from empty mode stack")
     mode = modes.pop()
-    _C._set_dispatch(bool(modes))
+    _switch(modes)
     return mode
 
 
@@ -54,7 +59,7 @@ def without() -> Iterator[list[Any]]:
         yield gone
     finally:
         _thread.stack = gone
-        _C._set_dispatch(bool(gone))
+        _switch(gone)
 
 
 def tensors(values: Any) -> tuple[Any, ...]:

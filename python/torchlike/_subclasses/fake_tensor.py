@@ -77,6 +77,7 @@ class FakeTensorDeviceMismatchError(RuntimeError):
     """Tensors of a call are on different devices."""
 
 
+@_C._fake_class
 class FakeTensor(_C.Tensor):
     """A tensor without elements that says it is on `device`.
 
@@ -151,7 +152,6 @@ class FakeTensor(_C.Tensor):
 
 FakeTensor.fake_mode = property(_C._fake_mode_of)  # type: ignore[assignment]
 FakeTensor.constant = property(_C._fake_constant)
-_C._set_fake_class(FakeTensor)
 
 
 def _rebuild(claim: Any, nbytes: int, requires_grad: bool) -> Any:

@@ -208,15 +208,17 @@ def replaced(table: str, module: Any, name: str, value: Any) -> Any:
     return value
 
 
-def _live(module: Any, table: str) -> list[tuple[int, Any]]:
-    own = (module._state_["_hooks"] or {}).get(table)
-    shared = global_tables[table]
-    return [*shared.items(), *(own.items() if own else ())]
+def _live(own: dict[str, Any], table: str) -> list[tuple[int, Any]]:
+    """The hooks of a table as they are now: those of every module, and a module's own."""
+    mine, shared = own.get(table), global_tables[table]
+    if mine:
+        return [*shared.items(), *mine.items()]
+    return list(shared.items()) if shared else []
 
 
-def _marked(module: Any, table: str) -> set[int]:
-    own = (module._state_["_hooks"] or {}).get(table)
-    return {*global_tables[table], *(own or ())}
+def _marked(own: dict[str, Any], table: str) -> set[int]:
+    mine, shared = own.get(table), global_tables[table]
+    return {*shared, *(mine or ())} if mine or shared else set()
 
 
 def _after(module: Any, hook: Any, keyed: bool, args: Any, kwargs: Any, result: Any) -> Any:
@@ -226,13 +228,14 @@ def _after(module: Any, hook: Any, keyed: bool, args: Any, kwargs: Any, result: 
 
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call ``module`` with the hooks that it and every module have."""
-    after = _live(module, "_forward_hooks")
-    keyed = _marked(module, "_forward_hooks_with_kwargs")
-    always = _marked(module, "_forward_hooks_always_called")
+    own = module._state_["_hooks"] or {}
+    after = _live(own, "_forward_hooks")
+    keyed = _marked(own, "_forward_hooks_with_kwargs")
+    always = _marked(own, "_forward_hooks_always_called")
     called: set[int] = set()
     try:
-        pre_keyed = _marked(module, "_forward_pre_hooks_with_kwargs")
-        for key, hook in _live(module, "_forward_pre_hooks"):
+        pre_keyed = _marked(own, "_forward_pre_hooks_with_kwargs")
+        for key, hook in _live(own, "_forward_pre_hooks"):
             if key in pre_keyed:
                 out = hook(module, args, kwargs)
                 if out is not None:
@@ -282,8 +285,9 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def _backward(module: Any) -> tuple[Any, list[Any]]:
     """Who stands on the module's way back, and its hooks of the older kind."""
-    found = [hook for _, hook in _live(module, "_backward_hooks")]
-    before = [hook for _, hook in _live(module, "_backward_pre_hooks")]
+    own = module._state_["_hooks"] or {}
+    found = [hook for _, hook in _live(own, "_backward_hooks")]
+    before = [hook for _, hook in _live(own, "_backward_pre_hooks")]
     if not found and not before:
         return None, []
     older_kind = module._state_.get("_is_full_backward_hook") is False

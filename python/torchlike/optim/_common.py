@@ -282,7 +282,7 @@ def in_one_call(
     numbers: dict[str, Any],
     apart: bool = False,
 ) -> bool:
-    """Make a step of all parameters by one call of a row, if that can be.
+    """Make a step of all parameters by one call of a row, if that can be; of those on a mesh by one of their pieces.
 
     Args:
         row: takes the lists, then the counts, then the numbers.
@@ -291,7 +291,11 @@ def in_one_call(
         numbers: the options by name; those that are tensors are read.
         apart: somebody differentiates or captures the step.
     """
-    kind = None if apart else taken_whole(lists, numbers.values())
+    if apart:
+        return False
+    pieces = torch._C._pieces_alike([list(tensors) for tensors in lists])
+    lists = lists if pieces is None else tuple(pieces)
+    kind = taken_whole(lists, numbers.values())
     if kind is None:
         return False
     if kind:

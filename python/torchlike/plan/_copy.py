@@ -16,26 +16,39 @@ if TYPE_CHECKING:
 _ATOMS = frozenset(
     (int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 )
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+_CONTAINERS = frozenset(("_kinds", "_non_persistent_buffers_set"))
+# What has to be as it is in `object`, and what as it is in `Module`.
+_OF_OBJECT = ("__reduce_ex__", "__reduce__")
+_OF_MODULE = ("__getstate__", "__setstate__", "__setattr__", "_apply", "to")
 
 
 @functools.cache
 def _is_plain(cls: type) -> bool:
     """Whether the copy of a module of this class is a new one with the copies of its attributes."""
-    alike = ("__reduce_ex__", "__reduce__", "__getstate__")
     return (
-        not hasattr(cls, "__deepcopy__")
-        and all(getattr(cls, n, None) is getattr(object, n, None) for n in alike)
-        and cls.__setstate__ is torch.nn.Module.__setstate__  # type: ignore[attr-defined]
+        issubclass(cls, torch.nn.Module)
+        and not hasattr(cls, "__deepcopy__")
+        and all(getattr(cls, n) is getattr(object, n) for n in _OF_OBJECT)
+        and all(getattr(cls, n) is getattr(torch.nn.Module, n) for n in _OF_MODULE)
         and not copyreg._slotnames(cls)  # type: ignore[attr-defined]
     )
 
 
+def _is_atom(value: Any) -> bool:
+    """Whether a value is its own copy."""
+    cls = type(value)
+    return cls in _ATOMS or (cls is tuple and all(map(_is_atom, value)))
+
+
 class _Copier:
-    """Copies modules as `copy.deepcopy` does, and makes what is registered fake."""
+    """Copies modules as `copy.deepcopy` does, and makes what is registered fake, on a device."""
 
     def __init__(self, mode: FakeTensorMode, device: torch.device) -> None:
         self.mode, self.device = mode, device
         self.memo: dict[int, Any] = {}
+        self.placed = True
+        """Whether all that was copied is on the device."""
 
     def other(self, value: Any) -> Any:
         """A copy of something else, with fake tensors in it."""
@@ -48,22 +61,25 @@ class _Copier:
         if known is not None:
             return known
         cls: Any = type(m)
-        if not isinstance(m, torch.nn.Module) or not _is_plain(cls):
+        if not _is_plain(cls):
+            self.placed = False
             return self.other(m)
         made = self.memo[id(m)] = cls.__new__(cls)
-        state, kinds = made.__dict__, m.__dict__.get("_kinds", {})
-        for name, value in m.__dict__.items():
-            kind = kinds.get(name)
+        old, new = m._state_, made._state_
+        kinds = old.get("_kinds", {})
+        for name, value in old.items():
             if type(value) in _ATOMS:
-                state[name] = value
-            elif kind == "module":
-                state[name] = self.module(value)
+                new[name] = value
+                continue
+            kind = kinds.get(name)
+            if kind == "module":
+                new[name] = self.module(value)
             elif kind is not None:
-                state[name] = self.tensor(value)
-            elif name in ("_kinds", "_non_persistent_buffers_set"):
-                state[name] = value.copy()
+                new[name] = self.tensor(value)
+            elif name in _CONTAINERS:
+                new[name] = value.copy()
             else:
-                state[name] = self.other(value)
+                new[name] = value if _is_atom(value) else self.other(value)
         return made
 
     def tensor(self, t: Any) -> Any:
@@ -71,21 +87,21 @@ class _Copier:
         known = self.memo.get(id(t))
         if known is not None:
             return known
-        strided = type(t) in (torch.nn.Parameter, torch.Tensor) and t.layout is torch.strided
-        if not strided or t.device == self.device or t.grad is not None or not t.is_leaf:
+        made = self.mode._core.placed(t, self.device)
+        if made is None and type(t) in _TENSORS and t.device == self.device:
+            made = self.mode.from_tensor(t)
+        if made is None:
+            self.placed = False
             return self.other(t)
-        with self.mode:
-            made = torch.empty_like(t.detach(), device=self.device)
-        if type(t) is torch.nn.Parameter:
-            made = torch.nn.Parameter(made, t.requires_grad)
-        else:
-            made.requires_grad_(t.requires_grad)
         self.memo[id(t)] = made
         return made
 
 
 def fake_copy(model: Any, mode: FakeTensorMode, device: torch.device) -> Any:
     """A model as it is, of fake tensors, whose parameters and buffers are on a device."""
-    made = _Copier(mode, device).module(model)
-    with mode:
-        return made.to(device)
+    copier = _Copier(mode, device)
+    made = copier.module(model)
+    if not copier.placed:
+        with mode:
+            made = made.to(device)
+    return made

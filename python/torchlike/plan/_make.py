@@ -186,13 +186,6 @@ def run_step(
     return value
 
 
-def _named(model: Any) -> Iterator[tuple[str, Any, int]]:
-    for name, p in model.named_parameters():
-        yield name, p, CLASSES.index("parameters")
-    for name, b in model.named_buffers():
-        yield name, b, CLASSES.index("buffers")
-
-
 def make(
     model: Any,
     inputs: Any = (),
@@ -287,21 +280,21 @@ def _placed(mesh: Any, device: Any) -> contextlib.AbstractContextManager[Any]:
     return _mesh.placed(mesh, device)
 
 
-def _pieces(t: Any) -> Any:
-    """The tensor of the rank that is played."""
-    locals_ = getattr(t, "_locals", None)
-    return locals_[0] if locals_ else t
+_PARAMETERS, _BUFFERS, _INPUTS, _GRADIENTS, _STATES = map(
+    CLASSES.index, ("parameters", "buffers", "inputs", "gradients", "optimizer states")
+)
 
 
 def _record(
     program: Any, model: Any, args: Any, kwargs: Any, loss: Any, optimizer: Any, train: bool, lines: bool,
     progress: Callable[[str, int], None] | None, spread: Any,
 ) -> None:  # fmt: skip
-    for name, t, number in _named(model):
-        program.label(_pieces(t), number, name)
-    for i, t in enumerate(pytree.tree_leaves((args, kwargs))):
-        if isinstance(t, _C.Tensor):
-            program.label(t, CLASSES.index("inputs"), f"input {i}")
+    program.label(model.named_parameters(), _PARAMETERS)
+    program.label(model.named_buffers(), _BUFFERS)
+    program.label_gradients(model.named_parameters(), _GRADIENTS)
+    leaves = enumerate(pytree.tree_leaves((args, kwargs)))
+    given = ((f"input {i}", t) for i, t in leaves if isinstance(t, _C.Tensor))
+    program.label(given, _INPUTS)
     made = make_optimizer(optimizer, model.parameters()) if optimizer is not None else None
 
     def phase(number: int) -> None:
@@ -309,25 +302,24 @@ def _record(
             spread.phase = PHASES[number][0]
         program.phase(PHASES[number][1])
         program.scope("")
-        if number != 1:
-            _name_gradients(program, model)
+        if number == 2:
+            program.label_gradients(model.named_parameters(), _GRADIENTS)
 
     scopes = _Scopes(program, model, progress)
     watch = contextlib.nullcontext() if spread is None else spread.watch(program, scopes.stack)
     with scopes, watch, _Lines(scopes) if lines else contextlib.nullcontext():
         out = run_step(model, args, kwargs, loss, made, train, phase)
-    _name_gradients(program, model)
+    program.label_gradients(model.named_parameters(), _GRADIENTS)
     if made is not None:
-        names = {id(p): n for n, p in model.named_parameters()}
-        for p, state in made.state.items():
-            for key, t in state.items():
-                if isinstance(t, _C.Tensor):
-                    what = f"{names.get(id(p))}.{key}"
-                    program.label(_pieces(t), CLASSES.index("optimizer states"), what)
+        program.label(_states(model, made), _STATES)
     del out
 
 
-def _name_gradients(program: Any, model: Any) -> None:
-    for name, p in model.named_parameters():
-        if p.grad is not None:
-            program.label(_pieces(p.grad), CLASSES.index("gradients"), f"{name}.grad")
+def _states(model: Any, optimizer: Any) -> Iterator[tuple[str, Any]]:
+    """The tensors of an optimizer's state, by name."""
+    names = {id(p): n for n, p in model.named_parameters()}
+    for p, state in optimizer.state.items():
+        name = names.get(id(p))
+        for key, t in state.items():
+            if isinstance(t, _C.Tensor):
+                yield f"{name}.{key}", t

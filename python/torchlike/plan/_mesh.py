@@ -173,7 +173,9 @@ def _styled(model: Any, mesh: DeviceMesh, what: Any) -> None:
 
     if not isinstance(what, dict):
         raise ValueError(f"plan(parallel=): expected 'fsdp' or styles by pattern, got {what!r}")
-    parallel.parallelize_module(model, mesh, {p: style(p, v) for p, v in what.items()})
+    # Every rank is taken to have the model already: sending it is not a part of the step.
+    styles = {p: style(p, v) for p, v in what.items()}
+    parallel.parallelize_module(model, mesh, styles, src_data_rank=None)
 
 
 class Spread:
@@ -241,21 +243,21 @@ def shards(model: Any, mesh: DeviceMesh) -> list[Sharded]:
 
     ranks = min(mesh.size(), SHOWN)
     found = []
-    offsets: dict[int, list[Any]] = {}
+    alike: dict[int, tuple[int, ...]] = {}
     for name, p in model.named_parameters():
         if not isinstance(p, DTensor):
             size = p.numel() * p.element_size()
             found.append(Sharded(name, tuple(p.shape), "replicated", size, (0,) * ranks))
             continue
-        numbers: dict[Any, int] = {}
         number = p._spec.number
-        if number not in offsets:
-            offsets[number] = _offsets(p, mesh, ranks)
-        parts = tuple(numbers.setdefault(at, len(numbers)) for at in offsets[number])
-        local = p.to_local()
+        if number not in alike:
+            numbers: dict[Any, int] = {}
+            offsets = _offsets(p, mesh, ranks)
+            alike[number] = tuple(numbers.setdefault(at, len(numbers)) for at in offsets)
+        local = p._local_tensor
         placements = ", ".join(map(str, p.placements))
         size = local.numel() * local.element_size()
-        found.append(Sharded(name, tuple(p.shape), placements, size, parts))
+        found.append(Sharded(name, tuple(p.shape), placements, size, alike[number]))
     return found
 
 

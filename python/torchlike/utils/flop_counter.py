@@ -305,10 +305,15 @@ class FlopCounterMode:
                 self.flop_counts[name][func] += count
 
 
+_OF_PRODUCTS = frozenset(flop_registry)
+
+
 class _Mode(TorchDispatchMode):
     def __init__(self, counter: FlopCounterMode) -> None:
         super().__init__()
         self.counter = counter
+        # Formulas of somebody else may be of any operator.
+        self._passes_elements = _OF_PRODUCTS.issuperset(counter.flop_registry)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None

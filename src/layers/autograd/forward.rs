@@ -7,7 +7,7 @@
 use super::recorded::outputs;
 use super::rule::{self, Of, Rule};
 use super::{as_it_was, gather, tangent, through};
-use crate::layers::{Layer, Next, Sees};
+use crate::layers::{Layer, Next};
 use crate::ops::core::helpers;
 use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, f};
@@ -149,16 +149,10 @@ fn levels(args: &Args) -> SmallVec<[u32; 2]> {
 }
 
 impl Layer for Forward {
-    fn sees(&self) -> Sees {
-        // Composites too: some have tangents of their own.
-        Sees::All
-    }
-
-    fn wants(&self, _: u32, on: u32) -> bool {
-        on & mode::FORWARD != 0 && !mode::inference()
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        if mode::inference() {
+            return next.call(c);
+        }
         let mut tracked = false;
         c.args
             .for_each_tensor(|_, t| tracked |= t.storage().is_tracked());

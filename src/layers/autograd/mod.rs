@@ -19,7 +19,7 @@ mod tangent;
 pub mod value;
 pub mod views;
 
-use super::{Layer, Next, Sees};
+use super::{Layer, Next};
 use crate::ops::core::writable;
 use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, helpers};
@@ -35,15 +35,6 @@ use std::sync::Arc;
 pub struct Autograd;
 
 impl Layer for Autograd {
-    fn sees(&self) -> Sees {
-        // Composites too: some are nodes of their own.
-        Sees::All
-    }
-
-    fn wants(&self, seen: u32, _: u32) -> bool {
-        seen & mode::GRAD != 0 && mode::records()
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         if next.seen() & DATED != 0
             && let Some(now) = views::all_current(c.args)?

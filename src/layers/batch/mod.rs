@@ -7,7 +7,7 @@
 mod rules;
 mod single;
 
-use super::{Layer, Next, Sees};
+use super::{Layer, Next};
 use crate::layers::autograd::gather;
 use crate::ops::core::op::{Batch, Body, Grad};
 use crate::ops::{Args, Call, Form, Op, Ret, Value, dispatch, f};
@@ -256,14 +256,6 @@ fn aligned(t: &Tensor, levels: &[(u32, i64)], expand: bool) -> Result<Tensor> {
 }
 
 impl Layer for Batching {
-    fn sees(&self) -> Sees {
-        Sees::All
-    }
-
-    fn wants(&self, _: u32, on: u32) -> bool {
-        on & mode::BATCHED != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let levels = levels(c.args);
         let op = c.args.op;

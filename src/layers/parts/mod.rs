@@ -4,7 +4,7 @@ mod elements;
 mod index;
 mod sparse;
 
-use super::{Layer, Next, Sees};
+use super::{Layer, Next};
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{Body, Ret, Value};
 use crate::ops::core::writable;
@@ -12,22 +12,12 @@ use crate::ops::sparse::{is_sparse, knows};
 use crate::ops::{Call, Form};
 use crate::parts::Parts;
 use crate::{DType, Error, MemoryFormat, Result, Scalar, Tensor, bail, err};
-use crate::{mode, storage};
 use std::sync::Arc;
 
 /// Answers calls with sparse, nested and quantised tensors among their arguments.
 pub struct PartsLayer;
 
 impl Layer for PartsLayer {
-    fn sees(&self) -> Sees {
-        Sees::All
-    }
-
-    fn wants(&self, seen: u32, _: u32) -> bool {
-        let opaque = u32::from(storage::OPAQUE) << mode::STORAGE_FLAGS;
-        seen & (opaque | mode::QUANTIZED) != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let name = c.args.op.def.name;
         if name == "detach#inplace" || knows(name) {

@@ -13,7 +13,8 @@ mod replay;
 pub use explain::{History, explain};
 pub use replay::{clear_cache, materialize, peek, replay};
 
-use super::{Layer, Next, Sees};
+use super::{Layer, Next};
+use crate::mode;
 use crate::ops::args::{Arg, Args, OwnedArg, OwnedArgs};
 use crate::ops::copy::no_data;
 use crate::ops::core::place::{Placing, place};
@@ -26,7 +27,6 @@ use crate::ops::{Call, Form};
 use crate::random::{self, Generator};
 use crate::source::{Recipe, Source};
 use crate::{Device, MemoryFormat, Result, Storage, Tensor, bail, layers};
-use crate::{mode, storage};
 use replay::{file_key, run_now};
 use std::any::Any;
 use std::sync::Arc;
@@ -114,15 +114,6 @@ fn placeholder(t: &Tensor) -> Tensor {
 pub struct Recording;
 
 impl Layer for Recording {
-    fn sees(&self) -> Sees {
-        Sees::Kernels
-    }
-
-    fn wants(&self, seen: u32, on: u32) -> bool {
-        let sourced = u32::from(storage::SOURCED) << mode::STORAGE_FLAGS;
-        on & mode::RECORDING != 0 || seen & sourced != 0
-    }
-
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let Body::Kernel(ref k) = c.args.op.def.body else {
             return next.call(c);

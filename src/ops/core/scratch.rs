@@ -3,7 +3,7 @@
 use crate::cpu::room::Room;
 use crate::ops::core::op::{Exec, Traits};
 use crate::{Result, Tensor};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// What one call takes.
 #[derive(Debug, Default)]
@@ -27,32 +27,37 @@ impl Taken {
 }
 
 thread_local! {
-    static TAKEN: RefCell<Option<Taken>> = const { RefCell::new(None) };
+    /// Whether somebody wants to know.
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+    /// What was noted; mostly there is nothing.
+    static TAKEN: RefCell<Option<Box<Taken>>> = const { RefCell::new(None) };
 }
 
 /// Runs `f`, which makes a call, and gives what its kernels would take.
-pub fn watched<R>(f: impl FnOnce() -> R) -> (R, Taken) {
-    let before = TAKEN.replace(Some(Taken::default()));
+pub fn watched<R>(f: impl FnOnce() -> R) -> (R, Option<Box<Taken>>) {
+    let before = (WATCHED.replace(true), TAKEN.take());
     let result = f();
-    let taken = TAKEN.replace(before).unwrap_or_default();
-    (result, taken)
+    WATCHED.set(before.0);
+    (result, TAKEN.replace(before.1))
+}
+
+/// Adds to what was noted, if somebody wants to know.
+fn add(f: impl FnOnce(&mut Taken) -> Result<()>) -> Result<()> {
+    match WATCHED.get() {
+        true => TAKEN.with_borrow_mut(|taken| f(taken.get_or_insert_default())),
+        false => Ok(()),
+    }
 }
 
 /// Notes what a kernel would take to fill results.
 pub(super) fn note(traits: &Traits, exec: &Exec, outs: &[Tensor]) -> Result<()> {
-    TAKEN.with_borrow_mut(|taken| match taken {
-        Some(taken) => {
-            taken.unknown |= traits.unmeasured;
-            taken.room.within(|room| (exec.scratch)(outs, room))
-        }
-        None => Ok(()),
+    add(|taken| {
+        taken.unknown |= traits.unmeasured;
+        taken.room.within(|room| (exec.scratch)(outs, room))
     })
 }
 
 /// Notes a result that is made aside, and copied to where it belongs at the end of the call.
 pub(super) fn aside(made: &Tensor) -> Result<()> {
-    TAKEN.with_borrow_mut(|taken| match taken {
-        Some(taken) => taken.room.empty(made.shape(), made.dtype()).map(drop),
-        None => Ok(()),
-    })
+    add(|taken| taken.room.empty(made.shape(), made.dtype()).map(drop))
 }

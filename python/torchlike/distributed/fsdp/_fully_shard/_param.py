@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +32,17 @@ class MeshInfo:
     mesh: DeviceMesh
     sharded: bool = True
 
-    @property
+    @functools.cached_property
     def group(self) -> ProcessGroup:
         """The ranks that have the other parts."""
         return self.mesh.get_group(self.mesh.ndim - 1)
 
-    @property
+    @functools.cached_property
     def replicas(self) -> ProcessGroup | None:
         """The ranks that have the same part, if there are some."""
         return self.mesh.get_group(0) if self.mesh.ndim > 1 else None
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """How many parts there are."""
         return self.group.size()
