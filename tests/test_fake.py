@@ -272,11 +272,8 @@ def test_the_class_of_fake_tensors_has_the_name_that_pytorchs_has():
     cls = type(t)
     assert (cls.__name__, cls.__qualname__) == ("FakeTensor", "FakeTensor")
     assert cls.__module__ == "torchlike._subclasses.fake_tensor"
-    with pytest.raises(
-        TypeError, match="^unsupported format string passed to FakeTensor.__format__$"
-    ):
-        f"{t:.3f}"
-    del cls, t
+    with pytest.raises(TypeError, match=r"passed to FakeTensor[.]__format__"):
+        format(t, ".3f")
 
     class Own(FakeTensor):
         """A class of the user's."""
