@@ -262,6 +262,9 @@ impl Storage {
         if self.nbytes() == 0 {
             return f(&[]);
         }
+        if self.is_hollow() {
+            bail!(NotImplemented, "Cannot copy out of meta tensor; no data!");
+        }
         // SAFETY: a host storage owns this many bytes; `self` keeps them for the length of the call.
         f(unsafe { std::slice::from_raw_parts(self.ptr(), self.nbytes()) })
     }

@@ -470,8 +470,8 @@ REFUSED = {
     "must be non-negative": lambda x: aten.embedding_dense_backward(
         x, torch.tensor([1, 2, 3]), -5, -1, False
     ),
-    "never sparse": lambda x: aten.embedding_backward(
-        x, torch.tensor([1, 2, 3]), 5, -1, False, True
+    "max mode does not support sparse": lambda x: aten._embedding_bag_backward(
+        x, *[torch.tensor([0])] * 5, 5, False, 2, True, None
     ),
     "possible modes": lambda x: aten._cdist_forward(x, x, 2.0, 7),
     "expected a tensor of shape": lambda x: aten._ctc_loss_backward(

@@ -113,6 +113,10 @@ impl Tensor {
             );
         }
         let real = self.to_device(Device::CPU)?.contiguous()?;
+        // A fake tensor may claim to be on the host.
+        if real.storage().is_hollow() && real.numel() > 0 {
+            bail!(NotImplemented, "Cannot copy out of meta tensor; no data!");
+        }
         Ok(crate::cpu::read_slice(&real))
     }
 

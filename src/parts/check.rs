@@ -9,7 +9,7 @@ fn is_index(t: &Tensor) -> bool {
 
 /// The values of an index tensor whose data is here.
 fn values_of(t: &Tensor) -> Result<Option<Vec<i64>>> {
-    if t.is_meta() {
+    if t.storage().is_hollow() {
         return Ok(None);
     }
     t.to_device(Device::CPU)?

@@ -10,6 +10,10 @@ use std::sync::Arc;
 /// # Errors
 /// If they do not fit.
 pub fn sum(old: Tensor, new: Tensor) -> Result<Tensor> {
+    let (old, new) = match sparse_first(&old, &new) {
+        true => (new, old),
+        false => (old, new),
+    };
     let shown = old.is_python() || mode::layers() & mode::DISPATCH != 0;
     let own = !mode::grad_enabled()
         && !shown
@@ -23,6 +27,11 @@ pub fn sum(old: Tensor, new: Tensor) -> Result<Tensor> {
         return Ok(old);
     }
     f::add(&old, &new)
+}
+
+/// True if the first gradient alone is sparse: a strided one takes a sparse one, not the other way round.
+fn sparse_first(old: &Tensor, new: &Tensor) -> bool {
+    old.storage().is_opaque() && !new.storage().is_opaque()
 }
 
 /// Adds a gradient to what a leaf has gathered.
@@ -42,7 +51,9 @@ pub fn into_leaf(leaf: &Leaf, grad: Tensor) -> Result<()> {
         return Ok(());
     };
     let old = old.tensor();
-    if mode::grad_enabled() {
+    if sparse_first(&old, &grad) {
+        leaf.set_grad(Some(Arc::new(f::add(&grad, &old)?)));
+    } else if mode::grad_enabled() {
         leaf.set_grad(Some(Arc::new(f::add(&old, &grad)?)));
     } else {
         in_place(op!("add")?, &old, Arg::Tensor(&grad))?;

@@ -23,11 +23,20 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq, bool sparse)",
         0,
         |a| {
-            refuse_sparse(a.sparse)?;
+            if a.sparse {
+                return f::_grad_embedding_sparse_backward(a.grad, a.indices, a.num_weights, a.padding_idx, a.scale_grad_by_freq);
+            }
             f::_grad_embedding_dense_backward(a.grad, a.indices, a.num_weights, a.padding_idx, a.scale_grad_by_freq)
         },
         "The gradient of embedding.",
     ).samples("f32[2, 3], i64([1, 1]), 4, -1, False, False"),
+    compose(
+        "_grad.embedding_sparse_backward",
+        "(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq)",
+        0,
+        sparse,
+        "The gradient of embedding, of the rows that were chosen alone.",
+    ).samples("see tests/test_sparse_embedding.py"),
     kernel(
         "_grad.embedding",
         "(Tensor grad, Tensor indices, int rows, int padding, bool by_frequency)",
@@ -58,7 +67,9 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, int num_weights, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int padding_idx=-1)",
         0,
         |a| {
-            refuse_sparse(a.sparse)?;
+            if a.sparse {
+                return sparse_bags(a);
+            }
             f::_grad_embedding_bag(
                 a.grad, a.indices, a.offset2bag, a.bag_size, a.maximum_indices, a.num_weights, a.scale_grad_by_freq, a.mode,
                 a.per_sample_weights, a.offsets, a.padding_idx,
@@ -100,13 +111,60 @@ pub static OPS: &[OpDef] = &[
     .refused(),
 ];
 
-fn refuse_sparse(sparse: bool) -> Result<()> {
+/// An entry a use of a row in a bag, by the bag's share.
+fn sparse_bags(a: &calls::_GradEmbeddingBagBackward) -> Result<Tensor> {
     ensure!(
-        !sparse,
-        NotImplemented,
-        "embedding: gradients are never sparse here; call it with sparse=False"
+        a.mode != 2,
+        Runtime,
+        "embedding_bag: max mode does not support sparse gradients"
     );
-    Ok(())
+    let bags = bags_of(a)?;
+    let mut grad = f::index_select(a.grad, 0, &bags)?;
+    let each = |t: &Tensor| f::unsqueeze(t, 1);
+    if a.mode == 1 {
+        grad = f::div(&grad, &each(&f::index_select(a.bag_size, 0, &bags)?)?)?;
+    }
+    if let Some(weights) = a.per_sample_weights {
+        grad = f::mul(&grad, &each(weights)?)?;
+    }
+    f::_grad_embedding_sparse_backward(
+        &grad,
+        a.indices,
+        a.num_weights,
+        a.padding_idx,
+        a.scale_grad_by_freq,
+    )
+}
+
+/// The bag of each index. Sums without padding do not note it: it is the last bag that begins at the index or before.
+fn bags_of(a: &calls::_GradEmbeddingBagBackward) -> Result<Tensor> {
+    let n = a.indices.numel();
+    if a.offset2bag.numel() == n {
+        return Ok(a.offset2bag.clone());
+    }
+    let places = f::Arange::new(n).device(a.indices.device()).call()?;
+    let offsets = f::to_dtype(a.offsets, places.dtype())?;
+    let after = f::Searchsorted::new(&offsets, &places).right(true).call()?;
+    f::sub(&after, 1i64)
+}
+
+/// An entry a use of a row; padding has none.
+fn sparse(a: &calls::_GradEmbeddingSparseBackward) -> Result<Tensor> {
+    ensure!(
+        !a.scale_grad_by_freq,
+        Runtime,
+        "embedding_backward: scale_grad_by_freq not supported with sparse gradients"
+    );
+    let width = a.grad.shape().last().copied().unwrap_or(1);
+    let mut rows = f::reshape(a.indices, &[-1])?;
+    let mut values = f::reshape(a.grad, &[rows.numel() as i64, width])?;
+    if a.padding_idx != -1 {
+        let kept = f::squeeze_dim(&f::nonzero(&f::ne(&rows, a.padding_idx)?)?, -1)?;
+        rows = f::index_select(&rows, 0, &kept)?;
+        values = f::index_select(&values, 0, &kept)?;
+    }
+    let rows = f::to_dtype(&f::unsqueeze(&rows, 0)?, DType::I64)?;
+    f::_sparse_coo_tensor_unsafe(&rows, &values, &[a.num_weights, width])
 }
 
 fn check_indices(indices: &Tensor, at: usize, caller: &str) -> Result<()> {
