@@ -79,7 +79,7 @@ fn recurrence(family: Family, x: f64, n: i64, largest: f64) -> f64 {
 
 /// With x = cos t, or cosh t, all four kinds are quotients of two functions of t.
 fn chebyshev((a, b): (i8, i8), x: f64, n: f64, odd: bool) -> f64 {
-    if x < -1.0 {
+    if x <= -1.0 {
         // The third and the fourth kind are mirror images.
         let there = chebyshev((a, -b), -x, n, odd);
         return if odd { -there } else { there };
