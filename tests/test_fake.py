@@ -279,3 +279,20 @@ def test_the_class_of_fake_tensors_has_the_name_that_pytorchs_has():
         """A class of the user's."""
 
     assert issubclass(Own, torch.Tensor) and Own.__mro__[1] is FakeTensor
+
+
+def test_fake_tensors_on_the_host_are_not_read():
+    with FakeTensorMode():
+        places, values = torch.zeros(1, 3, dtype=torch.int64), torch.ones(3, 2)
+        made = torch._sparse_coo_tensor_unsafe(places, values, [4, 2])
+        assert made.shape == (4, 2)
+        for read in (
+            lambda: values.untyped_storage()[0],
+            lambda: values.untyped_storage().tolist(),
+            lambda: bytes(values.untyped_storage()),
+            values.numpy,
+            values.__dlpack__,
+            values.tolist,
+        ):
+            with pytest.raises((RuntimeError, BufferError)):
+                read()

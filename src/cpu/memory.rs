@@ -4,7 +4,12 @@
 
 use super::{copy, iter, lines, past, pool};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Element, Result, Scalar, Tensor, with_dtype};
+use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};
+
+/// True if the elements are on the host: a fake tensor only claims that.
+fn is_here(t: &Tensor) -> bool {
+    t.device().is_cpu() && (!t.storage().is_hollow() || t.numel() == 0)
+}
 
 /// Writes a number as an element of `dtype` at the start of `to` (at least 16 bytes).
 pub fn write_scalar(to: &mut [u64; 2], dtype: DType, value: Scalar) {
@@ -121,7 +126,7 @@ pub fn write_slice<T: Element>(t: &Tensor, values: &[T]) {
         t.dtype() == T::DTYPE
             && t.is_contiguous()
             && t.numel() == values.len() as i64
-            && t.device().is_cpu()
+            && is_here(t)
     );
     // SAFETY: the assertion above.
     unsafe { std::ptr::copy(values.as_ptr(), t.data_ptr().cast(), values.len()) };
@@ -140,7 +145,7 @@ pub fn read_slice<T: Element>(t: &Tensor) -> Vec<T> {
 /// The bytes of a row-major bool tensor on the host, all but 0 of which are true.
 #[must_use]
 pub fn truths(t: &Tensor) -> &[u8] {
-    assert!(t.dtype() == DType::Bool && t.is_contiguous() && t.device().is_cpu());
+    assert!(t.dtype() == DType::Bool && t.is_contiguous() && is_here(t));
     if t.numel() == 0 {
         return &[];
     }
@@ -171,7 +176,7 @@ pub fn normal(t: &Tensor) -> Result<Tensor> {
 /// The elements of a row-major CPU tensor of type `T`, in place.
 #[must_use]
 pub fn slice<T: Element>(t: &Tensor) -> &[T] {
-    assert!(t.dtype() == T::DTYPE && t.is_contiguous() && t.device().is_cpu());
+    assert!(t.dtype() == T::DTYPE && t.is_contiguous() && is_here(t));
     if t.numel() == 0 {
         return &[];
     }
@@ -186,7 +191,7 @@ pub fn slice<T: Element>(t: &Tensor) -> &[T] {
     reason = "kernels own their results for the length of the call"
 )]
 pub fn slice_mut<T: Element>(t: &Tensor) -> &mut [T] {
-    assert!(t.dtype().size() == size_of::<T>() && t.is_contiguous() && t.device().is_cpu());
+    assert!(t.dtype().size() == size_of::<T>() && t.is_contiguous() && is_here(t));
     if t.numel() == 0 {
         return &mut [];
     }
@@ -197,7 +202,7 @@ pub fn slice_mut<T: Element>(t: &Tensor) -> &mut [T] {
 /// The bytes of a dense tensor on the host.
 #[must_use]
 pub fn bytes(t: &Tensor) -> &[u8] {
-    assert!(t.is_contiguous() && t.device().is_cpu());
+    assert!(t.is_contiguous() && is_here(t));
     if t.numel() == 0 {
         return &[];
     }
@@ -213,7 +218,7 @@ pub fn bytes(t: &Tensor) -> &[u8] {
     reason = "kernels own their results for the length of the call"
 )]
 pub fn bytes_mut(t: &Tensor) -> &mut [u8] {
-    assert!(t.is_contiguous() && t.device().is_cpu());
+    assert!(t.is_contiguous() && is_here(t));
     if t.numel() == 0 {
         return &mut [];
     }
@@ -227,6 +232,9 @@ pub fn bytes_mut(t: &Tensor) -> &mut [u8] {
 /// # Errors
 /// If the dtype cannot be computed with.
 pub fn read_scalar(t: &Tensor, position: i64) -> Result<Scalar> {
+    if t.storage().is_hollow() {
+        bail!(NotImplemented, "Cannot copy out of meta tensor; no data!");
+    }
     let p = t
         .data_ptr()
         .wrapping_offset((position * t.dtype().size() as i64) as isize);
@@ -252,7 +260,7 @@ pub(crate) fn any_zero(t: &Tensor) -> bool {
             found | (x == T::default())
         })
     }
-    if !t.device().is_cpu() {
+    if !is_here(t) {
         return false;
     }
     let size = t.dtype().size();

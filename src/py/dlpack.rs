@@ -232,6 +232,11 @@ fn packed<M: Packed>(py: Python<'_>, t: Tensor, copied: bool) -> PyResult<Bound<
         )));
     };
     let (kind, id) = device_of(&t)?;
+    if t.storage().is_hollow() && t.numel() > 0 {
+        return Err(PyBufferError::new_err(
+            "Can't export tensors without data, as those of a fake mode are",
+        ));
+    }
     t.storage().lend();
     let tensor = DlTensor {
         data: t.data_ptr().cast(),

@@ -234,6 +234,11 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
     if t.numel() == 0 {
         return py.import("numpy")?.call_method1("empty", (shape, code));
     }
+    if t.storage().is_hollow() && t.numel() > 0 {
+        return Err(PyRuntimeError::new_err(
+            ".numpy() is not supported for tensor subclasses.",
+        ));
+    }
     let strides = PyTuple::new(py, t.strides().iter().map(|s| s * t.dtype().size() as i64))?;
     t.storage().lend();
     let owner = Bound::new(py, Exported { t: t.clone() })?;

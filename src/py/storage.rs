@@ -54,7 +54,7 @@ impl PyStorage {
     }
 
     fn readable(&self) -> PyResult<()> {
-        if self.0.device().is_meta() {
+        if self.0.is_hollow() {
             return Err(PyNotImplementedError::new_err(
                 "Not available for 'meta' device type",
             ));
@@ -186,7 +186,7 @@ impl PyStorage {
         Ok(())
     }
     fn fill_(slf: Bound<'_, Self>, value: i64) -> PyResult<Bound<'_, Self>> {
-        if !slf.get().0.device().is_meta() {
+        if !slf.get().0.is_hollow() {
             crate::ops::helpers::copy_(
                 &slf.get().bytes(),
                 &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?,

@@ -200,6 +200,10 @@ class Wire:
         self._last.cancel()
         self._rouse()
         self._thread.join(timeout=5)
+        # Not by the thread, which may end before it is called.
+        if not self._thread.is_alive():
+            self._wake.close()
+            self._woken.close()
 
     # The thread
 
@@ -219,8 +223,6 @@ class Wire:
                 self._choose(wanted)
         for peer in self._peers.values():
             peer.connection.close()
-        self._wake.close()
-        self._woken.close()
 
     def _drain(self) -> None:
         try:
