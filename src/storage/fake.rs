@@ -81,11 +81,13 @@ impl Storage {
     /// Notes the bytes of a fake storage, or that they are not known any more.
     pub fn set_constant(&self, bytes: Option<Storage>) {
         let mut hold = self.hold();
-        // Nothing is forgotten where nothing was known.
-        let known = bytes.is_some() || hold.rare.is_some();
-        let old = match hold.fake.is_some() && known {
-            true => std::mem::replace(&mut hold.rare().constant, bytes),
-            false => bytes,
+        let rare = match hold.fake.is_some() {
+            true => hold.rare_for(bytes.is_some()),
+            false => None,
+        };
+        let old = match rare {
+            Some(rare) => std::mem::replace(&mut rare.constant, bytes),
+            None => bytes,
         };
         drop(hold);
         drop(old);

@@ -36,6 +36,14 @@ impl Hold {
     pub(super) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
+
+    /// What few storages have, made if it gets something: there is nothing to forget where it is not.
+    pub(super) fn rare_for(&mut self, something: bool) -> Option<&mut Rare> {
+        match something {
+            true => Some(self.rare()),
+            false => self.rare.as_deref_mut(),
+        }
+    }
 }
 
 impl Storage {
@@ -57,8 +65,8 @@ impl Storage {
     pub fn set_source(&self, source: Option<Source>) {
         let mut hold = self.hold();
         self.set_flags(SOURCED, if source.is_some() { SOURCED } else { 0 });
-        if source.is_some() || hold.rare.is_some() {
-            hold.rare().source = source;
+        if let Some(rare) = hold.rare_for(source.is_some()) {
+            rare.source = source;
         }
     }
 
@@ -80,8 +88,8 @@ impl Storage {
             Some(_) => PARTS,
         };
         self.set_flags(PARTS | OPAQUE, bits);
-        if parts.is_some() || hold.rare.is_some() {
-            hold.rare().parts = parts;
+        if let Some(rare) = hold.rare_for(parts.is_some()) {
+            rare.parts = parts;
         }
     }
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torchlike import _C, _lazy
-from torchlike.cpu._features import get_capabilities
 
 __all__ = [
     "Event",
@@ -30,6 +30,13 @@ __all__ = [
 ]
 
 amp = _lazy.module("torchlike.cpu.amp")
+
+
+def get_capabilities() -> Mapping[str, Any]:
+    """The instruction sets of this processor by their names in PyTorch, false where none are listed, and its name."""
+    from torchlike.cpu import _features  # reads what few ask for
+
+    return _features.capabilities()
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:

@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["get_capabilities"]
+__all__ = ["capabilities"]
 
 _X86 = """
     aes amx_bf16 amx_fp16 amx_int8 amx_tile avx avx10_1 avx10_2 avx2 avx512_4fmaps avx512_4vnniw avx512_bf16
@@ -37,7 +37,7 @@ def _listed() -> dict[str, str]:
 
 
 @cache
-def get_capabilities() -> Mapping[str, Any]:
+def capabilities() -> Mapping[str, Any]:
     """The instruction sets of this processor by PyTorch's names, and `architecture`, `cpu_name`, `num_logical_cores`.
 
     Sets are those that the operating system lists; on systems that list none all are false.

@@ -1,8 +1,8 @@
-"""Checkpoints that several processes write: nothing connects processes yet; use `torch.save` and `torch.load`."""
+"""Checkpoints that several processes write: torchlike has none; use `torch.save` and `torch.load`."""
 
 from torchlike import _absent, _lazy
 
-_why = "nothing connects processes yet: use torch.save and torch.load"
+_why = "there are none here: use torch.save and torch.load"
 globals().update(
     _absent.names(
         __name__,

@@ -2,5 +2,5 @@
 
 from torchlike import _absent
 
-_why = "nothing connects processes yet: use torch.save and torch.load"
+_why = "there are none here: use torch.save and torch.load"
 globals().update(_absent.names(__name__, _why, "dcp_to_torch_save torch_save_to_dcp"))

@@ -46,7 +46,7 @@ def set_model_state_dict(
     options = options or StateDictOptions()
     if options.broadcast_from_rank0:
         raise NotImplementedError(
-            "StateDictOptions(broadcast_from_rank0=True) is not supported by torchlike: nothing connects processes yet"
+            "StateDictOptions(broadcast_from_rank0=True) is not supported by torchlike: load on every rank"
         )
     return model.load_state_dict(model_state_dict, strict=options.strict)
 
@@ -54,7 +54,7 @@ def set_model_state_dict(
 globals().update(
     _absent.names(
         __name__,
-        "nothing connects processes yet: use the modules' own state_dict()",
+        "use the modules' own state_dict()",
         "get_optimizer_state_dict get_state_dict set_optimizer_state_dict set_state_dict",
     )
 )

@@ -1,1 +1,1 @@
-"""Processes that may come and go: nothing connects processes yet."""
+"""Processes that may come and go, which torchlike has not."""

@@ -1,3 +1,3 @@
-"""Collectives with gradients: nothing connects processes yet."""
+"""Collectives with gradients, which torchlike has not."""
 
 from torchlike.distributed.nn import functional

@@ -13,5 +13,5 @@ def record(fn: Any, error_handler: Any = None) -> Any:
 
 
 ChildFailedError = _absent.kind(
-    __name__, "ChildFailedError", "nothing connects processes yet", Exception
+    __name__, "ChildFailedError", "processes do not come and go", Exception
 )
