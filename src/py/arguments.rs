@@ -210,9 +210,15 @@ impl<'py> Incoming<'py> {
         held: &'a Held<'py>,
         values: &mut Values<'a>,
     ) -> Result<Option<&'c Bound<'py, PyAny>>, Fail<'c, 'py>> {
-        if self.keywords.is_empty() && self.all_plain(overload, values) {
-            by_default(overload, values)?;
-            return Ok(None);
+        if self.all_plain(overload, values) {
+            if self.keywords.is_empty() {
+                by_default(overload, values)?;
+                return Ok(None);
+            }
+            if let Some(out) = self.plain_keywords(overload, values) {
+                return Ok(out);
+            }
+            values.clear();
         }
         let mut waiting = Waiting::default();
         self.by_position(overload, held, values, &mut waiting)?;
@@ -238,7 +244,7 @@ impl<'py> Incoming<'py> {
         };
         let (one_each, rest) = self.positional.split_at(single);
         for (p, o) in schema.params.iter().zip(one_each) {
-            match plain(p.kind, o) {
+            match plain(p, o) {
                 Some(value) => values.push(value),
                 None => {
                     values.clear();
@@ -254,6 +260,31 @@ impl<'py> Incoming<'py> {
             None => values.clear(),
         }
         !values.is_empty()
+    }
+
+    /// Takes the keywords and the defaults if all are [`plain`] and the table's own names; gives what `out=` is.
+    fn plain_keywords<'c: 'a, 'a>(
+        &'c self,
+        overload: &Overload,
+        values: &mut Values<'a>,
+    ) -> Option<Option<&'c Bound<'py, PyAny>>> {
+        let filled = values.len();
+        let mut places: SmallVec<[usize; 4]> = SmallVec::new();
+        for (name, _) in &self.keywords {
+            places.push(overload.named(name).filter(|&at| at >= filled)?);
+        }
+        let schema = &overload.op.schema;
+        let mut gaps = schema.fill_gaps(values);
+        let mut out = None;
+        for (&at, (_, object)) in places.iter().zip(&self.keywords) {
+            if at == OUT_PLACE {
+                out = Some(object).filter(|o| !o.is_none());
+                continue;
+            }
+            values[at] = plain(&schema.params[at], object)?;
+            gaps &= !(1 << at);
+        }
+        (gaps == 0).then_some(out)
     }
 
     #[inline]
@@ -365,17 +396,11 @@ impl<'py> Incoming<'py> {
         Ok(out.map(|k| &self.keywords[k].1).filter(|o| !o.is_none()))
     }
 
-    /// The parameter that a keyword names. Keywords in source code are interned, as the table's names are.
+    /// The parameter that a keyword names.
     #[inline]
     fn place(&self, group: &Group, overload: &Overload, keyword: &Bound<'py, PyAny>) -> usize {
-        let same = |name: &Py<PyString>| name.as_ptr() == keyword.as_ptr();
-        if let Some(at) = overload.names.iter().position(same) {
-            return at;
-        }
-        if overload.out && OUT.get().is_some_and(same) {
-            return OUT_PLACE;
-        }
-        place_by_text(group, overload, keyword)
+        let named = overload.named(keyword);
+        named.unwrap_or_else(|| place_by_text(group, overload, keyword))
     }
 
     /// The object given by keyword for the parameter `at`.
@@ -434,6 +459,16 @@ impl<'py> Incoming<'py> {
             }
             .into()),
         }
+    }
+}
+
+impl Overload {
+    /// The parameter with this very name: keywords in source code are interned, as the table's names are.
+    #[inline]
+    fn named(&self, keyword: &Bound<'_, PyAny>) -> Option<usize> {
+        let same = |name: &Py<PyString>| name.as_ptr() == keyword.as_ptr();
+        let at = self.names.iter().position(same);
+        at.or_else(|| (self.out && OUT.get().is_some_and(same)).then_some(OUT_PLACE))
     }
 }
 

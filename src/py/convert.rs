@@ -221,7 +221,8 @@ fn ints_with_gaps(o: &Bound<'_, PyAny>) -> Converted<Dims> {
     }
 }
 
-fn text<'a>(o: &'a Bound<'_, PyAny>) -> Converted<&'a str> {
+/// A string.
+pub fn text<'a>(o: &'a Bound<'_, PyAny>) -> Converted<&'a str> {
     let s = o.cast::<PyString>().map_err(|_| Failure::Kind)?;
     let mut len = 0isize;
     // SAFETY: the string object caches its UTF-8 form and outlives the call.

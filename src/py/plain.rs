@@ -1,18 +1,19 @@
-//! Arguments that are read without running any code of Python's: tensors and numbers of the very types, and tuples of
-//! integers. [`super::convert`] reads all others.
+//! Arguments that are read without running any code of Python's: tensors, numbers and strings of the very types, tuples of
+//! integers, and our own frozen objects. [`super::convert`] reads all others.
 
-use super::convert::{int, number};
+use super::convert::{int, number, text};
 use super::object::{is_plain_tensor, tensor_ref};
-use crate::Dims;
+use super::types::{PyDType, PyDevice, PyFormat};
 use crate::ops::args::Arg;
-use crate::ops::schema::Kind;
+use crate::ops::schema::{Kind, Param};
+use crate::{Device, Dims};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
 
 /// An argument that is read without running any Python code, if this is one.
 #[inline]
-pub(super) fn plain<'a>(kind: Kind, o: &'a Bound<'_, PyAny>) -> Option<Arg<'a>> {
-    match kind {
+pub(super) fn plain<'a>(p: &Param, o: &'a Bound<'_, PyAny>) -> Option<Arg<'a>> {
+    match p.kind {
         Kind::Tensor => tensor(o),
         Kind::Operand => tensor(o).or_else(|| scalar(o)),
         Kind::Scalar => scalar(o),
@@ -24,7 +25,30 @@ pub(super) fn plain<'a>(kind: Kind, o: &'a Bound<'_, PyAny>) -> Option<Arg<'a>> 
         Kind::Ints | Kind::VarInts => tuple(o),
         Kind::Float if o.is_exact_instance_of::<PyFloat>() => o.extract().ok().map(Arg::Float),
         Kind::Bool if o.is_exact_instance_of::<PyBool>() => o.extract().ok().map(Arg::Bool),
-        _ => None,
+        Kind::DType | Kind::Device | Kind::Str | Kind::Format if !o.is_none() => named(p.kind, o),
+        Kind::OptInts => None,
+        _ => (o.is_none() && p.optional).then_some(Arg::None),
+    }
+}
+
+/// Element types, devices, formats and strings.
+#[inline]
+fn named<'a>(kind: Kind, o: &'a Bound<'_, PyAny>) -> Option<Arg<'a>> {
+    let string = || match o.is_exact_instance_of::<PyString>() {
+        true => text(o).ok(),
+        false => None,
+    };
+    match kind {
+        Kind::DType => o.cast::<PyDType>().ok().map(|d| Arg::DType(d.get().0)),
+        Kind::Device => match o.cast::<PyDevice>() {
+            Ok(d) => d.get().known().ok().map(Arg::Device),
+            Err(_) => string().and_then(|s| Device::parse(s).ok().map(Arg::Device)),
+        },
+        Kind::Format => {
+            let format = o.cast::<PyFormat>().ok()?;
+            Some(Arg::Format(format.get().format()))
+        }
+        _ => string().map(Arg::Str),
     }
 }
 

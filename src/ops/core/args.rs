@@ -79,7 +79,7 @@ impl<'a, T: Into<Arg<'a>>> From<Option<T>> for Arg<'a> {
 }
 
 /// Arguments in schema order.
-pub type Values<'a> = SmallVec<[Arg<'a>; 6]>;
+pub type Values<'a> = SmallVec<[Arg<'a>; 8]>;
 
 /// The arguments of a call to `op`, one a parameter.
 pub struct Args<'a> {

@@ -144,16 +144,29 @@ impl Schema {
     /// The first one without a default.
     #[inline]
     pub fn fill(&self, values: &mut Values<'_>) -> Result<(), &Param> {
-        for p in self.params.iter().skip(values.len()) {
+        match self.fill_gaps(values) {
+            0 => Ok(()),
+            gaps => Err(&self.params[gaps.trailing_zeros() as usize]),
+        }
+    }
+
+    /// The same, with nothing for those without a default: bits of their places.
+    #[inline]
+    pub fn fill_gaps(&self, values: &mut Values<'_>) -> u64 {
+        let mut gaps = 0;
+        for (at, p) in self.params.iter().enumerate().skip(values.len()) {
             values.push(match &p.default {
                 // Most are nothing or a number: copying those needs no look at the other kinds.
                 Some(Arg::None) => Arg::None,
                 Some(Arg::Scalar(s)) => Arg::Scalar(*s),
                 Some(other) => other.clone(),
-                None => return Err(p),
+                None => {
+                    gaps |= 1 << at;
+                    Arg::None
+                }
             });
         }
-        Ok(())
+        gaps
     }
 
     /// The position of an argument by name.
