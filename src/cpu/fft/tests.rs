@@ -25,8 +25,8 @@ fn assert_close(ours: &[Complex<f64>], truth: &[Complex<f64>], tolerance: f64) {
     }
 }
 
-/// Lengths with every factor that has a butterfly, and one that has none.
-const LENGTHS: [usize; 14] = [2, 3, 4, 5, 6, 7, 8, 11, 13, 17, 30, 64, 182, 360];
+/// Lengths with every factor that has a butterfly, and some that have none.
+const LENGTHS: [usize; 14] = [2, 3, 4, 5, 6, 7, 8, 11, 13, 17, 30, 42, 64, 360];
 
 #[test]
 fn lines_side_by_side_are_those_of_the_definition() {
