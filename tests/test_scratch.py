@@ -61,7 +61,8 @@ def predicted(row, args, kwargs):
     with mode, torch.no_grad():
         program.start()
         try:
-            program.label((("given", t) for t in leaves((args, kwargs))), 2)
+            for t in leaves((args, kwargs)):
+                program.label("given", t, 2)
             _C._call_row(row, False, args, kwargs)
         finally:
             program.stop()

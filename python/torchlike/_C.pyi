@@ -1,7 +1,7 @@
 # The extension module. Op functions and methods come from the generated `_functions.pyi`; what is
 # written here is what is no op.
 import builtins
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar, final
 
@@ -690,6 +690,15 @@ def _is_torch_function_mode_enabled() -> _bool: ...
 def _known_calls() -> _int: ...
 def _len_torch_function_stack() -> _int: ...
 def _overloaded_args(*args: Any, **kwargs: Any) -> Any: ...
+def _on_mesh(
+    cls: Any,
+    spec: Any,
+    number: _int,
+    meta: tuple[Sequence[_int], Sequence[_int], dtype],
+    device: device,
+    locals: list[Any],
+    requires_grad: _bool,
+) -> Any: ...
 def _pieces(t: Tensor, spec: Any, number: _int, locals: list[Any]) -> None: ...
 def _pop_torch_function_stack() -> Any: ...
 def _push_on_torch_function_stack(mode: Any) -> None: ...
@@ -725,7 +734,7 @@ def _fake_copy(
     module: Any,
     mode: _FakeMode,
     device: Any,
-    memo: dict[int, Any],
+    memo: dict[_int, Any],
     is_plain: Any,
     fake: Any,
     other: Any,

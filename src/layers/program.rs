@@ -36,6 +36,8 @@ struct State {
     stack: Vec<u32>,
     /// The module at work from a node's number on.
     scopes: Vec<(u64, u32)>,
+    /// The numbers of nodes among which the last one was that a walk visited, from and until, and their module.
+    span: (u64, u64, u32),
 }
 
 fn value(t: &Tensor, born: Option<u32>, class: Class) -> Value {
@@ -65,6 +67,7 @@ impl Default for State {
             names: HashMap::new(),
             stack: Vec::new(),
             scopes: Vec::new(),
+            span: (0, 0, 0),
         }
     }
 }
@@ -94,9 +97,21 @@ impl State {
         at
     }
 
+    /// The nodes around one that a module made without a break, and which one that was.
+    fn span_of(&self, seq: u64) -> (u64, u64, u32) {
+        let next = self.scopes.partition_point(|(from, _)| *from <= seq);
+        let (from, scope) = match next.checked_sub(1) {
+            Some(at) => self.scopes[at],
+            None => (0, 0),
+        };
+        let until = self.scopes.get(next).map_or(u64::MAX, |(from, _)| *from);
+        (from, until, scope)
+    }
+
     /// What runs, and is recorded for gradients, from now on belongs to a module.
     fn belongs(&mut self, scope: u32) {
         self.scope = scope;
+        self.span = (0, 0, 0);
         let entry = (Node::next_seq(), scope);
         match self.scopes.last_mut() {
             Some(last) if last.0 == entry.0 => *last = entry,
@@ -338,7 +353,10 @@ pub(super) fn visit(node: &Node) {
     if let Some(recorder) = current() {
         let mut state = recorder.state();
         let seq = node.seq();
-        let at = state.scopes.partition_point(|(from, _)| *from <= seq);
-        state.scope = at.checked_sub(1).map_or(0, |i| state.scopes[i].1);
+        let (from, until, _) = state.span;
+        if !(from..until).contains(&seq) {
+            state.span = state.span_of(seq);
+        }
+        state.scope = state.span.2;
     }
 }

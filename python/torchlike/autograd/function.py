@@ -229,10 +229,18 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             return _batched_function.apply(cls, own_rule, args, examples)
         ctx = cls._backward_cls()
         watched = _C._watched(args, {})
+        levels = _C._dual_levels()
+        if not (watched or levels or apart):
+            tracked = ctx._begin(args)
+            before = _C._set_grad_enabled(False)
+            try:
+                output = cls.forward(ctx, *args)
+            finally:
+                _C._set_grad_enabled(before)
+            return _wrapped(ctx, args, output, tracked)
         with _quiet(watched):
             tracked = ctx._begin(args)
             before = _C._set_grad_enabled(False)
-        levels = _C._dual_levels()
         if levels:
             _C._set_fwd_grad_enabled(False)
         try:

@@ -149,7 +149,7 @@ class _GlobalHandle(RemovableHandle):
 
 @contextlib.contextmanager
 def watched(watcher: Any) -> Iterator[None]:
-    """Tell somebody of all modules at work: ``enter(module)`` before a call with all its hooks, ``leave()`` after it."""
+    """Tell somebody which modules work: ``enter(module)`` before a call and its hooks, ``leave()`` after it."""
     before = everywhere.watcher
     everywhere.watcher = watcher
     everywhere.settle()

@@ -195,9 +195,7 @@ def gather(optimizer: Any, group: dict[str, Any], *names: str) -> Any:
     begins = optimizer._begins(group)
     if begins is not None and not group.get("fused") and isinstance(optimizer.state, dict):
         dtype, beside = _get_scalar_dtype(), bool(group.get("capturable"))
-        found = torch._C._gather(
-            group["params"], optimizer.state, names, begins, dtype, beside
-        )
+        found = torch._C._gather(group["params"], optimizer.state, names, begins, dtype, beside)
         if found is not None:
             return found
     lists: list[Tensors] = [[] for _ in range(2 + len(names))]

@@ -12,6 +12,12 @@ from typing import Any, TypeAlias
 
 import torchlike as torch
 from torchlike.optim._common import (
+    Begins,
+    required,
+    step_count,
+    zeros,
+)
+from torchlike.optim._common import (
     _default_to_fused_or_foreach as _default_to_fused_or_foreach,
 )
 from torchlike.optim._common import (
@@ -37,12 +43,6 @@ from torchlike.optim._common import (
 )
 from torchlike.optim._common import (
     _view_as_real as _view_as_real,
-)
-from torchlike.optim._common import (
-    Begins,
-    required,
-    step_count,
-    zeros,
 )
 from torchlike.utils.hooks import RemovableHandle
 

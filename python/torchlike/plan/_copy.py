@@ -39,7 +39,9 @@ def fake_copy(model: Any, mode: FakeTensorMode, device: torch.device) -> Any:
         with FakeCopyMode(mode):
             return copy.deepcopy(value, memo)
 
-    made, placed = _C._fake_copy(model, mode._core, device, memo, _is_plain, mode.from_tensor, other)
+    made, placed = _C._fake_copy(
+        model, mode._core, device, memo, _is_plain, mode.from_tensor, other
+    )
     if not placed:
         with mode:
             made = made.to(device)

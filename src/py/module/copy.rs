@@ -67,18 +67,18 @@ impl<'py> Copier<'_, 'py> {
         }
         let made = class.call_method1(intern!(m.py(), "__new__"), (&class,))?;
         self.memo.set_item(key(m), &made)?;
-        let (old, new) = (state_of(m)?.copy()?, state_of(&made)?);
+        let (old, new) = (state_of(m)?, state_of(&made)?);
+        // All at once, and then what is not its own copy in its place.
+        new.update(old.as_mapping())?;
+        let others: Vec<_> = old.iter().filter(|(_, value)| !is_atom(value)).collect();
         let kinds = kinds_of(m, &old)?;
-        for (name, value) in old.iter() {
-            let copied = if is_atom(&value) {
-                value
-            } else if let Some(kind) = kinds.get_item(&name)? {
-                match Kind::of(&kind) {
+        for (name, value) in others {
+            let copied = match kinds.get_item(&name)? {
+                None => self.attribute(&name, value)?,
+                Some(kind) => match Kind::of(&kind) {
                     Some(Kind::Module) => self.module(&value, depth + 1)?,
                     _ => self.tensor(&value)?,
-                }
-            } else {
-                self.attribute(&name, value)?
+                },
             };
             new.set_item(name, copied)?;
         }
