@@ -353,8 +353,22 @@ def _passed(o: Any, ids: tuple[set[int], set[int], set[int]], tracked: bool) -> 
     return o, differentiable
 
 
+def _alone(ctx: Any, args: tuple[Any, ...], output: Tensor, tracked: bool) -> Tensor:
+    """The only output with its history, where nothing is saved, written or marked."""
+    given = {id(a) for a in args if isinstance(a, Tensor)}
+    made, differentiable = _passed(output, (given, set(), set()), tracked)
+    ctx._metas = ((output.shape, output.dtype, output.device, differentiable),)
+    if differentiable:
+        _C._set_history(ctx, [args[i] for i in ctx._places], [made], False)
+        ctx._saved = ()
+        ctx._to_save = ()
+    return made
+
+
 def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any:
     """The outputs with their history."""
+    if isinstance(output, Tensor) and not (ctx._dirty or ctx._constant or ctx._to_save):
+        return _alone(ctx, args, output, tracked)
     several = isinstance(output, tuple)
     outputs = list(output) if several else [output]
     _check_dirty(ctx, outputs, tracked)
