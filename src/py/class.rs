@@ -253,7 +253,7 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
 /// How the base shows the garbage collector what an instance keeps.
 static TRAVERSE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// Shows the garbage collector what an instance keeps. Most keep nothing, and passing those is what a collection costs.
+/// Shows the garbage collector what an instance keeps: mostly its class alone, and passing those is what a collection costs.
 unsafe extern "C" fn traverse(
     o: *mut ffi::PyObject,
     visit: ffi::visitproc,
@@ -263,7 +263,12 @@ unsafe extern "C" fn traverse(
     // which is one of this kind, before it made the class.
     unsafe {
         if (*place(o)).keeps_nothing() {
-            return 0;
+            let dict: *mut *mut ffi::PyObject = o.byte_add(DICT.load(Relaxed)).cast();
+            let done = visit(ffi::Py_TYPE(o).cast(), arg);
+            return match dict.read() {
+                dict if done == 0 && !dict.is_null() => visit(dict, arg),
+                _ => done,
+            };
         }
         let inherited = TRAVERSE.load(Relaxed);
         std::mem::transmute::<*mut c_void, ffi::traverseproc>(inherited)(o, visit, arg)

@@ -134,7 +134,7 @@ impl<'py> Collector<'py> {
         if !self.path.is_empty() {
             self.path.push('.');
         }
-        self.path.push_str(&name.to_str()?);
+        self.path.push_str(name.to_str()?);
         Ok(())
     }
 
