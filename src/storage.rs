@@ -15,7 +15,7 @@ mod shared;
 #[cfg(not(unix))]
 #[path = "storage/unshared.rs"]
 mod shared;
-mod watch;
+pub(crate) mod watch;
 
 use crate::fake::FakeMode;
 use crate::plan::ViewPlan;
@@ -89,6 +89,8 @@ const TOLD: u16 = 1 << 11;
 const BLANK: u16 = 1 << 12;
 /// The bytes are a file's, as far as they were not written.
 const BACKED: u16 = 1 << 13;
+/// Those are told when it goes who are told of all such.
+const TOLD_ALL: u16 = 1 << 14;
 
 impl Drop for Storage {
     #[inline]
@@ -167,7 +169,8 @@ impl Storage {
     #[inline]
     #[must_use]
     pub(crate) fn owns_only_memory(&self) -> bool {
-        let more = self.all_flags() & !(HOLLOW | u16::from(SHRUNK) | FAMILIES | TOLD | BLANK);
+        let quiet = HOLLOW | u16::from(SHRUNK) | FAMILIES | TOLD | TOLD_ALL | BLANK;
+        let more = self.all_flags() & !quiet;
         more == 0 || more == u16::from(FAKE) && self.mode_is_shared()
     }
 

@@ -61,7 +61,8 @@ def predicted(row, args, kwargs):
     with mode, torch.no_grad():
         program.start()
         try:
-            program.label((("given", t) for t in leaves((args, kwargs))), 2)
+            for t in leaves((args, kwargs)):
+                program.label("given", t, 2)
             _C._call_row(row, False, args, kwargs)
         finally:
             program.stop()
@@ -145,6 +146,34 @@ class Attention(nn.Module):
 def test_steps_of_attention(how, step, threads):
     done = torch.plan(Attention(**how), torch.zeros(2, 9, 16), step=step).verify()
     assert done.equal, done
+
+
+OPTIMIZERS = ("adam", "adamw", "adagrad", "sgd", "rmsprop", "adamax", "nadam", "radam", "rprop")
+
+
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, "adadelta", "asgd"])
+def test_steps_of_optimizers(optimizer, threads):
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
+    model[0].weight = nn.Parameter(torch.zeros(4, 6).t())
+    plan = torch.plan(model, torch.zeros(2, 5, 4), step="train", optimizer=optimizer)
+    done = plan.verify()
+    assert done.equal and not plan.unmeasured, (done, plan.unmeasured)
+
+
+def test_steps_whose_tensors_share_memory():
+    a, b, c = torch.ones(3, 4), torch.ones(4, 3).t(), torch.ones(3, 4)
+    lists = {
+        "a parameter twice": ([a, a], [b, c], [c.clone(), c.clone()], [c + 1, c + 2]),
+        "its own gradient": ([a, b], [a, c], [c.clone(), c.clone()], [c + 1, c + 2]),
+        "a gradient for two": ([a, b], [c, c], [c.clone(), b.clone()], [c + 1, c + 2]),
+    }
+    numbers = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8}
+    flags = {"amsgrad": False, "maximize": False, "decoupled_weight_decay": True}
+    for name, (params, grads, means, squares) in lists.items():
+        args = (params, grads, means, squares, [], [torch.tensor(1.0), torch.tensor(1.0)])
+        expected, unmeasured = predicted("_optim.adam", args, {**numbers, **flags})
+        assert not unmeasured
+        assert measured("_optim.adam", args, {**numbers, **flags}) == expected, name
 
 
 def test_what_nothing_says_is_named():

@@ -93,6 +93,50 @@ def test_cycles_are_collected():
     assert gone() is None
 
 
+def _by_attribute():
+    t = torch.ones(2)
+    t.kept = [t]
+    return t
+
+
+def _by_its_class():
+    class Own(torch.Tensor):
+        pass
+
+    Own.first = torch.ones(2).as_subclass(Own)
+    return Own
+
+
+def _by_a_view():
+    t = torch.ones(2)
+    t.part = t[:1]
+    return t
+
+
+def _by_a_fake_one():
+    from torchlike._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        t = torch.ones(2)
+    t.kept = [t]
+    return t
+
+
+def _by_a_hook():
+    t = torch.ones(2, requires_grad=True) * 2
+    t.register_hook(lambda grad, kept=[t]: grad)
+    return t
+
+
+@pytest.mark.parametrize(
+    "make", [_by_attribute, _by_its_class, _by_a_view, _by_a_fake_one, _by_a_hook]
+)
+def test_what_holds_itself_is_collected(make):
+    gone = weakref.ref(make())
+    gc.collect()
+    assert gone() is None
+
+
 def test_data_that_was_written_with_history_stays_a_leaf():
     # As adapters merge: the frozen parameter gets its own data back.
     p = torch.nn.Parameter(torch.ones(2, 3), requires_grad=False)

@@ -9,7 +9,7 @@ use crate::ops::core::dispatch;
 use crate::ops::core::survey::glance;
 use crate::ops::core::writable::for_each_written;
 use crate::ops::op::{Body, KernelBody};
-use crate::ops::{Call, Form, Ret};
+use crate::ops::{Args, Call, Form, Ret};
 use crate::{Device, Error, ErrorKind, Result, Tensor, bail, err};
 use std::sync::{Arc, OnceLock};
 
@@ -143,18 +143,22 @@ fn run(c: Call, mode: &Arc<FakeMode>) -> Result<Ret> {
     }
     let target = c.form.target();
     let seen = glance(args);
-    let done = dispatch::prepared(c, k, seen, |c, found| {
+    let mut done = dispatch::prepared(c, k, seen, |c, found| {
         dispatch::run_in(c, k, &found, Some(mode))
     });
-    match done {
-        Ok(ret) => {
-            if let Some(known) = known {
-                known.note(target, &ret)?;
-            }
-            Ok(ret)
-        }
-        Err(e) => Err(refused(e, &Call::new(args))),
+    match (&mut done, known) {
+        (Ok(ret), Some(known)) => known.note(target, ret)?,
+        (Ok(_), None) => {}
+        (Err(e), _) => say(e, args),
     }
+    done
+}
+
+/// Puts what is said in a fake mode in place of an error.
+#[cold]
+fn say(e: &mut Error, args: &Args) {
+    let told = std::mem::replace(e, err!(Runtime, "a call failed"));
+    *e = refused(told, &Call::new(args));
 }
 
 /// What is said in place of an error that is another one in a fake mode.

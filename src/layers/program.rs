@@ -1,5 +1,6 @@
 //! The recorder of a [`Program`]: it stands where calls are counted, below autograd, and is told when storages go.
 
+use super::Next;
 use super::tape::bytes_of;
 use crate::mixed::Map;
 use crate::ops::core::scratch::{self, Taken};
@@ -7,17 +8,22 @@ use crate::ops::core::writable::for_each_written;
 use crate::ops::op::Body;
 use crate::ops::{Call, Form, Ret};
 use crate::program::{Class, Phase, Program, Step, Value};
-use crate::storage::Witness;
+use crate::storage::{Witness, watch};
 use crate::tensor::Node;
-use crate::{DType, Device, Dims, Result, Storage, Tensor, mode};
-use smallvec::{SmallVec, smallvec};
+use crate::{DType, Device, Dims, Result, Tensor, mode};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// A recording that goes on.
 #[derive(Default)]
-pub struct Recorder(Mutex<State>);
+pub struct Recorder {
+    state: Mutex<State>,
+    /// Storages tell it once it was started.
+    begun: OnceLock<()>,
+}
 
 struct State {
     program: Program,
@@ -26,8 +32,25 @@ struct State {
     phase: Phase,
     scope: u32,
     names: HashMap<String, u32>,
+    /// The modules at work, the innermost last.
+    stack: Vec<u32>,
     /// The module at work from a node's number on.
     scopes: Vec<(u64, u32)>,
+    /// The numbers of nodes among which the last one was that a walk visited, from and until, and their module.
+    span: (u64, u64, u32),
+}
+
+fn value(t: &Tensor, born: Option<u32>, class: Class) -> Value {
+    Value {
+        bytes: bytes_of(t),
+        dtype: t.dtype(),
+        shape: t.shape().clone(),
+        device: t.device(),
+        born,
+        died: None,
+        class,
+        name: None,
+    }
 }
 
 impl Default for State {
@@ -42,7 +65,9 @@ impl Default for State {
             phase: Phase::Forward,
             scope: 0,
             names: HashMap::new(),
+            stack: Vec::new(),
             scopes: Vec::new(),
+            span: (0, 0, 0),
         }
     }
 }
@@ -54,17 +79,8 @@ impl State {
 
     fn add(&mut self, t: &Tensor, born: Option<u32>, class: Class) -> usize {
         let at = self.program.values.len();
-        self.program.values.push(Value {
-            bytes: bytes_of(t),
-            dtype: t.dtype(),
-            shape: t.shape().clone(),
-            device: t.device(),
-            born,
-            died: None,
-            class,
-            name: None,
-        });
         self.living.insert(t.storage().id(), at);
+        self.program.values.push(value(t, born, class));
         at
     }
 
@@ -79,6 +95,28 @@ impl State {
         self.program.scopes.push(name.to_owned());
         self.names.insert(name.to_owned(), at);
         at
+    }
+
+    /// The nodes around one that a module made without a break, and which one that was.
+    fn span_of(&self, seq: u64) -> (u64, u64, u32) {
+        let next = self.scopes.partition_point(|(from, _)| *from <= seq);
+        let (from, scope) = match next.checked_sub(1) {
+            Some(at) => self.scopes[at],
+            None => (0, 0),
+        };
+        let until = self.scopes.get(next).map_or(u64::MAX, |(from, _)| *from);
+        (from, until, scope)
+    }
+
+    /// What runs, and is recorded for gradients, from now on belongs to a module.
+    fn belongs(&mut self, scope: u32) {
+        self.scope = scope;
+        self.span = (0, 0, 0);
+        let entry = (Node::next_seq(), scope);
+        match self.scopes.last_mut() {
+            Some(last) if last.0 == entry.0 => *last = entry,
+            _ => self.scopes.push(entry),
+        }
     }
 }
 
@@ -116,11 +154,13 @@ fn current() -> Option<Arc<Recorder>> {
 
 impl Recorder {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to record the leaves of this thread, in place of who did before.
     pub fn start(self: &Arc<Self>) {
+        self.begun
+            .get_or_init(|| watch::add(Arc::downgrade(self) as Weak<dyn Witness>));
         RECORDER.set(Some(self.clone()));
         mode::set_layers(mode::layers() | mode::COUNTING);
     }
@@ -139,12 +179,36 @@ impl Recorder {
     /// Says which module is at work; calls that are recorded for gradients from now on are its own.
     pub fn scope(&self, name: &str) {
         let mut state = self.state();
-        state.scope = state.scope_of(name);
-        let entry = (Node::next_seq(), state.scope);
-        match state.scopes.last_mut() {
-            Some(last) if last.0 == entry.0 => *last = entry,
-            _ => state.scopes.push(entry),
-        }
+        let scope = state.scope_of(name);
+        state.belongs(scope);
+    }
+
+    /// The number of a module's name.
+    pub fn number(&self, name: &str) -> u32 {
+        self.state().scope_of(name)
+    }
+
+    /// A module, by its number, begins to work.
+    pub fn enter(&self, scope: u32) {
+        let mut state = self.state();
+        state.stack.push(scope);
+        state.belongs(scope);
+    }
+
+    /// The module that began last is done: the one around it is at work.
+    pub fn leave(&self) {
+        let mut state = self.state();
+        state.stack.pop();
+        let scope = state.stack.last().copied().unwrap_or(0);
+        state.belongs(scope);
+    }
+
+    /// The name of the module at work.
+    #[must_use]
+    pub fn module(&self) -> String {
+        let state = self.state();
+        let scope = state.stack.last().map_or(0, |s| *s as usize);
+        state.program.scopes[scope].clone()
     }
 
     /// Says what a tensor's storage is for; one that is not known was there before.
@@ -158,17 +222,12 @@ impl Recorder {
             }
             None => {
                 let born = Some(state.now()).filter(|now| *now > 0);
-                let at = state.add(t, born, class);
-                self.attend(t.storage());
-                at
+                t.storage().tell_all();
+                state.add(t, born, class)
             }
         };
         let value = &mut state.program.values[at];
         (value.class, value.name) = (class, Some(name));
-    }
-
-    fn attend(self: &Arc<Self>, storage: &Storage) {
-        storage.tell(Arc::downgrade(self) as Weak<dyn Witness>);
     }
 
     /// What was recorded, which is handed over: what comes next is another program.
@@ -182,6 +241,7 @@ impl Recorder {
     fn begin(&self, op: &'static str, flops: u64, read: u64) -> usize {
         let mut state = self.state();
         let (phase, scope) = (state.phase, state.scope);
+        let at = state.program.steps.len();
         state.program.steps.push(Step {
             op,
             phase,
@@ -190,16 +250,7 @@ impl Recorder {
             read,
             wrote: 0,
         });
-        state.program.steps.len() - 1
-    }
-
-    /// A step wrote a tensor, which is a value from then on.
-    fn wrote(self: &Arc<Self>, state: &mut State, step: usize, t: &Tensor) {
-        state.program.steps[step].wrote += elements(t);
-        if !state.living.contains_key(&t.storage().id()) {
-            state.add(t, Some(step as u32), Class::Temporary);
-            self.attend(t.storage());
-        }
+        at
     }
 }
 
@@ -209,6 +260,18 @@ fn elements(t: &Tensor) -> u64 {
 }
 
 impl State {
+    /// A step wrote a tensor, which is a value from then on.
+    fn wrote(&mut self, step: usize, t: &Tensor) {
+        self.program.steps[step].wrote += elements(t);
+        if let Entry::Vacant(place) = self.living.entry(t.storage().id()) {
+            place.insert(self.program.values.len());
+            self.program
+                .values
+                .push(value(t, Some(step as u32), Class::Temporary));
+            t.storage().tell_all();
+        }
+    }
+
     /// What a step took besides its results lives while it runs.
     fn took(&mut self, step: usize, op: &'static str, taken: Taken) {
         let program = &mut self.program;
@@ -235,41 +298,38 @@ pub(super) fn is_on() -> bool {
     RECORDER.with_borrow(Option::is_some)
 }
 
-/// Runs a leaf as a step of the program, if somebody records.
-pub(super) fn step(c: Call, flops: u64, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+/// Runs a kernel as a step of the program, if somebody records.
+pub(super) fn step(c: Call, flops: u64, next: Next) -> Result<Ret> {
     let Some(recorder) = current() else {
-        return run(c);
+        return next.call(c);
     };
-    let op = c.args.op;
-    if op.is_view() {
-        return run(c);
-    }
-    let mut read = 0;
-    c.args.for_each_tensor(|_, t| read += elements(t));
-    let step = recorder.begin(op.def.name, flops, read);
-    let (args, targets) = (c.args, targets(&c.form));
-    let (ret, taken) = scratch::watched(|| run(c));
-    let ret = ret?;
-    let mut state = recorder.state();
-    let mut wrote = |t: &Tensor| recorder.wrote(&mut state, step, t);
-    ret.look().iter().copied().for_each(&mut wrote);
-    targets.iter().for_each(&mut wrote);
-    if let Body::Kernel(k) = &op.def.body {
-        for_each_written(args, &k.traits, &mut wrote);
-    }
-    if let Some(taken) = taken {
-        state.took(step, op.def.name, *taken);
-    }
-    Ok(ret)
-}
-
-/// The tensors that a form of a call writes to.
-fn targets(form: &Form) -> SmallVec<[Tensor; 1]> {
-    match form {
+    let (args, target) = (c.args, c.form.target());
+    let outs: SmallVec<[Tensor; 1]> = match &c.form {
         Form::Out(outs) => outs.iter().cloned().collect(),
-        Form::InPlace(t) | Form::Within(t) => smallvec![Tensor::clone(t)],
-        Form::New => SmallVec::new(),
+        _ => SmallVec::new(),
+    };
+    let mut read = 0;
+    args.for_each_tensor(|_, t| read += elements(t));
+    let name = args.op.def.name;
+    let step = recorder.begin(name, flops, read);
+    let before = scratch::begin();
+    let done = next.call(c);
+    let taken = scratch::end(before);
+    if let Ok(ret) = &done {
+        let mut state = recorder.state();
+        match ret {
+            Ret::One(t) => state.wrote(step, t),
+            ret => ret.look().iter().for_each(|t| state.wrote(step, t)),
+        }
+        outs.iter().chain(target).for_each(|t| state.wrote(step, t));
+        if let Body::Kernel(k) = &args.op.def.body {
+            for_each_written(args, &k.traits, |t| state.wrote(step, t));
+        }
+        if let Some(taken) = taken {
+            state.took(step, name, *taken);
+        }
     }
+    done
 }
 
 /// A tensor was made of numbers of the program, by no call.
@@ -278,7 +338,7 @@ pub fn made(t: &Tensor) {
         return;
     }
     if let Some(recorder) = current() {
-        recorder.attend(t.storage());
+        t.storage().tell_all();
         let mut state = recorder.state();
         let now = state.now();
         state.add(t, Some(now), Class::Temporary);
@@ -293,7 +353,10 @@ pub(super) fn visit(node: &Node) {
     if let Some(recorder) = current() {
         let mut state = recorder.state();
         let seq = node.seq();
-        let at = state.scopes.partition_point(|(from, _)| *from <= seq);
-        state.scope = at.checked_sub(1).map_or(0, |i| state.scopes[i].1);
+        let (from, until, _) = state.span;
+        if !(from..until).contains(&seq) {
+            state.span = state.span_of(seq);
+        }
+        state.scope = state.span.2;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Layer, Next, program};
 use crate::ops::op::{Body, KernelBody};
-use crate::ops::{Args, Call, Ret, table};
+use crate::ops::{Args, Call, Op, Ret, table};
 use crate::{Result, Tensor, mode};
 use std::cell::RefCell;
 
@@ -27,14 +27,23 @@ pub struct Tape;
 
 impl Layer for Tape {
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        let op = c.args.op;
+        let counts = COUNTS.with_borrow(|lists| !lists.is_empty());
         let flops = flops_of(c.args)?;
-        program::step(c, flops, |c| counted_call(c, flops, next))
+        let done = match op.is_view() || !program::is_on() {
+            true => next.call(c),
+            false => program::step(c, flops, next),
+        };
+        if counts && let Ok(ret) = &done {
+            count(op, flops, ret);
+        }
+        done
     }
 }
 
-fn counted_call(c: Call, flops: u64, next: Next) -> Result<Ret> {
-    let op = c.args.op;
-    let ret = next.call(c)?;
+/// Notes a call in all lists.
+#[cold]
+fn count(op: &Op, flops: u64, ret: &Ret) {
     let new = |_: &&&Tensor| !op.is_view() && !matches!(ret, Ret::Become(_));
     let bytes: u64 = ret.look().iter().filter(new).map(|t| bytes_of(t)).sum();
     COUNTS.with_borrow_mut(|lists| {
@@ -45,7 +54,6 @@ fn counted_call(c: Call, flops: u64, next: Next) -> Result<Ret> {
             count.bytes += bytes;
         }
     });
-    Ok(ret)
 }
 
 /// Bytes of a tensor's storage.

@@ -250,6 +250,31 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
     }
 }
 
+/// How the base shows the garbage collector what an instance keeps.
+static TRAVERSE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Shows the garbage collector what an instance keeps: mostly its class alone, and passing those is what a collection costs.
+unsafe extern "C" fn traverse(
+    o: *mut ffi::PyObject,
+    visit: ffi::visitproc,
+    arg: *mut c_void,
+) -> c_int {
+    // SAFETY: the interpreter calls this with an instance that lives and the lock held; `register` stored the base's function,
+    // which is one of this kind, before it made the class.
+    unsafe {
+        if (*place(o)).keeps_nothing() {
+            let dict: *mut *mut ffi::PyObject = o.byte_add(DICT.load(Relaxed)).cast();
+            let done = visit(ffi::Py_TYPE(o).cast(), arg);
+            return match dict.read() {
+                dict if done == 0 && !dict.is_null() => visit(dict, arg),
+                _ => done,
+            };
+        }
+        let inherited = TRAVERSE.load(Relaxed);
+        std::mem::transmute::<*mut c_void, ffi::traverseproc>(inherited)(o, visit, arg)
+    }
+}
+
 /// How many tensors are released one inside the other before the next ones wait: chains of gradients may be long.
 const NESTED: u32 = 32;
 
@@ -405,12 +430,18 @@ fn made<'py>(
     mut slots: Vec<ffi::PyType_Slot>,
     base: Bound<'py, PyType>,
 ) -> PyResult<Bound<'py, PyType>> {
+    let collected = slots.iter().any(|s| s.slot == ffi::Py_tp_traverse);
+    let more = if collected {
+        ffi::Py_TPFLAGS_HAVE_GC
+    } else {
+        0
+    };
     slots.push(slot(0, null_mut()));
     let mut spec = ffi::PyType_Spec {
         name: name.as_ptr(),
         basicsize: 0,
         itemsize: 0,
-        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE) as c_uint,
+        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE | more) as c_uint,
         slots: slots.as_mut_ptr(),
     };
     let bases = PyTuple::new(py, [base])?;
@@ -435,8 +466,16 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     DICT.store(base.getattr("__dictoffset__")?.extract()?, Relaxed);
     WEAK.store(base.getattr("__weakrefoffset__")?.extract()?, Relaxed);
 
+    // SAFETY: the base is a class that pyo3 made, with both functions.
+    let clear = unsafe {
+        let function = |slot| ffi::PyType_GetSlot(base.as_type_ptr(), slot);
+        TRAVERSE.store(function(ffi::Py_tp_traverse), Relaxed);
+        function(ffi::Py_tp_clear)
+    };
     let mut slots = vec![
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_traverse, traverse as *mut c_void),
+        slot(ffi::Py_tp_clear, clear),
         slot(ffi::Py_tp_hash, hash as *mut c_void),
         slot(ffi::Py_mp_subscript, get as *mut c_void),
         slot(ffi::Py_mp_ass_subscript, set as *mut c_void),

@@ -418,12 +418,6 @@ fn _wrapper<'py>(
     device: Option<&types::PyDevice>,
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if handler(cls)?.is_none() {
-        return Err(PyTypeError::new_err(format!(
-            "{} must define __torch_dispatch__",
-            cls.name()?
-        )));
-    }
     let dtype = dtype.map_or_else(mode::default_dtype, |d| d.0);
     let claim = device.map_or_else(|| Ok(mode::default_device()), types::PyDevice::known)?;
     let shape = Dims::new(&size);
@@ -431,9 +425,27 @@ fn _wrapper<'py>(
         || crate::dims::contiguous_strides(&shape),
         |s| Dims::new(&s),
     );
-    let nbytes = crate::dims::storage_bytes(&shape, &strides, storage_offset, dtype.size())?;
+    let lies = (shape, strides, storage_offset);
+    wrapping(cls, lies, dtype, claim, requires_grad)
+}
+
+/// A new tensor of a class that handles its calls: shape, strides and offset, a type and a claimed device.
+pub fn wrapping<'py>(
+    cls: &Bound<'py, PyType>,
+    (shape, strides, offset): (Dims, Dims, i64),
+    dtype: crate::DType,
+    claim: crate::Device,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    if handler(cls)?.is_none() {
+        return Err(PyTypeError::new_err(format!(
+            "{} must define __torch_dispatch__",
+            cls.name()?
+        )));
+    }
+    let nbytes = crate::dims::storage_bytes(&shape, &strides, offset, dtype.size())?;
     let storage = Storage::hollow(nbytes, claim);
-    let t = Tensor::checked(storage, shape, strides, storage_offset, dtype)?;
+    let t = Tensor::checked(storage, shape, strides, offset, dtype)?;
     let t = if requires_grad {
         super::gradient::require_grad(t)?
     } else {

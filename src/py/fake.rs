@@ -72,7 +72,7 @@ impl PyFakeMode {
     }
 
     /// A plain leaf as it is on another device, on memory of its own; a parameter if it is one. `None` for all else.
-    fn placed<'py>(
+    pub fn placed<'py>(
         &self,
         o: &Bound<'py, PyAny>,
         device: &PyDevice,

@@ -92,6 +92,13 @@ impl Keeper for Object {
 }
 
 impl PyTensor {
+    /// Whether [`visit_kept`](Self::visit_kept) has nothing to show.
+    #[inline]
+    pub(super) fn keeps_nothing(&self) -> bool {
+        let link = self.get().link();
+        self.base().is_none() && link.is_none_or(|l| Arc::strong_count(l) != 1)
+    }
+
     /// Shows the garbage collector the objects that the tensor keeps.
     pub(super) fn visit_kept(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Some(base) = self.base() {

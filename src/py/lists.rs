@@ -1,10 +1,83 @@
-//! Questions about lists of tensors, asked once for each step of an optimizer.
+//! What steps of optimizers ask of lists of tensors, once for all.
 
 use super::object::{is_plain_tensor, tensor_ref, wrap};
-use super::wrappers;
-use crate::Tensor;
+use super::types::PyDType;
+use super::{data, watch, wrappers};
+use crate::ops::f;
+use crate::{Device, Tensor};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList, PyString};
+
+/// Entries of a parameter's state: a number as a tensor, or zeros like the parameter.
+type Begins<'py> = Vec<(Bound<'py, PyString>, Option<Bound<'py, PyAny>>)>;
+
+/// The parameters that have a gradient, the gradients, and a list for each of these entries of their state. A state begins
+/// with the first gradient; its numbers have a dtype, and are beside the parameter or on the host. `None` if a class or a mode may
+/// want to know of what is done, or a gradient is no strided tensor.
+#[pyfunction]
+fn _gather<'py>(
+    params: &Bound<'py, PyList>,
+    state: &Bound<'py, PyDict>,
+    names: Vec<Bound<'py, PyString>>,
+    begins: Begins<'py>,
+    dtype: &PyDType,
+    beside: bool,
+) -> PyResult<Option<Vec<Bound<'py, PyList>>>> {
+    let py = params.py();
+    if watch::noticed([]) {
+        return Ok(None);
+    }
+    let mut lists = vec![Vec::with_capacity(params.len()); 2 + names.len()];
+    for p in params.iter() {
+        let Some(t) = plain_one(&p) else {
+            return Ok(None);
+        };
+        let grad = p.getattr(intern!(py, "grad"))?;
+        if grad.is_none() {
+            continue;
+        }
+        if plain_one(&grad).is_none_or(Tensor::has_parts) {
+            return Ok(None);
+        }
+        let own = match state.get_item(&p)? {
+            Some(own) => match own.cast_into::<PyDict>() {
+                Ok(own) => own,
+                Err(_) => return Ok(None),
+            },
+            None => {
+                let own = PyDict::new(py);
+                state.set_item(&p, &own)?;
+                own
+            }
+        };
+        if own.is_empty() {
+            let device = if beside { t.device() } else { Device::CPU };
+            for (name, value) in &begins {
+                let made = match value {
+                    Some(value) => data::from_value(value, Some(dtype.0), device)?,
+                    None => f::zeros_like(t)?,
+                };
+                own.set_item(name, wrap(py, made)?)?;
+            }
+        }
+        for (name, list) in names.iter().zip(&mut lists[2..]) {
+            list.push(own.as_any().get_item(name)?);
+        }
+        lists[0].push(p);
+        lists[1].push(grad);
+    }
+    let lists = lists.into_iter().map(|list| PyList::new(py, list));
+    lists.collect::<PyResult<_>>().map(Some)
+}
+
+/// The tensor in an object, if nobody made its class special.
+fn plain_one<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
+    match is_plain_tensor(o.get_type_ptr()) {
+        true => tensor_ref(o),
+        false => None,
+    }
+}
 
 /// Whether tensors are complex, if one kernel can take these lists: tensors of the plain classes, all on one device,
 /// those at the same place of each list of one dtype. `None` if not. Empty lists are left out of account.
@@ -30,11 +103,7 @@ fn _alike(lists: Vec<Bound<'_, PyList>>) -> Option<bool> {
 
 /// The tensors in a list, if nobody made their classes special.
 fn plain<'a>(items: &'a [Bound<'_, PyAny>]) -> Option<Vec<&'a Tensor>> {
-    let tensor = |o: &'a Bound<'_, PyAny>| match is_plain_tensor(o.get_type_ptr()) {
-        true => tensor_ref(o),
-        false => None,
-    };
-    items.iter().map(tensor).collect()
+    items.iter().map(plain_one).collect()
 }
 
 /// The pieces of tensors on meshes in their place, in lists that lie alike at each place: what is done to elements can be done to
@@ -77,6 +146,7 @@ fn _pieces_alike<'py>(
 
 /// Adds the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_gather, m)?)?;
     m.add_function(wrap_pyfunction!(_pieces_alike, m)?)?;
     m.add_function(wrap_pyfunction!(_alike, m)?)
 }

@@ -1,19 +1,23 @@
 //! Recorded programs, as `torchlike._C._Program`.
 
+use super::module::collect::collect;
 use super::object::{is_plain_tensor, tensor_ref};
 use crate::layers::program::Recorder;
+use crate::mixed::Map;
 use crate::program::{Bytes, Class, Phase, Program};
 use crate::{Device, Result, Tensor, cpu};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
-use std::sync::{Arc, OnceLock};
+use pyo3::types::PyDict;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The leaves that run between `start` and `stop`, and the storages that live then.
 #[pyclass(frozen, name = "_Program", module = "torchlike._C")]
 struct PyProgram {
     recorder: Arc<Recorder>,
+    /// The numbers of modules' names, by address.
+    modules: Mutex<Map<usize, u32>>,
     done: OnceLock<Program>,
 }
 
@@ -75,12 +79,47 @@ fn device(text: &str) -> Result<Device> {
     Ok(Device::parse(text)?.canonical())
 }
 
+impl PyProgram {
+    /// What a tensor's storage is for, or that of the piece which the rank that is played has.
+    fn label_as(&self, o: &Bound<'_, PyAny>, class: Class, name: String) -> PyResult<()> {
+        let piece = piece(o)?;
+        if let Some(t) = tensor_ref(piece.as_ref().unwrap_or(o)) {
+            self.recorder.label(t, class, name);
+        }
+        Ok(())
+    }
+
+    /// Labels the gradient that a parameter has.
+    fn label_gradient(&self, name: &str, p: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Some(grad) = tensor_ref(p).and_then(Tensor::grad) else {
+            return Ok(());
+        };
+        if grad.is_python() {
+            let grad = p.getattr(intern!(p.py(), "grad"))?;
+            return self.label_as(&grad, Class::Gradient, dotted(name, "grad"));
+        }
+        self.recorder
+            .label(&grad, Class::Gradient, dotted(name, "grad"));
+        Ok(())
+    }
+}
+
+/// A name below another.
+fn dotted(name: &str, below: &str) -> String {
+    [name, ".", below].concat()
+}
+
+fn class_name(module: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(module.get_type().name()?.to_str()?.to_owned())
+}
+
 #[pymethods]
 impl PyProgram {
     #[new]
     fn new() -> Self {
         Self {
             recorder: Arc::default(),
+            modules: Mutex::default(),
             done: OnceLock::new(),
         }
     }
@@ -119,40 +158,86 @@ impl PyProgram {
         self.recorder.scope(name);
     }
 
-    /// What storages are for, and what they are called: pairs of a name and a tensor.
-    fn label(&self, named: &Bound<'_, PyAny>, class: usize) -> PyResult<()> {
-        let class = class_of(class)?;
-        for item in named.try_iter()? {
-            let (name, o): (PyBackedStr, Bound<'_, PyAny>) = item?.extract()?;
-            let piece = piece(&o)?;
-            let t = tensor_ref(piece.as_ref().unwrap_or(&o));
-            let t = t.ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
-            self.recorder.label(t, class, name.to_string());
+    /// Notes the names of a model's modules, and labels what it has. Gives its parameters.
+    fn label_model<'py>(&self, model: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let all = collect(model)?;
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, module) in &all.modules {
+            let scope = match name.is_empty() {
+                true => self.recorder.number(&class_name(module)?),
+                false => self.recorder.number(name),
+            };
+            modules.insert(module.as_ptr().addr(), scope);
         }
-        Ok(())
+        drop(modules);
+        for (name, p) in &all.parameters {
+            self.label_as(p, Class::Parameter, name.clone())?;
+        }
+        for (name, b) in all.buffers {
+            self.label_as(&b, Class::Buffer, name)?;
+        }
+        for (name, p) in &all.parameters {
+            self.label_gradient(name, p)?;
+        }
+        Ok(all.parameters.into_iter().map(|(_, p)| p).collect())
     }
 
-    /// As `label`, of the gradients that these tensors have.
-    fn label_gradients(&self, named: &Bound<'_, PyAny>, class: usize) -> PyResult<()> {
-        let class = class_of(class)?;
-        for item in named.try_iter()? {
-            let (name, o): (PyBackedStr, Bound<'_, PyAny>) = item?.extract()?;
-            let Some(grad) = tensor_ref(&o).and_then(Tensor::grad) else {
+    /// What a tensor's storage is for, and what it is called.
+    fn label(&self, name: String, t: &Bound<'_, PyAny>, class: usize) -> PyResult<()> {
+        self.label_as(t, class_of(class)?, name)
+    }
+
+    /// Labels the gradients that a model's parameters have, and the tensors of an optimizer's state if there is one, a dictionary
+    /// by parameter of dictionaries by name.
+    #[pyo3(signature = (model, state=None))]
+    fn label_gradients(
+        &self,
+        model: &Bound<'_, PyAny>,
+        state: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let parameters = collect(model)?.parameters;
+        for (name, p) in &parameters {
+            self.label_gradient(name, p)?;
+        }
+        let Some(state) = state else { return Ok(()) };
+        let names = parameters.into_iter();
+        let names: Map<usize, String> = names.map(|(n, p)| (p.as_ptr().addr(), n)).collect();
+        for (p, entries) in state.iter() {
+            let Ok(entries) = entries.cast_into::<PyDict>() else {
                 continue;
             };
-            let name = format!("{name}.grad");
-            match grad.is_python() {
-                false => self.recorder.label(&grad, class, name),
-                true => {
-                    let o = o.getattr(intern!(o.py(), "grad"))?;
-                    let piece = piece(&o)?;
-                    if let Some(t) = tensor_ref(piece.as_ref().unwrap_or(&o)) {
-                        self.recorder.label(t, class, name);
-                    }
+            let name = names.get(&p.as_ptr().addr()).map_or("None", String::as_str);
+            for (key, t) in entries.iter() {
+                if tensor_ref(&t).is_some() {
+                    let key = key.str()?;
+                    self.label_as(&t, Class::State, dotted(name, key.to_str()?))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// A module begins to work.
+    fn enter(&self, module: &Bound<'_, PyAny>) -> PyResult<()> {
+        let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = modules.get(&module.as_ptr().addr()).copied();
+        drop(modules);
+        let scope = match known {
+            Some(scope) => scope,
+            None => self.recorder.number(&class_name(module)?),
+        };
+        self.recorder.enter(scope);
+        Ok(())
+    }
+
+    /// The module that began last is done.
+    fn leave(&self) {
+        self.recorder.leave();
+    }
+
+    /// The name of the module at work, if any is.
+    fn module(&self) -> String {
+        self.recorder.module()
     }
 
     /// The devices of storages.

@@ -6,7 +6,7 @@
 
 use super::object::{instance, wrap};
 use crate::mixed::Map;
-use crate::storage::Witness;
+use crate::storage::{Witness, watch};
 use crate::{Storage, Tensor};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -31,7 +31,11 @@ struct Wrapper {
 #[derive(Default)]
 struct Wrappers(Mutex<Map<usize, Wrapper>>);
 
-static WRAPPERS: LazyLock<Arc<Wrappers>> = LazyLock::new(Arc::default);
+static WRAPPERS: LazyLock<Arc<Wrappers>> = LazyLock::new(|| {
+    let all = Arc::<Wrappers>::default();
+    watch::add(Arc::downgrade(&all) as _);
+    all
+});
 
 impl Wrappers {
     fn all(&self) -> MutexGuard<'_, Map<usize, Wrapper>> {
@@ -52,7 +56,7 @@ impl Witness for Wrappers {
 fn insert(storage: &Storage, wrapper: Wrapper) {
     let before = WRAPPERS.all().insert(storage.id(), wrapper);
     if before.is_none() {
-        storage.tell(Arc::downgrade(&WRAPPERS) as _);
+        storage.tell_all();
     }
 }
 

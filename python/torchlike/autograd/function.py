@@ -229,10 +229,18 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             return _batched_function.apply(cls, own_rule, args, examples)
         ctx = cls._backward_cls()
         watched = _C._watched(args, {})
+        levels = _C._dual_levels()
+        if not (watched or levels or apart):
+            tracked = ctx._begin(args)
+            before = _C._set_grad_enabled(False)
+            try:
+                output = cls.forward(ctx, *args)
+            finally:
+                _C._set_grad_enabled(before)
+            return _wrapped(ctx, args, output, tracked)
         with _quiet(watched):
             tracked = ctx._begin(args)
             before = _C._set_grad_enabled(False)
-        levels = _C._dual_levels()
         if levels:
             _C._set_fwd_grad_enabled(False)
         try:
@@ -345,8 +353,22 @@ def _passed(o: Any, ids: tuple[set[int], set[int], set[int]], tracked: bool) -> 
     return o, differentiable
 
 
+def _alone(ctx: Any, args: tuple[Any, ...], output: Tensor, tracked: bool) -> Tensor:
+    """The only output with its history, where nothing is saved, written or marked."""
+    given = {id(a) for a in args if isinstance(a, Tensor)}
+    made, differentiable = _passed(output, (given, set(), set()), tracked)
+    ctx._metas = ((output.shape, output.dtype, output.device, differentiable),)
+    if differentiable:
+        _C._set_history(ctx, [args[i] for i in ctx._places], [made], False)
+        ctx._saved = ()
+        ctx._to_save = ()
+    return made
+
+
 def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any:
     """The outputs with their history."""
+    if isinstance(output, Tensor) and not (ctx._dirty or ctx._constant or ctx._to_save):
+        return _alone(ctx, args, output, tracked)
     several = isinstance(output, tuple)
     outputs = list(output) if several else [output]
     _check_dirty(ctx, outputs, tracked)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike.distributed import _gloo, _groups
+from torchlike import _lazy
+from torchlike.distributed import _groups
 from torchlike.distributed._groups import ProcessGroup, Work, group_of
 from torchlike.distributed._ops import c10d
+
+if TYPE_CHECKING:
+    from torchlike.distributed import _gloo
+else:
+    _gloo = _lazy.module("torchlike.distributed._gloo")
 
 
 def _one(group: ProcessGroup | None, what: str) -> ProcessGroup:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike import _C, library, ops
-from torchlike.distributed import _gloo, _groups
+from torchlike import _C, _lazy, library, ops
+from torchlike.distributed import _groups
 from torchlike.distributed._groups import ProcessGroup, Work
+
+if TYPE_CHECKING:
+    from torchlike.distributed import _gloo
+else:
+    _gloo = _lazy.module("torchlike.distributed._gloo")
 
 functional = ops._c10d_functional
 autograd = ops._c10d_functional_autograd
@@ -131,9 +136,12 @@ def _told(op: Any, kernel: Any) -> Any:
     signature = inspect.signature(kernel)
     if "group_name" not in signature.parameters:
         return kernel
+    count = len(signature.parameters)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        values = tuple(signature.bind(*args, **kwargs).arguments.values())
+        values = args
+        if kwargs or len(args) != count:
+            values = tuple(signature.bind(*args, **kwargs).arguments.values())
         group = _group(values[-1])
         if group.connected:
             # What other processes send is no call of tensors, which could run again without asking them.

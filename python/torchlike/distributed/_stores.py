@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import struct
 import threading
 import time
@@ -18,8 +17,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from torchlike import _lazy
+
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Sequence
+else:
+    socket = _lazy.module("socket")
 
 DEFAULT_TIMEOUT = timedelta(minutes=5)
 #: Bytes that one message to a store may have.

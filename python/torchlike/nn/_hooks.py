@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "register_module_backward_hook",
@@ -119,14 +120,44 @@ global_tables: dict[str, OrderedDict[int, Any]] = {
         "_module_registration",
     )
 }
-# True while any hook of every module exists; module calls read it.
-any_global = [False]
+
+
+class _Everywhere:
+    """What stands around the calls of all modules."""
+
+    __slots__ = ("busy", "hooks", "watcher")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.hooks = False
+        self.watcher: Any = None
+
+    def settle(self) -> None:
+        """See what there is now: hooks of every module, somebody who is told, or (``busy``) one of these."""
+        self.hooks = any(global_tables[name] for name in CALL_TABLES)
+        self.busy = self.hooks or self.watcher is not None
+
+
+everywhere = _Everywhere()
 
 
 class _GlobalHandle(RemovableHandle):
     def remove(self) -> None:
         super().remove()
-        any_global[0] = any(global_tables[name] for name in CALL_TABLES)
+        everywhere.settle()
+
+
+@contextlib.contextmanager
+def watched(watcher: Any) -> Iterator[None]:
+    """Tell somebody which modules work: ``enter(module)`` before a call and its hooks, ``leave()`` after it."""
+    before = everywhere.watcher
+    everywhere.watcher = watcher
+    everywhere.settle()
+    try:
+        yield
+    finally:
+        everywhere.watcher = before
+        everywhere.settle()
 
 
 def add_global(table: str, hook: Callable[..., Any], *also: str) -> RemovableHandle:
@@ -135,7 +166,7 @@ def add_global(table: str, hook: Callable[..., Any], *also: str) -> RemovableHan
     global_tables[table][handle.id] = hook
     for name in also:
         global_tables[name][handle.id] = True
-    any_global[0] = any(global_tables[name] for name in CALL_TABLES)
+    everywhere.settle()
     return handle
 
 
@@ -227,6 +258,20 @@ def _after(module: Any, hook: Any, keyed: bool, args: Any, kwargs: Any, result: 
 
 
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call ``module`` while there are hooks of its own, hooks of every module, or somebody to be told."""
+    watcher = everywhere.watcher
+    if watcher is None:
+        return _hooked(module, args, kwargs)
+    watcher.enter(module)
+    try:
+        if module._hooks is None and not everywhere.hooks:
+            return module.forward(*args, **kwargs)
+        return _hooked(module, args, kwargs)
+    finally:
+        watcher.leave()
+
+
+def _hooked(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call ``module`` with the hooks that it and every module have."""
     own = module._state_["_hooks"] or {}
     after = _live(own, "_forward_hooks")

@@ -1,6 +1,8 @@
 """Optimizers: what makes parameters better by their gradients."""
 
-from torchlike.optim import lr_scheduler, swa_utils
+from typing import TYPE_CHECKING
+
+from torchlike import _lazy
 from torchlike.optim._adafactor import Adafactor
 from torchlike.optim._muon import Muon
 from torchlike.optim._stateless import swap_in_optimizer_params_and_state
@@ -18,6 +20,12 @@ from torchlike.optim.rmsprop import RMSprop
 from torchlike.optim.rprop import Rprop
 from torchlike.optim.sgd import SGD
 from torchlike.optim.sparse_adam import SparseAdam
+
+if TYPE_CHECKING:
+    from torchlike.optim import lr_scheduler, swa_utils
+else:
+    lr_scheduler = _lazy.module("torchlike.optim.lr_scheduler")
+    swa_utils = _lazy.module("torchlike.optim.swa_utils")
 
 __all__ = [
     "ASGD",

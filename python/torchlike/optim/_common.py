@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torchlike as torch
 from torchlike import _optim as rows
@@ -183,11 +183,21 @@ def losses(closure: Any) -> Any:
         return closure()
 
 
+Begins: TypeAlias = tuple[tuple[str, float | None], ...]
+"""Entries of a parameter's state: a `step_count` that begins with this number, or `zeros` where there is none."""
+
+
 def gather(optimizer: Any, group: dict[str, Any], *names: str) -> Any:
     """The group's parameters that have a gradient, the gradients, and a list for each of these entries of their state.
 
-    A parameter's state begins with its first gradient, as the optimizer's ``_start`` says.
+    A parameter's state begins with its first gradient, as the optimizer's ``_begins``, or its ``_start``, says.
     """
+    begins = optimizer._begins(group)
+    if begins is not None and not group.get("fused") and isinstance(optimizer.state, dict):
+        dtype, beside = _get_scalar_dtype(), bool(group.get("capturable"))
+        found = torch._C._gather(group["params"], optimizer.state, names, begins, dtype, beside)
+        if found is not None:
+            return found
     lists: list[Tensors] = [[] for _ in range(2 + len(names))]
     appends = [(names[i], entry.append) for i, entry in enumerate(lists[2:])]
     for p in group["params"]:

@@ -47,9 +47,8 @@ class Adadelta(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        count = common.step_count(p, group)
-        return {"step": count, "square_avg": common.zeros(p), "acc_delta": common.zeros(p)}
+    def _begins(self, group: dict[str, Any]) -> common.Begins | None:
+        return ("step", 0.0), ("square_avg", None), ("acc_delta", None)
 
     @_use_grad_for_differentiable
     def step(self, closure: Any = None) -> Any:

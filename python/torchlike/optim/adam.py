@@ -74,11 +74,14 @@ class Adam(Optimizer):
         if fused:
             self._step_supports_amp_scaling = True
 
+    def _begins(self, group: dict[str, Any]) -> common.Begins | None:
+        names = _STATE if group["amsgrad"] else _STATE[:2]
+        return ("step", 0.0), *((name, None) for name in names)
+
     def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         if group["fused"]:
             common._device_dtype_check_for_fused(p)
-        names = _STATE if group["amsgrad"] else _STATE[:2]
-        return {"step": common.step_count(p, group), **{name: common.zeros(p) for name in names}}
+        return super()._start(p, group)
 
     @_use_grad_for_differentiable
     def step(self, closure: Any = None) -> Any:

@@ -48,9 +48,8 @@ class Adamax(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        count = common.step_count(p, group)
-        return {"step": count, "exp_avg": common.zeros(p), "exp_inf": common.zeros(p)}
+    def _begins(self, group: dict[str, Any]) -> common.Begins | None:
+        return ("step", 0.0), ("exp_avg", None), ("exp_inf", None)
 
     @_use_grad_for_differentiable
     def step(self, closure: Any = None) -> Any:

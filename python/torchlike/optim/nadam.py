@@ -58,13 +58,8 @@ class NAdam(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "step": common.step_count(p, group),
-            "mu_product": common.step_count(p, group, 1.0),
-            "exp_avg": common.zeros(p),
-            "exp_avg_sq": common.zeros(p),
-        }
+    def _begins(self, group: dict[str, Any]) -> common.Begins | None:
+        return ("step", 0.0), ("mu_product", 1.0), ("exp_avg", None), ("exp_avg_sq", None)
 
     @_use_grad_for_differentiable
     def step(self, closure: Any = None) -> Any:

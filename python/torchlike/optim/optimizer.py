@@ -12,6 +12,12 @@ from typing import Any, TypeAlias
 
 import torchlike as torch
 from torchlike.optim._common import (
+    Begins,
+    required,
+    step_count,
+    zeros,
+)
+from torchlike.optim._common import (
     _default_to_fused_or_foreach as _default_to_fused_or_foreach,
 )
 from torchlike.optim._common import (
@@ -37,10 +43,6 @@ from torchlike.optim._common import (
 )
 from torchlike.optim._common import (
     _view_as_real as _view_as_real,
-)
-from torchlike.optim._common import (
-    required,
-    step_count,
 )
 from torchlike.utils.hooks import RemovableHandle
 
@@ -151,6 +153,17 @@ class Optimizer:
     # A number of the state as a tensor, and what is said of sparse gradients where they are refused.
     _count = staticmethod(step_count)
     _refusal = ""
+
+    def _begins(self, group: dict[str, Any]) -> Begins | None:
+        """The entries that a parameter's state begins with; None if `_start` alone says that."""
+        return None
+
+    def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """What the state of a parameter begins with."""
+        return {
+            name: zeros(p) if value is None else step_count(p, group, value)
+            for name, value in self._begins(group) or ()
+        }
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("

@@ -56,9 +56,8 @@ class RAdam(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        count = common.step_count(p, group)
-        return {"step": count, "exp_avg": common.zeros(p), "exp_avg_sq": common.zeros(p)}
+    def _begins(self, group: dict[str, Any]) -> common.Begins | None:
+        return ("step", 0.0), ("exp_avg", None), ("exp_avg_sq", None)
 
     @_use_grad_for_differentiable
     def step(self, closure: Any = None) -> Any:

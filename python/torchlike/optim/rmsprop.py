@@ -57,13 +57,9 @@ class RMSprop(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "step": common.step_count(p, group),
-            "square_avg": common.zeros(p),
-            **({"momentum_buffer": common.zeros(p)} if group["momentum"] > 0 else {}),
-            **({"grad_avg": common.zeros(p)} if group["centered"] else {}),
-        }
+    def _begins(self, group: dict[str, Any]) -> common.Begins | None:
+        more = (("momentum_buffer", group["momentum"] > 0), ("grad_avg", group["centered"]))
+        return ("step", 0.0), ("square_avg", None), *((name, None) for name, has in more if has)
 
     @_use_grad_for_differentiable
     def step(self, closure: Any = None) -> Any:

@@ -13,17 +13,14 @@ import torchlike as torch
 from torchlike import _C
 from torchlike._subclasses.fake_tensor import FakeTensorMode
 from torchlike._subclasses.meta_utils import Converter
-from torchlike.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torchlike.nn._hooks import watched
 from torchlike.overrides import TorchFunctionMode
 from torchlike.plan._copy import fake_copy
 from torchlike.plan._plan import ALLOCATORS, CLASSES, PHASES, Plan
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 class _Twins(TorchFunctionMode):
@@ -62,52 +59,32 @@ def twin(thing: Any) -> Any:
         )
 
 
-class _Scopes:
-    """Tells a recording which module is at work."""
+class _Progress:
+    """Tells a function which module begins to work, on the way to the recording."""
 
-    def __init__(
-        self, program: Any, model: Any, progress: Callable[[str, int], None] | None
-    ) -> None:
+    def __init__(self, program: Any, progress: Callable[[str, int], None]) -> None:
         self.program = program
         self.progress = progress
         self.count = 0
-        self.names = {id(m): n or type(model).__name__ for n, m in model.named_modules()}
-        self.stack: list[str] = []
+        self.leave = program.leave
 
-    def __enter__(self) -> None:
-        self.hooks = (
-            register_module_forward_pre_hook(self._enter_module),
-            register_module_forward_hook(self._leave_module, always_call=True),
-        )
-
-    def __exit__(self, *_: Any) -> None:
-        for hook in self.hooks:
-            hook.remove()
-
-    def _enter_module(self, module: Any, _: Any) -> None:
-        name = self.names.get(id(module)) or type(module).__name__
-        self.stack.append(name)
+    def enter(self, module: Any) -> None:
+        """A module begins to work."""
+        self.program.enter(module)
         self.count += 1
-        if self.progress is not None:
-            self.progress(name, self.count)
-        self.program.scope(name)
-
-    def _leave_module(self, *_: Any) -> None:
-        self.stack.pop()
-        self.program.scope(self.stack[-1] if self.stack else "")
+        self.progress(self.program.module(), self.count)
 
 
 class _Lines(TorchFunctionMode):
     """Tells a recording which line of the user's code calls, beside the module."""
 
-    def __init__(self, scopes: _Scopes) -> None:
-        self.scopes = scopes
+    def __init__(self, program: Any) -> None:
+        self.program = program
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        module = self.scopes.stack[-1] if self.scopes.stack else ""
-        self.scopes.program.scope(f"{module}\0{_line()}")
+        self.program.scope(f"{self.program.module()}\0{_line()}")
         return func(*args, **(kwargs or {}))
 
 
@@ -150,12 +127,12 @@ def make_optimizer(optimizer: Any, parameters: Any) -> Any:
         ValueError: for an unknown name.
     """
     if isinstance(optimizer, str):
-        base = torch.optim.Optimizer
-        known = {c.__name__.lower(): c for c in vars(torch.optim).values() if isinstance(c, type)}
-        known = {name: c for name, c in known.items() if issubclass(c, base) and c is not base}
-        if optimizer.lower() not in known:
-            raise ValueError(f"unknown optimizer {optimizer!r}: one of {', '.join(sorted(known))}")
-        return known[optimizer.lower()](parameters)
+        # By name: modules of the package that nobody has used stay unread.
+        names = {name.lower(): name for name in torch.optim.__all__ if not name.islower()}
+        names.pop("optimizer")
+        if optimizer.lower() not in names:
+            raise ValueError(f"unknown optimizer {optimizer!r}: one of {', '.join(sorted(names))}")
+        return getattr(torch.optim, names[optimizer.lower()])(parameters)
     if isinstance(optimizer, torch.optim.Optimizer):
         return type(optimizer)(parameters, **optimizer.defaults)
     return optimizer(parameters)
@@ -280,22 +257,18 @@ def _placed(mesh: Any, device: Any) -> contextlib.AbstractContextManager[Any]:
     return _mesh.placed(mesh, device)
 
 
-_PARAMETERS, _BUFFERS, _INPUTS, _GRADIENTS, _STATES = map(
-    CLASSES.index, ("parameters", "buffers", "inputs", "gradients", "optimizer states")
-)
+_INPUTS = CLASSES.index("inputs")
 
 
 def _record(
     program: Any, model: Any, args: Any, kwargs: Any, loss: Any, optimizer: Any, train: bool, lines: bool,
     progress: Callable[[str, int], None] | None, spread: Any,
 ) -> None:  # fmt: skip
-    program.label(model.named_parameters(), _PARAMETERS)
-    program.label(model.named_buffers(), _BUFFERS)
-    program.label_gradients(model.named_parameters(), _GRADIENTS)
-    leaves = enumerate(pytree.tree_leaves((args, kwargs)))
-    given = ((f"input {i}", t) for i, t in leaves if isinstance(t, _C.Tensor))
-    program.label(given, _INPUTS)
-    made = make_optimizer(optimizer, model.parameters()) if optimizer is not None else None
+    parameters = program.label_model(model)
+    for i, t in enumerate(pytree.tree_leaves((args, kwargs))):
+        if isinstance(t, _C.Tensor):
+            program.label(f"input {i}", t, _INPUTS)
+    made = make_optimizer(optimizer, parameters) if optimizer is not None else None
 
     def phase(number: int) -> None:
         if spread is not None:
@@ -303,23 +276,11 @@ def _record(
         program.phase(PHASES[number][1])
         program.scope("")
         if number == 2:
-            program.label_gradients(model.named_parameters(), _GRADIENTS)
+            program.label_gradients(model)
 
-    scopes = _Scopes(program, model, progress)
-    watch = contextlib.nullcontext() if spread is None else spread.watch(program, scopes.stack)
-    with scopes, watch, _Lines(scopes) if lines else contextlib.nullcontext():
+    told = program if progress is None else _Progress(program, progress)
+    watch = contextlib.nullcontext() if spread is None else spread.watch(program)
+    with watched(told), watch, _Lines(program) if lines else contextlib.nullcontext():
         out = run_step(model, args, kwargs, loss, made, train, phase)
-    program.label_gradients(model.named_parameters(), _GRADIENTS)
-    if made is not None:
-        program.label(_states(model, made), _STATES)
+    program.label_gradients(model, made.state if made is not None else None)
     del out
-
-
-def _states(model: Any, optimizer: Any) -> Iterator[tuple[str, Any]]:
-    """The tensors of an optimizer's state, by name."""
-    names = {id(p): n for n, p in model.named_parameters()}
-    for p, state in optimizer.state.items():
-        name = names.get(id(p))
-        for key, t in state.items():
-            if isinstance(t, _C.Tensor):
-                yield f"{name}.{key}", t

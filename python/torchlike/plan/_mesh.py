@@ -17,7 +17,7 @@ import torchlike as torch
 from torchlike import _C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torchlike.distributed.device_mesh import DeviceMesh
 
@@ -187,11 +187,11 @@ class Spread:
         self.sharding = shards(model, mesh)
         self.comms: list[Comm] = []
         self.phase = "forward"
-        self._stack: list[str] = []
+        self._module: Callable[[], str] = str
 
     @contextlib.contextmanager
-    def watch(self, program: Any, stack: list[str]) -> Iterator[None]:
-        """Notes the collectives until the context ends; the stack is that of the modules at work."""
+    def watch(self, program: Any) -> Iterator[None]:
+        """Notes the collectives until the context ends, with the modules that are at work."""
         from torchlike.distributed import _ops
         from torchlike.distributed.tensor import _dispatch
 
@@ -203,7 +203,7 @@ class Spread:
             finally:
                 program.start()
 
-        self._stack = stack
+        self._module = program.module
         _ops.watchers.append(self._note)
         _dispatch.asides.append(aside)
         try:
@@ -213,7 +213,7 @@ class Spread:
             _dispatch.asides.remove(aside)
 
     def _note(self, kind: str, group: Any, inputs: list[Any], outputs: list[Any]) -> None:
-        phase, module = self.phase, self._stack[-1] if self._stack else ""
+        phase, module = self.phase, self._module()
         dim = self.groups.get(group.ranks, f"group {group.group_name}")
         dtype = str((inputs or outputs)[0].dtype).rpartition(".")[2]
         self.comms.append(

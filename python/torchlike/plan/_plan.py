@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
-from torchlike.plan._allocator import Memory
-from torchlike.plan._mesh import Comm, Sharded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torchlike.plan._allocator import Memory
+    from torchlike.plan._mesh import Comm, Sharded
 
 CLASSES: list[str] = _C._Program.classes()
 PHASES = (("forward", 0), ("backward", 1), ("optimizer", 2))
@@ -329,6 +328,8 @@ class Plan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         from torchlike.plan._picture import svg
 
         return f"<pre>{escape(str(self))}</pre>" + "".join(svg(self, d) for d in self.devices)
@@ -356,6 +357,8 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Writes the plan as JSON."""
+        import json
+
         Path(path).write_text(json.dumps(self.as_dict(), indent=1))
 
     @classmethod
@@ -365,6 +368,9 @@ class Plan:
         Raises:
             ValueError: if the file is none.
         """
+        import json
+
+        from torchlike.plan._mesh import Comm, Sharded
         from torchlike.plan._saved import Saved
 
         data = json.loads(Path(path).read_text())

@@ -2,6 +2,7 @@
 
 pub(crate) mod device;
 mod number;
+pub(crate) mod room;
 pub(crate) mod rules;
 mod unscale;
 
@@ -117,11 +118,8 @@ fn line_of(t: &Tensor) -> Tensor {
 
 fn flat<U: Update>(set: Set<'_, U>) -> Result<Flat<'_, U>> {
     let Set { update, p, g, s } = set;
-    let rows = p.is_contiguous();
-    let as_p = rows || dims::is_dense(p.shape(), p.strides());
-    let lies = |t: &Tensor| {
-        !t.is_lazy() && (rows && t.is_contiguous() || as_p && t.strides() == p.strides())
-    };
+    let as_p = dims::is_dense(p.shape(), p.strides());
+    let lies = |t: &Tensor| lies(t, p);
     let mut back = Vec::new();
     let mut written = SmallVec::new();
     for t in std::iter::once(p).chain(s) {
@@ -146,6 +144,13 @@ fn flat<U: Update>(set: Set<'_, U>) -> Result<Flat<'_, U>> {
     })
 }
 
+/// Whether a tensor can be seen as a line beside its parameter; otherwise a copy is.
+fn lies(t: &Tensor, p: &Tensor) -> bool {
+    let rows = p.is_contiguous();
+    let as_p = rows || dims::is_dense(p.shape(), p.strides());
+    !t.is_lazy() && (rows && t.is_contiguous() || as_p && t.strides() == p.strides())
+}
+
 /// A copy that lies as the parameter, or in rows if that has gaps.
 fn aside(t: &Tensor, p: &Tensor, as_p: bool) -> Result<Tensor> {
     let strides = if as_p {
@@ -163,17 +168,23 @@ fn apart<U>(flats: &[Flat<'_, U>]) -> bool {
     let mut ranges: Vec<(usize, usize, bool)> = Vec::with_capacity(flats.len() * 4);
     let mut add = |t: &Tensor, written| {
         let start = t.data_ptr() as usize;
-        ranges.push((
-            start,
-            start + t.numel() as usize * t.dtype().size(),
-            written,
-        ));
+        ranges.push((start, start + bytes(t), written));
     };
     for flat in flats {
         flat.written.iter().for_each(|t| add(t, true));
         add(&flat.g, false);
     }
     ranges.sort_unstable();
+    are_apart(ranges)
+}
+
+/// Bytes of a tensor's elements.
+fn bytes(t: &Tensor) -> usize {
+    t.numel() as usize * t.dtype().size()
+}
+
+/// Whether none of these ranges, in order and each with whether it is written, that is written lies over another.
+fn are_apart(ranges: Vec<(usize, usize, bool)>) -> bool {
     let (mut read_to, mut written_to) = (0, 0);
     ranges.into_iter().all(|(start, end, written)| {
         let free = start >= written_to && (!written || start >= read_to);

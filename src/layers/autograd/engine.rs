@@ -31,7 +31,8 @@ struct Task {
     waits: u32,
     /// Something that is wanted depends on it.
     needed: bool,
-    grads: Grads,
+    /// Where the gradients of its results gather, once one is there.
+    place: Option<u32>,
     /// Which results' gradients are asked for, and their places among the inputs.
     captures: Vec<(u16, usize)>,
 }
@@ -40,6 +41,9 @@ struct Task {
 struct Walk<'o> {
     options: &'o Options,
     tasks: Vec<Task>,
+    /// The gradients of places that wait for more, and which of these are free: few wait at a time.
+    waiting: Vec<Grads>,
+    free: Vec<u32>,
     /// The number of this walk.
     run: u32,
     /// Places that another walk holds.
@@ -100,6 +104,8 @@ pub fn run(roots: Vec<(Edge, Tensor)>, options: &Options) -> Result<Vec<Option<T
     let mut walk = Walk {
         options,
         tasks: Vec::new(),
+        waiting: Vec::new(),
+        free: Vec::new(),
         run: RUNS.fetch_add(1, Relaxed),
         held: HashMap::new(),
         captured: vec![None; options.inputs.len()],
@@ -171,7 +177,7 @@ impl Walk<'_> {
             link: link.clone(),
             waits: 0,
             needed: self.options.inputs.is_empty(),
-            grads: Grads::new(),
+            place: None,
             captures: Vec::new(),
         });
         (at, true)
@@ -262,7 +268,7 @@ impl Walk<'_> {
         }
         while let Some((_, at)) = ready.pop() {
             let link = self.tasks[at].link.clone();
-            let mut grads = std::mem::take(&mut self.tasks[at].grads);
+            let mut grads = self.take(at);
             let mut made = self.visit(at, &link, &mut grads)?;
             // Whoever has a gradient alone may write it.
             drop(grads);
@@ -277,7 +283,7 @@ impl Walk<'_> {
                     && modes::watch()
                 {
                     // Who watches holds the operands of the sum.
-                    made[i] = self.tasks[to].grads[usize::from(edge.nr)].clone();
+                    made[i] = self.waiting(to)[usize::from(edge.nr)].clone();
                     modes::settled(&made, false);
                     made[i] = None;
                 }
@@ -290,17 +296,41 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// The gradients that gather for a place.
+    fn waiting(&mut self, at: usize) -> &mut Grads {
+        let (waiting, free) = (&mut self.waiting, &mut self.free);
+        let place = self.tasks[at].place.get_or_insert_with(|| {
+            free.pop().unwrap_or_else(|| {
+                waiting.push(Grads::new());
+                waiting.len() as u32 - 1
+            })
+        });
+        &mut waiting[*place as usize]
+    }
+
+    /// Takes the gradients that gathered for a place.
+    fn take(&mut self, at: usize) -> Grads {
+        match self.tasks[at].place.take() {
+            None => Grads::new(),
+            Some(place) => {
+                self.free.push(place);
+                std::mem::take(&mut self.waiting[place as usize])
+            }
+        }
+    }
+
     /// Adds a gradient of a result to those that wait; true if it is a sum now.
     fn add(&mut self, at: usize, nr: u16, grad: Tensor) -> Result<bool> {
-        let task = &mut self.tasks[at];
+        let task = &self.tasks[at];
         if !task.needed && task.captures.is_empty() {
             return Ok(false);
         }
         let nr = usize::from(nr);
-        while task.grads.len() <= nr {
-            task.grads.push(None);
+        let grads = self.waiting(at);
+        while grads.len() <= nr {
+            grads.push(None);
         }
-        let place = &mut task.grads[nr];
+        let place = &mut grads[nr];
         let old = place.take();
         let summed = old.is_some();
         *place = Some(match old {

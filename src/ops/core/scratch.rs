@@ -33,12 +33,19 @@ thread_local! {
     static TAKEN: RefCell<Option<Box<Taken>>> = const { RefCell::new(None) };
 }
 
-/// Runs `f`, which makes a call, and gives what its kernels would take.
-pub fn watched<R>(f: impl FnOnce() -> R) -> (R, Option<Box<Taken>>) {
-    let before = (WATCHED.replace(true), TAKEN.take());
-    let result = f();
+/// What was watched before.
+pub struct Before(bool, Option<Box<Taken>>);
+
+/// From now on it is noted what kernels would take.
+#[must_use]
+pub fn begin() -> Before {
+    Before(WATCHED.replace(true), TAKEN.take())
+}
+
+/// What was noted since; what was watched before is watched again.
+pub fn end(before: Before) -> Option<Box<Taken>> {
     WATCHED.set(before.0);
-    (result, TAKEN.replace(before.1))
+    TAKEN.replace(before.1)
 }
 
 /// Adds to what was noted, if somebody wants to know.

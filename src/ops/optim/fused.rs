@@ -1,6 +1,6 @@
 //! The steps that PyTorch has as operators: computed without rounding in between, and with gradients that may be scaled.
 
-use super::{check, entry, number, sets, value};
+use super::{check, entry, number, sets, takes, value};
 use crate::cpu::update::rules::{Adagrad, Adam, Sgd};
 use crate::cpu::update::{self, Each, Last, Rounding};
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
@@ -16,49 +16,49 @@ pub static OPS: &[OpDef] = &[
         "_fused_sgd_",
         "(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float weight_decay, float momentum, Operand lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> None",
         F,
-        body!(rule_sgd, anywhere: run_sgd).unmeasured().mutates(0b111),
+        body!(rule_sgd, anywhere: run_sgd, scratch: |a, _, _, room| takes(&sgd_lists([a.input, a.grads, a.momentum_buffer_list], a.momentum), room)).mutates(0b111),
         "One step of SGD for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], f32[5]], [f32[3, 4], f32[5]], [f32[3, 4], f32[5]], weight_decay=0.1, momentum=0.9, lr=0.5, dampening=0.0, nesterov=True, maximize=False, is_first_step=False; [f64[3]], [f64[3]], [], weight_decay=0.0, momentum=0.0, lr=f32(0.5), dampening=0.0, nesterov=False, maximize=True, is_first_step=False; [bf16[3]], [bf16[3]], [], weight_decay=0.0, momentum=0.0, lr=0.5, dampening=0.0, nesterov=False, maximize=True, is_first_step=False, grad_scale=f32(2.0), found_inf=f32(0.0)"),
     kernel(
         "_fused_adam_",
         "(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, Operand lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> None",
         F,
-        body!(rule_adam, anywhere: run_adam).unmeasured().mutates(0b11111),
+        body!(rule_adam, anywhere: run_adam, scratch: |a, _, _, room| takes(&adam_lists([a.input, a.grads, a.exp_avgs, a.exp_avg_sqs, a.max_exp_avg_sqs], a.amsgrad), room)).mutates(0b11111),
         "One step of Adam for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], f32[5]], [f32[3, 4], f32[5]], [f32[3, 4], f32[5]], [f32[3, 4].pos, f32[5].pos], [], [f32(3.0), f32(1.0)], lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8, amsgrad=False, maximize=False; [f64[3]], [f64[3]], [f64[3]], [f64[3].pos], [f64[3].pos], [f32(3.0)], lr=f32(0.1), beta1=0.9, beta2=0.99, weight_decay=0.0, eps=1e-8, amsgrad=True, maximize=True"),
     kernel(
         "_fused_adamw_",
         "(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, Operand lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> None",
         F,
-        body!(rule_adamw, anywhere: run_adamw).unmeasured().mutates(0b11111),
+        body!(rule_adamw, anywhere: run_adamw, scratch: |a, _, _, room| takes(&adam_lists([a.input, a.grads, a.exp_avgs, a.exp_avg_sqs, a.max_exp_avg_sqs], a.amsgrad), room)).mutates(0b11111),
         "One step of AdamW for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], f32[5]], [f32[3, 4], f32[5]], [f32[3, 4], f32[5]], [f32[3, 4].pos, f32[5].pos], [], [f32(3.0), f32(1.0)], lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8, amsgrad=False, maximize=False; [f16[3]], [f16[3]], [f16[3]], [f16[3].pos], [f16[3].pos], [f32(3.0)], lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-4, amsgrad=True, maximize=True"),
     kernel(
         "_fused_adagrad_",
         "(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, *, Operand lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> None",
         F,
-        body!(rule_adagrad, anywhere: run_adagrad).unmeasured().mutates(0b111),
+        body!(rule_adagrad, anywhere: run_adagrad, scratch: |a, _, _, room| takes(&[a.input, a.grads, a.state_sums], room)).mutates(0b111),
         "One step of Adagrad for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], f32[5]], [f32[3, 4], f32[5]], [f32[3, 4].pos, f32[5].pos], [f32(3.0), f32(1.0)], lr=0.1, lr_decay=0.01, weight_decay=0.1, eps=1e-10, maximize=False; [f64[3]], [f64[3]], [f64[3].pos], [f32(2.0)], lr=f32(0.1), lr_decay=0.0, weight_decay=0.0, eps=1e-10, maximize=True"),
     kernel(
         "_optim.sgd",
         "(Tensor[] params, Tensor[] grads, Tensor[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step) -> None",
         F,
-        body!(rule_own_sgd, anywhere: run_own_sgd).unmeasured().mutates(0b101),
+        body!(rule_own_sgd, anywhere: run_own_sgd, scratch: |a, _, _, room| takes(&sgd_lists([a.params, a.grads, a.momentum_buffer_list], a.momentum), room)).mutates(0b101),
         "One step of SGD for all parameters of a list, rounded after every operation.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], weight_decay=0.1, momentum=0.9, lr=0.5, dampening=0.1, nesterov=False, maximize=False, is_first_step=False; [f16[3]], [f16[3]], [], weight_decay=0.0, momentum=0.0, lr=0.5, dampening=0.0, nesterov=False, maximize=True, is_first_step=False"),
     kernel(
         "_optim.adam",
         "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, bool decoupled_weight_decay) -> None",
         F,
-        body!(rule_own_adam, anywhere: run_own_adam).unmeasured().mutates(0b11101),
+        body!(rule_own_adam, anywhere: run_own_adam, scratch: |a, _, _, room| takes(&adam_lists([a.params, a.grads, a.exp_avgs, a.exp_avg_sqs, a.max_exp_avg_sqs], a.amsgrad), room)).mutates(0b11101),
         "One step of Adam or AdamW for all parameters of a list, rounded after every operation.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [], [f32(3.0), f32(1.0)], lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8, amsgrad=False, maximize=False, decoupled_weight_decay=True; [f64[3]], [f64[3]], [f64[3]], [f64[3].pos], [f64[3].pos], [f32(3.0)], lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-4, amsgrad=True, maximize=True, decoupled_weight_decay=False"),
     kernel(
         "_optim.adagrad",
         "(Tensor[] params, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize) -> None",
         F,
-        body!(rule_own_adagrad, anywhere: run_own_adagrad).unmeasured().mutates(0b101),
+        body!(rule_own_adagrad, anywhere: run_own_adagrad, scratch: |a, _, _, room| takes(&[a.params, a.grads, a.state_sums], room)).mutates(0b101),
         "One step of Adagrad for all parameters of a list, rounded after every operation.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32(3.0), f32(1.0)], lr=0.1, lr_decay=0.01, weight_decay=0.1, eps=1e-10, maximize=False"),
 ];
@@ -74,6 +74,19 @@ fn unscaled(grads: Tensors, scale: Option<&Tensor>, found_inf: Option<&Tensor>) 
         update::unscale(&grads.refs(), number(scale)?);
     }
     Ok(true)
+}
+
+/// What a step of SGD works on: buffers where there is momentum.
+fn sgd_lists<'a>([p, g, buffers]: [Tensors<'a>; 3], momentum: f64) -> Vec<Tensors<'a>> {
+    match momentum == 0.0 {
+        true => vec![p, g],
+        false => vec![p, g, buffers],
+    }
+}
+
+/// What a step of Adam works on: the largest averages where they are asked for.
+fn adam_lists(lists: [Tensors; 5], amsgrad: bool) -> Vec<Tensors> {
+    lists.into_iter().take(4 + usize::from(amsgrad)).collect()
 }
 
 /// The numbers of SGD.

@@ -6,8 +6,9 @@ pub mod amp;
 pub mod fused;
 pub mod rows;
 
+use crate::cpu::room::Room;
 use crate::cpu::update::rules::Entry;
-use crate::cpu::update::{Set, Update};
+use crate::cpu::update::{self, Set, Update};
 use crate::ops::core::typed::{Operand, Tensors};
 use crate::plan::Plan;
 use crate::{DType, Result, Tensor, ensure, kernels};
@@ -95,6 +96,12 @@ fn entry(maximize: bool, weight_decay: f64, decoupled: bool, lr: f64) -> Entry {
         decay: 0.0,
         shrink: Some(1.0 - lr * weight_decay),
     }
+}
+
+/// What a step takes besides what it writes: of parameters, gradients, and lists of state.
+fn takes(lists: &[Tensors], room: &mut Room) -> Result<()> {
+    let lists: Vec<_> = lists.iter().map(|list| list.iter().collect()).collect();
+    update::room::step(&lists, room)
 }
 
 /// A parameter each with what belongs to it, and the update that `make` gives for its number in the list.

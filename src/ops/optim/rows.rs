@@ -1,6 +1,6 @@
 //! The steps that PyTorch makes operation by operation: each is one operator here, which rounds where PyTorch does.
 
-use super::{check, check_numbers, coupled, entry, number, sets};
+use super::{check, check_numbers, coupled, entry, number, sets, takes};
 use crate::cpu::update::rules::{Adadelta, Adamax, Asgd, Nadam, Radam, Rmsprop, Rprop};
 use crate::cpu::update::{Each, Update};
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
@@ -29,49 +29,49 @@ pub static OPS: &[OpDef] = &[
         "_optim.adadelta",
         "(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] acc_deltas, *, float lr, float rho, float eps, float weight_decay, bool maximize) -> None",
         F,
-        body!(rule_adadelta, anywhere: run_adadelta).unmeasured().mutates(0b1101),
+        body!(rule_adadelta, anywhere: run_adadelta, scratch: |a, _, _, room| takes(&[a.params, a.grads, a.square_avgs, a.acc_deltas], room)).mutates(0b1101),
         "One step of Adadelta for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32[3, 4].pos, bf16[5].pos], lr=0.1, rho=0.9, eps=1e-6, weight_decay=0.1, maximize=False; [f64[3]], [f64[3]], [f64[3].pos], [f64[3].pos], lr=0.1, rho=0.9, eps=1e-6, weight_decay=0.0, maximize=True"),
     kernel(
         "_optim.adamax",
         "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_infs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, bool maximize) -> None",
         F,
-        body!(rule_adamax, anywhere: run_adamax).unmeasured().mutates(0b1101),
+        body!(rule_adamax, anywhere: run_adamax, scratch: |a, _, _, room| takes(&[a.params, a.grads, a.exp_avgs, a.exp_infs], room)).mutates(0b1101),
         "One step of Adamax for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32(3.0), f32(1.0)], lr=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.1, maximize=False"),
     kernel(
         "_optim.asgd",
         "(Tensor[] params, Tensor[] grads, Tensor[] axs, Tensor[] mus, Tensor[] etas, Tensor[] state_steps, *, float lr, float lambd, float alpha, float t0, float weight_decay, bool maximize) -> None",
         F,
-        body!(rule_asgd, anywhere: run_asgd).unmeasured().mutates(0b11101),
+        body!(rule_asgd, anywhere: run_asgd, scratch: |a, _, _, room| takes(&[a.params, a.grads, a.axs], room)).mutates(0b11101),
         "One step of ASGD for all parameters of a list; sets the rates of the next.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32(1.0), f32(0.5)], [f32(0.1), f32(0.2)], [f32(3.0), f32(1.0)], lr=0.1, lambd=0.01, alpha=0.75, t0=2.0, weight_decay=0.1, maximize=False"),
     kernel(
         "_optim.nadam",
         "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] mu_products, Tensor[] state_steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, float momentum_decay, bool decoupled_weight_decay, bool maximize) -> None",
         F,
-        body!(rule_nadam, anywhere: run_nadam).unmeasured().mutates(0b1101),
+        body!(rule_nadam, anywhere: run_nadam, scratch: |a, _, _, room| takes(&[a.params, a.grads, a.exp_avgs, a.exp_avg_sqs], room)).mutates(0b1101),
         "One step of NAdam for all parameters of a list; the products are those after it.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32(0.9), f32(0.5)], [f32(3.0), f32(1.0)], lr=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.1, momentum_decay=0.004, decoupled_weight_decay=True, maximize=False"),
     kernel(
         "_optim.radam",
         "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, bool decoupled_weight_decay, bool maximize) -> None",
         F,
-        body!(rule_radam, anywhere: run_radam).unmeasured().mutates(0b1101),
+        body!(rule_radam, anywhere: run_radam, scratch: |a, _, _, room| takes(&[a.params, a.grads, a.exp_avgs, a.exp_avg_sqs], room)).mutates(0b1101),
         "One step of RAdam for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32(30.0), f32(1.0)], lr=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.1, decoupled_weight_decay=True, maximize=False"),
     kernel(
         "_optim.rmsprop",
         "(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] grad_avgs, Tensor[] momentum_buffer_list, *, float lr, float alpha, float eps, float weight_decay, float momentum, bool centered, bool maximize) -> None",
         F,
-        body!(rule_rmsprop, anywhere: run_rmsprop).unmeasured().mutates(0b11101),
+        body!(rule_rmsprop, anywhere: run_rmsprop, scratch: |a, _, _, room| takes(&[vec![a.params, a.grads], rmsprop_states(a)].concat(), room)).mutates(0b11101),
         "One step of RMSprop for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [], [], lr=0.1, alpha=0.9, eps=1e-8, weight_decay=0.1, momentum=0.0, centered=False, maximize=False; [f64[3]], [f64[3]], [f64[3].pos], [f64[3].unit], [f64[3]], lr=0.1, alpha=0.9, eps=1e-8, weight_decay=0.0, momentum=0.9, centered=True, maximize=True; [f64[3]], [f64[3]], [f64[3].pos], [], [f64[3]], lr=0.1, alpha=0.9, eps=1e-8, weight_decay=0.0, momentum=0.9, centered=False, maximize=True"),
     kernel(
         "_optim.rprop",
         "(Tensor[] params, Tensor[] grads, Tensor[] prevs, Tensor[] step_sizes, *, float etaminus, float etaplus, float step_size_min, float step_size_max, bool maximize) -> None",
         F,
-        body!(rule_rprop, anywhere: run_rprop).unmeasured().mutates(0b1101),
+        body!(rule_rprop, anywhere: run_rprop, scratch: |a, _, _, room| takes(&[a.params, a.grads, a.prevs, a.step_sizes], room)).mutates(0b1101),
         "One step of Rprop for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], etaminus=0.5, etaplus=1.2, step_size_min=1e-6, step_size_max=50.0, maximize=False"),
 ];

@@ -6,7 +6,9 @@
 
 mod words;
 
-use super::object::{PyTensor, wrap};
+use super::dispatch::wrapping;
+use super::object::{PyTensor, tensor_ref, wrap};
+use super::types::{PyDType, PyDevice};
 use super::watch;
 use super::wrappers::{self, Pieces};
 use crate::layers::trace::{self, Level, Noting, Trace};
@@ -16,6 +18,7 @@ use crate::ops::op::Body;
 use crate::ops::{Call, Form, Ret};
 use crate::{DType, Device, Dims, Result, Storage, Tensor, mode};
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 use smallvec::SmallVec;
@@ -369,27 +372,58 @@ impl Results {
     }
 }
 
+/// A new tensor on a mesh, of a class that handles its calls: how it lies, with a number of that, what the whole looks like, where
+/// it is, and its pieces.
+#[pyfunction]
+fn _on_mesh<'py>(
+    class: &Bound<'py, PyType>,
+    spec: &Bound<'py, PyAny>,
+    number: u64,
+    meta: (Vec<i64>, Vec<i64>, PyRef<'py, PyDType>),
+    device: &PyDevice,
+    locals: &Bound<'py, PyList>,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    let (shape, strides, dtype) = (Dims::new(&meta.0), Dims::new(&meta.1), meta.2.0);
+    let made = wrapping(
+        class,
+        (shape, strides, 0),
+        dtype,
+        device.known()?,
+        requires_grad,
+    )?;
+    made.setattr(intern!(py, "_spec"), spec)?;
+    made.setattr(intern!(py, "_locals"), locals)?;
+    _pieces(made.cast()?, spec.clone().unbind(), number, locals)?;
+    Ok(made)
+}
+
 /// Says what a tensor on a mesh is: how it lies, with a number of that, and its pieces.
 #[pyfunction]
 fn _pieces(
     t: &Bound<'_, PyTensor>,
     spec: Py<PyAny>,
     number: u64,
-    locals: Vec<Bound<'_, PyTensor>>,
+    locals: &Bound<'_, PyList>,
 ) -> PyResult<()> {
     if !t.get().get().is_python() {
         return Err(PyTypeError::new_err(
             "_pieces(): expected a tensor whose class handles its calls",
         ));
     }
-    if locals.iter().any(|l| l.get().get().is_python()) {
+    let pieces = locals.iter().map(|o| tensor_ref(&o).cloned());
+    let Some(locals) = pieces.collect::<Option<Vec<Tensor>>>() else {
+        return Err(PyTypeError::new_err("expected pieces that are Tensors"));
+    };
+    if locals.iter().any(Tensor::is_python) {
         return Ok(());
     }
     let pieces = Pieces {
         class: t.get_type().unbind(),
         spec,
         number,
-        locals: locals.iter().map(|l| l.get().get().clone()).collect(),
+        locals,
     };
     wrappers::set_pieces(t.get().get().storage(), Arc::new(pieces));
     Ok(())
@@ -450,6 +484,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_pieces _forget_calls _known_calls _calls_context _trace_void _trace_select _trace_tell);
+    add!(_on_mesh _pieces _forget_calls _known_calls _calls_context _trace_void _trace_select _trace_tell);
     Ok(())
 }

@@ -3,6 +3,8 @@
 //! A module keeps its registered values as ordinary attributes; `_kinds` among them says which names they are. Its own
 //! dictionary is `_state_` in Python, as `__dict__` shows what PyTorch's has.
 
+pub mod collect;
+mod copy;
 mod save;
 mod walk;
 
@@ -132,5 +134,6 @@ fn within_reason(depth: usize) -> PyResult<()> {
 /// Puts the class and the function into the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<walk::ModuleWalk>()?;
+    m.add_function(wrap_pyfunction!(copy::_fake_copy, m)?)?;
     m.add_function(wrap_pyfunction!(save::_save_state, m)?)
 }

@@ -459,7 +459,7 @@ def wrapped(
     func: OpOverload, args: Any, kwargs: Any, decision: Decision, results: list[Any]
 ) -> Any:
     """The results on the pieces, as tensors on the mesh."""
-    from torchlike.distributed.tensor._api import DTensor
+    from torchlike.distributed.tensor._dtensor import DTensor
 
     if (
         func._opname.endswith("_")

@@ -91,7 +91,7 @@ def _extreme(func: OpOverload, args: Any, kwargs: Any) -> Any:
     shape = tuple(sizes)
     made = Spec(spec.mesh, out, TensorMeta(shape, contiguous(shape), torch.int64))
     parts = [i.reshape(s) for i, s in zip(indices, made.locals(), strict=True)]
-    from torchlike.distributed.tensor._api import DTensor
+    from torchlike.distributed.tensor._dtensor import DTensor
 
     return DTensor._of(parts, made)
 

@@ -13,8 +13,8 @@ from torchlike.nn._hooks import (
     CALL_TABLES,
     STATE_TABLES,
     Table,
-    any_global,
     call_with_hooks,
+    everywhere,
     global_tables,
     replaced,
 )
@@ -109,7 +109,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
             raise AttributeError(
                 f"'{type(self).__name__}' object has no attribute '_backward_hooks'"
             ) from None
-        if hooks is None and not any_global[0]:
+        if hooks is None and not everywhere.busy:
             return self.forward(*args, **kwargs)
         return call_with_hooks(self, args, kwargs)
 

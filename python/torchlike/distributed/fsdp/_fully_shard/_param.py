@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C, nn
 from torchlike.distributed.device_mesh import DeviceMesh
-from torchlike.distributed.tensor._api import DTensor
+from torchlike.distributed.tensor._dtensor import DTensor
 from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous, meta_of
 from torchlike.distributed.tensor.placement_types import (
     Placement,

@@ -158,7 +158,7 @@ def _candidates(specs: list[Spec]) -> list[list[Placement]]:
 def _traced(mesh: Any, call: Call, placements: Any) -> list[Placement] | None:
     """How the results of the formula lie; None if it would have to move something."""
     from torchlike.distributed.tensor import _dispatch
-    from torchlike.distributed.tensor._api import DTensor
+    from torchlike.distributed.tensor._dtensor import DTensor
 
     found = iter(
         DTensor._of(

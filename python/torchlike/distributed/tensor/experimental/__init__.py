@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _absent
 from torchlike.distributed.tensor import _dispatch, _rules
-from torchlike.distributed.tensor._api import DTensor
+from torchlike.distributed.tensor._dtensor import DTensor
 from torchlike.distributed.tensor._spec import Spec
 from torchlike.utils import _pytree as pytree
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike.distributed.tensor import _handlers, _moves
-from torchlike.distributed.tensor._api import DTensor
+from torchlike.distributed.tensor._dtensor import DTensor
 from torchlike.distributed.tensor._rules import removed, uncut
 from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous
 from torchlike.distributed.tensor.placement_types import (

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import nn
-from torchlike.distributed.tensor._api import DTensor, distribute_module, distribute_tensor
+from torchlike.distributed.tensor._distribute import distribute_module, distribute_tensor
+from torchlike.distributed.tensor._dtensor import DTensor
 from torchlike.distributed.tensor.placement_types import Placement, Replicate, Shard
 from torchlike.nn.modules.linear import Linear
 from torchlike.nn.modules.sparse import Embedding

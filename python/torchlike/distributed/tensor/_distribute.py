@@ -1,0 +1,184 @@
+"""Wholes that are cut and sent to the ranks of a mesh: tensors, and all that a module has."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torchlike as torch
+from torchlike import nn
+from torchlike.distributed._ops import c10d
+from torchlike.distributed.device_mesh import _mesh_resources
+from torchlike.distributed.tensor import _moves
+from torchlike.distributed.tensor._dtensor import DTensor
+from torchlike.distributed.tensor._spec import Spec, meta_of
+from torchlike.distributed.tensor.placement_types import (
+    Partial,
+    Placement,
+    Replicate,
+    Shard,
+    check_mixed,
+    is_cut,
+    normalized,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torchlike.distributed.device_mesh import DeviceMesh
+
+__all__ = ["distribute_module", "distribute_tensor"]
+
+
+def distribute_tensor(
+    tensor: Any,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> DTensor:
+    """A whole that the rank `src_data_rank` of each dimension of the mesh has, cut and sent as `placements` say; with
+    None every rank has the whole already, and nothing is sent.
+
+    Raises:
+        RuntimeError: if the tensor is no leaf.
+        ValueError: if there are not as many placements as the mesh has dimensions.
+        IndexError: if a dimension is to be cut that is not there.
+    """
+    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    if not tensor.is_leaf:
+        raise RuntimeError(
+            "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!"
+        )
+    given = list(placements) if placements is not None else [Replicate()] * mesh.ndim
+    if len(given) != mesh.ndim:
+        raise ValueError(
+            "`placements` must have the same length as `device_mesh.ndim`! Found placements length: "
+            f"{len(given)}, and device_mesh.ndim: {mesh.ndim}."
+        )
+    check_mixed(given)
+    if isinstance(tensor, DTensor):
+        return _checked(tensor, mesh, tuple(given))
+    if mesh.device_type != tensor.device.type and not tensor.is_meta:
+        tensor = tensor.to(mesh.device_type)
+    chosen = tuple(normalized(p, tensor.ndim) for p in given)
+    for p in chosen:
+        if is_cut(p) and not 0 <= p.dim < tensor.ndim:  # type: ignore[attr-defined]
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-tensor.ndim}, {tensor.ndim - 1}], but got "
+                f"{p.dim})"  # type: ignore[attr-defined]
+            )
+    spec = Spec(mesh, chosen, meta_of(tensor))
+    whole = tensor.detach()
+    if not mesh._seats:
+        return DTensor._of([], spec, tensor.requires_grad)
+    pieces = [_own(whole, spec, seat, src_data_rank) for seat in range(len(mesh._seats))]
+    return DTensor._of(pieces, spec, tensor.requires_grad)
+
+
+def _checked(t: DTensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> DTensor:
+    if t.device_mesh != mesh:
+        raise ValueError(
+            f"Cannot distribute a DTensor with device mesh {t.device_mesh} to a different device mesh {mesh}."
+        )
+    if t.placements != placements:
+        raise ValueError(
+            f"Cannot distribute a DTensor with placements {t.placements} to a different placements {placements}. "
+            "do you want to call `redistribute` instead?"
+        )
+    return t
+
+
+def _own(whole: Any, spec: Spec, seat: int, source: int | None) -> Any:
+    """The piece of a rank, sent as PyTorch does: one dimension of the mesh after the other."""
+    mesh, part = spec.mesh, whole
+    at = mesh._position(mesh._here[seat])
+    sends = source is not None and not whole.is_meta and mesh._world.backend != "local"
+    for dim, p in enumerate(spec.placements):
+        parts = mesh.size(dim)
+        if is_cut(p):
+            if sends:
+                _scatter(part, p, mesh, dim, at[dim], source or 0)
+            part = _moves._taken(part, p, parts, at[dim])
+        elif sends:
+            c10d.broadcast_([part.contiguous()], mesh.get_group(dim), source)
+        if isinstance(p, Partial):
+            part = p._partition([part], mesh, dim)[0]
+    return part.contiguous() if part is not whole else whole.clone()
+
+
+def _scatter(whole: Any, p: Any, mesh: DeviceMesh, dim: int, at: int, source: int) -> None:
+    """Sends the parts, all padded to the size of the largest."""
+    parts = mesh.size(dim)
+    if isinstance(p, Shard) and whole.shape[p.dim] % parts == 0:
+        padded = list(whole.chunk(parts, p.dim))
+    else:
+        pieces = [_moves._taken(whole, p, parts, i) for i in range(parts)]
+        size = max(t.shape[p.dim] for t in pieces)
+        padded = [_moves._padded(t, p.dim, size) for t in pieces]
+    out = torch.empty_like(padded[at])
+    lists = [padded] if at == source else []
+    c10d.scatter_([out], lists, mesh.get_group(dim), source)
+
+
+def distribute_module(
+    module: nn.Module,
+    device_mesh: DeviceMesh | None = None,
+    partition_fn: Callable[[str, nn.Module, DeviceMesh], None] | None = None,
+    input_fn: Callable[..., Any] | None = None,
+    output_fn: Callable[..., Any] | None = None,
+) -> nn.Module:
+    """Distributes the parameters and buffers of a module: as `partition_fn(name, module, mesh)` says, and replicated
+    where it says nothing. `input_fn(module, inputs, mesh)` and `output_fn(module, outputs, mesh)` become hooks.
+
+    Raises:
+        RuntimeError: if it was called on the module before.
+    """
+    if getattr(module, "_distribute_module_applied", False):
+        raise RuntimeError(
+            "distribute_module should only be called once on a module, but it has already been called on this module!"
+        )
+    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    for name, part in module.named_modules():
+        if partition_fn is not None:
+            partition_fn(name, part, mesh)
+        _replicate(part, mesh)
+    if input_fn is not None:
+        module.register_forward_pre_hook(_hook(input_fn, mesh, "input_fn"))
+    if output_fn is not None:
+        module.register_forward_hook(_out_hook(output_fn, mesh))
+    module._distribute_module_applied = True
+    return module
+
+
+def _replicate(module: nn.Module, mesh: DeviceMesh) -> None:
+    whole = [Replicate()] * mesh.ndim
+    for name, p in list(module._parameters.items()):
+        if p is not None and not isinstance(p, DTensor):
+            made = nn.Parameter(
+                distribute_tensor(p.data, mesh, whole), requires_grad=p.requires_grad
+            )
+            module.register_parameter(name, made)
+    for name, b in list(module._buffers.items()):
+        if b is not None and not isinstance(b, DTensor):
+            module._buffers[name] = distribute_tensor(b, mesh, whole)
+
+
+@functools.cache
+def _arguments(f: Any) -> int:
+    return len(inspect.signature(f).parameters)
+
+
+def _hook(f: Any, mesh: DeviceMesh, name: str) -> Any:
+    count = _arguments(getattr(f, "__func__", f)) - hasattr(f, "__func__")
+    if count == 2:
+        return lambda _, inputs: f(inputs, mesh)
+    if count == 3:
+        return lambda module, inputs: f(module, inputs, mesh)
+    raise ValueError(f"{name} should take in 3 arguments, but got {count} arguments!")
+
+
+def _out_hook(f: Any, mesh: DeviceMesh) -> Any:
+    inner = _hook(f, mesh, "output_fn")
+    return lambda module, inputs, outputs: inner(module, outputs)
