@@ -9,7 +9,6 @@ use super::convert::{Failure, convert, int};
 use super::groups::{Group, OUT, Overload};
 use super::held::{Held, Waiting, tensor_items};
 use super::object::is_tensor;
-use super::plain::{self, plain};
 use super::watch;
 use crate::Dims;
 use crate::ops::args::{Arg, Values};
@@ -63,7 +62,7 @@ impl<'a, 'py> From<Misfit<'a, 'py>> for Fail<'a, 'py> {
 }
 
 /// What `out=` is in a list of places of keywords.
-const OUT_PLACE: usize = usize::MAX;
+pub(super) const OUT_PLACE: usize = usize::MAX;
 /// A keyword that an overload does not have.
 const NOWHERE: usize = usize::MAX - 1;
 
@@ -230,61 +229,6 @@ impl<'py> Incoming<'py> {
         };
         waiting.borrow(&self.positional, values);
         Ok(out)
-    }
-
-    /// Takes the positional arguments if all are [`plain`]: reading those runs no Python code, so that nobody has to wait.
-    #[inline]
-    fn all_plain<'c: 'a, 'a>(&'c self, overload: &Overload, values: &mut Values<'a>) -> bool {
-        let schema = &overload.op.schema;
-        let given = self.positional.len();
-        let single = match overload.varargs {
-            Some(at) if at < given && plain::integer(&self.positional[at]).is_some() => at,
-            _ if given > schema.positional => return false,
-            _ => given,
-        };
-        let (one_each, rest) = self.positional.split_at(single);
-        for (p, o) in schema.params.iter().zip(one_each) {
-            match plain(p, o) {
-                Some(value) => values.push(value),
-                None => {
-                    values.clear();
-                    return false;
-                }
-            }
-        }
-        if rest.is_empty() {
-            return true;
-        }
-        match plain::spelled(rest) {
-            Some(value) => values.push(value),
-            None => values.clear(),
-        }
-        !values.is_empty()
-    }
-
-    /// Takes the keywords and the defaults if all are [`plain`] and the table's own names; gives what `out=` is.
-    fn plain_keywords<'c: 'a, 'a>(
-        &'c self,
-        overload: &Overload,
-        values: &mut Values<'a>,
-    ) -> Option<Option<&'c Bound<'py, PyAny>>> {
-        let filled = values.len();
-        let mut places: SmallVec<[usize; 4]> = SmallVec::new();
-        for (name, _) in &self.keywords {
-            places.push(overload.named(name).filter(|&at| at >= filled)?);
-        }
-        let schema = &overload.op.schema;
-        let mut gaps = schema.fill_gaps(values);
-        let mut out = None;
-        for (&at, (_, object)) in places.iter().zip(&self.keywords) {
-            if at == OUT_PLACE {
-                out = Some(object).filter(|o| !o.is_none());
-                continue;
-            }
-            values[at] = plain(&schema.params[at], object)?;
-            gaps &= !(1 << at);
-        }
-        (gaps == 0).then_some(out)
     }
 
     #[inline]
@@ -465,7 +409,7 @@ impl<'py> Incoming<'py> {
 impl Overload {
     /// The parameter with this very name: keywords in source code are interned, as the table's names are.
     #[inline]
-    fn named(&self, keyword: &Bound<'_, PyAny>) -> Option<usize> {
+    pub(super) fn named(&self, keyword: &Bound<'_, PyAny>) -> Option<usize> {
         let same = |name: &Py<PyString>| name.as_ptr() == keyword.as_ptr();
         let at = self.names.iter().position(same);
         at.or_else(|| (self.out && OUT.get().is_some_and(same)).then_some(OUT_PLACE))
