@@ -90,8 +90,11 @@ class Nested(Tensor):
     @grad.setter
     def grad(self, value: Any) -> None:
         if value is not None and not self._matches(value):
-            kind = "a nested tensor of the same parts"
-            raise RuntimeError(f"assigned grad has data of a different size: {kind} is expected")
+            sizes = [list(t.shape) for t in (value, self)]
+            raise RuntimeError(
+                "attempting to assign a gradient of size '{}' to a tensor of size '{}'. "
+                "Please ensure that the gradient and the tensor are the same size".format(*sizes)
+            )
         self._elements.grad = None if value is None else value._elements
 
     @grad.deleter
@@ -248,6 +251,8 @@ def _answer(func: Any, nested: Any, args: Any, kwargs: Any) -> Any:
         return _attribute(func, name, args)
     cls = type(nested)
     name = _names.plain(name)
+    if name in _names.GRADIENTS and func.__qualname__ == name:
+        return _gradients(func, args, kwargs)
     handler = cls._answers.get(name) or _own(cls, name)
     if handler is not None:
         if "self" in kwargs:
@@ -255,8 +260,6 @@ def _answer(func: Any, nested: Any, args: Any, kwargs: Any) -> Any:
         return handler(*args, **kwargs)
     if name in _names.OF_ONE_TENSOR:
         return func(args[0]._elements, *args[1:], **kwargs)
-    if name in _names.GRADIENTS:
-        return _gradients(func, args, kwargs)
     if name in _names.EACH:
         return cls._each(func, name, args, kwargs)
     if name.endswith("_") and name[:-1] in _names.EACH:

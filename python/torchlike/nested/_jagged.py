@@ -344,7 +344,7 @@ def _reshaped(input: NestedTensor, size: list[Any], copy: bool) -> NestedTensor:
     if input._ragged_idx != 1 and tuple(input._size) != tuple(size):
         raise RuntimeError(
             "view(): does not support ragged_idx != 1 except when inp._size == size. "
-            f"inp._size is ({input._size}) and size is ({torch.Size(size)})."
+            f"inp._size is ({input._size}) and size is ({size})."
         )
     if len(size) < 3 or not same_sequences(input, size):
         raise RuntimeError(f"view(): cannot view shape {input._size} as {size}")
@@ -475,3 +475,12 @@ def _stack(tensors: Any, dim: int = 0) -> NestedTensor:
     at = inner(tensors[0], dim, "stack", more=1)
     made: NestedTensor = tensors[0]._like(torch.stack([t._values for t in tensors], at))
     return made
+
+
+def _methods() -> None:
+    """Methods whose sizes may be ragged ones, which the parser of arguments would refuse."""
+    for name in ("view", "reshape", "expand", "broadcast_to", "unflatten"):
+        setattr(NestedTensor, name, NestedTensor._answers[name])
+
+
+_methods()

@@ -132,7 +132,7 @@ def _one_hot(input: NestedTensor, num_classes: int = -1) -> NestedTensor:
     return input._like(F.one_hot(input._values, num_classes))
 
 
-@answers("dropout", "dropout_", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+@answers("dropout", "dropout_")
 def _dropout(
     input: NestedTensor,
     p: float = 0.5,

@@ -69,10 +69,18 @@ GRADIENTS = frozenset(["grad", "backward"])
 def plain(name: str) -> str:
     """The name of a function as the tables have it: operators' and overloads' names are those of methods."""
     head = name.partition(".")[0]
+    if head.startswith("special_") and head not in EACH:
+        head = head.removeprefix("special_")
     return _SLOTS.get(head, head)
 
 
-_CALLED = {"pad": "constant_pad_nd", "norm": "norm.ScalarOpt_dim", "index": "index.Tensor"}
+_CALLED = {
+    "pad": "constant_pad_nd",
+    "norm": "norm.ScalarOpt_dim",
+    "index": "index.Tensor",
+    "var": "var.correction",
+    "std": "std.correction",
+}
 
 
 def operator(name: str, args: Any, kwargs: Any) -> Any:
@@ -86,6 +94,6 @@ def operator(name: str, args: Any, kwargs: Any) -> Any:
     try:
         kwargs = {"self" if k == "input" else k: v for k, v in kwargs.items()}
         return binding.choose(packet, args, kwargs)
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, AttributeError):
         overloads = packet.real()
         return overloads[0] if overloads else f"aten.{name}.default"
