@@ -264,13 +264,6 @@ def _rebuild_from_type_v2(func: Any, new_type: type, args: Any, state: Any) -> A
     return made
 
 
-def _rebuild_nested_tensor(buffer: Any, sizes: Any, strides: Any, offsets: Any) -> Tensor:
-    """A nested tensor of the strided layout as PyTorch's files keep it."""
-    from torchlike.nested._strided import rebuilt
-
-    return rebuilt(buffer, sizes, strides, offsets)
-
-
 def _reduce_parameter(t: Tensor) -> Any:
     """A parameter's pickle: of whatever class it is, it comes back as `Parameter`."""
     return _rebuild_parameter, (t.data, t.requires_grad), t.__dict__ or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -171,6 +172,9 @@ class Nested(Tensor):
     def __hash__(self) -> int:
         return id(self)
 
+    def _plain_parts(self) -> list[Tensor]:
+        return [self._elements]
+
     def item(self) -> Any:
         """The value of a tensor of one element."""
         if self.numel() != 1:
@@ -233,6 +237,15 @@ class Nested(Tensor):
         return bool(self._elements._is_view())
 
 
+# Functions of Python that run now: one that only passes its call on is not answered.
+class _Composing(threading.local):
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+
+_composing = _Composing()
+
+
 def first(args: Any, kwargs: Any) -> Any:
     """The first nested tensor among arguments and the items of lists."""
     for value in (*args, *kwargs.values()):
@@ -267,9 +280,13 @@ def _answer(func: Any, nested: Any, args: Any, kwargs: Any) -> Any:
         cls._each(func, name, args, kwargs)
         return target
     composed = getattr(func, "__wrapped__", None)
-    if composed is not None:
+    if composed is None or name in _composing.names:
+        raise cls._refused(name, args, kwargs)
+    _composing.names.append(name)
+    try:
         return composed(*args, **kwargs)
-    raise cls._refused(name, args, kwargs)
+    finally:
+        _composing.names.pop()
 
 
 def _own(cls: type[Nested], name: str) -> Any:

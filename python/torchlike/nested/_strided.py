@@ -12,7 +12,15 @@ from torchlike.nested import _names
 from torchlike.nested._base import Nested
 from torchlike.nested._internal.nested_tensor import wrapped
 
-__all__ = ["Part", "StridedNestedTensor", "from_data", "from_list", "from_tensor", "rebuilt"]
+__all__ = [
+    "Part",
+    "StridedNestedTensor",
+    "from_data",
+    "from_list",
+    "from_tensor",
+    "of_components",
+    "rebuilt",
+]
 
 _NO_SHAPE = "Internal error: NestedTensorImpl doesn't support {}. Please file an issue."
 
@@ -144,6 +152,10 @@ class StridedNestedTensor(Nested):
         """Whether the parts lie one after another, each row-major."""
         return self._parts == dense_parts(self._sizes())
 
+    def _converted(self, convert: Callable[[Tensor], Tensor]) -> StridedNestedTensor:
+        """The same parts of a tensor that stands for the buffer and need have no elements."""
+        return self._like(convert(self._buffer))
+
     def _views(self, buffer: Tensor) -> tuple[Tensor, ...]:
         """The parts as views of a buffer."""
 
@@ -171,7 +183,7 @@ class StridedNestedTensor(Nested):
         return f"nested_tensor({tensor_contents or self._text()}{history})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from torchlike._tensor import _rebuild_nested_tensor
+        from torchlike._utils import _rebuild_nested_tensor
 
         sizes, strides, offsets = layout_tensors(self)
         return _rebuild_nested_tensor, (self._buffer.detach(), sizes, strides, offsets)
@@ -198,20 +210,27 @@ def layout_tensors(t: StridedNestedTensor) -> tuple[Tensor, Tensor, Tensor]:
     return rows([p.size for p in t._parts]), rows([p.stride for p in t._parts]), offsets
 
 
+def of_components(
+    buffer: Tensor, sizes: list[list[int]], strides: list[list[int]], offsets: list[int]
+) -> StridedNestedTensor:
+    """A nested tensor of a vector and of how its components lie there, which has been proved."""
+    lists = zip(sizes, strides, offsets, strict=True)
+    parts = [Part(tuple(size), tuple(stride), offset) for size, stride, offset in lists]
+    return StridedNestedTensor(buffer, parts, 1 + (len(sizes[0]) if sizes else 0))
+
+
 def rebuilt(buffer: Tensor, sizes: Tensor, strides: Tensor, offsets: Tensor) -> StridedNestedTensor:
     """A nested tensor of a vector and of what `layout_tensors` gives.
 
     Raises:
         RuntimeError: if they do not fit one another.
     """
-    lists = zip(sizes.tolist(), strides.tolist(), offsets.tolist(), strict=True)
-    parts = [Part(tuple(size), tuple(stride), offset) for size, stride, offset in lists]
-    for p in parts:
+    made = of_components(buffer.reshape(-1), sizes.tolist(), strides.tolist(), offsets.tolist())
+    for p in made._parts:
         ends = [(s - 1) * step for s, step in zip(p.size, p.stride, strict=True)]
         if p.numel and (min(ends, default=0) < 0 or p.offset + sum(ends) >= buffer.numel()):
             raise RuntimeError("a component of a nested tensor reaches outside its buffer")
-    ndim = 1 + (sizes.shape[1] if sizes.dim() > 1 else 0)
-    return StridedNestedTensor(buffer.reshape(-1), parts, ndim)
+    return made
 
 
 def from_list(tensors: list[Tensor]) -> StridedNestedTensor:

@@ -453,13 +453,26 @@ def _view_strides(p: Part, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The strides of a view of a part, or None if it would have to be copied."""
     if math.prod(shape) != p.numel:
         return None
-    if p.stride == row_major(p.size):
-        return row_major(shape)
-    try:
-        seen = torch.empty(0, device="meta").as_strided(p.size, p.stride).view(shape)
-    except RuntimeError:
-        return None
-    return tuple(seen.stride())
+    if shape == p.size:
+        return p.stride
+    # Dimensions that lie one behind the other are one, and sizes are taken off it from the last.
+    runs: list[list[int]] = []
+    for size, stride in zip(p.size, p.stride, strict=True):
+        if size != 1 and runs and runs[-1][1] == size * stride:
+            runs[-1] = [runs[-1][0] * size, stride]
+        elif size != 1:
+            runs.append([size, stride])
+    strides = []
+    for size in reversed(shape):
+        while runs and runs[-1][0] == 1:
+            runs.pop()
+        left, step = runs[-1] if runs else [1, 1]
+        if left % size:
+            return None
+        strides.append(step)
+        if runs:
+            runs[-1] = [left // size, step * size]
+    return tuple(reversed(strides))
 
 
 @answers("view")

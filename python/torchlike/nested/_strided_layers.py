@@ -130,6 +130,16 @@ def _sum(
     return _parts(input, lambda p: p.sum(-1, keepdim=True, dtype=dtype))
 
 
+@answers("all")
+def _all(input: StridedNestedTensor, dim: Any = None, keepdim: bool = False) -> StridedNestedTensor:
+    if dim is None:
+        raise input._refused("all", (input,), {})
+    at = wrapped(input.dim(), dim)
+    if at == 0:
+        raise RuntimeError("Cannot apply all across nested dimension 0")
+    return _parts(input, lambda p: p.all(at - 1, keepdim=keepdim))
+
+
 @answers("where")
 def _where(condition: Any, input: Any = None, other: Any = None) -> StridedNestedTensor:
     if not _is(condition):

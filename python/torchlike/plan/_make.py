@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import _C
+from torchlike._parts import plain_parts
 from torchlike._subclasses.fake_tensor import FakeTensorMode
 from torchlike._subclasses.meta_utils import Converter
 from torchlike.nn.modules.module import (
@@ -293,7 +294,12 @@ def _record(
     program.label(model.named_buffers(), _BUFFERS)
     program.label_gradients(model.named_parameters(), _GRADIENTS)
     leaves = enumerate(pytree.tree_leaves((args, kwargs)))
-    given = ((f"input {i}", t) for i, t in leaves if isinstance(t, _C.Tensor))
+    given = (
+        (f"input {i}", part)
+        for i, t in leaves
+        if isinstance(t, _C.Tensor)
+        for part in plain_parts(t)
+    )
     program.label(given, _INPUTS)
     made = make_optimizer(optimizer, model.parameters()) if optimizer is not None else None
 

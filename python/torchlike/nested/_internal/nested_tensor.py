@@ -234,6 +234,23 @@ class NestedTensor(Nested):
         }
         return _rebuild_from_type_v2, (_rebuild_njt, type(self), (made_of,), {})
 
+    def _plain_parts(self) -> list[Tensor]:
+        found = [self._values, self._offsets, self._lengths]
+        return [t for t in found if t is not None]
+
+    def _converted(self, convert: Callable[[Tensor], Tensor]) -> NestedTensor:
+        """The same sequences of tensors that stand for its parts and need have no elements."""
+        ragged = self._size[self._ragged_idx]
+        if ragged.node.lengths is None and not self._offsets.is_meta:
+            ragged.node.lengths = tuple(self._known_lengths())
+        values, offsets = convert(self._values), convert(self._offsets)
+        lengths = None if self._lengths is None else convert(self._lengths)
+        share_size(offsets if lengths is None else lengths, ragged)
+        cache, idx = self._metadata_cache, self._ragged_idx
+        return NestedTensor(
+            values, offsets, lengths=lengths, _ragged_idx=idx, _metadata_cache=cache
+        )
+
     def __tensor_flatten__(self) -> tuple[list[str], dict[str, Any]]:
         """The names of the tensors it is made of, and what else."""
         names = ["_values", "_offsets"]
