@@ -213,19 +213,3 @@ def _attention(
     parts = zip(*(t.unbind() for t in (query, key, value)), strict=True)
     options: dict[str, Any] = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": enable_gqa}
     return from_list([F.scaled_dot_product_attention(q, k, v, **options) for q, k, v in parts])
-
-
-def padded_from_mask(t: Tensor, mask: Tensor) -> StridedNestedTensor:
-    """The parts of a padded batch `[B, S, D]` that a mask `[B, S]` lets through, which come first in each.
-
-    Raises:
-        RuntimeError: if something that is let through comes after what is not.
-    """
-    lengths = mask.sum(1).tolist()
-    rows = torch.arange(mask.shape[1], device=mask.device)
-    if not bool((mask == (rows < mask.sum(1, keepdim=True))).all()):
-        raise RuntimeError(
-            "Expected mask to be left-aligned (all true values before all false ones) in each row"
-        )
-    return from_list([t[i, :n] for i, n in enumerate(lengths)])
-
