@@ -58,7 +58,8 @@ def test_what_a_jagged_tensor_says_of_itself():
     assert not t.transpose(1, 2).is_contiguous()
     assert (t._get_min_seqlen(), t._get_max_seqlen()) == (1, 3)
     assert re.fullmatch(
-        r"NestedTensor\(size=\(3, j\d+, 5\), offsets=tensor\(\[0, 2, 5, 6\]\), contiguous=True\)", repr(t)
+        r"NestedTensor\(size=\(3, j\d+, 5\), offsets=tensor\(\[0, 2, 5, 6\]\), contiguous=True\)",
+        repr(t),
     )
     assert "requires_grad=True" in repr(t.clone().requires_grad_())
     assert "grad_fn=<MulBackward0" in repr(t.clone().requires_grad_() * 2)
@@ -131,7 +132,9 @@ def test_views_of_values():
     assert t.offsets().tolist() == [0, 2, 5, 6]
     values[0] = 9
     assert t[0].tolist() == [9, 1]
-    holes = torch.nested.nested_tensor_from_jagged(values, torch.tensor([0, 2, 6]), torch.tensor([1, 2]))
+    holes = torch.nested.nested_tensor_from_jagged(
+        values, torch.tensor([0, 2, 6]), torch.tensor([1, 2])
+    )
     assert [p.tolist() for p in holes.unbind()] == [[9], [2, 3]]
     assert (holes.numel(), holes.is_contiguous()) == (3, False)
     assert holes.contiguous().values().tolist() == [9, 2, 3]
@@ -232,7 +235,9 @@ def test_gradients_have_sequences():
     same(t.grad, [2 * p for p in parts(5)])
     (grad,) = torch.autograd.grad(t * 3, t, torch.ones_like(t))
     same(grad, [torch.full_like(p, 3) for p in parts(5)])
-    with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
+    with pytest.raises(
+        RuntimeError, match="grad can be implicitly created only for scalar outputs"
+    ):
         (t * 2).backward()
     t.grad = None
     seen = []
@@ -311,7 +316,9 @@ def test_functions_of_ones_own():
 
 
 def test_modules_train_on_them():
-    model = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 8), nn.GELU(), nn.Dropout(0.0), nn.Linear(8, 2))
+    model = nn.Sequential(
+        nn.LayerNorm(5), nn.Linear(5, 8), nn.GELU(), nn.Dropout(0.0), nn.Linear(8, 2)
+    )
     t = jagged(5)
     made = model(t)
     same(made, [model(p) for p in parts(5)])

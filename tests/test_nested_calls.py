@@ -1,20 +1,21 @@
 """What jagged tensors answer: each call gives what it gives for every sequence, or PyTorch's error."""
 
 import pytest
+from tests.test_nested import LENGTHS, jagged, parts, same, shown
 
 import torchlike as torch
 import torchlike.nn.functional as F
-from tests.test_nested import LENGTHS, jagged, parts, same, shown
 from torchlike import nn
 from torchlike.nested._internal.nested_tensor import NestedTensor
 
-EACH = """
+NAMES = """
     abs neg exp log log1p sqrt rsqrt sin cos tanh sigmoid erf floor round sign square reciprocal relu isnan isfinite
     nan_to_num digamma special.erfinv special.expit nn.functional.gelu nn.functional.silu nn.functional.leaky_relu
     nn.functional.elu nn.functional.mish nn.functional.softplus nn.functional.hardtanh nn.functional.relu6
     nn.functional.hardswish nn.functional.hardsigmoid nn.functional.softsign nn.functional.tanhshrink
     nn.functional.logsigmoid nn.functional.hardshrink nn.functional.softshrink nn.functional.selu nn.functional.celu
-""".split()
+"""
+EACH = NAMES.split()
 
 
 def found(name):
@@ -198,8 +199,16 @@ def test_attention(causal):
 
 
 REFUSALS = [
-    (lambda t: t + jagged(5), RuntimeError, "cannot call binary pointwise function add.Tensor with"),
-    (lambda t: t + torch.ones(2, 1, 5), RuntimeError, "cannot call binary pointwise function add.T"),
+    (
+        lambda t: t + jagged(5),
+        RuntimeError,
+        "cannot call binary pointwise function add.Tensor with",
+    ),
+    (
+        lambda t: t + torch.ones(2, 1, 5),
+        RuntimeError,
+        "cannot call binary pointwise function add.T",
+    ),
     (lambda t: t + torch.ones(2, 3, 1, 5), NotImplementedError, "NYI: broadcasting NT with T with"),
     (lambda t: t.cumsum(-1), NotImplementedError, "aten.cumsum.default"),
     (lambda t: t.sort(-1), NotImplementedError, "aten.sort.default"),
@@ -211,7 +220,11 @@ REFUSALS = [
     (lambda t: t.sum((1, 2)), RuntimeError, "along a ragged and non-batch dimension"),
     (lambda t: t.softmax(0), RuntimeError, "when reducing across the batch dimension"),
     (lambda t: t.log_softmax(1), RuntimeError, "when reducing along the ragged dimension"),
-    (lambda t: F.linear(t.mT, torch.ones(4, 5)), ValueError, r"linear_default\(input: jt, weight: t"),
+    (
+        lambda t: F.linear(t.mT, torch.ones(4, 5)),
+        ValueError,
+        r"linear_default\(input: jt, weight: t",
+    ),
     (lambda t: t @ t, RuntimeError, r"matmul\(\): not supported between inputs of shapes"),
     (lambda t: F.layer_norm(t, (3, 3, 5)), RuntimeError, "over the batch dimension"),
     (lambda t: F.rms_norm(t, (3, 5)), ValueError, "over the ragged dim not supported"),
@@ -222,10 +235,18 @@ REFUSALS = [
     (lambda t: t.transpose(0, 1), ValueError, "Transpose is not supported on the batch dimension"),
     (lambda t: t.permute(1, 0, 2), ValueError, "Permute is not supported on the batch dimension"),
     (lambda t: t.permute(0, 1, 1), ValueError, "duplicate dims are not allowed"),
-    (lambda t: t.view(-1, 5), RuntimeError, r"view\(\): cannot view shape \(3, j\d+, 5\) as \[-1, 5\]"),
+    (
+        lambda t: t.view(-1, 5),
+        RuntimeError,
+        r"view\(\): cannot view shape \(3, j\d+, 5\) as \[-1, 5\]",
+    ),
     (lambda t: t.mT.view(3, -1, 5, 1), RuntimeError, "does not support ragged_idx != 1"),
     (lambda t: t.expand(4, -1, 5), RuntimeError, r"expand\(\): cannot expand shape"),
-    (lambda t: torch.cat([t, t]), RuntimeError, r"cat\(\): not supported for NestedTensor on dim=0"),
+    (
+        lambda t: torch.cat([t, t]),
+        RuntimeError,
+        r"cat\(\): not supported for NestedTensor on dim=0",
+    ),
     (lambda t: torch.stack([t, jagged(5)], -1), RuntimeError, "have the same nested structure"),
     (lambda t: t.new_zeros((2, 3)), RuntimeError, "not supported for NJT with shape"),
     (lambda t: t.tolist(), RuntimeError, "is not supported for tensor subclasses"),

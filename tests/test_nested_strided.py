@@ -5,10 +5,10 @@ import pickle
 from pathlib import Path
 
 import pytest
+from tests.test_nested import jagged, parts, same
 
 import torchlike as torch
 import torchlike.nn.functional as F
-from tests.test_nested import jagged, parts, same
 from torchlike import nn
 from torchlike._subclasses.fake_tensor import FakeTensorMode
 from torchlike.nested._strided import rebuilt
@@ -102,7 +102,10 @@ def test_views_and_pieces():
 
 
 REFUSALS = [
-    (lambda t: t + torch.ones(5), "Expected both self and other to be nested, but got a nested self"),
+    (
+        lambda t: t + torch.ones(5),
+        "Expected both self and other to be nested, but got a nested self",
+    ),
     (lambda t: t + nested(4), "add does not support broadcasting when given a NestedTensor"),
     (lambda t: t.sum(1), "only be reduced across the last dimension for now got dimension 1"),
     (lambda t: t.sum(-1), "NestedTensor always requires keepdim=True for now"),
@@ -142,7 +145,9 @@ def test_what_there_is_no_rule_for():
         (lambda: t[0:2], "slice.Tensor"),
         (lambda: t.mean(), "mean"),
     ):
-        with pytest.raises(NotImplementedError, match=f"Could not run 'aten::{name}' with arguments"):
+        with pytest.raises(
+            NotImplementedError, match=f"Could not run 'aten::{name}' with arguments"
+        ):
             call()
     with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 0 with size 3"):
         t[5]

@@ -150,7 +150,7 @@ def _jagged(args: tuple[Any, ...], kwargs: Any) -> Any:
     need(isinstance(inner[0], dict) and isinstance(state, dict), "the parts of a jagged tensor")
     given = dict(inner[0])
     cache, idx = given.get("_metadata_cache") or {}, given.get("_ragged_idx", 1)
-    tensors = [given.get(n) for n in _JAGGED_PARTS]
+    tensors: list[Any] = [given.get(n) for n in _JAGGED_PARTS]
     need(all(t is None or isinstance(t, torchlike.Tensor) for t in tensors), "a part of a tensor")
     values, offsets, lengths = tensors
     need(values is not None and offsets is not None and type(idx) is int, "a jagged tensor")

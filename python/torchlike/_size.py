@@ -27,7 +27,7 @@ class Size(tuple):  # type: ignore[type-arg]
                 continue
             try:
                 entries.append(operator.index(v))
-            except TypeError:  # noqa: PERF203
+            except TypeError:
                 message = (
                     f"torch.Size() takes an iterable of 'int' (item {i} is '{type(v).__name__}')"
                 )

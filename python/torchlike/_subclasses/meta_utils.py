@@ -41,8 +41,9 @@ class Converter:
         """
         if not isinstance(t, _C.Tensor):
             raise TypeError(f"cannot create weak reference to '{type(t).__name__}' object")
-        if hasattr(type(t), "_converted"):
-            return t._converted(self.convert)
+        converted = getattr(type(t), "_converted", None)
+        if converted is not None:
+            return converted(t, self.convert)
         made = self.twins(t)
         if made is None:
             made = self._with_history(t)

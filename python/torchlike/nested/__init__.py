@@ -64,16 +64,16 @@ def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any
     layout = torch.strided if layout is None else layout
     if layout == torch.strided:
         made = _for_strided().from_list(list(ts)) if listed else _for_strided().from_tensor(ts)
-        return made.to(device=device, dtype=dtype)  # type: ignore[no-any-return]
+        return made.to(device=device, dtype=dtype)
     if layout != torch.jagged:
         raise _unsupported(layout)
     if listed:
-        return _for_jagged().jagged_from_list(list(ts), None, dtype, device)[0]  # type: ignore[no-any-return]
+        return _for_jagged().jagged_from_list(list(ts), None, dtype, device)[0]
     values = ts.contiguous().flatten(0, 1).to(device=device, dtype=dtype)
     batch, length = ts.shape[:2]
     offsets = length * torch.arange(batch + 1, device=values.device)
     _for_jagged().ragged_size(offsets, (length,) * batch)
-    return _for_jagged().nested_view_from_values_offsets(values, offsets, 1, length, length)  # type: ignore[no-any-return]
+    return _for_jagged().nested_view_from_values_offsets(values, offsets, 1, length, length)
 
 
 def to_padded_tensor(
@@ -87,7 +87,7 @@ def to_padded_tensor(
     made: Tensor = input.to_padded_tensor(padding, output_size)
     if out is not None:
         out.resize_(made.shape).copy_(made)
-        return out  # type: ignore[no-any-return]
+        return out
     return made
 
 
@@ -115,7 +115,7 @@ def nested_tensor(
             parts = [t if isinstance(t, Tensor) else torch.as_tensor(t) for t in tensor_list]
             made = _for_jagged().jagged_from_list(parts, None, dtype, device)[0].detach()
     made.requires_grad_(requires_grad)
-    return made.pin_memory() if pin_memory else made  # type: ignore[no-any-return]
+    return made.pin_memory() if pin_memory else made
 
 
 def narrow(
@@ -142,12 +142,10 @@ def narrow(
     if dim != 1:
         raise RuntimeError("jagged layout only supports dim=1")
     where = [
-        t
-        if isinstance(t, Tensor)
-        else torch.tensor([t], device=tensor.device, dtype=torch.int64)
+        t if isinstance(t, Tensor) else torch.tensor([t], device=tensor.device, dtype=torch.int64)
         for t in (start, length)
     ]
-    return _for_jagged().jagged_from_tensor_and_lengths(tensor, *where)[0]  # type: ignore[no-any-return]
+    return _for_jagged().jagged_from_tensor_and_lengths(tensor, *where)[0]
 
 
 def nested_tensor_from_jagged(
@@ -182,7 +180,7 @@ def nested_tensor_from_jagged(
         offsets, lengths = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)), None
     if jagged_dim is not None and jagged_dim < 1:
         raise ValueError(f"Expected jagged_dim >=1, but got {jagged_dim}.")
-    return _for_jagged().nested_view_from_values_offsets_lengths(  # type: ignore[no-any-return]
+    return _for_jagged().nested_view_from_values_offsets_lengths(
         values, offsets, lengths, jagged_dim or 1, min_seqlen, max_seqlen
     )
 
@@ -201,4 +199,4 @@ def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
             )
     counts = mask.expand(tensor.shape).sum(dim=tensor.ndim - 1).view(-1)
     offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-    return _for_jagged().nested_view_from_values_offsets(tensor.masked_select(mask), offsets)  # type: ignore[no-any-return]
+    return _for_jagged().nested_view_from_values_offsets(tensor.masked_select(mask), offsets)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torchlike as torch
 import torchlike.nn.functional as F
-from torchlike import Tensor, _C
+from torchlike import _C, Tensor
 from torchlike.nested._strided import StridedNestedTensor, from_list
 
 __all__ = ["left_aligned", "self_attention", "unpadded", "without_gradients"]
@@ -89,7 +89,8 @@ def self_attention(
 def left_aligned(mask: Tensor) -> bool:
     """Whether in each row of a mask `[B, S]` what is true comes first."""
     rows = torch.arange(mask.shape[1], device=mask.device)
-    return bool((mask == (rows < mask.sum(1, keepdim=True))).all())
+    first: Tensor = rows < mask.sum(1, keepdim=True)
+    return torch.equal(mask, first)
 
 
 def _may_be_unpadded(encoder: Any, src: Any, padding: Any, mask: Any) -> bool:

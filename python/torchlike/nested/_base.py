@@ -62,19 +62,19 @@ class Nested(Tensor):
         kwargs = kwargs or {}
         return _answer(func, first(args, kwargs), args, kwargs)
 
-    is_nested = property(lambda self: True)  # type: ignore[assignment]
-    ndim = property(lambda self: self.dim())  # type: ignore[assignment]
-    shape = property(lambda self: self.size())  # type: ignore[assignment]
-    is_leaf = property(lambda self: self._elements.is_leaf)  # type: ignore[assignment]
-    retains_grad = property(lambda self: self._elements.retains_grad)  # type: ignore[assignment]
-    grad_fn = property(lambda self: self._elements.grad_fn)  # type: ignore[assignment]
-    nbytes = property(lambda self: self.numel() * self._elements.itemsize)  # type: ignore[assignment]
-    mT = property(lambda self: self.transpose(-2, -1))  # type: ignore[assignment]
-    _version = property(lambda self: self._elements._version)  # type: ignore[assignment]
-    _base = property(lambda self: self._elements._base)  # type: ignore[assignment]
+    is_nested = property(lambda self: True)
+    ndim = property(lambda self: self.dim())
+    shape = property(lambda self: self.size())
+    is_leaf = property(lambda self: self._elements.is_leaf)
+    retains_grad = property(lambda self: self._elements.retains_grad)
+    grad_fn = property(lambda self: self._elements.grad_fn)
+    nbytes = property(lambda self: self.numel() * self._elements.itemsize)
+    mT = property(lambda self: self.transpose(-2, -1))
+    _version = property(lambda self: self._elements._version)
+    _base = property(lambda self: self._elements._base)
 
     @property
-    def requires_grad(self) -> bool:  # type: ignore[override]
+    def requires_grad(self) -> bool:
         """Whether gradients of it are computed."""
         return bool(self._elements.requires_grad)
 
@@ -132,7 +132,7 @@ class Nested(Tensor):
         self._elements.retain_grad()
 
     def register_hook(self, hook: Callable[[Any], Any]) -> Any:
-        """Calls a function with the gradient, of the same parts, once that is known; what it returns takes its place."""
+        """Calls a function with the gradient, of the same parts, once it is known; what it returns is used."""
 
         def of_parts(grad: Tensor) -> Any:
             made = hook(self._like(grad))
@@ -178,7 +178,9 @@ class Nested(Tensor):
     def item(self) -> Any:
         """The value of a tensor of one element."""
         if self.numel() != 1:
-            raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
+            raise RuntimeError(
+                f"a Tensor with {self.numel()} elements cannot be converted to Scalar"
+            )
         return self._elements.reshape(-1).item()
 
     def __bool__(self) -> bool:

@@ -18,9 +18,7 @@ def apply(function: type[Function], args: tuple[Any, ...]) -> Any:
     apart = function.setup_context is not Function.setup_context
 
     def forward(ctx: Any, *plain: Any) -> Any:
-        mine = tuple(
-            t._like(v) if t is not None else v for t, v in zip(given, plain, strict=True)
-        )
+        mine = tuple(t._like(v) if t is not None else v for t, v in zip(given, plain, strict=True))
         if apart:
             made = function.forward(*mine)
             function.setup_context(ctx, mine, made)
@@ -41,7 +39,8 @@ def apply(function: type[Function], args: tuple[Any, ...]) -> Any:
         "backward": staticmethod(backward),
         "setup_context": Function.setup_context,
     }
-    made = type(function.__name__, (function,), body).apply(*map(_plain, args))
+    plain: Any = type(function.__name__, (function,), body)
+    made = plain.apply(*map(_plain, args))
     if isinstance(made, tuple):
         return tuple(_again(t, m) for t, m in zip(made_of, made, strict=True))
     return _again(made_of[0], made)

@@ -125,9 +125,7 @@ def _clone(input: NestedTensor, *, memory_format: Any = None) -> NestedTensor:
         if input._ragged_idx != 1:
             raise AssertionError("NJT with ragged_idx != 1 not supported for contiguous clone")
         return jagged_from_list(list(input.unbind()), None)[0]
-    return input._like(
-        input._values.clone(memory_format=memory_format or torch.preserve_format)
-    )
+    return input._like(input._values.clone(memory_format=memory_format or torch.preserve_format))
 
 
 @answers("contiguous")
@@ -145,7 +143,15 @@ def _factory(name: str) -> Any:
     return like
 
 
-for _name in "empty_like ones_like zeros_like rand_like randn_like full_like randint_like".split():
+for _name in [
+    "empty_like",
+    "ones_like",
+    "zeros_like",
+    "rand_like",
+    "randn_like",
+    "full_like",
+    "randint_like",
+]:
     answers(_name)(_factory(_name))
 
 

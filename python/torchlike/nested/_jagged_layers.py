@@ -6,7 +6,7 @@ from typing import Any
 
 import torchlike as torch
 import torchlike.nn.functional as F
-from torchlike import Tensor, _C
+from torchlike import _C, Tensor
 from torchlike._symbolic import SymInt
 from torchlike.nested import _padded
 from torchlike.nested._calls import answers, same_sequences
@@ -26,7 +26,7 @@ def _bilinear(a: Any, b: Any) -> Tensor:
     made = torch.matmul(padded, b) if t is a else torch.matmul(a, padded)
     total = t._values.shape[t._ragged_idx - 1]
     values = _padded.packed(made, t._offsets, t._ragged_idx, total)
-    return t._like(values)  # type: ignore[no-any-return]
+    return t._like(values)
 
 
 @answers("matmul")
@@ -124,7 +124,7 @@ def _embedding(*args: Any, **kwargs: Any) -> NestedTensor:
     # The function takes the indices first, the operator the weights.
     if isinstance(first, NestedTensor):
         return first._like(F.embedding(first._values, second, *args[2:], **kwargs))
-    return second._like(torch.embedding(first, second._values, *args[2:], **kwargs))  # type: ignore[no-any-return]
+    return second._like(torch.embedding(first, second._values, *args[2:], **kwargs))
 
 
 @answers("one_hot")
@@ -182,7 +182,9 @@ def _check_attention(given: tuple[Any, Any, Any], mask: Any) -> None:
             f"{whole} be nested tensors, {listed('is_nested', [t.is_nested for t in given])}"
         )
     if len({t.dtype for t in given}) > 1:
-        raise ValueError(f"{whole} have the same dtype, {listed('dtype', [t.dtype for t in given])}")
+        raise ValueError(
+            f"{whole} have the same dtype, {listed('dtype', [t.dtype for t in given])}"
+        )
     if len({t.device for t in given}) > 1:
         said = listed("device", [t.device for t in given])
         raise ValueError(f"{whole} have the same device type, {said}")
@@ -223,7 +225,7 @@ def _attention(
     if query.dim() > 3 and query._ragged_idx == 1:
         # The second dimension of the batch is ragged, and the sequences are not.
         made = F.scaled_dot_product_attention(*(t._values for t in given), **options)
-        return query._like(made)  # type: ignore[no-any-return]
+        return query._like(made)
     at = query._ragged_idx - 1
     parts = zip(*(t.unbind() for t in given), strict=True)
     outs = [F.scaled_dot_product_attention(q, k, v, **options) for q, k, v in parts]

@@ -1,4 +1,4 @@
-"""Reductions of jagged tensors: of values where sequences stay or all go, of padded sequences along the ragged dimension."""
+"""Reductions of jagged tensors: of values where sequences stay or all go, of padded sequences along each."""
 
 from __future__ import annotations
 
@@ -198,4 +198,4 @@ def _log_softmax(
 def _softmin(
     input: NestedTensor, dim: Any = None, _stacklevel: int = 3, dtype: Any = None
 ) -> NestedTensor:
-    return _softmax(input._like(-input._values), dim, _stacklevel, dtype)  # type: ignore[no-any-return]
+    return _softmax(input._like(-input._values), dim, _stacklevel, dtype)

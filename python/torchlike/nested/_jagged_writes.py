@@ -15,9 +15,7 @@ from torchlike.nested._internal.nested_tensor import NestedTensor
 @answers("to_padded_tensor", "nested_to_padded_tensor")
 def _to_padded_tensor(input: NestedTensor, padding: float, output_size: Any = None) -> Tensor:
     if input._lengths is not None:
-        raise RuntimeError(
-            "to_padded_tensor(): not supported for nested tensors with holes"
-        )
+        raise RuntimeError("to_padded_tensor(): not supported for nested tensors with holes")
     r = input._ragged_idx
     if output_size is not None:
         length = int(output_size[r])
@@ -57,7 +55,7 @@ def _writer(name: str) -> None:
     answers(name)(write)
 
 
-for _name in "fill_ zero_ normal_ uniform_ apply_ share_memory_".split():
+for _name in ["fill_", "zero_", "normal_", "uniform_", "apply_", "share_memory_"]:
     _writer(_name)
 
 

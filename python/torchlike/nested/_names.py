@@ -10,8 +10,9 @@ from torchlike import _C, ops
 _COMPOSED = """
     absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh fix negative multiply subtract divide true_divide
     not_equal greater greater_equal less less_equal rsub clamp clip conj_physical conj float_power ldexp positive
-    polygamma mvlgamma i0 igamma igammac logit masked_fill isclose isfinite isinf isreal signbit square bitwise_left_shift
-    bitwise_right_shift __lshift__ __rshift__ __and__ __or__ __xor__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__
+    polygamma mvlgamma i0 igamma igammac logit masked_fill isclose isfinite isinf isreal signbit square
+    bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ __and__ __or__ __xor__ __iand__ __ior__ __ixor__
+    __ilshift__ __irshift__
     relu6 elu selu celu gelu silu mish leaky_relu hardtanh hardswish hardsigmoid hardshrink softplus softshrink softsign
     tanhshrink logsigmoid threshold prelu sigmoid tanh relu rrelu erf erfc erfinv exp2 expm1 gammaln lgamma digamma psi
     multigammaln round sinc xlogy xlog1py expit log1p logical_not resolve_conj resolve_neg real imag view_as_real
@@ -46,20 +47,23 @@ def _of_rows() -> frozenset[str]:
 EACH = _of_rows()
 """Functions of single elements: those of pointwise rows, and those composed of them."""
 
-LOSSES = frozenset(
-    "l1_loss mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div".split()
-)
+_LOSSES = """
+    l1_loss mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div
+"""
+LOSSES = frozenset(_LOSSES.split())
 """Losses that compare element by element, with a reduction."""
 
-CONVERSIONS = frozenset(
-    "to type type_as float double half bfloat16 long int short char byte bool cfloat cdouble cpu cuda _to_copy".split()
-)
+_CONVERSIONS = """
+    to type type_as float double half bfloat16 long int short char byte bool cfloat cdouble cpu cuda _to_copy
+"""
+CONVERSIONS = frozenset(_CONVERSIONS.split())
 """Changes of dtype and device."""
 
-OF_ONE_TENSOR = frozenset(
-    "element_size is_floating_point is_complex is_signed is_inference is_conj is_neg get_device data_ptr dtype device "
-    "untyped_storage storage new_tensor is_pinned is_set_to itemsize __dlpack_device__".split()
-)
+_OF_ONE = """
+    element_size is_floating_point is_complex is_signed is_inference is_conj is_neg get_device data_ptr dtype device
+    untyped_storage storage new_tensor is_pinned is_set_to itemsize __dlpack_device__
+"""
+OF_ONE_TENSOR = frozenset(_OF_ONE.split())
 """What is answered by the tensor of all elements."""
 
 GRADIENTS = frozenset(["grad", "backward"])

@@ -65,6 +65,7 @@ class StridedNestedTensor(Nested):
     _answers: ClassVar[dict[str, Callable[..., Any]]] = {}
     _buffer: Tensor
     _parts: list[Part]
+    _ndim: int
 
     @staticmethod
     def __new__(cls: type, buffer: Tensor, parts: list[Part], ndim: int) -> StridedNestedTensor:
@@ -102,8 +103,8 @@ class StridedNestedTensor(Nested):
     def _matches(self, other: Any) -> bool:
         return isinstance(other, StridedNestedTensor) and self._sizes() == other._sizes()
 
-    layout = property(lambda self: torch.strided)  # type: ignore[assignment]
-    T = property(lambda self: self.permute(*range(self.dim())))  # type: ignore[assignment]
+    layout = property(lambda self: torch.strided)
+    T = property(lambda self: self.permute(*range(self.dim())))
 
     def size(self, dim: int | None = None) -> Any:
         """The size of a dimension in which all parts agree.
@@ -252,7 +253,9 @@ def from_list(tensors: list[Tensor]) -> StridedNestedTensor:
         return StridedNestedTensor(torch.empty(0), [], 1)
     dtype, device = tensors[0].dtype, tensors[0].device
     buffer = torch.cat([t.reshape(-1).to(device=device, dtype=dtype) for t in tensors])
-    return StridedNestedTensor(buffer, dense_parts([t.shape for t in tensors]), tensors[0].dim() + 1)
+    return StridedNestedTensor(
+        buffer, dense_parts([t.shape for t in tensors]), tensors[0].dim() + 1
+    )
 
 
 def from_data(data: Any, dtype: Any, device: Any) -> StridedNestedTensor:

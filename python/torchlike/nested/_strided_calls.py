@@ -1,4 +1,4 @@
-"""Calls of nested tensors of the strided layout: of the buffer where that is the same, else of one part after the other."""
+"""Calls of nested tensors of the strided layout: of the buffer where that is the same, else part by part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from torchlike.nested._strided import (
     from_list,
     layout_tensors,
     of_parts,
-    row_major,
 )
 
 
@@ -36,6 +35,10 @@ def _is(v: Any) -> bool:
     return isinstance(v, StridedNestedTensor)
 
 
+def _bare(v: Any) -> Any:
+    return v._elements if _is(v) else v
+
+
 def _both(first: Any, second: Any, what: str = "both self and other") -> None:
     """Checks that two operands are nested.
 
@@ -51,19 +54,18 @@ def _both(first: Any, second: Any, what: str = "both self and other") -> None:
 
 def each(cls: Any, func: Any, name: str, args: Any, kwargs: Any) -> Any:
     """A function of single elements: of the buffers, if all parts lie alike, else of the parts."""
-    given = [v for v in (*args, *kwargs.values()) if isinstance(v, Tensor)]
+    given: list[Any] = [v for v in (*args, *kwargs.values()) if isinstance(v, Tensor)]
     nested = [v for v in given if _is(v)]
     t, *others = nested
     for dense in given:
-        if not _is(dense) and dense.numel() != 1:
-            _both(*given[:2])
+        if not _is(dense) and dense.dim() != 0:
+            _both(given[0], given[1])
     for other in others:
         if not t._matches(other):
             raise RuntimeError(f"{name} does not support broadcasting when given a NestedTensor")
     named = kwargs.items()
     if all(o._parts == t._parts for o in others):
-        bare = (lambda v: v._elements if _is(v) else v)
-        return t._like(func(*map(bare, args), **{k: bare(v) for k, v in named}))
+        return t._like(func(*map(_bare, args), **{k: _bare(v) for k, v in named}))
     if name.endswith("_"):
         others_of = [v.unbind() if _is(v) else v for v in args]
         for i, _ in enumerate(t._parts):
@@ -147,7 +149,7 @@ def _factory(name: str) -> Any:
     return like
 
 
-for _name in "empty_like ones_like zeros_like full_like rand_like randn_like".split():
+for _name in ["empty_like", "ones_like", "zeros_like", "full_like", "rand_like", "randn_like"]:
     answers(_name)(_factory(_name))
 
 
@@ -161,7 +163,7 @@ def _writer(name: str) -> None:
     answers(name)(write)
 
 
-for _name in "fill_ zero_ normal_ uniform_ share_memory_".split():
+for _name in ["fill_", "zero_", "normal_", "uniform_", "share_memory_"]:
     _writer(_name)
 
 
@@ -269,7 +271,10 @@ def _squeeze(input: StridedNestedTensor, dim: int | None = None) -> StridedNeste
     if any(p.size[dim - 1] != 1 for p in input._parts):
         return input._with(input._parts)
     return input._with(
-        [Part(_without(p.size, dim - 1), _without(p.stride, dim - 1), p.offset) for p in input._parts]
+        [
+            Part(_without(p.size, dim - 1), _without(p.stride, dim - 1), p.offset)
+            for p in input._parts
+        ]
     )
 
 
@@ -357,9 +362,7 @@ def _narrow(input: StridedNestedTensor, dim: int, start: int, length: int) -> St
     if dim != 0:
         raise RuntimeError(f"narrow(): only dim=0 supported for nested tensors, but got: {dim}")
     if not 0 <= start <= start + length <= count:
-        raise RuntimeError(
-            f"start ({start}) + length ({length}) exceeds dimension size ({count})."
-        )
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({count}).")
     if not input.is_contiguous():
         raise RuntimeError("narrow(): only contiguous nested tensors supported")
     parts = input._parts[start : start + length]
@@ -422,7 +425,9 @@ def _shaped(input: StridedNestedTensor, size: list[int]) -> list[tuple[int, ...]
     if len(size) < 2:
         raise RuntimeError("view: For now nested view requires at least 2 dimensions")
     if size[0] != len(input._parts):
-        raise RuntimeError("view: For now nested view cannot change or infer the implicit batch dimension")
+        raise RuntimeError(
+            "view: For now nested view cannot change or infer the implicit batch dimension"
+        )
     old = input.dim()
     made = []
     for p in input._parts:

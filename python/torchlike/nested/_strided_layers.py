@@ -42,7 +42,11 @@ def _matmul(input: Any, other: Any) -> StridedNestedTensor:
             raise RuntimeError(
                 "matmul: Nested tensors cannot be matrix multiplied, last dimension of self has sizes "
                 f"{p.size[-1]}"
-                + ("" if input.dim() == 3 else f" and second last dimension of other has sizes {q.size[-2]}")
+                + (
+                    ""
+                    if input.dim() == 3
+                    else f" and second last dimension of other has sizes {q.size[-2]}"
+                )
             )
     pairs = zip(input.unbind(), other.unbind(), strict=True)
     return from_list([torch.matmul(a, b) for a, b in pairs])

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any, ClassVar, Self
 
 import torchlike as torch
-from torchlike import Size, Tensor, _C
+from torchlike import _C, Size, Tensor
 from torchlike.nested import _names
 from torchlike.nested._base import Nested
 from torchlike.nested._internal.nested_int import ragged_size, share_size
@@ -27,7 +27,8 @@ __all__ = [
 
 def get_tensor_symint(tensor: Tensor, *, coeff: int = 1) -> Any:
     """The ragged size that a tensor of offsets or lengths stands for."""
-    return ragged_size(tensor) * coeff if coeff != 1 else ragged_size(tensor)
+    size: Any = ragged_size(tensor)
+    return size * coeff if coeff != 1 else size
 
 
 def _check(values: Any, offsets: Any, lengths: Any) -> None:
@@ -126,8 +127,8 @@ class NestedTensor(Nested):
     def _matches(self, other: Any) -> bool:
         return isinstance(other, NestedTensor) and self._size == other._size
 
-    layout = property(lambda self: torch.jagged)  # type: ignore[assignment]
-    T = property(lambda self: self.permute(*range(self.dim() - 1, -1, -1)))  # type: ignore[assignment]
+    layout = property(lambda self: torch.jagged)
+    T = property(lambda self: self.permute(*range(self.dim() - 1, -1, -1)))
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, whose ragged size is no number, or one size of it."""
@@ -403,7 +404,9 @@ def jagged_from_list(
     values = torch.cat(tensors, dim=ragged - 1).to(device=device, dtype=dtype)
     lengths = tuple(t.shape[ragged - 1] for t in tensors)
     if offsets is None:
-        offsets = torch.tensor(list(accumulate(lengths, initial=0)), dtype=torch.int64, device=values.device)
+        offsets = torch.tensor(
+            list(accumulate(lengths, initial=0)), dtype=torch.int64, device=values.device
+        )
     ragged_size(offsets, lengths)
     extremes = min(lengths), max(lengths)
     return nested_view_from_values_offsets(values, offsets, ragged, *extremes), offsets

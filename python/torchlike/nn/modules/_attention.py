@@ -121,7 +121,9 @@ class MultiheadAttention(Module):
 
             masked = key_padding_mask is not None or attn_mask is not None
             given = (query, key, value)
-            return _attention.self_attention(self, given, masked, need_weights, average_attn_weights)
+            return _attention.self_attention(
+                self, given, masked, need_weights, average_attn_weights
+            )
         key_padding_mask = F._canonical_mask(
             key_padding_mask,
             "key_padding_mask",
