@@ -110,6 +110,12 @@ static OBJECTS: &[Attribute] = &[
         Some(v) => PyTensor::set_grad(t, v),
         None => PyTensor::set_grad(t, t.py().None().bind(t.py())),
     }),
+    writable("grad_dtype", PyTensor::grad_dtype, |t, value| match value {
+        Some(v) => PyTensor::set_grad_dtype(t, v),
+        None => Err(PyRuntimeError::new_err(
+            "grad_dtype must be a torch.dtype or None",
+        )),
+    }),
     writable("data", PyTensor::data, |t, value| match value {
         Some(v) => t.get().set_data(v),
         None => Err(PyRuntimeError::new_err(
