@@ -170,7 +170,7 @@ def test_makers_with_arguments():
     assert isinstance(trained.activation(), q.FusedMovingAvgObsFakeQuantize)
     assert qconfig.default_qconfig.weight().dtype == torch.qint8
     assert qconfig.default_per_channel_qconfig.weight().ch_axis == 0
-    assert qconfig.default_qat_qconfig.activation().quant_max == 255
+    assert qconfig.default_qat_qconfig.activation().quant_max == 127
     assert qconfig.default_dynamic_qconfig.activation().is_dynamic
     for name in observer.__all__:
         if name.startswith("default_") or "127" in name:

@@ -88,12 +88,12 @@ class Later:
         return made
 
 
-def _with_args(cls: Any, **kwargs: Any) -> Later:
+def _with_args(cls: Any, /, **kwargs: Any) -> Later:
     """The class with some of its arguments."""
     return Later(functools.partial(cls, **kwargs))
 
 
-def _with_callable_args(cls: Any, **kwargs: Any) -> Later:
+def _with_callable_args(cls: Any, /, **kwargs: Any) -> Later:
     """The class with arguments that are computed when an instance is made."""
     return _with_args(cls).with_callable_args(**kwargs)
 
@@ -242,7 +242,7 @@ def _noted(min_val: Tensor, max_val: Tensor) -> bool:
         AssertionError: if a smallest value is larger than the largest.
     """
     nothing = min_val.numel() == 0 or max_val.numel() == 0
-    if nothing or (min_val.numel() == 1 and bool(min_val == float("inf")) and bool(max_val < 0)):
+    if nothing or (min_val.numel() == 1 and bool(min_val.isinf()) and bool(max_val < min_val)):
         warnings.warn(
             "must run observer before calling calculate_qparams. Returning default values.",
             stacklevel=4,
