@@ -1,10 +1,10 @@
 """What jagged tensors answer: each call gives what it gives for every sequence, or PyTorch's error."""
 
 import pytest
-from tests.test_nested import LENGTHS, jagged, parts, same, shown
 
 import torchlike as torch
 import torchlike.nn.functional as F
+from test_nested import LENGTHS, jagged, parts, same, shown
 from torchlike import nn
 from torchlike.nested._internal.nested_tensor import NestedTensor
 

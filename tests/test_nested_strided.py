@@ -5,10 +5,10 @@ import pickle
 from pathlib import Path
 
 import pytest
-from tests.test_nested import jagged, parts, same
 
 import torchlike as torch
 import torchlike.nn.functional as F
+from test_nested import jagged, parts, same
 from torchlike import nn
 from torchlike._subclasses.fake_tensor import FakeTensorMode
 from torchlike.nested._strided import rebuilt

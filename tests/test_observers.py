@@ -157,6 +157,37 @@ def test_zeros_that_are_no_integers():
     torch.testing.assert_close(made, torch.tensor(expected))
 
 
+MAKERS = """
+    default_activation_only_qconfig default_affine_fixed_qparams_fake_quant default_affine_fixed_qparams_observer
+    default_debug_observer default_debug_qconfig default_dynamic_fake_quant default_dynamic_qat_qconfig
+    default_dynamic_qconfig default_dynamic_quant_observer default_embedding_fake_quant
+    default_embedding_fake_quant_4bit default_embedding_qat_qconfig default_embedding_qat_qconfig_4bit
+    default_fake_quant default_fixed_qparams_range_0to1_fake_quant default_fixed_qparams_range_0to1_observer
+    default_fixed_qparams_range_neg1to1_fake_quant default_fixed_qparams_range_neg1to1_observer
+    default_float_qparams_observer default_float_qparams_observer_4bit default_fused_act_fake_quant
+    default_fused_per_channel_wt_fake_quant default_fused_wt_fake_quant default_histogram_fake_quant
+    default_histogram_observer default_observer default_per_channel_qconfig
+    default_per_channel_symmetric_qnnpack_qat_qconfig default_per_channel_symmetric_qnnpack_qconfig
+    default_per_channel_weight_fake_quant default_per_channel_weight_observer default_placeholder_observer
+    default_qat_qconfig default_qat_qconfig_v2 default_qconfig default_quint8_weight_qconfig
+    default_reuse_input_observer default_reuse_input_qconfig default_symmetric_fixed_qparams_fake_quant
+    default_symmetric_fixed_qparams_observer default_symmetric_qnnpack_qat_qconfig
+    default_symmetric_qnnpack_qconfig default_weight_fake_quant default_weight_observer
+    default_weight_only_qconfig float16_dynamic_qconfig float16_static_qconfig float_qparams_weight_only_qconfig
+    float_qparams_weight_only_qconfig_4bit fused_per_channel_wt_fake_quant_range_neg_127_to_127
+    fused_wt_fake_quant_range_neg_127_to_127 per_channel_dynamic_qconfig
+    per_channel_weight_observer_range_neg_127_to_127 weight_observer_range_neg_127_to_127
+"""
+
+
+def test_what_has_a_name():
+    homes = (observer, fake_quantize, qconfig)
+    there = {
+        n for home in homes for n in home.__all__ if "default" in n or "127" in n or "qconfig" in n
+    }
+    assert set(MAKERS.split()) == there - {"get_default_qconfig", "get_default_qat_qconfig"}
+
+
 @pytest.mark.filterwarnings("ignore:Please use quant_min", "ignore:must run")
 def test_makers_with_arguments():
     made = q.MinMaxObserver.with_args(quant_min=0, quant_max=15).with_args(reduce_range=True)
@@ -168,6 +199,11 @@ def test_makers_with_arguments():
     assert [later().custom_op, later().custom_op] == [0, 1]
     trained = q.get_default_qat_qconfig("qnnpack")
     assert isinstance(trained.activation(), q.FusedMovingAvgObsFakeQuantize)
+    for name in qconfig.__all__:
+        if name.endswith("qconfig") and not name.startswith("get"):
+            assert all(callable(make) and make() is not None for make in getattr(qconfig, name))
+    with pytest.raises(NotImplementedError, match="PerGroup is not supported"):
+        observer.PerGroup(4)
     assert qconfig.default_qconfig.weight().dtype == torch.qint8
     assert qconfig.default_per_channel_qconfig.weight().ch_axis == 0
     assert qconfig.default_qat_qconfig.activation().quant_max == 127

@@ -33,6 +33,10 @@ def _for_strided() -> Any:
     return _strided
 
 
+def _is_tensors(given: Any) -> bool:
+    return isinstance(given, list | tuple) and bool(given) and isinstance(given[0], Tensor)
+
+
 def _unsupported(layout: Any, what: str = "tensors") -> RuntimeError:
     return RuntimeError(f"Specified layout is unsupported for nested {what}: {layout}")
 
@@ -110,6 +114,11 @@ def nested_tensor(
         raise _unsupported(layout)
     with torch.no_grad():
         if layout == torch.strided:
+            kind = dtype or (tensor_list[0].dtype if _is_tensors(tensor_list) else torch.float32)
+            if requires_grad and not (kind.is_floating_point or kind.is_complex):
+                raise RuntimeError(
+                    "Only Tensors of floating point and complex dtype can require gradients"
+                )
             made = _for_strided().from_data(tensor_list, dtype, device)
         else:
             parts = [t if isinstance(t, Tensor) else torch.as_tensor(t) for t in tensor_list]

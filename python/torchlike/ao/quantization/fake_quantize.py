@@ -25,6 +25,7 @@ __all__ = [
     "FakeQuantizeBase",
     "FixedQParamsFakeQuantize",
     "FusedMovingAvgObsFakeQuantize",
+    "default_affine_fixed_qparams_fake_quant",
     "default_dynamic_fake_quant",
     "default_embedding_fake_quant",
     "default_embedding_fake_quant_4bit",
@@ -36,6 +37,7 @@ __all__ = [
     "default_fused_wt_fake_quant",
     "default_histogram_fake_quant",
     "default_per_channel_weight_fake_quant",
+    "default_symmetric_fixed_qparams_fake_quant",
     "default_weight_fake_quant",
     "disable_fake_quant",
     "disable_observer",
@@ -285,6 +287,8 @@ default_fixed_qparams_range_neg1to1_fake_quant = FixedQParamsFakeQuantize.with_a
 default_fixed_qparams_range_0to1_fake_quant = FixedQParamsFakeQuantize.with_args(
     observer=observers.default_fixed_qparams_range_0to1_observer
 )
+default_symmetric_fixed_qparams_fake_quant = default_fixed_qparams_range_neg1to1_fake_quant
+default_affine_fixed_qparams_fake_quant = default_fixed_qparams_range_0to1_fake_quant
 default_per_channel_weight_fake_quant = FakeQuantize.with_args(
     **_CHANNEL, **_SIGNED, **_SAME_EACH, ch_axis=0
 )

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torchlike as torch
-from torchlike import Tensor, nn
+from torchlike import Tensor, _absent, nn
 from torchlike.ao.quantization import _histogram
 
 __all__ = [
@@ -59,6 +59,16 @@ _RANGES = {
 def limits(dtype: Any) -> tuple[int, int]:
     """The smallest and the largest integer of a dtype; those of 4 bits are kept in bytes."""
     return (0, 255) if dtype == torch.quint4x2 else _RANGES[dtype]
+
+
+globals().update(
+    _absent.names(
+        __name__,
+        "values have one scale, or one a channel",
+        "AffineQuantizedObserverBase Granularity MappingType PerAxis PerBlock PerGroup PerRow PerTensor PerToken "
+        "TorchAODType ZeroPointDomain get_block_size get_observer_state_dict load_observer_state_dict",
+    )
+)
 
 
 class Later:
