@@ -285,3 +285,36 @@ def test_the_reduction_of_layer_norm_along_sequences():
     made = F.layer_norm(t, (t.size(1), 5))
     same(made, [F.layer_norm(p, tuple(p.shape)) for p in parts(5)])
     assert isinstance(nn.LayerNorm(5)(t), NestedTensor)
+
+
+def test_sequences_are_bags():
+    ids = torch.nested.nested_tensor_from_jagged(torch.arange(5), offsets=torch.tensor([0, 4, 5]))
+    table = torch.arange(12.0).reshape(6, 2).requires_grad_()
+    weights = torch.nested.nested_tensor_from_jagged(torch.arange(5.0), offsets=ids.offsets())
+    bags = F.embedding_bag(ids, table, mode="sum", per_sample_weights=weights)
+    wanted = [(p[:, None] * table[i]).sum(0) for i, p in zip(ids, weights, strict=True)]
+    assert torch.equal(bags, torch.stack(wanted))
+    (made,) = torch.autograd.grad(bags.sum(), table)
+    assert made[:, 0].tolist() == [0, 1, 2, 3, 4, 0]
+    means = torch.nn.EmbeddingBag(6, 2, _weight=table.detach())(ids)
+    assert torch.equal(means, torch.stack([table[i].mean(0) for i in ids]))
+    holes = torch.nested.nested_tensor_from_jagged(
+        torch.arange(5), offsets=torch.tensor([0, 4, 5]), lengths=torch.tensor([2, 1])
+    )
+    assert F.embedding_bag(holes, table, mode="max").tolist() == [[2, 3], [8, 9]]
+    with pytest.raises(ValueError, match="it must have the same shape as the input"):
+        F.embedding_bag(ids, table, mode="sum", per_sample_weights=torch.ones(5))
+
+
+def test_masked_functions_and_dividing_the_batch_say_no():
+    t = torch.nested.nested_tensor_from_jagged(torch.arange(5.0), offsets=torch.tensor([0, 4, 5]))
+    assert t.chalf().dtype == torch.complex32
+    with pytest.raises(RuntimeError, match=r"view\(\): cannot view shape .* as \[1, 2, j"):
+        t.unflatten(0, (1, 2))
+    kinds = {"amax": "strided, sparse_coo or sparse_csr", "mean": "strided or sparse_csr"}
+    for name in ("amax", "mean", "softmax", "cumsum"):
+        said = f"masked {name} expects {kinds.get(name, 'strided')} tensor"
+        with pytest.raises(ValueError, match=said):
+            getattr(torch.masked, name)(t, 1)
+    with pytest.raises(ValueError, match="masked logaddexp expects strided tensors"):
+        torch.masked.logaddexp(t, t)

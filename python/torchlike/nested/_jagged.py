@@ -387,6 +387,9 @@ def _flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> Nest
 
 @answers("unflatten")
 def _unflatten(input: NestedTensor, dim: int, sizes: Any) -> NestedTensor:
+    if dim in (0, -input.dim()):
+        wanted = [*sizes, *input._size[1:]]
+        raise RuntimeError(f"view(): cannot view shape {input._size} as {wanted}")
     return input._like(input._values.unflatten(inner(input, dim, "unflatten"), tuple(sizes)))
 
 

@@ -127,6 +127,36 @@ def _embedding(*args: Any, **kwargs: Any) -> NestedTensor:
     return second._like(torch.embedding(first, second._values, *args[2:], **kwargs))
 
 
+@answers("embedding_bag")
+def _embedding_bag(
+    input: Any, weight: Any, offsets: Any = None, *args: Any, **kwargs: Any
+) -> Tensor:
+    """Each sequence is a bag; `input` and the weights of its elements are taken by their values."""
+    names = "max_norm norm_type scale_grad_by_freq mode sparse per_sample_weights include_last_offset padding_idx"
+    given = {**dict(zip(names.split(), args, strict=False)), **kwargs}
+    each = given.pop("per_sample_weights", None)
+    if each is not None and input.shape != each.shape:
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({each.shape}) is not None, "
+            f"then it must have the same shape as the input ({input.shape})"
+        )
+    if not isinstance(input, NestedTensor):
+        raise NotImplementedError("aten.embedding_bag.default")
+    if weight.dim() != 2:
+        raise ValueError(
+            f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}"
+        )
+    if input.dim() != 2:
+        raise ValueError(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}"
+        )
+    input = input.contiguous()
+    given["include_last_offset"] = True
+    if each is not None:
+        given["per_sample_weights"] = each.contiguous().values()
+    return F.embedding_bag(input.values(), weight, input.offsets(), **given)
+
+
 @answers("one_hot")
 def _one_hot(input: NestedTensor, num_classes: int = -1) -> NestedTensor:
     return input._like(F.one_hot(input._values, num_classes))

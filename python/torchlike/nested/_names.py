@@ -54,7 +54,7 @@ LOSSES = frozenset(_LOSSES.split())
 """Losses that compare element by element, with a reduction."""
 
 _CONVERSIONS = """
-    to type type_as float double half bfloat16 long int short char byte bool cfloat cdouble cpu cuda _to_copy
+    to type type_as float double half bfloat16 long int short char byte bool cfloat cdouble chalf cpu cuda _to_copy
 """
 CONVERSIONS = frozenset(_CONVERSIONS.split())
 """Changes of dtype and device."""

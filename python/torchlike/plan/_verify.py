@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from typing import Any
 
 import torchlike as torch
@@ -36,6 +37,7 @@ def verify(question: dict[str, Any], peak: dict[str, Peak]) -> Verification:
     if set(peak) - {"cpu"}:
         raise ValueError(f"verify() runs on the CPU; the plan is for {', '.join(peak)}")
     stats = torch.cpu.memory_stats
+    gc.collect()  # what is let go of meanwhile would count
     with torch.random.fork_rng():
         before = stats()["allocated_bytes.all.current"]
         most = _most(question, stats) - before
