@@ -9,6 +9,7 @@ import pytest
 import torchlike as torch
 import torchlike.nn.functional as F
 from torchlike import nn
+from torchlike._dynamo.decorators import _DimRange
 from torchlike.nested._internal.nested_tensor import (
     NestedTensor,
     jagged_from_list,
@@ -328,3 +329,13 @@ def test_modules_train_on_them():
     sum(model(p).sum() for p in parts(5)).backward()
     for found, p in zip(grads, model.parameters(), strict=True):
         torch.testing.assert_close(found, p.grad)
+
+
+def test_marks_for_a_compiler_are_kept(tmp_path):
+    t = jagged(2)
+    assert vars(t)["_dynamo_propagated_dynamic_indices"] == {1}
+    assert vars(t.size(1)).keys() == {"node"} and vars(t.size(1).node).keys() == {"t_id", "coeff"}
+    length = torch.empty(0, 2)
+    length.range = {_DimRange(0, None, 7)}
+    torch.save(length, tmp_path / "marked")
+    assert torch.load(tmp_path / "marked").range == {_DimRange(0, None, 7)}

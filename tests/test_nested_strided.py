@@ -268,3 +268,12 @@ def test_both_layouts_on_meta_and_fake():
             made = (fake * 2).to_padded_tensor(0.0)
         assert made.shape == (3, 3, 5)
         assert type(fake) is type(real)
+
+
+def test_its_class_has_the_name_of_all_tensors():
+    t = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    assert (type(t).__module__, type(t).__qualname__, vars(t)) == ("torchlike", "Tensor", {})
+    t.note = 1
+    assert vars(t) == {"note": 1} and isinstance(t, torch.Tensor)
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'offsets'"):
+        t.offsets()

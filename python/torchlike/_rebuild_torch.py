@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike
-from torchlike._rebuild_builders import Builder, OpaqueBuilder, Refused, need
+from torchlike._rebuild_builders import Builder, Refused, need
 
 _HOOKS = (
     *("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"),
@@ -171,13 +171,27 @@ def _jagged(args: tuple[Any, ...], kwargs: Any) -> Any:
     )
 
 
+def _range(args: tuple[Any, ...], kwargs: Any) -> Any:
+    """A mark for a compiler, on tensors that PyTorch keeps lengths in."""
+    from torchlike._dynamo.decorators import _DimRange
+
+    need(not args and not kwargs, "the arguments of a range")
+    return _DimRange.__new__(_DimRange)
+
+
+def _ranged(made: Any, state: Any) -> None:
+    need(isinstance(state, list) and len(state) == 3, "the ends of a range")
+    for name, value in zip(("dim", "min", "max"), state, strict=True):
+        need(type(value) is int or (value is None and name != "dim"), "an end of a range")
+        object.__setattr__(made, name, value)
+
+
 def builder(module: str, name: str) -> Any:
     """How objects of this name are made, or None."""
     if (module, name) == ("torch._tensor", "_rebuild_from_type_v2"):
         return Builder(_jagged)
     if (module, name) == ("torch._dynamo.decorators", "_DimRange"):
-        # Marks for a compiler, on tensors that PyTorch keeps lengths in.
-        return OpaqueBuilder(module, name)
+        return Builder(_range, _ranged)
     cls = _module_class(module, name)
     if cls is not None:
         return _nn(cls)

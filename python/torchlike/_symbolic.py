@@ -25,7 +25,6 @@ class SymInt:
     What can be asked of it says its node (`nested._internal.nested_int`): it equals itself, and is two at least.
     """
 
-    __slots__ = ("__weakref__", "node")
     __module__ = "torchlike"
 
     def __init__(self, node: Any) -> None:

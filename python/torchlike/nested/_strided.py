@@ -62,6 +62,8 @@ class StridedNestedTensor(Nested):
     `_buffer` is a plain vector of all elements, `_parts` say how each part lies in it.
     """
 
+    __slots__ = ("_buffer", "_ndim", "_parts")
+    __module__, __qualname__ = "torchlike", "Tensor"  # users see no class of its own
     _answers: ClassVar[dict[str, Callable[..., Any]]] = {}
     _buffer: Tensor
     _parts: list[Part]
@@ -198,6 +200,9 @@ class StridedNestedTensor(Nested):
             f"Could not run 'aten::{operator.removesuffix('.default')}' with arguments from the 'NestedTensor{kind}' "
             "backend."
         )
+
+
+StridedNestedTensor.__name__ = "Tensor"
 
 
 def layout_tensors(t: StridedNestedTensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,6 +17,8 @@ class NestedIntNode:
     tensors without data are taken apart by.
     """
 
+    __slots__ = ("__dict__", "lengths")
+
     def __init__(self, t_id: int, coeff: int, lengths: tuple[int, ...] | None = None) -> None:
         self.t_id = t_id
         self.coeff = coeff
@@ -90,8 +92,8 @@ class NestedIntNode:
         return not self.ge(other)
 
 
-# PyTorch's first is taken by a tensor of its own.
-_next = 1
+_next = 0
+_started = False
 _known: dict[int, tuple[Any, SymInt]] = {}
 
 
@@ -108,6 +110,14 @@ def ragged_size(source: Any, lengths: tuple[int, ...] | None = None) -> SymInt:
     _next += 1
     _remember(source, made)
     return made
+
+
+def start() -> None:
+    """Counts the number that PyTorch's constructors take once, for a tensor of their own."""
+    global _next, _started
+    if not _started:
+        _started = True
+        _next += 1
 
 
 def share_size(source: Any, size: SymInt) -> None:

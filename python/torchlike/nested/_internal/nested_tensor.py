@@ -11,7 +11,7 @@ import torchlike as torch
 from torchlike import _C, Size, Tensor
 from torchlike.nested import _names
 from torchlike.nested._base import Nested
-from torchlike.nested._internal.nested_int import ragged_size, share_size
+from torchlike.nested._internal.nested_int import ragged_size, share_size, start
 
 __all__ = [
     "NestedTensor",
@@ -68,6 +68,7 @@ class NestedTensor(Nested):
     _size: tuple[Any, ...]
     _strides: tuple[Any, ...]
     _ragged_idx: int
+    _dynamo_propagated_dynamic_indices: set[int]
     _metadata_cache: dict[str, Any]
 
     @staticmethod
@@ -96,7 +97,7 @@ class NestedTensor(Nested):
         r = ragged_idx - 1
         ragged = ragged_size(offsets if lengths is None else lengths)
         made._values, made._offsets, made._lengths = values, offsets, lengths
-        made._ragged_idx = ragged_idx
+        made._ragged_idx, made._dynamo_propagated_dynamic_indices = ragged_idx, {ragged_idx}
         made._metadata_cache = kwargs.get("_metadata_cache") or {}
         made._size = (offsets.shape[0] - 1, *values.shape[:r], ragged, *values.shape[r + 1 :])
         stride = values.stride()
@@ -333,6 +334,7 @@ def nested_view_from_values_offsets_lengths(
     max_seqlen: int | None = None,
 ) -> NestedTensor:
     """A jagged view of values, with holes if `lengths` are given."""
+    start()
     cache = {"min_seqlen": stored(min_seqlen), "max_seqlen": stored(max_seqlen)}
     return NestedTensor(
         values.view_as(values),
@@ -399,6 +401,7 @@ def jagged_from_list(
     Raises:
         RuntimeError: if they differ in anything else.
     """
+    start()
     _check_list(tensors)
     ragged = _ragged_dimension([t.shape for t in tensors])
     values = torch.cat(tensors, dim=ragged - 1).to(device=device, dtype=dtype)
@@ -430,6 +433,7 @@ def jagged_from_tensor_and_lengths(
     tensor: Tensor, starts: Tensor, lengths: Tensor
 ) -> tuple[NestedTensor, Tensor, Tensor | None]:
     """A view of a batch `[B, S, ...]` in which each sequence has a start and a length; its offsets and lengths."""
+    start()
     batch = tensor.shape[0]
     starts, lengths = _of_batch(starts, batch), _of_batch(lengths, batch)
     if tensor.dim() < 2:
@@ -465,6 +469,7 @@ def nested_from_padded(
     sum_S: int | None = None,
 ) -> NestedTensor:
     """A jagged tensor of the beginnings of padded sequences; `sum_S` is the sum of their lengths."""
+    start()
     from torchlike.nested import _padded
 
     total = int(offsets[-1].item()) if sum_S is None else sum_S
