@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`dims`], [`dtype`], [`device`], [`scalar`] | plain data |
 //! | [`storage`], [`tensor`], [`source`] | tensors and where their data comes from |
-//! | [`parts`] | sparse, nested and quantised tensors |
+//! | [`parts`] | sparse and quantised tensors |
 //! | [`ops`] | the operator table and the dispatcher |
 //! | [`autograd`] | gradients |
 //! | [`layers`] | recording, and whatever else watches calls |

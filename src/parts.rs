@@ -1,10 +1,11 @@
-//! What makes a tensor more than a strided view of numbers: sparse and nested tensors, and how quantised integers
+//! What makes a tensor more than a strided view of numbers: sparse tensors, and how quantised integers
 //! stand for real numbers. The parts hang on the storage, so views share them and plain tensors pay nothing.
 //!
-//! A sparse or nested tensor has a shape, and a meta storage without bytes, so that no kernel can ever touch memory
+//! A sparse tensor has a shape, and a meta storage without bytes, so that no kernel can ever touch memory
 //! through it; the dispatcher refuses it by name, and what can be done with it goes through its parts.
 
 mod check;
+pub mod nested;
 
 use crate::{DType, Device, Result, Tensor, ensure};
 use std::sync::Arc;
@@ -59,17 +60,6 @@ pub enum Parts {
         /// Values, `[batch..., entries, block..., dense...]`.
         values: Tensor,
     },
-    /// Tensors of different sizes, one after another in one buffer.
-    Nested {
-        /// All elements, one-dimensional.
-        buffer: Tensor,
-        /// The size of each component, `[components, dimensions]`.
-        sizes: Vec<Vec<i64>>,
-        /// The strides of each.
-        strides: Vec<Vec<i64>>,
-        /// Where each begins in the buffer.
-        offsets: Vec<i64>,
-    },
     /// One scale and zero point for all elements: `scale * (q - zero_point)`.
     PerTensor {
         /// The scale.
@@ -100,38 +90,6 @@ pub enum Parts {
 }
 
 impl Parts {
-    /// The parts of a nested tensor as files keep them: sizes and strides `[components, dimensions]`, offsets
-    /// `[components]`.
-    ///
-    /// # Errors
-    /// If they differ in number, or cannot be read.
-    pub fn nested(
-        buffer: Tensor,
-        sizes: &Tensor,
-        strides: &Tensor,
-        offsets: &Tensor,
-    ) -> Result<Self> {
-        let numbers = |t: &Tensor| t.to_dtype(DType::I64)?.to_vec::<i64>();
-        let offsets = numbers(offsets)?;
-        let rows = |t: &Tensor| -> Result<Vec<Vec<i64>>> {
-            let all = numbers(t)?;
-            let width = all.len().checked_div(offsets.len()).unwrap_or(0);
-            ensure!(
-                all.len() == width * offsets.len(),
-                Checkpoint,
-                "a nested tensor whose sizes, strides and offsets differ in number"
-            );
-            let row = |i: usize| all[i * width..(i + 1) * width].to_vec();
-            Ok((0..offsets.len()).map(row).collect())
-        };
-        Ok(Self::Nested {
-            buffer,
-            sizes: rows(sizes)?,
-            strides: rows(strides)?,
-            offsets,
-        })
-    }
-
     /// PyTorch's name of the layout.
     #[must_use]
     pub fn layout(&self) -> &'static str {
@@ -172,7 +130,7 @@ impl Parts {
         }
     }
 
-    /// True for sparse, nested and packed tensors, whose own storage holds nothing.
+    /// True for sparse and packed tensors, whose own storage holds nothing.
     #[must_use]
     pub fn is_opaque(&self) -> bool {
         !matches!(self, Self::PerTensor { .. } | Self::PerChannel { .. })
@@ -184,7 +142,6 @@ impl Parts {
         match self {
             Self::Coo { .. } => "sparse COO",
             Self::Compressed { .. } => "compressed sparse",
-            Self::Nested { .. } => "nested",
             _ => "quantized",
         }
     }
@@ -202,7 +159,6 @@ impl Parts {
                 values,
                 ..
             } => vec![compressed, plain, values],
-            Self::Nested { buffer, .. } => vec![buffer],
             Self::PerTensor { .. } => vec![],
             Self::PerChannel {
                 scales,
@@ -224,13 +180,12 @@ impl Parts {
     pub fn device(&self) -> Device {
         match self {
             Self::Coo { values, .. } | Self::Compressed { values, .. } => values.device(),
-            Self::Nested { buffer, .. } => buffer.device(),
             Self::Packed { bytes, .. } => bytes.device(),
             _ => Device::CPU,
         }
     }
 
-    /// A sparse, nested or packed tensor of this shape, after [`Parts::check`].
+    /// A sparse or packed tensor of this shape, after [`Parts::check`].
     ///
     /// # Errors
     /// As [`Parts::check`].
@@ -258,40 +213,6 @@ impl Parts {
                 plain,
                 values,
             } => check::compressed(*kind, [compressed, plain, values], shape),
-            Self::Nested {
-                buffer,
-                sizes,
-                strides,
-                offsets,
-            } => {
-                ensure!(
-                    sizes.len() == strides.len() && sizes.len() == offsets.len(),
-                    Checkpoint,
-                    "a nested tensor whose sizes, strides and offsets differ in number"
-                );
-                ensure!(
-                    buffer.ndim() == 1 && buffer.is_contiguous(),
-                    Checkpoint,
-                    "the buffer of a nested tensor is not a contiguous vector"
-                );
-                for ((size, stride), &offset) in sizes.iter().zip(strides).zip(offsets) {
-                    let sane = size.len() == stride.len()
-                        && size.len() <= crate::dims::MAX_NDIM
-                        && offset >= 0
-                        && size.iter().chain(stride).all(|&n| n >= 0);
-                    let need = if sane {
-                        crate::dims::storage_bytes(size, stride, offset, 1)?
-                    } else {
-                        usize::MAX
-                    };
-                    ensure!(
-                        i64::try_from(need).is_ok_and(|n| n <= buffer.numel()),
-                        Checkpoint,
-                        "a component of a nested tensor reaches outside its buffer"
-                    );
-                }
-                Ok(())
-            }
             Self::PerTensor { scale, .. } => {
                 ensure!(
                     scale.is_finite(),

@@ -67,7 +67,7 @@ pub(crate) const SOURCED: u8 = 1;
 pub(crate) const FAKE: u8 = 2;
 /// The storage has [`Parts`].
 const PARTS: u8 = 4;
-/// Its parts are all it has: a sparse or nested tensor.
+/// Its parts are all it has: a sparse tensor.
 pub(crate) const OPAQUE: u8 = 8;
 /// The storage was made smaller: tensors on it may reach outside.
 pub(crate) const SHRUNK: u8 = 16;
@@ -348,7 +348,7 @@ impl Storage {
         self.flags() & SOURCED != 0
     }
 
-    /// True for a sparse or nested tensor, which no strided operation may touch.
+    /// True for a sparse tensor, which no strided operation may touch.
     #[inline]
     #[must_use]
     pub fn is_opaque(&self) -> bool {

@@ -405,7 +405,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// True for sparse, nested and quantised tensors, which are more than strided numbers.
+    /// True for sparse and quantised tensors, which are more than strided numbers.
     #[inline]
     #[must_use]
     pub fn has_parts(&self) -> bool {

@@ -3,6 +3,8 @@ safe globals, CUDA queries without a GPU."""
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 
 import torchlike as torch
@@ -305,7 +307,32 @@ def test_gradients_that_were_set_are_clipped() -> None:
 def test_modes_that_only_call_on() -> None:
     with overrides.BaseTorchFunctionMode(), overrides.enable_reentrant_dispatch():
         assert torch.add(torch.ones(1), 1).item() == 2
-    assert overrides.redispatch_torch_function(torch.add, (), (torch.ones(1), 1)).item() == 2
+    assert overrides.redispatch_function(torch.add, (), (torch.ones(1), 1), {}).item() == 2
+
+
+class Logged(torch.Tensor):
+    """A tensor that notes which functions it was given to."""
+
+    seen: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.seen.append(func.__name__)
+        return overrides.redispatch_function(func, types, args, kwargs)
+
+
+def scaled(a: Any, b: Any) -> Any:
+    if overrides.has_torch_function((a, b)):
+        return overrides.handle_torch_function(scaled, (a, b), a, b)
+    return a * b + 1
+
+
+def test_one_call_is_not_taken_over_again_and_those_inside_are() -> None:
+    a, b = (torch.tensor([n]).as_subclass(Logged) for n in (3.0, 4.0))
+    Logged.seen.clear()
+    assert float(scaled(a, b)) == 13
+    assert Logged.seen[:2] == ["scaled", "mul"]
+    assert overrides.has_torch_function((a,))
 
 
 def test_operators_of_libraries() -> None:

@@ -211,6 +211,18 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     return self.to(device)
 
 
+def to_padded_tensor(self: Tensor, padding: float, output_size: Any = None) -> Tensor:
+    """A plain tensor of all parts of a nested one, each filled up to the size of the largest, or to `output_size`.
+
+    Raises:
+        NotImplementedError: for what is no nested tensor.
+    """
+    kind = self.device.type.upper() if self.device.type != "meta" else "Meta"
+    raise NotImplementedError(
+        f"Could not run 'aten::to_padded_tensor' with arguments from the '{kind}' backend: it is for nested tensors"
+    )
+
+
 _ABSENT_BACKENDS = ("is_ipu", "is_maia", "is_mtia", "is_vulkan", "is_xla")
 
 
@@ -225,6 +237,7 @@ def _add() -> None:
         __array_namespace__,
         __array_wrap__,
         to_device,
+        to_padded_tensor,
         storage_type,
         dim_order,
         module_load,

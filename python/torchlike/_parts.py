@@ -31,6 +31,12 @@ per_channel_symmetric = qscheme("per_channel_symmetric")
 per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
 
 
+def plain_parts(t: Tensor) -> list[Tensor]:
+    """The plain tensors that a nested tensor is made of; any other tensor itself."""
+    made_of = getattr(type(t), "_plain_parts", None)
+    return [t] if made_of is None else made_of(t)
+
+
 def _layout(t: Tensor) -> str:
     """The name of a tensor's layout: `sparse_csr`."""
     return str(t.layout).rpartition(".")[2]

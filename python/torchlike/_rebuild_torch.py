@@ -135,8 +135,63 @@ def _from_numpy(args: tuple[Any, ...], kwargs: Any) -> Any:
     return made.requires_grad_() if grad else made
 
 
+_JAGGED = "torch.nested._internal.nested_tensor"
+_JAGGED_PARTS = ("values", "offsets", "lengths")
+
+
+def _jagged(args: tuple[Any, ...], kwargs: Any) -> Any:
+    """A jagged tensor, of the call that PyTorch's files have for classes of tensors."""
+    from torchlike.nested._internal.nested_tensor import NestedTensor, _rebuild_njt
+
+    need(not kwargs and len(args) == 4, "the arguments of a jagged tensor")
+    func, cls, inner, state = args
+    need(func is _rebuild_njt and cls is NestedTensor, "a tensor of an unknown class")
+    need(isinstance(inner, tuple) and len(inner) == 1, "the parts of a jagged tensor")
+    need(isinstance(inner[0], dict) and isinstance(state, dict), "the parts of a jagged tensor")
+    given = dict(inner[0])
+    cache, idx = given.get("_metadata_cache") or {}, given.get("_ragged_idx", 1)
+    tensors: list[Any] = [given.get(n) for n in _JAGGED_PARTS]
+    need(all(t is None or isinstance(t, torchlike.Tensor) for t in tensors), "a part of a tensor")
+    values, offsets, lengths = tensors
+    need(values is not None and offsets is not None and type(idx) is int, "a jagged tensor")
+    need(offsets.dim() == 1 and not offsets.dtype.is_floating_point, "the offsets of a tensor")
+    need(1 <= idx <= values.dim() and offsets.shape[0] > 0, "the ragged dimension of a tensor")
+    fits = lengths is None or lengths.shape == (offsets.shape[0] - 1,)
+    need(fits and values.device == offsets.device, "the parts of a jagged tensor")
+    need(isinstance(cache, dict), "what is known of a jagged tensor")
+    known = {n: cache[n] for n in ("min_seqlen", "max_seqlen") if cache.get(n) is not None}
+    need(all(isinstance(t, torchlike.Tensor) and t.dim() == 2 for t in known.values()), "a length")
+    return _rebuild_njt(
+        {
+            **dict(zip(_JAGGED_PARTS, tensors, strict=True)),
+            "_ragged_idx": idx,
+            "_metadata_cache": known,
+            "requires_grad": given.get("requires_grad") is True,
+        }
+    )
+
+
+def _range(args: tuple[Any, ...], kwargs: Any) -> Any:
+    """A mark for a compiler, on tensors that PyTorch keeps lengths in."""
+    from torchlike._dynamo.decorators import _DimRange
+
+    need(not args and not kwargs, "the arguments of a range")
+    return _DimRange.__new__(_DimRange)
+
+
+def _ranged(made: Any, state: Any) -> None:
+    need(isinstance(state, list) and len(state) == 3, "the ends of a range")
+    for name, value in zip(("dim", "min", "max"), state, strict=True):
+        need(type(value) is int or (value is None and name != "dim"), "an end of a range")
+        object.__setattr__(made, name, value)
+
+
 def builder(module: str, name: str) -> Any:
     """How objects of this name are made, or None."""
+    if (module, name) == ("torch._tensor", "_rebuild_from_type_v2"):
+        return Builder(_jagged)
+    if (module, name) == ("torch._dynamo.decorators", "_DimRange"):
+        return Builder(_range, _ranged)
     cls = _module_class(module, name)
     if cls is not None:
         return _nn(cls)
@@ -168,5 +223,9 @@ def value(module: str, name: str) -> Any:
         found = getattr(torchlike.nn.functional, name, None)
         if callable(found) and not name.startswith("_") and not isinstance(found, type):
             return found
+    if module == _JAGGED and name in ("NestedTensor", "_rebuild_njt"):
+        from torchlike.nested._internal import nested_tensor
+
+        return getattr(nested_tensor, name)
     cls = _module_class(module, name)
     return Refused if cls is None else cls

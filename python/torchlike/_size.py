@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from torchlike import _naming
+from torchlike._symbolic import SymInt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,9 +22,12 @@ class Size(tuple):  # type: ignore[type-arg]
         """Checks that every entry is an integer."""
         entries = []
         for i, v in enumerate(values):
+            if isinstance(v, SymInt):
+                entries.append(v)
+                continue
             try:
                 entries.append(operator.index(v))
-            except TypeError:  # noqa: PERF203
+            except TypeError:
                 message = (
                     f"torch.Size() takes an iterable of 'int' (item {i} is '{type(v).__name__}')"
                 )

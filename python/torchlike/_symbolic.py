@@ -1,4 +1,4 @@
-"""Sizes that have symbols in PyTorch: every size is a number here, so nothing is an instance of these classes."""
+"""Sizes that have symbols in PyTorch: every size is a number here, but for the ragged ones of nested tensors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,62 @@ __all__ = [
 ]  # fmt: skip
 
 _WHY = "sizes are numbers"
-SymInt: Any = _absent.kind("torchlike", "SymInt", _WHY)
 SymFloat: Any = _absent.kind("torchlike", "SymFloat", _WHY)
 SymBool: Any = _absent.kind("torchlike", "SymBool", _WHY)
 sym_fresh_size = _absent.function("torchlike", "sym_fresh_size", _WHY)
+
+
+class SymInt:
+    """A size that is no number: that of a dimension in which the parts of a nested tensor differ.
+
+    What can be asked of it says its node (`nested._internal.nested_int`): it equals itself, and is two at least.
+    """
+
+    __module__ = "torchlike"
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+
+    def __repr__(self) -> str:
+        return repr(self.node)
+
+    def __hash__(self) -> int:
+        return hash(self.node.nested_int())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __int__(self) -> int:
+        number: int = self.node.int_()
+        return number
+
+    def __neg__(self) -> SymInt:
+        return SymInt(self.node.neg())
+
+    def __deepcopy__(self, memo: Any) -> SymInt:
+        return self
+
+
+def _of_two(name: str, other_first: bool = False) -> Any:
+    """A method that asks the node; numbers are given as they are."""
+
+    def ask(self: SymInt, other: Any) -> Any:
+        other = other.node if isinstance(other, SymInt) else other
+        if not isinstance(other, builtins.int) and not hasattr(other, "nested_int"):
+            return NotImplemented
+        made = getattr(self.node, name)(other)
+        return made if isinstance(made, builtins.bool) else SymInt(made)
+
+    ask.__name__ = f"__{'r' if other_first else ''}{name.removeprefix('int_')}__"
+    return ask
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(SymInt, f"__{_name}__", _of_two(_name))
+for _name in ("add", "sub", "mul", "int_floordiv", "int_truediv", "mod"):
+    _bare = _name.removeprefix("int_")
+    setattr(SymInt, f"__{_bare}__", _of_two(_name))
+    setattr(SymInt, f"__r{_bare}__", _of_two(_name, True))
 
 
 def sym_int(a: Any) -> int:

@@ -255,6 +255,15 @@ def _rebuild_subclass(cls: type, args: Any) -> Tensor:
     return made.requires_grad_() if grad else made
 
 
+def _rebuild_from_type_v2(func: Any, new_type: type, args: Any, state: Any) -> Any:
+    """A tensor of a class of its own as PyTorch's files keep it: the call that makes it, and its attributes."""
+    made = func(*args)
+    if type(made) is not new_type:
+        made = made.as_subclass(new_type)
+    made.__dict__.update(state or {})
+    return made
+
+
 def _reduce_parameter(t: Tensor) -> Any:
     """A parameter's pickle: of whatever class it is, it comes back as `Parameter`."""
     return _rebuild_parameter, (t.data, t.requires_grad), t.__dict__ or None

@@ -77,3 +77,10 @@ def cpu_count() -> int | None:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count()
+
+
+def _rebuild_nested_tensor(buffer: Any, sizes: Any, strides: Any, offsets: Any) -> Any:
+    """A nested tensor of the strided layout as PyTorch's files keep it."""
+    from torchlike.nested._strided import rebuilt
+
+    return rebuilt(buffer, sizes, strides, offsets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchlike import _C
+from torchlike._parts import plain_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,7 +104,8 @@ def materialize(
             raise TypeError("materialize(): an index is for one tensor")
         made = _C._extract(obj.detach()[index])
         return made if device is None else made.to(device)
-    parts = [p for t in _chosen(obj, names) for p in _C._parts(t)]
+    chosen = (p for t in _chosen(obj, names) for p in plain_parts(t))
+    parts = [p for t in chosen for p in _C._parts(t)]
     _C._materialize_all([p for p in parts if p.is_meta], keep_cache, device)
     return obj
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import types
 import warnings
 from collections.abc import Hashable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -29,18 +31,40 @@ __all__ = [
     "has_torch_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
-    "redispatch_torch_function",
+    "redispatch_function",
     "resolve_name",
     "wrap_torch_function",
 ]
 
-has_torch_function = _C._has_torch_function
-has_torch_function_unary = _C._has_torch_function_unary
-has_torch_function_variadic = _C._has_torch_function_variadic
 _is_torch_function_enabled = _C._is_torch_function_enabled
 _is_torch_function_mode_enabled = _C._is_torch_function_mode_enabled
 _len_torch_function_stack = _C._len_torch_function_stack
 _get_overloaded_args = _C._overloaded_args
+
+
+class _Hop(threading.local):
+    """Whether the next question of this thread whether a call is taken over is answered with no."""
+
+    skipped = False
+
+
+_hop = _Hop()
+
+
+def _asked(ask: Callable[..., bool]) -> Callable[..., bool]:
+    @functools.wraps(ask)
+    def answer(*args: Any) -> bool:
+        if _hop.skipped:
+            _hop.skipped = False
+            return False
+        return ask(*args)
+
+    return answer
+
+
+has_torch_function = _asked(_C._has_torch_function)
+has_torch_function_unary = _asked(_C._has_torch_function_unary)
+has_torch_function_variadic = _asked(_C._has_torch_function_variadic)
 
 
 def handle_torch_function(
@@ -79,9 +103,25 @@ def wrap_torch_function(dispatcher: Callable[..., Any]) -> Any:
     return inner
 
 
-def redispatch_torch_function(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """Calls a function of a handler again, for the modes and arguments that are left."""
-    return func(*args, **(kwargs or {}))
+def redispatch_function(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Calls the function that a handler was given: this call is not taken over again, those inside are."""
+    kwargs = kwargs or {}
+    inside = getattr(func, "__wrapped__", None)
+    if _is_ours(func) and inside is not None:
+        return inside(*args, **kwargs)
+    if not isinstance(func, FunctionType):
+        with _C.DisableTorchFunction():
+            return func(*args, **kwargs)
+    _hop.skipped = True
+    try:
+        return func(*args, **kwargs)
+    finally:
+        _hop.skipped = False
+
+
+def _is_ours(func: Any) -> bool:
+    """True for functions of this library that Python writes."""
+    return str(getattr(func, "__module__", "")).partition(".")[0] in ("torchlike", "torch")
 
 
 def is_tensor_like(inp: Any) -> bool:

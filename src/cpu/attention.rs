@@ -105,11 +105,11 @@ impl Shapes {
             copy::converted(t, d)?
         };
         let to = [dims::numel(&self.batch)?, rows, columns];
-        let same = |lead: &[i64]| *lead == self.batch[..];
-        if t.is_contiguous() && t.ndim() >= 2 && same(&t.shape()[..t.ndim() - 2]) {
+        let whole = self.batch.concat(&[rows, columns]);
+        if t.is_contiguous() && t.shape()[..] == whole[..] {
             return Ok(t.view_with(to.into(), dims::contiguous_strides(&to), t.offset()));
         }
-        let t = t.expand_to(&self.batch.concat(&[rows, columns]));
+        let t = t.expand_to(&whole);
         match dims::view_strides(t.shape(), t.strides(), &to) {
             Some(strides) => Ok(t.view_with(to.into(), strides, t.offset())),
             None => Ok(copy::dense(&t, d)?.view_with(to.into(), dims::contiguous_strides(&to), 0)),

@@ -201,6 +201,8 @@ pub fn allowed_by_default(global: &Global) -> bool {
                 )
         }
         "torch.storage" => matches!(name, "UntypedStorage" | "TypedStorage"),
+        "torch.nested._internal.nested_tensor" => matches!(name, "NestedTensor" | "_rebuild_njt"),
+        "torch._dynamo.decorators" => name == "_DimRange",
         _ => classify(global) != Known::Unknown,
     }
 }

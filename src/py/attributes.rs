@@ -51,7 +51,7 @@ static VALUES: &[Attribute] = values! {
     "is_xpu" => |t| t.is_xpu();
     "is_sparse" => |t| t.is_sparse();
     "is_sparse_csr" => |t| t.is_sparse_csr();
-    "is_nested" => |t| t.is_nested();
+    "is_nested" => |_t| false;
     "is_leaf" => |t| t.is_leaf();
     "retains_grad" => |t| t.retains_grad();
     "output_nr" => |t| t.output_nr();
@@ -109,6 +109,12 @@ static OBJECTS: &[Attribute] = &[
     writable("grad", PyTensor::grad, |t, value| match value {
         Some(v) => PyTensor::set_grad(t, v),
         None => PyTensor::set_grad(t, t.py().None().bind(t.py())),
+    }),
+    writable("grad_dtype", PyTensor::grad_dtype, |t, value| match value {
+        Some(v) => PyTensor::set_grad_dtype(t, v),
+        None => Err(PyRuntimeError::new_err(
+            "grad_dtype must be a torch.dtype or None",
+        )),
     }),
     writable("data", PyTensor::data, |t, value| match value {
         Some(v) => t.get().set_data(v),

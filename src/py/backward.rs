@@ -4,7 +4,7 @@ use super::graph::{PyNode, object, optional};
 use super::object::{PyTensor, is_tensor, tensor_ref};
 use crate::layers::autograd::anomaly::{self, Witness};
 use crate::layers::autograd::engine::{self, Options};
-use crate::layers::autograd::{saved, views};
+use crate::layers::autograd::{gather, saved, views};
 use crate::layers::batch;
 use crate::tensor::{Edge, Link};
 use pyo3::exceptions::PyRuntimeError;
@@ -232,11 +232,24 @@ fn _anomaly() -> (bool, bool) {
     anomaly::get()
 }
 
+/// Whether first gradients lie as their leaves do.
+#[pyfunction]
+fn _is_grad_layout_enforcement_enabled() -> bool {
+    gather::layout_enforced()
+}
+
+/// Says whether first gradients lie as their leaves do.
+#[pyfunction]
+fn _set_grad_layout_enforcement_enabled(on: bool) {
+    gather::enforce_layout(on);
+}
+
 /// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_run_backward _queue_callback _gradient_node _is_checkpoint_valid _current_graph_task_id _will_engine_execute_node _freed_text _set_anomaly _anomaly);
+    add!(_run_backward _queue_callback _gradient_node _is_checkpoint_valid _current_graph_task_id _will_engine_execute_node _freed_text _set_anomaly _anomaly
+        _is_grad_layout_enforcement_enabled _set_grad_layout_enforcement_enabled);
     Ok(())
 }

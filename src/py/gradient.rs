@@ -2,11 +2,12 @@
 
 use super::convert::tensor_arg;
 use super::object::{PyTensor, tensor_ref, wrap};
-use super::types;
+use super::types::{self, PyDType};
 use crate::layers::autograd::views;
 use crate::parts::located;
 use crate::tensor::Keeper;
-use crate::{Tensor, mode};
+use crate::{DType, Tensor, mode};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -55,11 +56,12 @@ fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
             here.kind.name()
         )));
     }
-    if t.dtype() != g.dtype() {
+    let wanted = grad_dtype(t);
+    if let Some(wanted) = wanted.filter(|d| *d != g.dtype()) {
         return Err(PyRuntimeError::new_err(format!(
             "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
-            g.dtype().scalar_type().to_lowercase(),
-            t.dtype().scalar_type()
+            type_name(g.dtype()),
+            wanted.scalar_type()
         )));
     }
     if t.shape() != g.shape() {
@@ -70,6 +72,21 @@ fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
         )));
     }
     Ok(())
+}
+
+/// The type that gradients of a leaf have; none for any.
+fn grad_dtype(t: &Tensor) -> Option<DType> {
+    let own = t.dtype();
+    t.link().map_or(Some(own), |link| link.grad_dtype(own))
+}
+
+/// The name of an element's type in C++, as PyTorch writes it.
+fn type_name(d: DType) -> String {
+    let name = d.scalar_type();
+    match d {
+        DType::F16 | DType::BF16 => format!("c10::{name}"),
+        _ => name.to_lowercase(),
+    }
 }
 
 /// A tensor that belongs to another, kept as the Python object that it is.
@@ -225,6 +242,51 @@ impl PyTensor {
         }
         check_grad(&t, g)?;
         slf.get().set(t.with_grad(Some(Object::keep(value))));
+        Ok(())
+    }
+    pub(super) fn grad_dtype<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let t = slf.get().settled()?;
+        if !t.is_leaf() {
+            return Err(PyRuntimeError::new_err(
+                "grad_dtype can only be accessed on leaf tensors.",
+            ));
+        }
+        match grad_dtype(t) {
+            Some(d) => types::dtype(slf.py(), d)?.into_bound_py_any(slf.py()),
+            None => Ok(slf.py().None().into_bound(slf.py())),
+        }
+    }
+    pub(super) fn set_grad_dtype(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let wanted = match value.cast::<PyDType>() {
+            Ok(d) => Some(d.get().0),
+            Err(_) if value.is_none() => None,
+            Err(_) => {
+                return Err(PyRuntimeError::new_err(format!(
+                    "grad_dtype must be a torch.dtype or None, but got {}",
+                    types::type_name(value)
+                )));
+            }
+        };
+        let t = slf.get().settled()?;
+        let Some(link) = t.link().filter(|_| t.is_leaf()) else {
+            return Err(PyRuntimeError::new_err(match t.is_leaf() {
+                false => "grad_dtype can only be set on leaf tensors.",
+                true => "grad_dtype can only be set on tensors that require gradients here.",
+            }));
+        };
+        let had = t.grad_keeper().map(|k| k.tensor().dtype());
+        if let (Some(wanted), Some(had)) = (wanted, had)
+            && wanted != had
+        {
+            return Err(PyRuntimeError::new_err(format!(
+                "Cannot set grad_dtype to '{}' because there is already a gradient with dtype '{}'. Please clear the \
+                 gradient (.grad = None) before changing grad_dtype, or ensure the new grad_dtype matches the existing \
+                 gradient's dtype.",
+                wanted.scalar_type(),
+                type_name(had)
+            )));
+        }
+        link.set_grad_dtype(wanted);
         Ok(())
     }
     pub(super) fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -11,6 +11,7 @@ use crate::io::tree::Quant;
 use crate::io::{
     self, Archive, Composite, CompositeKind, Data, StorageRef, TensorClass, TensorRef, Value,
 };
+use crate::parts::nested::Components;
 use crate::parts::{Compressed, Parts};
 use crate::plan::ViewPlan;
 use crate::source::Source;
@@ -232,20 +233,15 @@ impl<'py> Loader<'_, 'py> {
 
     fn composite(&mut self, c: &Composite) -> PyResult<Bound<'py, PyAny>> {
         let (parts, dtype) = match c.kind {
+            CompositeKind::Nested => return self.nested(c),
             CompositeKind::Coo(coalesced) => self.coo(c, coalesced)?,
             CompositeKind::Compressed(kind) => self.compressed(c, kind)?,
-            CompositeKind::Nested => self.nested(c)?,
             CompositeKind::Packed => self.packed(c)?,
         };
         if c.requires_grad && !dtype.is_float() && !dtype.is_complex() {
             return Err(err!(Checkpoint, "a {dtype} tensor that requires grad").into());
         }
-        // The sizes of a nested tensor say its shape.
-        let shape = match c.kind {
-            CompositeKind::Nested => &[][..],
-            _ => &c.shape,
-        };
-        let made = self.py.detach(|| parts.into_tensor(shape, dtype))?;
+        let made = self.py.detach(|| parts.into_tensor(&c.shape, dtype))?;
         self.object(c.class, made.with_requires_grad(c.requires_grad))
     }
 
@@ -282,18 +278,31 @@ impl<'py> Loader<'_, 'py> {
         Ok((parts, dtype))
     }
 
-    fn nested(&mut self, c: &Composite) -> PyResult<(Parts, DType)> {
+    /// A nested tensor, which Python makes of its buffer and of how its components lie there.
+    fn nested(&mut self, c: &Composite) -> PyResult<Bound<'py, PyAny>> {
         let [buffer] = self.parts(c)?;
         let &[_, sizes, strides, offsets] = &c.parts[..] else {
             return Err(err!(Checkpoint, "a tensor with too few parts").into());
         };
-        let dtype = buffer.dtype();
-        let (sizes, strides, offsets) = (
-            self.read_part(sizes)?,
-            self.read_part(strides)?,
-            self.read_part(offsets)?,
-        );
-        Ok((Parts::nested(buffer, &sizes, &strides, &offsets)?, dtype))
+        let all = [sizes, strides, offsets].map(|v| self.read_part(v));
+        let [sizes, strides, offsets] = all;
+        let found = Components::read(&sizes?, &strides?, &offsets?)?;
+        found.check(&buffer)?;
+        let floating = buffer.dtype().is_float() || buffer.dtype().is_complex();
+        if c.requires_grad && !floating {
+            let dtype = buffer.dtype();
+            return Err(err!(Checkpoint, "a {dtype} tensor that requires grad").into());
+        }
+        let buffer = buffer.with_requires_grad(c.requires_grad);
+        self.py.import("torchlike.nested._strided")?.call_method1(
+            "of_components",
+            (
+                wrap(self.py, buffer)?,
+                found.sizes,
+                found.strides,
+                found.offsets,
+            ),
+        )
     }
 
     /// Quantised numbers that share bytes.

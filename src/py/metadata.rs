@@ -19,7 +19,7 @@ impl PyTensor {
         let t = slf.get().get();
         if t.storage().is_opaque() && !t.dtype().is_quantized() {
             return Err(PyRuntimeError::new_err(
-                "sparse and nested tensors do not have strides",
+                "sparse tensors do not have strides",
             ));
         }
         sizes::strides(slf.py(), t.strides())

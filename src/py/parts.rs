@@ -1,4 +1,4 @@
-//! What sparse, nested and quantised tensors show of their parts.
+//! What sparse and quantised tensors show of their parts.
 
 use super::object::{PyTensor, wrap};
 use super::types::{self, PyLayout};
@@ -108,14 +108,11 @@ impl PyTensor {
     pub(super) fn is_sparse_csr(&self) -> bool {
         layout_name(self.get()) == "sparse_csr"
     }
-    pub(super) fn is_nested(&self) -> bool {
-        matches!(of(self.get()).as_deref(), Some(Parts::Nested { .. }))
-    }
 }
 
 #[pymethods]
 impl PyTensor {
-    /// True for sparse, nested and quantised tensors, which are more than a view of a storage.
+    /// True for sparse and quantised tensors, which are more than a view of a storage.
     fn _has_parts(&self) -> bool {
         self.get().has_parts()
     }
@@ -135,7 +132,6 @@ impl PyTensor {
         let t = self.get();
         match of(t).as_deref() {
             Some(Parts::Compressed { values, .. }) => wrap(py, values.clone()),
-            Some(Parts::Nested { buffer, .. }) => wrap(py, buffer.clone()),
             Some(Parts::Coo { .. }) => wrap(py, coalesced(t, "values")?.1),
             _ => Err(wrong_layout(t, "values", "sparse").into()),
         }

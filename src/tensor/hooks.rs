@@ -2,7 +2,7 @@
 
 use super::link::{Keeper, Link, lock};
 use super::node::Grads;
-use crate::Result;
+use crate::{DType, Result};
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -34,6 +34,8 @@ pub enum When {
 pub struct Rare {
     hooks: Mutex<Vec<(u64, When, Arc<dyn Hook>)>>,
     kept: Mutex<Vec<Kept>>,
+    /// The type that gradients of a leaf are brought to, if it is not the leaf's; `Some(None)` for any.
+    wanted: Mutex<Option<Option<DType>>>,
     /// The binding's own.
     pub face: Mutex<Option<Box<dyn Any + Send + Sync>>>,
 }
@@ -41,6 +43,18 @@ pub struct Rare {
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Link {
+    /// The type that gradients gathered here have, or none if they keep theirs; `own` is the leaf's.
+    #[must_use]
+    pub fn grad_dtype(&self, own: DType) -> Option<DType> {
+        let wanted = self.rare().and_then(|r| *lock(&r.wanted));
+        wanted.unwrap_or(Some(own))
+    }
+
+    /// Says which type gradients gathered here have; none if they keep theirs.
+    pub fn set_grad_dtype(&self, wanted: Option<DType>) {
+        *lock(&self.make_rare().wanted) = Some(wanted);
+    }
+
     /// The hooks of a moment.
     pub fn hooks(&self, when: When) -> Vec<(When, Arc<dyn Hook>)> {
         let found = self.rare().map(|r| r.hooks(|w| w == when));

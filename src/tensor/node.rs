@@ -192,7 +192,10 @@ impl Edge {
     #[must_use]
     pub fn fits(&self, grad: &Tensor) -> bool {
         let alike = |t: &Tensor| {
-            grad.shape() == t.shape() && grad.dtype() == t.dtype() && located(grad) == located(t)
+            let wanted = self.to.grad_dtype(t.dtype());
+            grad.shape() == t.shape()
+                && wanted.is_none_or(|d| grad.dtype() == d)
+                && located(grad) == located(t)
         };
         match &self.to.kind {
             Kind::Leaf(leaf) => leaf.with_variable(alike),
@@ -201,11 +204,15 @@ impl Edge {
         }
     }
 
-    /// What the gradient has to look like.
+    /// What a gradient has to look like, which is of type `given` now.
     #[must_use]
-    pub fn meta(&self) -> Meta {
+    pub fn meta(&self, given: DType) -> Meta {
         match &self.to.kind {
-            Kind::Leaf(leaf) => Meta::of(&leaf.variable()),
+            Kind::Leaf(leaf) => {
+                let meta = Meta::of(&leaf.variable());
+                let dtype = self.to.grad_dtype(meta.dtype).unwrap_or(given);
+                Meta { dtype, ..meta }
+            }
             Kind::Node(node) => node.outs[usize::from(self.nr)].clone(),
             // No edge leads to one: `Tensor::link` looks through it.
             Kind::Carrier(_) => Meta {

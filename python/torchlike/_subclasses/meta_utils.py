@@ -41,6 +41,9 @@ class Converter:
         """
         if not isinstance(t, _C.Tensor):
             raise TypeError(f"cannot create weak reference to '{type(t).__name__}' object")
+        converted = getattr(type(t), "_converted", None)
+        if converted is not None:
+            return converted(t, self.convert)
         made = self.twins(t)
         if made is None:
             made = self._with_history(t)
@@ -71,8 +74,8 @@ class Converter:
                 outer, inner, values, t.shape, dtype=t.dtype, layout=t.layout, device="meta"
             )
             return made.requires_grad_(t.requires_grad)
-        if t.is_quantized or t.is_nested or t.layout is not torch.strided:
-            kind = "quantized" if t.is_quantized else "nested" if t.is_nested else str(t.layout)
+        if t.is_quantized or t.layout is not torch.strided:
+            kind = "quantized" if t.is_quantized else str(t.layout)
             raise UnsupportedFakeTensorException(
                 f"no tensor without elements stands for a {kind} one yet"
             )
@@ -118,7 +121,7 @@ class MetaConverter:
             self.miss += 1
             return NotImplemented
         self.hit += 1
-        made = self._twins(t)
+        made = None if hasattr(type(t), "_converted") else self._twins(t)
         return self._converter.convert(t) if made is None else made
 
     def successful(self) -> bool:

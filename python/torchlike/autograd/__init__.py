@@ -11,7 +11,11 @@ from torchlike.autograd import graph
 from torchlike.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from torchlike.autograd.function import Function
 from torchlike.autograd.gradcheck import gradcheck, gradgradcheck
-from torchlike.autograd.graph import is_multithreading_enabled, set_multithreading_enabled
+from torchlike.autograd.graph import (
+    enforce_grad_layout_policy,
+    is_multithreading_enabled,
+    set_multithreading_enabled,
+)
 from torchlike.autograd.variable import Variable
 from torchlike.context import enable_grad, inference_mode, no_grad, set_grad_enabled
 
@@ -24,6 +28,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "enforce_grad_layout_policy",
     "grad",
     "gradcheck",
     "gradgradcheck",

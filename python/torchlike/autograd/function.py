@@ -227,8 +227,12 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
             own_rule = cls.vmap is not Function.vmap
             return _batched_function.apply(cls, own_rule, args, examples)
-        ctx = cls._backward_cls()
         watched = _C._watched(args, {})
+        if watched and any(hasattr(type(a), "_plain_parts") for a in args):
+            from torchlike.nested import _function
+
+            return _function.apply(cls, args)
+        ctx = cls._backward_cls()
         levels = _C._dual_levels()
         if not (watched or levels or apart):
             tracked = ctx._begin(args)

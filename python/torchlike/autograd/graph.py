@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -263,6 +264,39 @@ def allow_mutation_on_saved_tensors() -> Iterator[_AllowMutation]:
         context.on = False
         context.clear()
         _allowing.pop()
+
+
+class enforce_grad_layout_policy:
+    """Whether the first gradient of a leaf is copied if it does not lie as the leaf does (`True`: it is).
+
+    As a function it says so from now on, as a context manager until its end, as a decorator while the function runs.
+    Sums of gradients, and gradients that somebody else has too, lie as the leaf does in any case.
+    """
+
+    def __init__(self, enable: bool = True) -> None:
+        self._before = _C._is_grad_layout_enforcement_enabled()
+        self.mode = enable
+        _C._set_grad_layout_enforcement_enabled(enable)
+
+    def __call__(self, orig_func: Any) -> Any:
+        _C._set_grad_layout_enforcement_enabled(self._before)
+
+        @functools.wraps(orig_func)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return orig_func(*args, **kwargs)
+
+        return within
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        _C._set_grad_layout_enforcement_enabled(self._before)
+
+    def clone(self) -> enforce_grad_layout_policy:
+        """Another of the kind, which says so now."""
+        return type(self)(self.mode)
 
 
 _multithreading = [True]

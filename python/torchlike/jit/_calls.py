@@ -10,16 +10,9 @@ from typing import Any
 
 import torchlike
 from torchlike.jit import _marks, _spelling, _types, _values
-from torchlike.jit._compile import (
-    _KEPT_CALLS,
-    _TENSOR_CASTS,
-    Expressions,
-    _kind,
-    _plain,
-    call,
-    is_member,
-)
+from torchlike.jit._compile import Expressions
 from torchlike.jit._functions import is_operator
+from torchlike.jit._parts_of_code import _KEPT_CALLS, _TENSOR_CASTS, _kind, _plain, call, is_member
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
 from torchlike.nn import Module
 from torchlike.nn.modules.container import ModuleDict
@@ -486,7 +479,7 @@ def _listed(value: Any) -> Any:
 
 
 def _of(node: ast.expr, attribute: str) -> ast.expr:
-    from torchlike.jit._compile import _member
+    from torchlike.jit._parts_of_code import _member
 
     return _member(node, attribute)
 

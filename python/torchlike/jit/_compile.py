@@ -4,15 +4,25 @@ the rest stays."""
 from __future__ import annotations
 
 import ast
-import enum
 import inspect
 import operator
 from typing import TYPE_CHECKING, Any, cast
 
 import torchlike
-from torchlike.jit import _types
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._functions import ATTRIBUTES, DTYPES, FORMATS
+from torchlike.jit._parts_of_code import (
+    _ATTRIBUTE_KINDS,
+    _FOLDED,
+    _called,
+    _item_kind,
+    _kind,
+    _member,
+    _never_none,
+    _plain,
+    call,
+    name,
+)
 from torchlike.jit._scope import Known, Method, Neither, Of, Part, Run, Several, Source
 from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList, Sequential
 
@@ -20,60 +30,6 @@ if TYPE_CHECKING:
     from torchlike.jit._program import Program
 
 Tensor = torchlike.Tensor
-_FOLDED = (int, float, bool, str, type(None), tuple, list, dict)
-_KEPT_CALLS = frozenset(
-    ("int", "float", "bool", "str", "len", "range", "abs", "min", "max", "sum", "round", "sorted", "any", "all", "list",
-     "print", "ord", "chr", "enumerate", "zip", "reversed", "hex", "oct", "bin", "divmod")
-)  # fmt: skip
-_TENSOR_CASTS = frozenset(
-    [
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "int",
-        "long",
-        "short",
-        "char",
-        "byte",
-        "bool",
-        "cpu",
-        "cuda",
-        "type_as",
-        "size",
-        "dim",
-        "item",
-        "tolist",
-        "numel",
-        "nelement",
-        "view_as",
-        "is_floating_point",
-        "is_complex",
-        "stride",
-        "requires_grad_",
-        "detach_",
-        "contiguous",
-        "is_contiguous",
-        "element_size",
-        "to",
-    ]
-)
-
-
-def name(text: str) -> ast.expr:
-    """A dotted name as a node."""
-    first, *rest = text.split(".")
-    node: ast.expr = ast.Name(first, ast.Load())
-    for part in rest:
-        node = ast.Attribute(node, part, ast.Load())
-    return node
-
-
-def call(
-    function: str | ast.expr, args: list[ast.expr], keywords: list[ast.keyword] | None = None
-) -> ast.expr:
-    """A call as a node."""
-    return ast.Call(name(function) if isinstance(function, str) else function, args, keywords or [])
 
 
 class Expressions:
@@ -235,7 +191,7 @@ class Expressions:
     def _BinOp(self, node: ast.BinOp) -> Any:
         left, right = self.visit(node.left), self.visit(node.right)
         if _plain(left) and _plain(right):
-            from torchlike.jit._closures import _BINARY
+            from torchlike.jit._operations import _BINARY
 
             return Known(_BINARY[type(node.op)](left.value, right.value))
         kinds = {_kind(left), _kind(right)}
@@ -251,7 +207,7 @@ class Expressions:
     def _UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.visit(node.operand)
         if isinstance(value, Known) and (isinstance(node.op, ast.Not) or _plain(value)):
-            from torchlike.jit._closures import _UNARY
+            from torchlike.jit._operations import _UNARY
 
             return Known(_UNARY[type(node.op)](value.value))
         if isinstance(node.op, ast.Not) and isinstance(value, Part | Several):
@@ -315,7 +271,7 @@ class Expressions:
                 if never and isinstance(other, Known) and other.value is None:
                     return Known(isinstance(op, ast.IsNot))
         if isinstance(a, Known) and isinstance(b, Known):
-            from torchlike.jit._closures import _COMPARE
+            from torchlike.jit._operations import _COMPARE
 
             return Known(bool(_COMPARE[type(op)](a.value, b.value)))
         left, right = self.node(a, node), self.node(b, node)
@@ -513,60 +469,3 @@ class Expressions:
                 text += "{}"
                 args.append(self.run(part.value))
         return Run(call("torch.format", [ast.Constant(text), *args]), "str")
-
-
-_ATTRIBUTE_KINDS = {
-    "shape": "List[int]", "dtype": "int", "device": "Device", "ndim": "int", "T": "Tensor", "mT": "Tensor",
-    "H": "Tensor", "is_cuda": "bool", "requires_grad": "bool", "data": "Tensor", "real": "Tensor", "imag": "Tensor",
-}  # fmt: skip
-
-
-def _plain(value: Any) -> bool:
-    return isinstance(value, Known) and isinstance(value.value, _FOLDED)
-
-
-def is_member(value: Any) -> bool:
-    """True for a member of an enumeration, which code has not: all that depends on it is decided while compiling."""
-    return isinstance(value, Known) and isinstance(value.value, enum.Enum)
-
-
-def _kind(value: Any) -> str | None:
-    """The type of a value, where it is known."""
-    if isinstance(value, Run):
-        return value.kind
-    if isinstance(value, Known):
-        try:
-            return _types.of_value(value.value, lambda k: None)
-        except _types.UnknownType:
-            return None
-    return None
-
-
-def _never_none(kind: str) -> bool:
-    return not kind.startswith(("Optional", "NoneType", "Any", "Union"))
-
-
-def _item_kind(kind: str | None, key: ast.AST) -> str | None:
-    if kind == "Tensor":
-        return "Tensor"
-    if kind and kind.startswith("List["):
-        return kind if isinstance(key, ast.Slice) else kind[5:-1]
-    return None
-
-
-def _member(node: ast.expr, attribute: str) -> ast.expr:
-    """An attribute, by `getattr` where it is no name."""
-    if attribute.isidentifier():
-        return ast.Attribute(node, attribute, ast.Load())
-    return call("getattr", [node, ast.Constant(attribute)])
-
-
-def _called(node: ast.AST) -> str:
-    names = {
-        "Lambda": "Lambda functions",
-        "Set": "Sets",
-        "Yield": "Generators",
-        "Await": "Coroutines",
-        "Starred": "Starred expressions",
-    }
-    return names.get(type(node).__name__, f"{type(node).__name__} expressions")

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import torchlike
-from torchlike.jit import _functions, _library, _library_losses
+from torchlike.jit import _functions, _library, _library_activations, _library_losses
 
 _MODULES = {
     "torchlike": "", "torchlike.linalg": "linalg_", "torchlike.fft": "fft_", "torchlike.special": "special_",
@@ -52,7 +52,9 @@ def library(function: Any) -> Any | None:
     name = _functional().get(id(function))
     if name is None:
         return None
-    return getattr(_library, name, None) or getattr(_library_losses, name, None)
+    homes = (_library, _library_activations, _library_losses)
+    found = (getattr(home, name, None) for home in homes)
+    return next((f for f in found if f is not None), None)
 
 
 def operator(function: Any) -> str | None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import torchlike
 from torchlike.jit import _spelling, _types
-from torchlike.jit._compile import call
 from torchlike.jit._functions import DTYPES, FORMATS, is_operator
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, TopLevelTracedModule
+from torchlike.jit._parts_of_code import call
 from torchlike.jit._program import ModuleBuilder, Program, _qualified
+from torchlike.jit._traced_sizes import Shape, Size
 from torchlike.jit._unit import Function
 from torchlike.nn import Module
 from torchlike.overrides import TorchFunctionMode
@@ -45,71 +46,6 @@ _ASKED = frozenset(
         "__array__",
     ]
 )
-_ARITHMETIC = {
-    "add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "floordiv": ast.FloorDiv, "mod": ast.Mod,
-}  # fmt: skip
-
-
-class Size(int):
-    """A size that code asks for when it runs: a number now, and how it is had."""
-
-    node: ast.expr
-
-    @classmethod
-    def of(cls, value: int, node: ast.expr) -> Size:
-        """A number with the code that computes it."""
-        made = cls(value)
-        made.node = node
-        return made
-
-    def __neg__(self) -> Any:
-        return Size.of(-int(self), ast.UnaryOp(ast.USub(), self.node))
-
-    def __truediv__(self, other: Any) -> Any:
-        return int(self) / other
-
-    def __reduce__(self) -> Any:
-        return int, (int(self),)
-
-
-def _number(value: Any) -> ast.expr:
-    return value.node if isinstance(value, Size) else ast.Constant(int(value))
-
-
-def _operation(name: str, kind: type[ast.operator]) -> None:
-    plain, reverse = getattr(int, f"__{name}__"), getattr(int, f"__r{name}__")
-
-    def forward(self: Size, other: Any) -> Any:
-        if not isinstance(other, int) or isinstance(other, bool):
-            return plain(int(self), other)
-        return Size.of(plain(int(self), int(other)), ast.BinOp(self.node, kind(), _number(other)))
-
-    def backward(self: Size, other: Any) -> Any:
-        if not isinstance(other, int) or isinstance(other, bool):
-            return reverse(int(self), other)
-        return Size.of(reverse(int(self), int(other)), ast.BinOp(_number(other), kind(), self.node))
-
-    setattr(Size, f"__{name}__", forward)
-    setattr(Size, f"__r{name}__", backward)
-
-
-for _name, _kind in _ARITHMETIC.items():
-    _operation(_name, _kind)
-
-
-class Shape(tuple[int, ...]):
-    """A shape whose numbers are sizes of the run."""
-
-    def numel(self) -> int:
-        """The number of elements."""
-        count: int = 1
-        for n in self:
-            count = n * count
-        return count
-
-    def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        return Shape(found) if isinstance(key, slice) else found
 
 
 _depth = threading.local()
@@ -148,7 +84,7 @@ class Watch(TorchFunctionMode):
         if isinstance(value, Tensor):
             known = self.known.get(id(value))
             if known is None:
-                from torchlike.jit._compile import name
+                from torchlike.jit._parts_of_code import name
 
                 known = name(f"CONSTANTS.c{self.program.constant(value)}")
                 self.name(value, known)
@@ -412,7 +348,7 @@ def _has_any(value: Any) -> bool:
 
 def _place(path: str) -> ast.expr:
     """The code for a parameter or buffer by its path."""
-    from torchlike.jit._compile import _member
+    from torchlike.jit._parts_of_code import _member
 
     node: ast.expr = ast.Name("self", ast.Load())
     for part in path.split("."):

@@ -27,6 +27,15 @@ _LEAST = {"amax", "argmax", "logsumexp", "logaddexp", "softmax", "log_softmax"}
 _GREATEST = {"amin", "argmin", "softmin"}
 
 
+def _refusal(name: str) -> str:
+    """What is said of jagged tensors."""
+    kinds = {"mean": "strided or sparse_csr"}.get(name, "strided")
+    if name in ("amax", "amin", "prod", "sum"):
+        kinds = "strided, sparse_coo or sparse_csr"
+    name = "std/var" if name in ("std", "var") else name
+    return f"masked {name} expects {kinds} tensor (got torch.jagged tensor)"
+
+
 def _taken_apart(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
     """The function, which takes tensors with masks by their elements and masks."""
 
@@ -34,6 +43,8 @@ def _taken_apart(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
     def call(*args: _P.args, **kwargs: _P.kwargs) -> Tensor:
         given: dict[str, Any] = kwargs
         input: Any = args[0] if args else given.get("input")
+        if getattr(input, "layout", None) is torch.jagged:
+            raise ValueError(_refusal(function.__name__))
         own = getattr(input, "_masked_mask", None)
         if own is None:
             return function(*args, **kwargs)
@@ -426,6 +437,11 @@ def logaddexp(
     other_mask: Tensor | None = None,
 ) -> Tensor:
     """The logarithm of the sum of the exponentials of two tensors."""
+    if torch.jagged in (input.layout, other.layout):
+        raise ValueError(
+            "masked logaddexp expects strided tensors "
+            f"(got {input.layout} tensor for input, {other.layout} for other)"
+        )
     made = torch.logaddexp(
         _combined("logaddexp", input, input_mask), _combined("logaddexp", other, other_mask)
     )

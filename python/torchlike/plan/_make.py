@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import _C
+from torchlike._parts import plain_parts
 from torchlike._subclasses.fake_tensor import FakeTensorMode
 from torchlike._subclasses.meta_utils import Converter
 from torchlike.nn._hooks import watched
@@ -267,7 +268,8 @@ def _record(
     parameters = program.label_model(model)
     for i, t in enumerate(pytree.tree_leaves((args, kwargs))):
         if isinstance(t, _C.Tensor):
-            program.label(f"input {i}", t, _INPUTS)
+            for part in plain_parts(t):
+                program.label(f"input {i}", part, _INPUTS)
     made = make_optimizer(optimizer, parameters) if optimizer is not None else None
 
     def phase(number: int) -> None:

@@ -260,7 +260,8 @@ impl Walk<'_> {
         let mut ready = BinaryHeap::new();
         for (edge, grad) in roots {
             let (at, _) = self.task(&edge.to);
-            let grad = fitted(grad, &edge.meta(), String::new, 0)?;
+            let meta = edge.meta(grad.dtype());
+            let grad = fitted(grad, &meta, String::new, 0)?;
             self.add(at, edge.nr, grad)?;
             if self.tasks[at].waits == 0 && !ready.iter().any(|(_, a)| *a == at) {
                 ready.push((order(&edge.to), at));

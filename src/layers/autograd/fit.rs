@@ -30,12 +30,10 @@ pub(super) fn validate(node: &Node, made: &mut Grads) -> Result<bool> {
         if !fits {
             changed = true;
             *place = match (place.take(), edge) {
-                (Some(grad), Some(edge)) => Some(fitted(
-                    grad,
-                    &edge.meta(),
-                    || node.body().name().into_owned(),
-                    i,
-                )?),
+                (Some(grad), Some(edge)) => {
+                    let meta = edge.meta(grad.dtype());
+                    Some(fitted(grad, &meta, || node.body().name().into_owned(), i)?)
+                }
                 _ => None,
             };
         }

@@ -3,6 +3,7 @@
 use crate::ops::{Arg, Args, Call, Op, Ret, dispatch, f};
 use crate::tensor::Leaf;
 use crate::{Result, Tensor, dims, mode, op};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Two gradients of one result. The first is written if nobody else has it, and nobody watches.
@@ -34,6 +35,20 @@ fn sparse_first(old: &Tensor, new: &Tensor) -> bool {
     old.storage().is_opaque() && !new.storage().is_opaque()
 }
 
+thread_local! {
+    static FREE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the first gradient of a leaf is copied if it does not lie as the leaf does.
+pub fn layout_enforced() -> bool {
+    !FREE.get()
+}
+
+/// Says whether the first gradient of a leaf is copied if it does not lie as the leaf does, on this thread.
+pub fn enforce_layout(on: bool) {
+    FREE.set(!on);
+}
+
 /// Adds a gradient to what a leaf has gathered.
 ///
 /// # Errors
@@ -41,7 +56,7 @@ fn sparse_first(old: &Tensor, new: &Tensor) -> bool {
 pub fn into_leaf(leaf: &Leaf, grad: Tensor) -> Result<()> {
     let variable = leaf.variable();
     let Some(old) = leaf.grad() else {
-        let obeys = obeys(&variable, &grad);
+        let obeys = !layout_enforced() || obeys(&variable, &grad);
         let kept = if !mode::grad_enabled() && obeys && grad.storage().use_count() == 1 {
             f::detach(&grad)?
         } else {

@@ -253,7 +253,8 @@ impl Dual<'_, '_> {
                 let g = fitted(g, &Meta::of(x), String::new, 0)?;
                 let g = views::current(&g)?;
                 if let Some(edge) = g.edge() {
-                    let t = fitted(t, &edge.meta(), String::new, 0)?;
+                    let meta = edge.meta(t.dtype());
+                    let t = fitted(t, &meta, String::new, 0)?;
                     roots.push((edge, t));
                 }
             }

@@ -275,7 +275,7 @@ impl CopySlices {
             to: this.clone(),
             nr: 0,
         };
-        let meta = self.view.meta(edge.meta().device);
+        let meta = self.view.meta(edge.meta(crate::DType::F32).device);
         let node = Node::new(Box::new(body), smallvec![Some(edge)], smallvec![meta]);
         Ok(Link::of_node(node))
     }

@@ -1,4 +1,4 @@
-//! The few calls that sparse, nested and quantised tensors answer by their parts; all others refuse them by name.
+//! The few calls that sparse and quantised tensors answer by their parts; all others refuse them by name.
 
 mod elements;
 mod index;
@@ -14,7 +14,7 @@ use crate::parts::Parts;
 use crate::{DType, Error, MemoryFormat, Result, Scalar, Tensor, bail, err};
 use std::sync::Arc;
 
-/// Answers calls with sparse, nested and quantised tensors among their arguments.
+/// Answers calls with sparse and quantised tensors among their arguments.
 pub struct PartsLayer;
 
 impl Layer for PartsLayer {
@@ -73,7 +73,7 @@ fn among_sparse(args: &Args) -> Result<Option<Ret>> {
     }
 }
 
-/// Runs a call among whose arguments is a sparse, nested or quantised tensor. `None`: the op's own function may, since
+/// Runs a call among whose arguments is a sparse or quantised tensor. `None`: the op's own function may, since
 /// all it does is to call others.
 ///
 /// # Errors
@@ -92,10 +92,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
         };
     };
     match (args.op.def.name, &*parts) {
-        ("unbind", Parts::Nested { .. }) if args.int(1).unwrap_or(0) == 0 => {
-            components(&parts).map(Ret::Tuple)
-        }
-        ("numel", parts) => Ok(Ret::Value(Value::Scalar(Scalar::Int(numel(t, parts))))),
+        ("numel", _) => Ok(Ret::Value(Value::Scalar(Scalar::Int(t.numel())))),
         ("detach" | "alias", _) => Ok(Ret::One(t.look(&crate::plan::ViewPlan {
             detached: true,
             ..crate::plan::ViewPlan::of(t)
@@ -138,7 +135,7 @@ fn go_on(args: &Args, channels: bool) -> Result<Option<Ret>> {
     }
 }
 
-/// That an op is not for sparse, nested and quantised tensors.
+/// That an op is not for sparse and quantised tensors.
 #[cold]
 #[must_use]
 pub fn refusal(args: &Args) -> Error {
@@ -158,7 +155,7 @@ fn described(t: &Tensor) -> &'static str {
 /// Checks that a tensor's elements may be read or written as its strides say.
 ///
 /// # Errors
-/// That sparse, nested and quantised tensors may not, and what to do.
+/// That sparse and quantised tensors may not, and what to do.
 pub fn check_plain(t: &Tensor, name: &str) -> Result<()> {
     if t.has_parts() {
         return Err(not_for(name, described(t)));
@@ -169,7 +166,7 @@ pub fn check_plain(t: &Tensor, name: &str) -> Result<()> {
 /// Checks that a tensor may be viewed with other sizes and strides.
 ///
 /// # Errors
-/// That sparse and nested tensors may not, nor those whose channels have quantizers of their own.
+/// That sparse tensors may not, nor those whose channels have quantizers of their own.
 pub fn check_view(t: &Tensor, name: &str) -> Result<()> {
     match t.storage().parts().as_deref() {
         Some(Parts::PerChannel { .. }) if t.dtype().is_quantized() => Err(channels_stay()),
@@ -188,7 +185,6 @@ fn channels_stay() -> Error {
 fn not_for(name: &str, what: &str) -> Error {
     let way = match what {
         "quantized" => "dequantize()",
-        "nested" => "unbind()",
         _ => "to_dense()",
     };
     err!(
@@ -197,40 +193,9 @@ fn not_for(name: &str, what: &str) -> Error {
     )
 }
 
-fn numel(t: &Tensor, parts: &Parts) -> i64 {
-    match parts {
-        Parts::Nested { sizes, .. } => sizes.iter().map(|s| s.iter().product::<i64>()).sum(),
-        _ => t.numel(),
-    }
-}
-
 /// True for what ends in `_to_copy`.
 fn is_conversion(name: &str) -> bool {
     crate::ops::cast::OPS.iter().any(|op| op.name == name)
-}
-
-/// The tensors of a nested tensor, as views of its buffer.
-fn components(parts: &Parts) -> Result<Vec<Tensor>> {
-    let Parts::Nested {
-        buffer,
-        sizes,
-        strides,
-        offsets,
-    } = parts
-    else {
-        return Err(err!(Runtime, "expected a nested tensor"));
-    };
-    Ok((0..offsets.len())
-        .map(|i| {
-            let at = buffer.offset() + offsets[i];
-            buffer.look(&crate::plan::ViewPlan::with(
-                buffer,
-                sizes[i][..].into(),
-                strides[i][..].into(),
-                at,
-            ))
-        })
-        .collect())
 }
 
 /// The integers of a quantised tensor, on its own memory.
@@ -315,17 +280,6 @@ pub fn rebuilt(
             compressed: f(compressed, false)?,
             plain: f(plain, false)?,
             values: f(values, true)?,
-        },
-        Parts::Nested {
-            buffer,
-            sizes,
-            strides,
-            offsets,
-        } => Parts::Nested {
-            buffer: f(buffer, true)?,
-            sizes: sizes.clone(),
-            strides: strides.clone(),
-            offsets: offsets.clone(),
         },
         Parts::Packed {
             bytes,

@@ -151,6 +151,11 @@ fn check_zero(within: bool) -> Result<()> {
 
 /// How many steps of a scale numbers are away from zero, rounded, in single precision.
 fn steps(t: &Tensor, scale: &Tensor) -> Result<Tensor> {
+    f::round(&parts_of_steps(t, scale)?)
+}
+
+/// The same before they are rounded.
+fn parts_of_steps(t: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let d = t.dtype();
     d.check_kernel(
         d.is_float() && !d.is_storage_only(),
@@ -161,10 +166,10 @@ fn steps(t: &Tensor, scale: &Tensor) -> Result<Tensor> {
     } else {
         t.clone()
     };
-    f::round(&f::mul(
+    f::mul(
         &wide,
         &f::to_dtype(&f::reciprocal(scale)?, wide.dtype())?,
-    )?)
+    )
 }
 
 /// The result in the input's type, and where the integers lie within bounds.
@@ -215,7 +220,12 @@ fn fake_per_channel(a: &calls::FakeQuantizePerChannelAffineCachemask) -> Result<
     }
     let scale = &along(&f::to_dtype(a.scale, DType::F32)?, t, axis)?;
     let zero = &along(&f::to_dtype(a.zero_point, DType::F32)?, t, axis)?;
-    let numbers = f::add(&steps(t, scale)?, zero)?;
+    // A zero that is no integer is added first, as PyTorch does.
+    let numbers = if a.zero_point.dtype().is_float() {
+        f::round(&f::add(&parts_of_steps(t, scale)?, zero)?)?
+    } else {
+        f::add(&steps(t, scale)?, zero)?
+    };
     let real = f::mul(
         &f::sub(&clamped(&numbers, a.quant_min, a.quant_max)?, zero)?,
         scale,

@@ -50,7 +50,7 @@ impl<'py> Saver<'py> {
             return Ok(self.tree.push_composite(Composite {
                 kind,
                 parts,
-                shape: shape.filter(|_| kind != CompositeKind::Nested).collect(),
+                shape: shape.collect(),
                 class,
                 requires_grad: t.requires_grad(),
                 attrs,
@@ -116,7 +116,7 @@ impl<'py> Saver<'py> {
         r
     }
 
-    /// What a sparse, nested or packed tensor is made of.
+    /// What a sparse or packed tensor is made of.
     fn parts(&mut self, parts: &Parts) -> Result<(CompositeKind, SmallVec<[Value; 4]>)> {
         let (kind, tensors) = match parts {
             Parts::Coo {
@@ -136,16 +136,6 @@ impl<'py> Saver<'py> {
                 CompositeKind::Compressed(*kind),
                 vec![compressed.clone(), plain.clone(), values.clone()],
             ),
-            Parts::Nested {
-                buffer,
-                sizes,
-                strides,
-                offsets,
-            } => {
-                let offsets = Tensor::from_slice(offsets, &[offsets.len() as i64])?;
-                let parts = vec![buffer.clone(), matrix(sizes)?, matrix(strides)?, offsets];
-                (CompositeKind::Nested, parts)
-            }
             Parts::Packed {
                 bytes,
                 dtype,
@@ -248,13 +238,6 @@ impl<'py> Saver<'py> {
 fn ints(tree: &mut Tree, dims: &[i64]) -> Value {
     let items: Vec<Value> = dims.iter().map(|&n| Value::Int(n)).collect();
     tree.push_items(Object::Tuple, &items)
-}
-
-/// Rows of integers as a tensor.
-fn matrix(rows: &[Vec<i64>]) -> Result<Tensor> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let flat: Vec<i64> = rows.iter().flatten().copied().collect();
-    Tensor::from_slice(&flat, &[rows.len() as i64, columns as i64])
 }
 
 /// True for `Parameter`, and for classes derived from it that take themselves apart as it does: they come back as it.

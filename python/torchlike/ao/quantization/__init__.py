@@ -1,11 +1,14 @@
-"""Stubs that say where a model would be quantised, and settings; no model is quantised."""
+"""Observers, modules that round as integers would, and stubs; no model is changed into one of integers."""
 
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from torchlike import _absent, nn
+from torchlike.ao.quantization.fake_quantize import *
+from torchlike.ao.quantization.observer import *
+from torchlike.ao.quantization.qconfig import *
 
 _why = "no model is quantised"
 
@@ -56,13 +59,6 @@ class QuantWrapper(nn.Module):
         return self.dequant(self.module(self.quant(X)))
 
 
-class QConfig(NamedTuple):
-    """What would observe activations and weights."""
-
-    activation: Any
-    weight: Any
-
-
 class QuantType(enum.IntEnum):
     """When values would be quantised."""
 
@@ -72,31 +68,12 @@ class QuantType(enum.IntEnum):
     WEIGHT_ONLY = 3
 
 
-class ObserverBase(nn.Module):
-    """What looks at values to choose a scale."""
-
-    def __init__(self, dtype: Any, is_dynamic: bool = False) -> None:
-        super().__init__()
-        self.dtype = dtype
-        self.is_dynamic = is_dynamic
-
-
-class FakeQuantizeBase(nn.Module):
-    """What rounds values as a quantised model would."""
-
-
 globals().update(
     _absent.names(
         __name__,
         _why,
         "quantize quantize_dynamic quantize_qat prepare prepare_qat convert quantize_jit quantize_dynamic_jit "
         "fuse_modules fuse_modules_qat fuse_conv_bn fuse_conv_bn_relu fuse_linear_bn propagate_qconfig_ swap_module "
-        "add_quant_dequant default_observer default_weight_observer default_histogram_observer "
-        "default_per_channel_weight_observer default_placeholder_observer default_fake_quant default_weight_fake_quant "
-        "get_default_qconfig get_default_qat_qconfig get_default_qconfig_mapping get_default_qat_qconfig_mapping "
-        "disable_fake_quant enable_fake_quant disable_observer enable_observer default_eval_fn "
-        "MinMaxObserver MovingAverageMinMaxObserver PerChannelMinMaxObserver MovingAveragePerChannelMinMaxObserver "
-        "HistogramObserver PlaceholderObserver NoopObserver RecordingObserver FixedQParamsObserver "
-        "FakeQuantize FixedQParamsFakeQuantize FusedMovingAvgObsFakeQuantize QConfigMapping",
+        "add_quant_dequant get_default_qconfig_mapping get_default_qat_qconfig_mapping default_eval_fn QConfigMapping",
     )
 )

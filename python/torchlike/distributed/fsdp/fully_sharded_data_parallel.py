@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike.distributed import _groups
 from torchlike.distributed.device_mesh import DeviceMesh
 from torchlike.distributed.fsdp import _state_dicts, _wrapped_state
-from torchlike.distributed.fsdp import wrap as wrapping
+from torchlike.distributed.fsdp._auto import auto_wrap
 from torchlike.distributed.fsdp._flat import FlatGroup, Ranks
 from torchlike.distributed.fsdp._fully_shard._state import state_of
+from torchlike.distributed.fsdp._state_dict_methods import OptimStateKeyType, StateDictMethods
 from torchlike.distributed.fsdp._state_dicts import WRAPPED, clean
 from torchlike.distributed.fsdp.api import (
     BackwardPrefetch,
     CPUOffload,
     FullOptimStateDictConfig,
     FullStateDictConfig,
-    LocalOptimStateDictConfig,
-    LocalStateDictConfig,
     MixedPrecision,
     OptimStateDictConfig,
-    ShardedOptimStateDictConfig,
-    ShardedStateDictConfig,
     ShardingStrategy,
     StateDictConfig,
-    StateDictSettings,
     StateDictType,
 )
 from torchlike.nn.modules.module import Module
@@ -42,18 +37,6 @@ __all__ = ["FullyShardedDataParallel", "OptimStateKeyType"]
 
 _HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 _KEEPS = (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2)
-_CONFIGS: dict[StateDictType, tuple[type[StateDictConfig], type[OptimStateDictConfig]]] = {
-    StateDictType.FULL_STATE_DICT: (FullStateDictConfig, FullOptimStateDictConfig),
-    StateDictType.LOCAL_STATE_DICT: (LocalStateDictConfig, LocalOptimStateDictConfig),
-    StateDictType.SHARDED_STATE_DICT: (ShardedStateDictConfig, ShardedOptimStateDictConfig),
-}
-
-
-class OptimStateKeyType(Enum):
-    """By what an optimizer's state is keyed."""
-
-    PARAM_NAME = auto()
-    PARAM_ID = auto()
 
 
 def _ranks(group: Any, mesh: DeviceMesh | None, strategy: ShardingStrategy) -> Ranks:
@@ -90,7 +73,7 @@ def _ignored(module: Module, modules: Any, states: Any) -> tuple[set[Module], li
     return below, params + [p for p in given if isinstance(p, torch.Tensor)]
 
 
-class FullyShardedDataParallel(Module):
+class FullyShardedDataParallel(StateDictMethods, Module):
     """Keeps a part of a module's parameters on each rank; the wholes are there in its passes alone.
 
     All parameters below that no other wrapper has taken are one flat tensor: gathered at once, and reduced at once.
@@ -152,7 +135,7 @@ class FullyShardedDataParallel(Module):
                 "use_orig_params": use_orig_params,
                 "device_mesh": device_mesh,
             }
-            _auto_wrap(module, auto_wrap_policy, ignoring, params, kwargs)
+            auto_wrap(FullyShardedDataParallel, module, auto_wrap_policy, ignoring, params, kwargs)
         self.sharding_strategy, self.mixed_precision = strategy, mixed_precision or MixedPrecision()
         self.cpu_offload, self.device_mesh = cpu_offload or CPUOffload(), device_mesh
         self._modules[WRAPPED] = module
@@ -482,195 +465,6 @@ class FullyShardedDataParallel(Module):
             return self.device_mesh
         return DeviceMesh.from_group(self.process_group, "cpu")
 
-    @staticmethod
-    def set_state_dict_type(
-        module: Module,
-        state_dict_type: StateDictType,
-        state_dict_config: StateDictConfig | None = None,
-        optim_state_dict_config: OptimStateDictConfig | None = None,
-    ) -> StateDictSettings:
-        """Says what the state dicts of all wrappers in a module are made of; what was said before.
-
-        Raises:
-            RuntimeError: for the settings of another type.
-        """
-        kind, optim_kind = _CONFIGS[state_dict_type]
-        config = kind() if state_dict_config is None else state_dict_config
-        optim = optim_kind() if optim_state_dict_config is None else optim_state_dict_config
-        for given, wanted in ((config, kind), (optim, optim_kind)):
-            if type(given) is not wanted:
-                raise RuntimeError(
-                    f"Expected state_dict_config of type {wanted} but got {type(given)}"
-                )
-        before = FullyShardedDataParallel.get_state_dict_type(module)
-        for m in FullyShardedDataParallel.fsdp_modules(module):
-            m._state_dict_type, m._state_dict_config = state_dict_type, config
-            m._optim_state_dict_config = optim
-        return before
-
-    @staticmethod
-    def get_state_dict_type(module: Module) -> StateDictSettings:
-        """What the state dicts of the wrappers in a module are made of."""
-        for m in FullyShardedDataParallel.fsdp_modules(module):
-            return StateDictSettings(
-                m._state_dict_type, m._state_dict_config, m._optim_state_dict_config
-            )
-        return StateDictSettings(
-            StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig()
-        )
-
-    @staticmethod
-    @contextlib.contextmanager
-    def state_dict_type(
-        module: Module,
-        state_dict_type: StateDictType,
-        state_dict_config: StateDictConfig | None = None,
-        optim_state_dict_config: OptimStateDictConfig | None = None,
-    ) -> Iterator[None]:
-        """Within, state dicts are made of something else."""
-        cls = FullyShardedDataParallel
-        before = cls.set_state_dict_type(
-            module, state_dict_type, state_dict_config, optim_state_dict_config
-        )
-        try:
-            yield
-        finally:
-            cls.set_state_dict_type(
-                module,
-                before.state_dict_type,
-                before.state_dict_config,
-                before.optim_state_dict_config,
-            )
-
-    @staticmethod
-    def optim_state_dict(
-        model: Module,
-        optim: Any,
-        optim_state_dict: dict[str, Any] | None = None,
-        group: Any = None,
-    ) -> dict[str, Any]:
-        """An optimizer's state dict with whole tensors, by the names that parameters have unwrapped.
-
-        Raises:
-            NotImplementedError: if state dicts are not made of whole tensors.
-        """
-        settings = FullyShardedDataParallel.get_state_dict_type(model)
-        if settings.state_dict_type is not StateDictType.FULL_STATE_DICT:
-            raise NotImplementedError(
-                f"torch.distributed.fsdp.FullyShardedDataParallel.optim_state_dict: {settings.state_dict_type} is not "
-                "supported by torchlike; FULL_STATE_DICT is"
-            )
-        config = settings.optim_state_dict_config
-        rank0 = getattr(config, "rank0_only", False)
-        return _state_dicts.whole_optimizer(
-            model, optim, optim_state_dict, rank0, config.offload_to_cpu
-        )
-
-    @staticmethod
-    def optim_state_dict_to_load(
-        model: Module,
-        optim: Any,
-        optim_state_dict: dict[str, Any],
-        is_named_optimizer: bool = False,
-        load_directly: bool = False,
-        group: Any = None,
-    ) -> dict[str, Any]:
-        """What this rank's optimizer loads of what `optim_state_dict` gave; `load_directly` loads it."""
-        if is_named_optimizer:
-            raise NotImplementedError(
-                "torch.distributed.fsdp.FullyShardedDataParallel.optim_state_dict_to_load: is_named_optimizer is not "
-                "supported by torchlike"
-            )
-        made = _state_dicts.part_of_optimizer(model, optim, optim_state_dict)
-        if load_directly:
-            optim.load_state_dict(made)
-        return made
-
-    @staticmethod
-    def full_optim_state_dict(
-        model: Module,
-        optim: Any,
-        optim_input: Any = None,
-        rank0_only: bool = True,
-        group: Any = None,
-    ) -> dict[str, Any]:
-        """The same, on the first rank alone by default."""
-        return _state_dicts.whole_optimizer(model, optim, None, rank0_only, True)
-
-    @staticmethod
-    def shard_full_optim_state_dict(
-        full_optim_state_dict: dict[str, Any],
-        model: Module,
-        optim_input: Any = None,
-        optim: Any = None,
-    ) -> dict[str, Any]:
-        """What this rank's optimizer loads of what `full_optim_state_dict` gave.
-
-        Raises:
-            ValueError: without the optimizer.
-        """
-        if optim is None:
-            raise ValueError("shard_full_optim_state_dict needs the optimizer as `optim`")
-        return _state_dicts.part_of_optimizer(model, optim, full_optim_state_dict)
-
-    @staticmethod
-    def scatter_full_optim_state_dict(
-        full_optim_state_dict: dict[str, Any] | None,
-        model: Module,
-        optim_input: Any = None,
-        optim: Any = None,
-        group: Any = None,
-    ) -> dict[str, Any]:
-        """What each rank's optimizer loads of what the first has."""
-        held = [full_optim_state_dict]
-        torch.distributed.broadcast_object_list(held, 0, group)
-        cls = FullyShardedDataParallel
-        return cls.shard_full_optim_state_dict(held[0] or {}, model, optim_input, optim)
-
-    @staticmethod
-    def rekey_optim_state_dict(
-        optim_state_dict: dict[str, Any],
-        optim_state_key_type: OptimStateKeyType,
-        model: Module,
-        optim_input: Any = None,
-        optim: Any = None,
-    ) -> dict[str, Any]:
-        """A state dict of an optimizer with names in place of numbers, or numbers in place of names.
-
-        Raises:
-            ValueError: without the optimizer.
-        """
-        if optim is None:
-            raise ValueError("rekey_optim_state_dict needs the optimizer as `optim`")
-        to_ids = optim_state_key_type is OptimStateKeyType.PARAM_ID
-        return _state_dicts.rekeyed(optim_state_dict, to_ids, model, optim)
-
-    @staticmethod
-    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> NoReturn:
-        """Not supported: optimizers have state dicts of whole tensors.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError(
-            "torch.distributed.fsdp.FullyShardedDataParallel.sharded_optim_state_dict is not supported by torchlike; "
-            "optim_state_dict is"
-        )
-
-    @staticmethod
-    def flatten_sharded_optim_state_dict(
-        sharded_optim_state_dict: dict[str, Any], model: Module, optim: Any
-    ) -> NoReturn:
-        """Not supported: optimizers have state dicts of whole tensors.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError(
-            "torch.distributed.fsdp.FullyShardedDataParallel.flatten_sharded_optim_state_dict is not supported by "
-            "torchlike; optim_state_dict_to_load is"
-        )
-
 
 def _norm(tensors: list[Any], norm_type: float) -> Any:
     """The norm of several tensors, in single precision."""
@@ -678,50 +472,3 @@ def _norm(tensors: list[Any], norm_type: float) -> Any:
         return torch.zeros(())
     norms = [torch.linalg.vector_norm(t, norm_type, dtype=torch.float32) for t in tensors]
     return torch.linalg.vector_norm(torch.stack(norms), norm_type)
-
-
-def _auto_wrap(
-    module: Module,
-    policy: Any,
-    ignored: set[Module],
-    params: list[Parameter],
-    kwargs: dict[str, Any],
-) -> None:
-    """Wraps the modules below a root that a policy wants."""
-    for name, m in module.named_modules():
-        if isinstance(m, FullyShardedDataParallel):
-            raise ValueError(
-                f"FSDP auto wrapping requires modules to not already have FSDP applied but found {name} in\n{module}"
-            )
-    kwargs = {**kwargs, "ignored_states": params} if params else kwargs
-    mixed = kwargs["mixed_precision"]
-    if mixed is not None and mixed.param_dtype is not None:
-        kinds = tuple(mixed._module_classes_to_ignore or ())
-        apart = {
-            m: {**kwargs, "mixed_precision": None} for m in module.modules() if isinstance(m, kinds)
-        }
-        if apart:
-            warnings.warn(
-                "Both mixed precision and an auto_wrap_policy were specified to FSDP, where the wrapped module has "
-                f"submodules of type:\n{ {type(m) for m in apart} }\n"
-                "These modules will be wrapped as separate FSDP instances with mixed precision disabled.",
-                stacklevel=4,
-            )
-    else:
-        apart = {}
-    make = FullyShardedDataParallel
-    if isinstance(policy, wrapping._Policy):
-        wanted = policy._run_policy(module, ignored, kwargs)
-        wanted.pop(module, None)
-        wrapping._below(module, {**wanted, **apart}, make)
-        return
-    wrapping._below(module, apart, make)
-    wrapping._recursive_wrap(
-        module,
-        policy,
-        make,
-        {*ignored, *apart, *(m for m in module.modules() if isinstance(m, make))},
-        set(params),
-        only_wrap_children=True,
-        **kwargs,
-    )

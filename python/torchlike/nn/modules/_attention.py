@@ -116,6 +116,14 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> Any:
+        if query.is_nested or key.is_nested or value.is_nested:
+            from torchlike.nested import _attention
+
+            masked = key_padding_mask is not None or attn_mask is not None
+            given = (query, key, value)
+            return _attention.self_attention(
+                self, given, masked, need_weights, average_attn_weights
+            )
         key_padding_mask = F._canonical_mask(
             key_padding_mask,
             "key_padding_mask",

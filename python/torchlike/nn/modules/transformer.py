@@ -30,6 +30,8 @@ def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = N
 
 
 def _get_seq_len(src: Any, batch_first: bool) -> int | None:
+    if src.is_nested:
+        return None
     size = src.size()
     return size[0] if len(size) == 2 else size[1 if batch_first else 0]
 
@@ -292,9 +294,22 @@ class TransformerEncoder(Module):
         batch_first = self.layers[0].self_attn.batch_first
         causal = _detect_is_causal_mask(mask, is_causal, _get_seq_len(src, batch_first))
         output = src
+        unpadded = self._unpadded(src, padding, mask)
+        if unpadded is not None:
+            output, padding = unpadded, None
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
+        if unpadded is not None:
+            output = output.to_padded_tensor(0.0, src.size())
         return output if self.norm is None else self.norm(output)
+
+    def _unpadded(self, src: Any, padding: Any, mask: Any) -> Any:
+        """The tokens that no mask hides as a nested tensor, where PyTorch computes with those alone."""
+        if padding is None or self.layers[0].training or not self.use_nested_tensor:
+            return None
+        from torchlike.nested import _attention
+
+        return _attention.unpadded(self, src, padding, mask)
 
 
 class TransformerDecoder(Module):

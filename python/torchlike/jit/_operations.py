@@ -1,0 +1,47 @@
+"""What operators and plain functions of code do, by the nodes and the names that stand for them."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import TYPE_CHECKING, Any
+
+from torchlike.jit import _values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: _values.add, ast.Sub: _values.sub, ast.Mult: _values.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: _values.power, ast.MatMult: operator.matmul,
+    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: _values.shift,
+    ast.RShift: operator.rshift,
+}  # fmt: skip
+
+
+_INPLACE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.iadd, ast.Sub: operator.isub, ast.Mult: operator.imul, ast.Div: operator.itruediv,
+}  # fmt: skip
+
+
+_UNARY: dict[type, Callable[[Any], Any]] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert,
+}  # fmt: skip
+
+
+_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: operator.contains(b, a), ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
+
+
+_PLAIN_CALLS: dict[str, Callable[..., Any]] = {
+    "int": lambda x=0, *b: _values.whole(int(x, *b)), "float": lambda x=0.0: float(x),
+    "bool": lambda x=False: bool(x), "str": str, "len": len, "range": range, "abs": abs, "min": min, "max": max,
+    "sum": sum, "round": round, "sorted": sorted, "reversed": lambda x: list(reversed(x)), "any": any, "all": all,
+    "enumerate": enumerate, "zip": zip, "list": list, "tuple": tuple, "dict": dict, "ord": ord, "chr": chr,
+    "hex": hex, "oct": oct, "bin": bin, "print": print, "divmod": divmod, "complex": complex,
+    "pow": _values.power,
+}  # fmt: skip

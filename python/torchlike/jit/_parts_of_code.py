@@ -1,0 +1,126 @@
+"""Nodes of code, and what is known of values while it is compiled."""
+
+from __future__ import annotations
+
+import ast
+import enum
+from typing import Any
+
+from torchlike.jit import _types
+from torchlike.jit._scope import Known, Run
+
+_FOLDED = (int, float, bool, str, type(None), tuple, list, dict)
+
+
+_KEPT_CALLS = frozenset(
+    ("int", "float", "bool", "str", "len", "range", "abs", "min", "max", "sum", "round", "sorted", "any", "all", "list",
+     "print", "ord", "chr", "enumerate", "zip", "reversed", "hex", "oct", "bin", "divmod")
+)  # fmt: skip
+
+
+_TENSOR_CASTS = frozenset(
+    [
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "int",
+        "long",
+        "short",
+        "char",
+        "byte",
+        "bool",
+        "cpu",
+        "cuda",
+        "type_as",
+        "size",
+        "dim",
+        "item",
+        "tolist",
+        "numel",
+        "nelement",
+        "view_as",
+        "is_floating_point",
+        "is_complex",
+        "stride",
+        "requires_grad_",
+        "detach_",
+        "contiguous",
+        "is_contiguous",
+        "element_size",
+        "to",
+    ]
+)
+
+
+def name(text: str) -> ast.expr:
+    """A dotted name as a node."""
+    first, *rest = text.split(".")
+    node: ast.expr = ast.Name(first, ast.Load())
+    for part in rest:
+        node = ast.Attribute(node, part, ast.Load())
+    return node
+
+
+def call(
+    function: str | ast.expr, args: list[ast.expr], keywords: list[ast.keyword] | None = None
+) -> ast.expr:
+    """A call as a node."""
+    return ast.Call(name(function) if isinstance(function, str) else function, args, keywords or [])
+
+
+_ATTRIBUTE_KINDS = {
+    "shape": "List[int]", "dtype": "int", "device": "Device", "ndim": "int", "T": "Tensor", "mT": "Tensor",
+    "H": "Tensor", "is_cuda": "bool", "requires_grad": "bool", "data": "Tensor", "real": "Tensor", "imag": "Tensor",
+}  # fmt: skip
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, Known) and isinstance(value.value, _FOLDED)
+
+
+def is_member(value: Any) -> bool:
+    """True for a member of an enumeration, which code has not: all that depends on it is decided while compiling."""
+    return isinstance(value, Known) and isinstance(value.value, enum.Enum)
+
+
+def _kind(value: Any) -> str | None:
+    """The type of a value, where it is known."""
+    if isinstance(value, Run):
+        return value.kind
+    if isinstance(value, Known):
+        try:
+            return _types.of_value(value.value, lambda k: None)
+        except _types.UnknownType:
+            return None
+    return None
+
+
+def _never_none(kind: str) -> bool:
+    return not kind.startswith(("Optional", "NoneType", "Any", "Union"))
+
+
+def _item_kind(kind: str | None, key: ast.AST) -> str | None:
+    if kind == "Tensor":
+        return "Tensor"
+    if kind and kind.startswith("List["):
+        return kind if isinstance(key, ast.Slice) else kind[5:-1]
+    return None
+
+
+def _member(node: ast.expr, attribute: str) -> ast.expr:
+    """An attribute, by `getattr` where it is no name."""
+    if attribute.isidentifier():
+        return ast.Attribute(node, attribute, ast.Load())
+    return call("getattr", [node, ast.Constant(attribute)])
+
+
+def _called(node: ast.AST) -> str:
+    names = {
+        "Lambda": "Lambda functions",
+        "Set": "Sets",
+        "Yield": "Generators",
+        "Await": "Coroutines",
+        "Starred": "Starred expressions",
+    }
+    return names.get(type(node).__name__, f"{type(node).__name__} expressions")
