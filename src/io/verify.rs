@@ -2,8 +2,8 @@
 
 use super::tree::{CompositeKind, Data, StorageRef, Value};
 use super::{Archive, Bytes, origin};
-use crate::parts::nested::Components;
 use crate::parts::Parts;
+use crate::parts::nested::Components;
 use crate::{Result, Storage, Tensor, err};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -250,7 +250,7 @@ pub(super) fn from_real<T: Real>(
     m: usize,
     scale: f64,
 ) -> bool {
-    let Some((plan, lines)) = in_halves::<T>(n, from.len() / n) else {
+    let Some((plan, lines)) = in_halves::<T>(n, from.len()) else {
         return false;
     };
     let wide = T::V::W;
@@ -272,7 +272,8 @@ pub(super) fn from_real<T: Real>(
 }
 
 /// The plan for real lines of an even length, as complex ones of half of it, and how many they are.
-fn in_halves<T: Real>(n: usize, lines: usize) -> Option<(std::sync::Arc<Side<T>>, usize)> {
+fn in_halves<T: Real>(n: usize, numbers: usize) -> Option<(std::sync::Arc<Side<T>>, usize)> {
+    let lines = numbers.checked_div(n)?;
     let many = n % 2 == 0 && lines > T::V::W / 2;
     let plan = T::side_by_side(n / 2).filter(|_| many)?;
     Some((plan, lines))
@@ -324,7 +325,7 @@ impl<T: Real> Task for FromReal<'_, T> {
 
 /// Halves of transforms, dense, to real lines, side by side; false if that is not for them.
 pub(super) fn to_real<T: Real>(from: &[Complex<T>], to: &mut [T], n: usize, scale: f64) -> bool {
-    let Some((plan, lines)) = in_halves::<T>(n, to.len() / n) else {
+    let Some((plan, lines)) = in_halves::<T>(n, to.len()) else {
         return false;
     };
     let wide = T::V::W;

@@ -195,6 +195,11 @@ fn grouped(q: &Tensor, t: &Tensor) -> Result<Tensor> {
 }
 
 fn shapes(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<cpu::Shapes> {
+    ensure!(
+        [q, k, v].iter().all(|t| t.ndim() >= 2),
+        Runtime,
+        "query, key and value of attention have at least 2 dimensions"
+    );
     let split = |t: &Tensor| {
         (
             Dims::new(&t.shape()[..t.ndim() - 2]),

@@ -166,10 +166,7 @@ fn parts_of_steps(t: &Tensor, scale: &Tensor) -> Result<Tensor> {
     } else {
         t.clone()
     };
-    f::mul(
-        &wide,
-        &f::to_dtype(&f::reciprocal(scale)?, wide.dtype())?,
-    )
+    f::mul(&wide, &f::to_dtype(&f::reciprocal(scale)?, wide.dtype())?)
 }
 
 /// The result in the input's type, and where the integers lie within bounds.
