@@ -245,9 +245,13 @@ class NestedTensor(Nested):
         ragged = self._size[self._ragged_idx]
         if ragged.node.lengths is None and not self._offsets.is_meta:
             ragged.node.lengths = tuple(self._known_lengths())
-        values, offsets = convert(self._values), convert(self._offsets)
+        return self._with(convert(self._values), convert)
+
+    def _with(self, values: Tensor, convert: Callable[[Tensor], Tensor]) -> NestedTensor:
+        """The same sequences of other values, with converted offsets and lengths that stand for the same size."""
+        offsets = convert(self._offsets)
         lengths = None if self._lengths is None else convert(self._lengths)
-        share_size(offsets if lengths is None else lengths, ragged)
+        share_size(offsets if lengths is None else lengths, self._size[self._ragged_idx])
         cache, idx = self._metadata_cache, self._ragged_idx
         return NestedTensor(
             values, offsets, lengths=lengths, _ragged_idx=idx, _metadata_cache=cache
@@ -310,19 +314,14 @@ def _rebuild_njt(constructor_kwargs: Any) -> NestedTensor:
 
 def moved(t: NestedTensor, values: Tensor) -> NestedTensor:
     """The same sequences with values on any device."""
-
-    def there(index: Tensor) -> Tensor:
-        made = index.to(device=values.device)
-        return made
-
     ragged = t._size[t._ragged_idx]
     if values.device.type == "meta" and ragged.node.lengths is None and not t.is_meta:
         ragged.node.lengths = tuple(t._known_lengths())
-    offsets = there(t._offsets)
-    lengths = None if t._lengths is None else there(t._lengths)
-    share_size(offsets if lengths is None else lengths, ragged)
-    cache, idx = t._metadata_cache, t._ragged_idx
-    return NestedTensor(values, offsets, lengths=lengths, _ragged_idx=idx, _metadata_cache=cache)
+
+    def there(index: Tensor) -> Tensor:
+        return index.to(device=values.device)
+
+    return t._with(values, there)
 
 
 def nested_view_from_values_offsets_lengths(
