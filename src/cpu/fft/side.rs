@@ -152,27 +152,12 @@ impl<V: Vector> Block<V> {
     {
         let mut apart = 1;
         for pass in &how.passes {
-            let Parts {
-                re,
-                im,
-                to_re,
-                to_im,
-            } = self.parts();
-            // With real and imaginary parts swapped it goes backwards.
-            let parts = match forward {
-                true => Parts {
-                    re,
-                    im,
-                    to_re,
-                    to_im,
-                },
-                false => Parts {
-                    re: im,
-                    im: re,
-                    to_re: to_im,
-                    to_im: to_re,
-                },
-            };
+            let mut parts = self.parts();
+            if !forward {
+                // With real and imaginary parts swapped it goes backwards.
+                std::mem::swap(&mut parts.re, &mut parts.im);
+                std::mem::swap(&mut parts.to_re, &mut parts.to_im);
+            }
             match pass.radix {
                 2 => parts.pass::<2, Two>(pass, apart),
                 3 => parts.pass::<3, Three>(pass, apart),
@@ -200,7 +185,9 @@ impl<V: Vector> Block<V> {
             to_im,
         } = self.parts();
         for k in 0..=n {
-            let (i, j) = (k % n, (n - k) % n);
+            // Element `n` is the first one again.
+            let i = if k == n { 0 } else { k };
+            let j = if k == 0 { 0 } else { n - k };
             let (a, b, c, d) = (re[i], im[i], re[j], im[j]);
             let (even_re, even_im) = (a.plus(c), b.minus(d));
             let (odd_re, odd_im) = (b.plus(d), c.minus(a));
