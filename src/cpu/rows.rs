@@ -13,6 +13,7 @@ use places::{Meeting, Place, meeting};
 use std::mem::MaybeUninit;
 
 mod places;
+mod short;
 pub use places::Operand;
 
 /// Elements of a block.
@@ -313,7 +314,7 @@ pub fn run(
         Some(halves) => (halves, halves.reads()),
         None => (kernel, compute),
     };
-    if compute == kernel.reads() && at_once(kernel, ctx, operands, out) {
+    if compute == kernel.reads() && short::run(kernel, ctx, operands, out) {
         return Ok(());
     }
     match operands.len() {
@@ -338,47 +339,7 @@ fn in_halves(
     (compute == DType::BF16 && is_half(out) && all).then_some(halves)
 }
 
-/// Runs a loop whose sides are all tensors of one shape in short dense runs, as it reads them and apart: then there is nothing
-/// to choose. Says whether they were.
-fn at_once(kernel: &Loop, ctx: &Ctx, operands: &[Operand], out: &Tensor) -> bool {
-    let (n, item) = (out.numel() as usize, kernel.writes().size());
-    let fits = (1..=GRAIN).contains(&n)
-        && n.is_multiple_of(kernel.unit())
-        && out.dtype() == kernel.writes();
-    if !fits || !out.is_contiguous() {
-        return false;
-    }
-    let to = out.data_ptr();
-    let mut from = [to.cast_const(); 3];
-    for (operand, from) in operands.iter().zip(&mut from) {
-        let Operand::Tensor(t) = operand else {
-            return false;
-        };
-        if t.dtype() != kernel.reads() || t.shape() != out.shape() {
-            return false;
-        }
-        // Mostly the strides are alike, which is quicker to see.
-        if t.strides() != out.strides() && !t.is_contiguous() {
-            return false;
-        }
-        let (p, bytes) = (t.data_ptr().addr(), n * kernel.reads().size());
-        if p < to.addr() + n * item && to.addr() < p + bytes {
-            return false;
-        }
-        *from = t.data_ptr();
-    }
-    for k in operands.len()..3 {
-        from[k] = from[0];
-    }
-    let Some(block) = kernel.block(Form::Dense) else {
-        return false;
-    };
-    // SAFETY: n elements of each operand in the loop's types, apart from the result's.
-    unsafe { block(bytes(to, n * item), from, ctx) };
-    true
-}
-
-/// The same for the number of operands and the result.
+/// [`run`] for the number of operands and the result.
 fn run_sides<const N: usize>(
     kernel: &Loop,
     ctx: &Ctx,

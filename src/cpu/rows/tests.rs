@@ -140,3 +140,50 @@ fn bf16_is_rounded_once_wherever_it_lies() {
     .expect("a run");
     assert_eq!(read(&out), want);
 }
+
+#[test]
+fn short_calls_agree_wherever_the_operands_are() {
+    let values: Vec<f32> = (0..4000).map(|i| ((i * 37) % 101) as f32).collect();
+    let memory = || Tensor::from_slice(&values, &[4000]).expect("a tensor");
+    let kernels = [
+        map::heavy::<Minus>,
+        map::light::<Minus>,
+        map::float::<Minus>,
+    ];
+    // Lengths of two dimensions, the strides of the operands and where they begin; the result begins at 0.
+    for (rows, columns) in [(1, 1), (4, 4), (5, 7), (16, 16), (2, 128), (1, 300)] {
+        for a in [
+            ([columns, 1], 0),
+            ([columns, 1], 1000),
+            ([1, rows], 1000),
+            ([0, 1], 7),
+        ] {
+            for b in [
+                ([columns, 1], 2000),
+                ([columns, 1], 3),
+                ([1, 0], 2000),
+                ([0, 0], 1),
+            ] {
+                for kernel in kernels.map(|k| k(DType::F32).expect("a loop")) {
+                    let view = |t: &Tensor, (strides, at): ([i64; 2], i64)| {
+                        t.view_with([rows, columns].into(), strides.into(), at)
+                    };
+                    let t = memory();
+                    let out = view(&t, ([columns, 1], 0));
+                    let (x, y) = (view(&t, a), view(&t, b));
+                    let operands = [&x, &y].map(Operand::Tensor);
+                    run(kernel, &Ctx::default(), DType::F32, &operands, &out).expect("a run");
+                    let element = |(strides, at): ([i64; 2], i64), i: i64| {
+                        let place = at + i / columns * strides[0] + i % columns * strides[1];
+                        values[place as usize]
+                    };
+                    let n = rows * columns;
+                    let want: Vec<f32> = (0..n).map(|i| element(a, i) - element(b, i)).collect();
+                    let got = crate::cpu::slice::<f32>(&t);
+                    assert_eq!(got[..n as usize], want, "{rows} {columns} {a:?} {b:?}");
+                    assert_eq!(got[n as usize..], values[n as usize..]);
+                }
+            }
+        }
+    }
+}
