@@ -67,8 +67,12 @@ pub fn rows<'t>(out: &Tensor, list: impl Iterator<Item = &'t Tensor>, dim: usize
         let mut rest = to;
         for (from, part) in parts {
             let (to, after) = rest.split_at_mut(part);
-            // SAFETY: both sides have so many bytes.
-            unsafe { copy_bytes(to.as_mut_ptr(), from.as_ptr(), part) };
+            if part <= iter::GRAIN {
+                to.copy_from_slice(from);
+            } else {
+                // SAFETY: both sides have so many bytes.
+                unsafe { copy_bytes(to.as_mut_ptr(), from.as_ptr(), part) };
+            }
             rest = after;
         }
         return true;

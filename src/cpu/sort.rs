@@ -125,8 +125,8 @@ fn radix(v: &mut Vec<u64>) {
 /// The first `k` positions of a line in order.
 fn top<T: Key>(line: &[T], k: usize, largest: bool, out: &mut [i64]) {
     let flip = if largest { u64::MAX } else { 0 };
-    if k == 0 {
-        return;
+    if k <= FEWEST {
+        return few(line, k, flip, out);
     }
     let room = (2 * k).max(1024);
     let mut best: Vec<(u64, usize)> = Vec::with_capacity(room.min(line.len()));
@@ -145,6 +145,33 @@ fn top<T: Key>(line: &[T], k: usize, largest: bool, out: &mut [i64]) {
     }
     best.sort_unstable();
     out.iter_mut().zip(&best).for_each(|(o, p)| *o = p.1 as i64);
+}
+
+/// So few positions are kept in order while a line is read.
+const FEWEST: usize = 16;
+
+/// The same for at most [`FEWEST`] positions of keys with flipped bits.
+fn few<T: Key>(line: &[T], k: usize, flip: u64, out: &mut [i64]) {
+    let mut room = [(0, 0); FEWEST];
+    let Some(best) = room.get_mut(..k).filter(|best| !best.is_empty()) else {
+        return;
+    };
+    let mut held = 0;
+    for (x, i) in line.iter().zip(0i64..) {
+        let key = x.key() ^ flip;
+        if held == k && key >= best[k - 1].0 {
+            continue;
+        }
+        // Behind its equals, which came before it.
+        let mut at = held.min(k - 1);
+        while at > 0 && best[at - 1].0 > key {
+            best[at] = best[at - 1];
+            at -= 1;
+        }
+        best[at] = (key, i);
+        held = (held + 1).min(k);
+    }
+    out.iter_mut().zip(&*best).for_each(|(o, p)| *o = p.1);
 }
 
 macro_rules! sortable {
@@ -314,6 +341,23 @@ mod tests {
                 }
             });
             assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn the_first_of_a_line_are_those_of_its_order() {
+        let line: Vec<i16> = (0..500i16).map(|i| i.wrapping_mul(7919) % 23).collect();
+        for n in [1, 2, 17, 500] {
+            let (line, mut all) = (&line[..n], vec![0i64; n]);
+            for largest in [false, true] {
+                order(line, largest, &mut all);
+                for k in [0, 1, 2, FEWEST, FEWEST + 1, 40] {
+                    let k = k.min(n);
+                    let mut got = vec![-1i64; k];
+                    top(line, k, largest, &mut got);
+                    assert_eq!(got, all[..k], "{n} {k} {largest}");
+                }
+            }
         }
     }
 
