@@ -289,7 +289,7 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub fn owns_only_memory(&self) -> bool {
-        self.link.is_none() && self.storage.owns_only_memory()
+        self.link.as_ref().is_none_or(|l| l.is_bare_leaf()) && self.storage.owns_only_memory()
     }
 
     /// The view that a plan describes; the caller has checked that it lies within the storage.

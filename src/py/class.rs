@@ -13,7 +13,7 @@ use super::operators;
 use crate::tensor::Leaf;
 use crate::{DType, Device, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
-use pyo3::ffi;
+use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 use std::cell::{Cell, RefCell};
@@ -34,7 +34,7 @@ const SPARE: usize = 64;
 
 /// Memory of plain tensors that are gone.
 struct Blocks {
-    blocks: [Cell<*mut ffi::PyObject>; SPARE],
+    blocks: [Cell<*mut PyObject>; SPARE],
     count: Cell<usize>,
 }
 
@@ -67,7 +67,7 @@ impl Blocks {
     }
 
     #[inline]
-    fn take(&self) -> Option<*mut ffi::PyObject> {
+    fn take(&self) -> Option<*mut PyObject> {
         let last = self.count.get().checked_sub(1)?;
         self.count.set(last);
         self.blocks.get(last).map(Cell::get)
@@ -75,7 +75,7 @@ impl Blocks {
 
     /// Keeps a block, if there is room.
     #[inline]
-    fn keep(&self, block: *mut ffi::PyObject) -> bool {
+    fn keep(&self, block: *mut PyObject) -> bool {
         let count = self.count.get();
         let Some(place) = self.blocks.get(count) else {
             return false;
@@ -178,14 +178,14 @@ pub unsafe fn instance(
 }
 
 #[inline]
-unsafe fn place(o: *mut ffi::PyObject) -> *mut PyTensor {
+unsafe fn place(o: *mut PyObject) -> *mut PyTensor {
     // SAFETY: by contract, the object is an instance of the class or a class derived from it.
     unsafe { o.byte_add(PLACE.load(Relaxed)).cast() }
 }
 
 /// Notes that a leaf is this object, if it is none yet.
 #[inline]
-fn note_leaf(o: *mut ffi::PyObject, t: &Tensor) {
+fn note_leaf(o: *mut PyObject, t: &Tensor) {
     if let Some(leaf) = t.link().and_then(|l| l.as_leaf()) {
         let _ = leaf
             .object
@@ -202,7 +202,7 @@ pub fn references(_: Python<'_>, o: &Py<PyAny>) -> usize {
 /// Notes that the leaf that an object holds is this object.
 pub fn note_object(holder: &PyTensor) {
     let at = std::ptr::from_ref(holder) as usize - PLACE.load(Relaxed);
-    note_leaf(at as *mut ffi::PyObject, holder.get());
+    note_leaf(at as *mut PyObject, holder.get());
 }
 
 /// Notes that the leaf that an object holds is this object, whichever it was before.
@@ -215,13 +215,13 @@ pub fn move_object(holder: &PyTensor) {
 
 /// The object that a leaf is.
 pub fn leaf_object<'py>(py: Python<'py>, leaf: &Leaf) -> Option<Bound<'py, PyAny>> {
-    let at = leaf.object.load(Relaxed) as *mut ffi::PyObject;
+    let at = leaf.object.load(Relaxed) as *mut PyObject;
     // SAFETY: an object is noted as long as it lives: `dealloc` forgets it first, and both hold the lock.
     unsafe { Bound::from_borrowed_ptr_or_opt(py, at) }
 }
 
 /// Frees an instance of `Tensor` or of a class derived from it.
-unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
+unsafe extern "C" fn dealloc(o: *mut PyObject) {
     // SAFETY: the interpreter calls this once, when no reference is left. Weak references and the dictionary go first, as
     // they may run code that looks at the object; then what is left is emptied memory. The places are those of the class.
     unsafe {
@@ -232,12 +232,12 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
                 .compare_exchange(o as usize, 0, Relaxed, Relaxed);
         }
         let class = ffi::Py_TYPE(o);
-        let weak: *mut *mut ffi::PyObject = o.byte_add(WEAK.load(Relaxed)).cast();
+        let weak: *mut *mut PyObject = o.byte_add(WEAK.load(Relaxed)).cast();
         if !weak.read().is_null() {
             ffi::PyObject_ClearWeakRefs(o);
             weak.write(null_mut());
         }
-        let dict: *mut *mut ffi::PyObject = o.byte_add(DICT.load(Relaxed)).cast();
+        let dict: *mut *mut PyObject = o.byte_add(DICT.load(Relaxed)).cast();
         ffi::Py_XDECREF(dict.replace(null_mut()));
         if let Some(base) = (*place(o)).take_base() {
             ffi::Py_DECREF(base.into_ptr());
@@ -254,16 +254,12 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
 static TRAVERSE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Shows the garbage collector what an instance keeps: mostly its class alone, and passing those is what a collection costs.
-unsafe extern "C" fn traverse(
-    o: *mut ffi::PyObject,
-    visit: ffi::visitproc,
-    arg: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn traverse(o: *mut PyObject, visit: ffi::visitproc, arg: *mut c_void) -> c_int {
     // SAFETY: the interpreter calls this with an instance that lives and the lock held; `register` stored the base's function,
     // which is one of this kind, before it made the class.
     unsafe {
         if (*place(o)).keeps_nothing() {
-            let dict: *mut *mut ffi::PyObject = o.byte_add(DICT.load(Relaxed)).cast();
+            let dict: *mut *mut PyObject = o.byte_add(DICT.load(Relaxed)).cast();
             let done = visit(ffi::Py_TYPE(o).cast(), arg);
             return match dict.read() {
                 dict if done == 0 && !dict.is_null() => visit(dict, arg),
@@ -327,17 +323,22 @@ fn quietly(f: impl FnOnce()) {
     drop(catch_unwind(AssertUnwindSafe(f)));
 }
 
-unsafe extern "C" fn hash(o: *mut ffi::PyObject) -> isize {
+/// `Tensor.__init__` has nothing to do, whatever classes derived from it give it.
+unsafe extern "C" fn init(_: *mut PyObject, _: *mut PyObject, _: *mut PyObject) -> c_int {
+    0
+}
+
+unsafe extern "C" fn hash(o: *mut PyObject) -> isize {
     o as isize
 }
 
-unsafe extern "C" fn get(o: *mut ffi::PyObject, key: *mut ffi::PyObject) -> *mut ffi::PyObject {
+unsafe extern "C" fn get(o: *mut PyObject, key: *mut PyObject) -> *mut PyObject {
     // SAFETY: called by the interpreter with the lock held and both objects alive.
     let (slf, key) = unsafe { (receiver(&o), object(&key)) };
     guard(|| index::get(slf, key).map(Bound::into_ptr))
 }
 
-unsafe extern "C" fn get_at(o: *mut ffi::PyObject, at: isize) -> *mut ffi::PyObject {
+unsafe extern "C" fn get_at(o: *mut PyObject, at: isize) -> *mut PyObject {
     // SAFETY: as in `get`.
     let slf = unsafe { receiver(&o) };
     guard(|| {
@@ -346,11 +347,7 @@ unsafe extern "C" fn get_at(o: *mut ffi::PyObject, at: isize) -> *mut ffi::PyObj
     })
 }
 
-unsafe extern "C" fn set(
-    o: *mut ffi::PyObject,
-    key: *mut ffi::PyObject,
-    value: *mut ffi::PyObject,
-) -> c_int {
+unsafe extern "C" fn set(o: *mut PyObject, key: *mut PyObject, value: *mut PyObject) -> c_int {
     // SAFETY: as in `get`; a value that is null means deletion.
     let (slf, key) = unsafe { (receiver(&o), object(&key)) };
     let done = guard(|| {
@@ -371,7 +368,7 @@ unsafe extern "C" fn set(
 /// # Safety
 /// The lock is held, and the object lives as long as the borrow.
 #[inline]
-pub(super) unsafe fn object<'py>(o: &*mut ffi::PyObject) -> &Bound<'py, PyAny> {
+pub(super) unsafe fn object<'py>(o: &*mut PyObject) -> &Bound<'py, PyAny> {
     // SAFETY: by contract; a Bound is a pointer to its object.
     unsafe { Bound::ref_from_ptr(Python::assume_attached(), o) }
 }
@@ -381,7 +378,7 @@ pub(super) unsafe fn object<'py>(o: &*mut ffi::PyObject) -> &Bound<'py, PyAny> {
 /// # Safety
 /// As [`object`], and it is a tensor.
 #[inline]
-pub(super) unsafe fn receiver<'py>(o: &*mut ffi::PyObject) -> &Bound<'py, PyTensor> {
+pub(super) unsafe fn receiver<'py>(o: &*mut PyObject) -> &Bound<'py, PyTensor> {
     // SAFETY: by contract.
     unsafe { object(o).cast_unchecked() }
 }
@@ -476,6 +473,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
         slot(ffi::Py_tp_traverse, traverse as *mut c_void),
         slot(ffi::Py_tp_clear, clear),
+        slot(ffi::Py_tp_init, init as *mut c_void),
         slot(ffi::Py_tp_hash, hash as *mut c_void),
         slot(ffi::Py_mp_subscript, get as *mut c_void),
         slot(ffi::Py_mp_ass_subscript, set as *mut c_void),

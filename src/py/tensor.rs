@@ -51,9 +51,6 @@ impl PyTensor {
             device,
         )?))
     }
-    #[pyo3(signature = (*_args, **_kwargs))]
-    fn __init__(&self, _args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) {}
-
     #[staticmethod]
     #[pyo3(signature = (cls, data, require_grad=false))]
     fn _make_subclass<'py>(

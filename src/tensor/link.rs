@@ -101,6 +101,11 @@ impl Link {
         }
     }
 
+    /// Whether it is a leaf where nothing has gathered, with no hooks.
+    pub(crate) fn is_bare_leaf(&self) -> bool {
+        self.rare().is_none() && self.as_leaf().is_some_and(|l| lock(&l.grad).is_none())
+    }
+
     /// Hooks and what else few places have, if there is any.
     #[inline]
     #[must_use]
