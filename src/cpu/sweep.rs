@@ -249,18 +249,17 @@ unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
     }
 }
 
-/// `N` neighbouring columns of `D` rows, `s` bytes apart.
+/// `N` neighbouring columns of so many rows, `s` bytes apart.
 #[inline(always)]
-unsafe fn deep<F: Fold, const N: usize, const D: usize, const LEVEL: u8>(
+unsafe fn deep<F: Fold, const N: usize, const LEVEL: u8>(
     parts: *mut F::Part,
-    q: *const u8,
-    s: isize,
+    (q, s, rows): (*const u8, isize, usize),
     e: f64,
 ) {
     // SAFETY: the caller gives N partial results and N elements in each row.
     unsafe {
         let mut acc = [F::ZERO; N];
-        for k in 0..D as isize {
+        for k in 0..rows as isize {
             let x = F::In::group::<N, LEVEL>(q.offset(k * s).cast());
             for l in 0..N {
                 acc[l] = F::step(acc[l], x[l], e);
@@ -275,12 +274,11 @@ unsafe fn deep<F: Fold, const N: usize, const D: usize, const LEVEL: u8>(
     }
 }
 
-/// `D` rows of all columns, which are neighbours.
+/// So many rows of all columns, which are neighbours.
 #[inline(always)]
-unsafe fn rows_of<F: Fold, const D: usize, const LEVEL: u8>(
+unsafe fn rows_of<F: Fold, const LEVEL: u8>(
     parts: &mut [F::Part],
-    q: *const u8,
-    s: isize,
+    (q, s, rows): (*const u8, isize, usize),
     e: f64,
 ) {
     const SOME: usize = 32;
@@ -288,21 +286,21 @@ unsafe fn rows_of<F: Fold, const D: usize, const LEVEL: u8>(
     let mut j = 0;
     // SAFETY: the caller gives as many columns as there are parts, and is compiled for the level.
     unsafe {
-        if let Some(written) = F::AVX2.filter(|_| LEVEL >= Level::Avx2 as u8 && D.is_multiple_of(2))
-        {
+        let pairs = rows.is_multiple_of(2);
+        if let Some(written) = F::AVX2.filter(|_| LEVEL >= Level::Avx2 as u8 && pairs) {
             j = m / FEW * FEW;
-            (written.columns)(to, j, q, s, D);
+            (written.columns)(to, j, q, s, rows);
         }
         while unrolled(LEVEL) && j + SOME <= m {
-            deep::<F, SOME, D, LEVEL>(to.add(j), q.add(j * item), s, e);
+            deep::<F, SOME, LEVEL>(to.add(j), (q.add(j * item), s, rows), e);
             j += SOME;
         }
         while unrolled(LEVEL) && j + FEW <= m {
-            deep::<F, FEW, D, LEVEL>(to.add(j), q.add(j * item), s, e);
+            deep::<F, FEW, LEVEL>(to.add(j), (q.add(j * item), s, rows), e);
             j += FEW;
         }
         while j < m {
-            deep::<F, 1, D, LEVEL>(to.add(j), q.add(j * item), s, e);
+            deep::<F, 1, LEVEL>(to.add(j), (q.add(j * item), s, rows), e);
             j += 1;
         }
     }
@@ -325,15 +323,12 @@ unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
             let mut r = 0;
             while r < rows {
                 let q = base.wrapping_offset((at + r) as isize * s);
+                let deep = unrolled(LEVEL) && dense && r + DEEP <= rows;
+                let deep = if deep { DEEP } else { 1 };
                 // SAFETY: the job stays within the tensor, and `parts` has m places.
                 unsafe {
-                    if unrolled(LEVEL) && dense && r + DEEP <= rows {
-                        rows_of::<F, DEEP, LEVEL>(parts, q, s, job.p);
-                        r += DEEP;
-                        continue;
-                    }
                     if dense {
-                        rows_of::<F, 1, LEVEL>(parts, q, s, job.p);
+                        rows_of::<F, LEVEL>(parts, (q, s, deep), job.p);
                     } else {
                         for (j, part) in parts.iter_mut().enumerate() {
                             let x = *q.offset(j as isize * job.step).cast::<F::In>();
@@ -341,7 +336,7 @@ unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
                         }
                     }
                 }
-                r += 1;
+                r += deep;
             }
             for (a, p) in accs.iter_mut().zip(parts.iter()) {
                 let lifted = F::lift(*p);

@@ -89,7 +89,7 @@ pub(super) trait Policy: Copy + 'static {
     unsafe fn muladd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `a * b + c` on single values.
     fn mac(a: Self::Acc, b: Self::Acc, c: Self::Acc) -> Self::Acc;
-    /// Runs `task` compiled for this instruction set.
+    /// Runs `task` compiled for this instruction set, in a function of its own: tasks are large, and called from many tiles.
     unsafe fn with<K: Task>(task: K);
 }
 
@@ -236,6 +236,7 @@ macro_rules! x86_policy {
             #[inline]
             unsafe fn with<K: Task>(task: K) {
                 #[target_feature(enable = $features)]
+                #[inline(never)]
                 unsafe fn inner<K: Task>(task: K) { unsafe { task.run() } }
                 unsafe { inner(task) }
             }
@@ -412,6 +413,7 @@ mod x86 {
             #[target_feature(
                 enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c"
             )]
+            #[inline(never)]
             unsafe fn inner<K: Task>(task: K) {
                 unsafe { task.run() }
             }
@@ -462,7 +464,7 @@ macro_rules! portable_policy {
             unsafe fn muladd(a: [$acc; 4], b: [$acc; 4], c: [$acc; 4]) -> [$acc; 4] {
                 std::array::from_fn(|i| a[i] * b[i] + c[i])
             }
-            #[inline(always)]
+            #[inline(never)]
             unsafe fn with<K: Task>(task: K) { unsafe { task.run() } }
             #[inline(always)]
             fn mac(a: $acc, b: $acc, c: $acc) -> $acc { a * b + c }
