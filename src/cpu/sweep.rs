@@ -7,6 +7,7 @@
 
 use super::folds::{Fold, Widen};
 use super::simd::Level;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// Elements that one block folds before it joins the wide result.
@@ -69,6 +70,43 @@ fn run_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
 const fn unrolled(level: u8) -> bool {
     level > Level::Baseline as u8 || cfg!(not(target_arch = "x86_64"))
 }
+
+/// A fold whose steps are functions of their own, so that loops of them are short: for machines without AVX2.
+#[cfg(target_arch = "x86_64")]
+struct Apart<F>(PhantomData<F>);
+
+#[cfg(target_arch = "x86_64")]
+impl<F: Fold> Fold for Apart<F> {
+    type In = F::In;
+    type Part = F::Part;
+    type Acc = F::Acc;
+    const ZERO: F::Part = F::ZERO;
+    #[inline(never)]
+    fn step(part: F::Part, x: <F::In as Widen>::Wide, p: f64) -> F::Part {
+        F::step(part, x, p)
+    }
+    #[inline(never)]
+    fn join(a: F::Part, b: F::Part) -> F::Part {
+        F::join(a, b)
+    }
+    #[inline(always)]
+    fn lift(part: F::Part) -> F::Acc {
+        F::lift(part)
+    }
+    #[inline(always)]
+    fn merge(a: F::Acc, b: F::Acc) -> F::Acc {
+        F::merge(a, b)
+    }
+    #[inline(always)]
+    fn done(part: F::Part) -> bool {
+        F::done(part)
+    }
+}
+/// What machines without vectors of their own fold by.
+#[cfg(target_arch = "x86_64")]
+type Plain<F> = Apart<F>;
+#[cfg(not(target_arch = "x86_64"))]
+type Plain<F> = F;
 
 /// A dense run in `N` lanes.
 #[inline(always)]
@@ -134,7 +172,7 @@ unsafe fn lanes<F: Fold, const N: usize, const LEVEL: u8>(
 #[inline(never)]
 unsafe fn long_base<F: Fold>(q: *const F::In, n: usize, e: f64) -> F::Part {
     // SAFETY: as the caller promises.
-    unsafe { lanes::<F, LANES, { Level::Baseline as u8 }>(q, n, e) }
+    unsafe { lanes::<Plain<F>, LANES, { Level::Baseline as u8 }>(q, n, e) }
 }
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
@@ -192,9 +230,9 @@ unsafe fn run<F: Fold, const LEVEL: u8>(p: *const u8, step: isize, n: usize, e: 
         // SAFETY: the caller gives n elements `step` bytes apart.
         let part = unsafe {
             let q = p.offset(at as isize * step);
-            if unrolled(LEVEL) && step == item as isize && m >= LANES {
+            if unrolled(LEVEL) && step == item as isize && (m >= LANES || F::EXACT) {
                 long::<F, LEVEL>(q.cast(), m, e)
-            } else if unrolled(LEVEL) && step == item as isize && m >= FEW {
+            } else if unrolled(LEVEL) && step == item as isize && m >= FEW && !F::EXACT {
                 lanes::<F, FEW, LEVEL>(q.cast(), m, e)
             } else {
                 let mut part = F::ZERO;
@@ -362,7 +400,7 @@ unsafe fn body<F: Fold, const LEVEL: u8>(rows: bool, job: Job, accs: &mut [F::Ac
 
 unsafe fn base<F: Fold>(rows: bool, job: Job, accs: &mut [F::Acc]) {
     // SAFETY: as the caller promises.
-    unsafe { body::<F, { Level::Baseline as u8 }>(rows, job, accs) }
+    unsafe { body::<Plain<F>, { Level::Baseline as u8 }>(rows, job, accs) }
 }
 
 #[cfg(target_arch = "x86_64")]

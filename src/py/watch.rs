@@ -170,11 +170,10 @@ pub fn noticed<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyA
 /// True if this call has to be shown to a mode or to one of its arguments.
 pub fn watched<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> bool {
     let state = state();
-    if state != 0 {
-        return state & OFF == 0
-            && (state & MODES != 0 || state & NO_OBJECTS == 0 && loud(objects));
+    if state & (OFF | MODES) != 0 {
+        return state & OFF == 0;
     }
-    loud(objects)
+    state & NO_OBJECTS == 0 && loud(objects)
 }
 
 /// True if one of the objects may take a call over.

@@ -89,7 +89,8 @@ pub(super) trait Policy: Copy + 'static {
     unsafe fn muladd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `a * b + c` on single values.
     fn mac(a: Self::Acc, b: Self::Acc, c: Self::Acc) -> Self::Acc;
-    /// Runs `task` compiled for this instruction set, in a function of its own: tasks are large, and called from many tiles.
+    /// Runs `task` compiled for this instruction set, in a function of its own: tasks are large, and called from many tiles. (Of
+    /// one with instructions of its own the compiler asks that at calls, and not at those from such without.)
     unsafe fn with<K: Task>(task: K);
 }
 
@@ -233,10 +234,9 @@ macro_rules! x86_policy {
             unsafe fn muladd(a: $v, b: $v, c: $v) -> $v { unsafe { $fma(a, b, c) } }
             #[inline(always)]
             fn mac(a: $acc, b: $acc, c: $acc) -> $acc { a.mul_add(b, c) }
-            #[inline]
+            #[inline(never)]
             unsafe fn with<K: Task>(task: K) {
                 #[target_feature(enable = $features)]
-                #[inline(never)]
                 unsafe fn inner<K: Task>(task: K) { unsafe { task.run() } }
                 unsafe { inner(task) }
             }
@@ -408,12 +408,11 @@ mod x86 {
         fn mac(a: f32, b: f32, c: f32) -> f32 {
             a.mul_add(b, c)
         }
-        #[inline]
+        #[inline(never)]
         unsafe fn with<K: Task>(task: K) {
             #[target_feature(
                 enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c"
             )]
-            #[inline(never)]
             unsafe fn inner<K: Task>(task: K) {
                 unsafe { task.run() }
             }
