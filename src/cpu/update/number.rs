@@ -182,7 +182,11 @@ fn rounded_f16(v: f32) -> f32 {
     let size = if size >= 65520.0 { f32::INFINITY } else { size };
     let special = exponent >= (127 + 16) << 23;
     let all = f32::from_bits(bits & !SIGN);
-    let all = if all > f32::MAX { all } else { f32::INFINITY };
+    let all = if all < f32::INFINITY {
+        f32::INFINITY
+    } else {
+        all
+    };
     f32::from_bits(if special { all } else { size }.to_bits() | bits & SIGN)
 }
 
