@@ -46,7 +46,7 @@ pub struct Job<'a> {
 pub type Kernel<A> = unsafe fn(bool, Job, &mut [A]);
 
 /// How many innermost runs a nest has.
-#[inline(always)]
+#[inline(never)]
 fn run_count(outer: &[(usize, isize)]) -> usize {
     outer.iter().map(|d| d.0).product()
 }
@@ -54,9 +54,15 @@ fn run_count(outer: &[(usize, isize)]) -> usize {
 /// The start of the `k`-th of them. (No callback: it would be compiled without the vector instructions.)
 #[inline(always)]
 fn run_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
-    if let [(_, s)] = outer {
-        return base.wrapping_offset(k as isize * s);
+    match outer {
+        [] => base,
+        [(_, s)] => base.wrapping_offset(k as isize * s),
+        _ => far_start(base, outer, k),
     }
+}
+
+#[inline(never)]
+fn far_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
     let (mut rest, mut q) = (k, base);
     for (n, s) in outer {
         q = q.wrapping_offset((rest % n) as isize * s);
@@ -270,10 +276,11 @@ unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
     let Some((&(n, s), outer)) = job.red.split_first() else {
         return;
     };
+    let runs = run_count(outer);
     for (j, acc) in accs.iter_mut().enumerate() {
         let mut total: Option<F::Acc> = None;
         let base = job.base.wrapping_offset(j as isize * job.step);
-        for k in 0..run_count(outer) {
+        for k in 0..runs {
             // SAFETY: the job stays within the tensor.
             let a = unsafe { run::<F, LEVEL>(run_start(base, outer, k), s, n, job.p) };
             total = Some(match total {

@@ -394,17 +394,25 @@ fn ask_first<'py>(
     args: &[&Bound<'py, PyAny>],
     compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let course = if watched(args.iter().copied()) {
-        course(args[0].py(), path, style, args)?
-    } else {
-        Course::On
-    };
-    let _noted = Noted::of(args.iter().copied());
+    let (course, _noted) = asked_first(path, style, args)?;
     match course {
         Course::On => compute(),
         Course::Keep(class) => keep(compute()?, &class),
         Course::Done(result) => Ok(result),
     }
+}
+
+/// What [`ask_first`] asks, with the objects noted as long as the call goes on.
+fn asked_first<'py>(
+    path: &str,
+    style: Style,
+    args: &[&Bound<'py, PyAny>],
+) -> PyResult<(Course<'py>, Option<Noted>)> {
+    let course = match watched(args.iter().copied()) {
+        true => course(args[0].py(), path, style, args)?,
+        false => Course::On,
+    };
+    Ok((course, Noted::of(args.iter().copied())))
 }
 
 /// The answer to a call whose result is no tensor, if somebody gives one.

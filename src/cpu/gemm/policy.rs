@@ -39,6 +39,8 @@ pub(super) trait Policy: Copy + 'static {
     const IN_PLACE: bool;
     /// Depth of a block of K.
     const KC: usize;
+    /// Whether products of few rows have code of their own, which reads a large B once.
+    const ONCE: bool = true;
 
     fn pack(x0: Self::T, x1: Self::T) -> Self::P;
     fn zero_p() -> Self::P;
@@ -436,6 +438,8 @@ macro_rules! portable_policy {
             const W: usize = 4;
             const MR: usize = 4;
             const KC: usize = $kc;
+            // Machines without AVX2 are too few for it.
+            const ONCE: bool = cfg!(not(target_arch = "x86_64"));
             #[inline(always)]
             unsafe fn zero() -> [$acc; 4] { [0.0; 4] }
             #[inline(always)]
