@@ -8,7 +8,7 @@ mod sweep;
 mod unscale;
 
 use super::{copy, pool, slice, slice_mut};
-use crate::{DType, Result, Tensor, bail, dims};
+use crate::{Result, Tensor, bail, dims};
 use half::{bf16, f16};
 pub(crate) use number::Rounding;
 use number::{Each, Last, Stored};
@@ -32,8 +32,10 @@ pub(crate) trait Step: Send + Sync {
     fn states(&self) -> usize;
     /// See [`Beside`].
     fn rule(&self) -> Rule;
-    /// One step of these elements in single precision, rounded to a type after every operation if one is given.
-    fn single(&self, elements: Elements<'_, f32>, each: Option<DType>);
+    /// One step of these elements in single precision, rounded to halves after every operation if they stand for such.
+    fn single(&self, elements: Elements<'_, f32>, halves: bool);
+    /// The same of short ones, which are read and written as they are.
+    fn short(&self, elements: Elements<'_, bf16>, rounds: Rounds);
     /// The same in double precision.
     fn double(&self, elements: Elements<'_, f64>);
 }
@@ -45,15 +47,20 @@ impl<U: Update> Step for U {
     fn rule(&self) -> Rule {
         self.device()
     }
-    fn single(&self, elements: Elements<'_, f32>, each: Option<DType>) {
-        match each {
-            None => sweep::<f32, U, Last>(*self, elements),
-            Some(DType::BF16) => sweep::<bf16, U, Each>(*self, elements),
-            Some(_) => sweep::<f16, U, Each>(*self, elements),
+    fn single(&self, elements: Elements<'_, f32>, halves: bool) {
+        match halves {
+            false => sweep::<f32, f32, U, Last>(*self, elements),
+            true => sweep::<f32, f16, U, Each>(*self, elements),
+        }
+    }
+    fn short(&self, elements: Elements<'_, bf16>, rounds: Rounds) {
+        match rounds {
+            Rounds::Each => sweep::<bf16, bf16, U, Each>(*self, elements),
+            Rounds::Last => sweep::<bf16, bf16, U, Last>(*self, elements),
         }
     }
     fn double(&self, elements: Elements<'_, f64>) {
-        sweep::<f64, U, Last>(*self, elements);
+        sweep::<f64, f64, U, Last>(*self, elements);
     }
 }
 

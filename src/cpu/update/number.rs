@@ -3,8 +3,6 @@
 use super::sweep::in_blocks;
 use super::{Elements, Rounds, Step};
 use crate::Element;
-use crate::cpu::halves;
-use crate::cpu::simd::simd_fn;
 use half::{bf16, f16};
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -72,16 +70,8 @@ pub(crate) trait Stored: Element + Send + Sync {
     fn step(by: &dyn Step, elements: Elements<'_, Self>, rounds: Rounds);
 }
 
-/// A 16-bit float.
-pub(crate) trait Short: Stored<In = f32> {
-    /// As many numbers as elements.
-    fn load_row(from: &[Self], to: &mut [f32]);
-    /// As many elements, rounded.
-    fn store_row(from: &[f32], to: &mut [Self]);
-}
-
 macro_rules! plain {
-    ($t:ty, $step:ident $($none:ident)?) => {
+    ($t:ty, $step:ident $($halves:literal)?) => {
         impl Stored for $t {
             type In = Self;
             #[inline(always)]
@@ -93,12 +83,12 @@ macro_rules! plain {
                 v
             }
             fn step(by: &dyn Step, elements: Elements<'_, Self>, _: Rounds) {
-                by.$step(elements $(, $none)?);
+                by.$step(elements $(, $halves)?);
             }
         }
     };
 }
-plain!(f32, single None);
+plain!(f32, single false);
 plain!(f64, double);
 
 impl Stored for bf16 {
@@ -116,25 +106,7 @@ impl Stored for bf16 {
         Self::from_bits(if v.is_nan() { nan } else { nearest } as u16)
     }
     fn step(by: &dyn Step, elements: Elements<'_, Self>, rounds: Rounds) {
-        in_blocks(by, elements, rounds);
-    }
-}
-
-impl Short for bf16 {
-    fn load_row(from: &[Self], to: &mut [f32]) {
-        halves::widened(from, to);
-    }
-    fn store_row(from: &[f32], to: &mut [Self]) {
-        store_row(from, to);
-    }
-}
-
-simd_fn! { stream
-    /// Signs and payloads of what is no number stay, as in PyTorch's steps.
-    fn store_row(from: &[f32], to: &mut [bf16]) {
-        for (x, v) in to.iter_mut().zip(from) {
-            *x = bf16::store(*v);
-        }
+        by.short(elements, rounds);
     }
 }
 
@@ -154,15 +126,6 @@ impl Stored for f16 {
     }
     fn step(by: &dyn Step, elements: Elements<'_, Self>, rounds: Rounds) {
         in_blocks(by, elements, rounds);
-    }
-}
-
-impl Short for f16 {
-    fn load_row(from: &[Self], to: &mut [f32]) {
-        halves::widened(from, to);
-    }
-    fn store_row(from: &[f32], to: &mut [Self]) {
-        halves::narrowed(from, to);
     }
 }
 
