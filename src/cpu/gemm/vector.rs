@@ -63,23 +63,40 @@ impl<P: Policy> Few<P> {
                 }
                 at += U * P::DOT;
             }
-            let mut sums = std::mem::MaybeUninit::<[P::V; MOST]>::uninit();
-            let to = sums.as_mut_ptr().cast::<P::V>();
-            for g in 0..M * C {
-                for u in 0..U {
-                    to.add(g * U + u).write(acc[g / C][g % C][u]);
+            // Lanes are summed for a vector of results at a time.
+            let one = P::splat(P::Acc::ONE);
+            let mut sums = [P::Acc::ZERO; 2 * LANES];
+            for g in (0..M * C).step_by(P::W) {
+                let mut square = [P::zero(); LANES];
+                for l in 0..P::W {
+                    if g + l < M * C {
+                        let parts = acc[(g + l) / C][(g + l) % C];
+                        square[l] = parts[0];
+                        for u in 1..U {
+                            square[l] = P::muladd(parts[u], one, square[l]);
+                        }
+                    }
+                }
+                P::turn(&mut square);
+                let mut width = P::W / 2;
+                while width > 0 {
+                    for l in 0..width {
+                        square[l] = P::muladd(square[l + width], one, square[l]);
+                    }
+                    width /= 2;
+                }
+                P::store(sums.as_mut_ptr().add(g), square[0]);
+            }
+            for m in 0..M {
+                for c in 0..C {
+                    let mut sum = sums[m * C + c];
+                    let column = base.offset(c as isize * p.b.cs);
+                    for k in at..p.k {
+                        sum = P::mac(P::kept(*x.add(m * p.k + k)), P::widen(*column.add(k)), sum);
+                    }
+                    self.put(i + m, j + c, sum);
                 }
             }
-            P::with(Ends {
-                few: self,
-                x,
-                sums: to,
-                rows: M,
-                columns: C,
-                parts: U,
-                place: (i, j),
-                at,
-            });
         }
     }
 
@@ -138,67 +155,6 @@ impl<P: Policy> Few<P> {
                         *to = P::mac(*x.add(m * p.k + r), P::widen(*rows[r].add(q)), *to);
                     }
                 }
-            }
-        }
-    }
-}
-
-/// Sums in lanes that dots have at most.
-const MOST: usize = 16;
-
-/// Brings dot products to their end: joins lanes, adds what is left of the rows, and writes the results.
-struct Ends<'a, P: Policy> {
-    few: &'a Few<P>,
-    /// The first row of A.
-    x: *const P::X,
-    /// Sums in lanes, so many parts for each result.
-    sums: *const P::V,
-    rows: usize,
-    columns: usize,
-    parts: usize,
-    /// Row and column of the first result.
-    place: (usize, usize),
-    /// Where along k the rest begins.
-    at: usize,
-}
-
-impl<P: Policy> Task for Ends<'_, P> {
-    #[inline(always)]
-    unsafe fn run(self) {
-        let (p, all) = (&self.few.p, self.rows * self.columns);
-        let (i, j) = self.place;
-        // SAFETY: reads stay below m, k and n; as many sums were written as there are results and parts.
-        unsafe {
-            // Lanes are summed for a vector of results at a time.
-            let one = P::splat(P::Acc::ONE);
-            let mut sums = [P::Acc::ZERO; 2 * LANES];
-            for g in (0..all).step_by(P::W) {
-                let mut square = [P::zero(); LANES];
-                for l in 0..P::W.min(all - g) {
-                    let parts = self.sums.add((g + l) * self.parts);
-                    square[l] = parts.read();
-                    for u in 1..self.parts {
-                        square[l] = P::muladd(parts.add(u).read(), one, square[l]);
-                    }
-                }
-                P::turn(&mut square);
-                let mut width = P::W / 2;
-                while width > 0 {
-                    for l in 0..width {
-                        square[l] = P::muladd(square[l + width], one, square[l]);
-                    }
-                    width /= 2;
-                }
-                P::store(sums.as_mut_ptr().add(g), square[0]);
-            }
-            for (g, &sum) in sums[..all].iter().enumerate() {
-                let (m, c) = (g / self.columns, g % self.columns);
-                let (x, column) = (self.x.add(m * p.k), p.b.at(0, j + c).ptr);
-                let mut sum = sum;
-                for k in self.at..p.k {
-                    sum = P::mac(P::kept(*x.add(k)), P::widen(*column.add(k)), sum);
-                }
-                self.few.put(i + m, j + c, sum);
             }
         }
     }
