@@ -190,6 +190,26 @@ per_level! {
     pub fn narrow_row<H: Half>(from: *const f32, to: *mut H, n: usize) => narrow_body
 }
 
+/// Widens a row into one as long.
+///
+/// # Panics
+/// If it is not.
+pub fn widened<H: Half>(from: &[H], to: &mut [f32]) {
+    assert_eq!(from.len(), to.len(), "rows of one length");
+    // SAFETY: both have so many elements, and references do not overlap.
+    unsafe { widen_row(from.as_ptr(), to.as_mut_ptr(), from.len()) }
+}
+
+/// Rounds a row into one as long.
+///
+/// # Panics
+/// If it is not.
+pub fn narrowed<H: Half>(from: &[f32], to: &mut [H]) {
+    assert_eq!(from.len(), to.len(), "rows of one length");
+    // SAFETY: as above.
+    unsafe { narrow_row(from.as_ptr(), to.as_mut_ptr(), from.len()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -189,30 +189,41 @@ unsafe fn sides<'a, O: Op<A>, A>(
     (out, [operand(0), operand(1), operand(2)])
 }
 
-/// A block function, compiled as [`simd_fn!`](crate::cpu::simd::simd_fn) says; gives that for a level.
+/// A block function, compiled as [`simd_fn!`](crate::cpu::simd::simd_fn) says; gives that for a level. One that is `spare` is
+/// left out on machines without AVX2, which are too few for more code than does.
 macro_rules! block_fn {
     ($name:ident, $kind:ident, $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
-        fn $name<O: Op<A>, A: Element>(level: Level) -> Block {
+        fn $name<O: Op<A>, A: Element>(level: Level) -> Option<Block> {
             #[inline(always)]
             unsafe fn body<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], operands: [*const u8; 3], $c: &Ctx) {
                 // SAFETY: as the caller promises.
                 let ($out, $x) = unsafe { sides::<O, A>($form, out, operands) };
                 $body
             }
-            unsafe fn baseline<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
-                // SAFETY: as the caller promises.
-                unsafe { body::<O, A>(out, x, c) }
-            }
-            block_fn!(@$kind level);
-            baseline::<O, A>
+            block_fn!(@$kind level)
         }
     };
-    (@once $level:ident) => { let _ = $level; };
-    (@stream $level:ident) => { block_fn!(@set $level, Avx2, "avx2,fma,f16c"); };
-    (@wide $level:ident) => {
+    (@baseline) => {{
+        unsafe fn baseline<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
+            // SAFETY: as the caller promises.
+            unsafe { body::<O, A>(out, x, c) }
+        }
+        Some(baseline::<O, A>)
+    }};
+    (@once $level:ident) => {{ let _ = $level; block_fn!(@baseline) }};
+    (@stream $level:ident) => {{ block_fn!(@set $level, Avx2, "avx2,fma,f16c"); block_fn!(@baseline) }};
+    (@spare $level:ident) => {{
+        block_fn!(@set $level, Avx2, "avx2,fma,f16c");
+        #[cfg(not(target_arch = "x86_64"))]
+        let found = block_fn!(@baseline);
+        #[cfg(target_arch = "x86_64")]
+        let found = None;
+        found
+    }};
+    (@wide $level:ident) => {{
         block_fn!(@set $level, Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-        block_fn!(@stream $level);
-    };
+        block_fn!(@stream $level)
+    }};
     (@set $level:ident, $set:ident, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
         if $level >= Level::$set {
@@ -221,7 +232,7 @@ macro_rules! block_fn {
                 // SAFETY: as the caller promises.
                 unsafe { body::<O, A>(out, x, c) }
             }
-            return with::<O, A>;
+            return Some(with::<O, A>);
         }
     };
 }
@@ -234,27 +245,22 @@ block_fn!(plain_numbers, once, Form::Numbers, |out, x, c| {
 block_fn!(light_dense, stream, Form::Dense, |out, x, c| {
     each::<O, A>(out, x, c);
 });
-block_fn!(light_numbers, stream, Form::Numbers, |out, x, c| {
+block_fn!(light_numbers, spare, Form::Numbers, |out, x, c| {
     each_with_numbers::<O, A>(out, x, c);
 });
-block_fn!(light_over, stream, Form::Over, |out, x, c| {
+block_fn!(light_over, spare, Form::Over, |out, x, c| {
     let n = out.len();
     let (y, z) = (&x[1][..n], &x[2][..n]);
     for i in 0..n {
         out[i].write(O::f([taken(&out[i]), y[i], z[i]], c));
     }
 });
-block_fn!(
-    light_over_numbers,
-    stream,
-    Form::OverNumbers,
-    |out, x, c| {
-        let (y, z) = (x[1][0], x[2][0]);
-        for o in out {
-            o.write(O::f([taken(o), y, z], c));
-        }
+block_fn!(light_over_numbers, spare, Form::OverNumbers, |out, x, c| {
+    let (y, z) = (x[1][0], x[2][0]);
+    for o in out {
+        o.write(O::f([taken(o), y, z], c));
     }
-);
+});
 // Chunks of a known length need no code for what is left over.
 block_fn!(wide, wide, Form::Dense, |out, x, c| {
     let (out, _) = out.as_chunks_mut::<UNIT>();
@@ -325,7 +331,7 @@ impl<O: Op<f32, Out = f32>> Op<bf16> for Rounded<O> {
 const fn plain_loop<O: Op<A>, A: Element>() -> &'static Loop {
     const {
         &Loop::of::<O, A>(
-            |form, level| (form == Form::Dense).then(|| plain::<O, A>(level)),
+            |form, level| plain::<O, A>(level).filter(|_| form == Form::Dense),
             1,
         )
     }
@@ -336,8 +342,8 @@ const fn divisor_loop<O: Op<A>, A: Element>() -> &'static Loop {
 }
 fn divisor_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> {
     match form {
-        Form::Dense => Some(plain::<O, A>(level)),
-        Form::Numbers => Some(plain_numbers::<O, A>(level)),
+        Form::Dense => plain::<O, A>(level),
+        Form::Numbers => plain_numbers::<O, A>(level),
         _ => None,
     }
 }
@@ -347,13 +353,13 @@ const fn light_loop<O: Op<A>, A: Element>() -> &'static Loop {
 }
 fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> {
     let same = A::DTYPE as u8 == O::Out::DTYPE as u8;
-    Some(match form {
+    match form {
         Form::Dense => light_dense::<O, A>(level),
         Form::Numbers => light_numbers::<O, A>(level),
         Form::Over if same => light_over::<O, A>(level),
         Form::OverNumbers if same => light_over_numbers::<O, A>(level),
-        _ => return None,
-    })
+        _ => None,
+    }
 }
 /// The same, and for bf16: three passes over blocks for what takes one cost as much as the memory.
 const fn common_loop<O: Op<f32, Out = f32>>() -> &'static Loop {
@@ -366,8 +372,8 @@ const fn common_loop<O: Op<f32, Out = f32>>() -> &'static Loop {
 }
 fn halves_block<O: Op<f32, Out = f32>>(form: Form, level: Level) -> Option<Block> {
     match form {
-        Form::Dense => Some(light_dense::<Rounded<O>, bf16>(level)),
-        Form::Over => Some(light_over::<Rounded<O>, bf16>(level)),
+        Form::Dense => light_dense::<Rounded<O>, bf16>(level),
+        Form::Over => light_over::<Rounded<O>, bf16>(level),
         _ => None,
     }
 }
@@ -375,7 +381,7 @@ fn halves_block<O: Op<f32, Out = f32>>(form: Form, level: Level) -> Option<Block
 const fn wide_loop<O: Op<A>, A: Element>() -> &'static Loop {
     const {
         &Loop::of::<O, A>(
-            |form, level| (form == Form::Dense).then(|| wide::<O, A>(level)),
+            |form, level| wide::<O, A>(level).filter(|_| form == Form::Dense),
             UNIT,
         )
     }

@@ -5,6 +5,7 @@
 use super::{copy, iter, lines, past, pool};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};
+use num_complex::Complex64;
 
 /// True if the elements are on the host: a fake tensor only claims that.
 fn is_here(t: &Tensor) -> bool {
@@ -43,15 +44,10 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
         }
         return Ok(());
     }
-    with_dtype!(t.dtype(), [bool int uint half float complex] => T, {
-        let v = T::from_scalar(value);
-        if t.is_contiguous() {
-            repeat(slice_mut::<T>(t), v);
-        } else {
-            for_each_mut::<T>(t, move |x| *x = v);
-        }
+    if is_plain(t.dtype()) {
+        fill_bits(t, value);
         return Ok(());
-    }, else {});
+    }
     let one = Tensor::empty(&[], DType::F64, crate::Device::CPU)?;
     // SAFETY: `one` holds one double.
     unsafe { *one.data_ptr().cast::<f64>() = value.to_f64() };
@@ -59,6 +55,39 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
         return copy::copy(t, &one);
     }
     Err(t.dtype().no_kernel("fill_cpu"))
+}
+
+/// Whether numbers of a type are written by [`write_scalar`].
+fn is_plain(d: DType) -> bool {
+    with_dtype!(d, [bool int uint half float complex] => T, { size_of::<T>() > 0 }, else { false })
+}
+
+/// Sets every element of such a type: only bits move, so that there is code for each size and not for each type.
+fn fill_bits(t: &Tensor, value: Scalar) {
+    let mut bits = [0u64; 2];
+    write_scalar(&mut bits, t.dtype(), value);
+    let [low, high] = bits;
+    match t.dtype().size() {
+        1 => fill_all(t, first::<1>(low)[0]),
+        2 => fill_all(t, u16::from_ne_bytes(first(low))),
+        4 => fill_all(t, u32::from_ne_bytes(first(low))),
+        8 => fill_all(t, low),
+        _ => fill_all(t, Complex64::new(f64::from_bits(low), f64::from_bits(high))),
+    }
+}
+
+/// The bytes of an element at the start of a word.
+fn first<const N: usize>(word: u64) -> [u8; N] {
+    let bytes = word.to_ne_bytes();
+    std::array::from_fn(|i| bytes[i])
+}
+
+fn fill_all<T: Element>(t: &Tensor, v: T) {
+    if t.is_contiguous() {
+        repeat(slice_mut::<T>(t), v);
+    } else {
+        for_each_mut::<T>(t, move |x| *x = v);
+    }
 }
 
 /// Sets all elements of a slice, block by block; results larger than the caches go past them.
@@ -104,20 +133,24 @@ fn negate(s: Scalar) -> Scalar {
 /// Calls `f` on every element, in memory order, on all threads for large tensors. `T` must be the tensor's type.
 pub fn for_each_mut<T: Element>(t: &Tensor, f: impl Fn(&mut T) + Sync) {
     assert_eq!(t.dtype().size(), size_of::<T>());
-    iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [size_of::<T>()]).run(
-        iter::GRAIN,
-        |p, s, n| {
-            if s[0] == size_of::<T>() as isize {
-                // SAFETY: the walk stays within the tensor, and its runs do not overlap.
-                let run = unsafe { std::slice::from_raw_parts_mut(p[0].cast::<T>(), n) };
-                return run.iter_mut().for_each(&f);
-            }
-            for i in 0..n as isize {
-                // SAFETY: the walk stays within the tensor.
-                f(unsafe { &mut *p[0].offset(s[0] * i).cast::<T>() });
-            }
-        },
-    );
+    let row = |p: &[*mut u8; 1], s: &[isize; 1], n: usize| {
+        if s[0] == size_of::<T>() as isize {
+            // SAFETY: the walk stays within the tensor, and its runs do not overlap.
+            let run = unsafe { std::slice::from_raw_parts_mut(p[0].cast::<T>(), n) };
+            return run.iter_mut().for_each(&f);
+        }
+        for i in 0..n as isize {
+            // SAFETY: the walk stays within the tensor.
+            f(unsafe { &mut *p[0].offset(s[0] * i).cast::<T>() });
+        }
+    };
+    each_row(t, &row);
+}
+
+/// A walk over rows, whatever is done to them.
+fn each_row(t: &Tensor, row: &(dyn Fn(&[*mut u8; 1], &[isize; 1], usize) + Sync)) {
+    let item = t.dtype().size();
+    iter::Walk::<1>::new(t.shape(), [t.data_ptr()], [t.strides()], [item]).run(iter::GRAIN, row);
 }
 
 /// Writes values into a fresh row-major tensor of the same type and size.

@@ -1,6 +1,6 @@
 //! The loop nest of a reduction: kept and reduced dimensions, merged and ordered by how memory lies.
 
-use crate::Tensor;
+use crate::{Tensor, dims};
 use smallvec::SmallVec;
 
 /// Kept and reduced dimensions of an input, innermost first, steps in bytes.
@@ -42,8 +42,8 @@ impl Nest {
         }
         nest.red.reverse();
         nest.kept.reverse();
-        nest.red.sort_by_key(|d| d.1.abs());
-        nest.kept.sort_by_key(|d| d.1.abs());
+        dims::settle(&mut nest.red, |d| d.1.abs());
+        dims::settle(&mut nest.kept, |d| d.1.abs());
         let mut red: SmallVec<[(usize, isize); 4]> = SmallVec::new();
         for d in nest.red {
             match red.last_mut() {

@@ -2,6 +2,7 @@
 
 use super::extreme::{Ranked, by_type, compare_type};
 use super::lines;
+use super::sort::Key;
 use crate::{DType, Result, Tensor, bail};
 use num_complex::Complex64;
 use std::cmp::Ordering;
@@ -25,43 +26,46 @@ pub enum Pick {
 }
 
 /// The position of the wanted element; lines are not empty.
-fn pick<T: Ranked>(line: &[T], what: Pick, scratch: &mut Vec<(T, u32)>) -> usize {
-    if what == Pick::Median
-        && let Some(nan) = line.iter().position(|x| x.nan())
+fn pick<T: Key>(line: &[T], what: Pick) -> usize {
+    let keys = line.iter().zip(0u32..);
+    pick_key(keys.map(|(x, i)| (x.key(), i)).collect(), T::ODD, what)
+}
+
+/// The same by keys and positions; `odd` is the key of NaN.
+fn pick_key(mut keys: Vec<(u64, u32)>, odd: Option<u64>, what: Pick) -> usize {
+    let nan = |key: u64| Some(key) == odd;
+    let position = |keys: &[(u64, u32)], key: u64| keys.iter().position(|k| k.0 == key);
+    if let (Pick::Median, Some(odd)) = (what, odd)
+        && let Some(at) = position(&keys, odd)
     {
-        return nan;
+        return at;
     }
-    scratch.clear();
-    scratch.extend(line.iter().zip(0u32..).map(|(&x, i)| (x, i)));
-    let order = |a: &(T, u32), b: &(T, u32)| rank(&a.0, &b.0).then(a.1.cmp(&b.1));
     let k = match what {
         Pick::Kth(k) => k.saturating_sub(1),
-        Pick::Median => (line.len() - 1) / 2,
-        Pick::NanMedian => line.iter().filter(|x| !x.nan()).count().saturating_sub(1) / 2,
+        Pick::Median => (keys.len() - 1) / 2,
+        Pick::NanMedian => keys.iter().filter(|k| !nan(k.0)).count().saturating_sub(1) / 2,
         Pick::Mode => {
-            scratch.sort_unstable_by(order);
+            keys.sort_unstable();
             let (mut best, mut longest, mut start) = (0, 0, 0);
-            for i in 0..scratch.len() {
-                if scratch[i].0 != scratch[start].0 {
+            for i in 0..keys.len() {
+                if keys[i].0 != keys[start].0 || nan(keys[i].0) {
                     start = i;
                 }
                 if i + 1 - start > longest {
                     (best, longest) = (i, i + 1 - start);
                 }
             }
-            return scratch[best].1 as usize;
+            return keys[best].1 as usize;
         }
     };
-    let k = k.min(line.len() - 1);
-    let value = scratch.select_nth_unstable_by(k, order).1.0;
+    let k = k.min(keys.len() - 1);
+    let (key, at) = *keys.select_nth_unstable(k).1;
     if matches!(what, Pick::Median | Pick::NanMedian) {
         // Among equals PyTorch's selection is not stable; the first is as good.
-        return line
-            .iter()
-            .position(|x| rank(x, &value) == Ordering::Equal)
-            .unwrap_or(0);
+        let first = keys.iter().filter(|k| k.0 == key).map(|k| k.1).min();
+        return first.unwrap_or(at) as usize;
     }
-    scratch[k].1 as usize
+    at as usize
 }
 
 /// The wanted element of each line along `dims`, and where it is.
@@ -85,7 +89,7 @@ pub fn choose(
         let data = super::slice::<T>(&from);
         let count = values.numel() as usize;
         let mut at = vec![0i64; count];
-        lines::for_each(data, n, &mut at, 1, |_, line, at| at[0] = pick(line, what, &mut Vec::new()) as i64);
+        lines::for_each(data, n, &mut at, 1, |_, line, at| at[0] = pick(line, what) as i64);
         let v = lines::results(values, d)?;
         for (i, (v, &k)) in super::slice_mut::<T>(&v).iter_mut().zip(&at).enumerate() {
             *v = data[i * n + k as usize];
@@ -165,10 +169,9 @@ mod tests {
     #[test]
     fn picks_by_value_then_position() {
         let line = [3.0f32, 1.0, f32::NAN, 2.0, 3.0];
-        let mut s = Vec::new();
-        assert_eq!(pick(&line, Pick::Kth(1), &mut s), 1);
-        assert_eq!(pick(&line, Pick::Median, &mut s), 2);
-        assert_eq!(pick(&line, Pick::NanMedian, &mut s), 3);
-        assert_eq!(pick(&line, Pick::Mode, &mut s), 4);
+        assert_eq!(pick(&line, Pick::Kth(1)), 1);
+        assert_eq!(pick(&line, Pick::Median), 2);
+        assert_eq!(pick(&line, Pick::NanMedian), 3);
+        assert_eq!(pick(&line, Pick::Mode), 4);
     }
 }

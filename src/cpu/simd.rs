@@ -54,7 +54,7 @@ fn detect() -> Level {
 /// `wide` uses AVX-512 where present (arithmetic-bound loops); `stream` stops at 256 bits (loops bound by memory, which
 /// 512-bit code slows down on Zen 4); `once` compiles it for the target alone. Everything the body calls must be
 /// `#[inline(always)]` or a closure, so that it is compiled with the body's features. Type parameters may carry one bound
-/// each.
+/// each. `stream else plain,` has machines without AVX2 call the function `plain`, where the body is large and in many copies.
 ///
 /// ```ignore
 /// simd_fn! { stream pub fn add(out: &mut [f32], a: &[f32], b: &[f32]) { ... } }
@@ -65,7 +65,8 @@ macro_rules! simd_fn {
         #[inline(never)]
         $vis fn $($rest)*
     };
-    ($kind:ident $(#[$m:meta])* $vis:vis fn $name:ident $(<$($g:ident : $b:path),+>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+    ($kind:ident else $plain:ident, $($rest:tt)*) => { $crate::cpu::simd::simd_fn! { @of $kind [$plain] $($rest)* } };
+    (@of $kind:ident [$($plain:ident)?] $(#[$m:meta])* $vis:vis fn $name:ident $(<$($g:ident : $b:path),+>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$m])*
         #[inline]
         #[allow(unsafe_code, reason = "the compiled copies are called where the machine has their instructions")]
@@ -83,9 +84,17 @@ macro_rules! simd_fn {
                     return unsafe { avx2 $(::<$($g),+>)? ($($arg),*) };
                 }
             }
-            body $(::<$($g),+>)? ($($arg),*)
+            $crate::cpu::simd::simd_fn!(@plain [$($plain)?] body, [$(::<$($g),+>)?], ($($arg),*))
         }
     };
+    (@plain [] $body:ident, [$($fish:tt)*], ($($arg:ident),*)) => { $body $($fish)* ($($arg),*) };
+    (@plain [$plain:ident] $body:ident, [$($fish:tt)*], ($($arg:ident),*)) => {{
+        #[cfg(target_arch = "x86_64")]
+        let found = $plain $($fish)* ($($arg),*);
+        #[cfg(not(target_arch = "x86_64"))]
+        let found = $body $($fish)* ($($arg),*);
+        found
+    }};
     (@stream $($rest:tt)*) => {};
     (@wide $level:ident, ($($arg:ident),*), [$($params:tt)*], [$($fish:tt)*], ($($a:ident : $ty:ty),*), ($($ret:ty)?)) => {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
@@ -95,6 +104,7 @@ macro_rules! simd_fn {
             return unsafe { avx512 $($fish)* ($($arg),*) };
         }
     };
+    ($kind:ident $($rest:tt)*) => { $crate::cpu::simd::simd_fn! { @of $kind [] $($rest)* } };
 }
 
 pub(crate) use simd_fn;

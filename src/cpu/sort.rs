@@ -12,10 +12,8 @@ pub trait Key: Element {
     const SHORT: bool;
     /// The key: equal elements have equal keys, NaN has the largest.
     fn key(self) -> u64;
-    /// Whether the element equals nothing, itself included.
-    fn odd(self) -> bool {
-        false
-    }
+    /// The key of what equals nothing, itself included.
+    const ODD: Option<u64> = None;
 }
 macro_rules! keys {
     ($($t:ty, $short:literal, |$x:ident| $e:expr;)+) => { $(impl Key for $t {
@@ -34,8 +32,7 @@ macro_rules! keys {
             let flipped = if bits >> ($sign - 1) != 0 { !bits } else { bits | 1 << ($sign - 1) };
             u64::from(if v.is_nan() { <$w>::MAX } else { flipped })
         }
-        #[inline(always)]
-        fn odd(self) -> bool { let $x = self; $wide.is_nan() }
+        const ODD: Option<u64> = Some(<$w>::MAX as u64);
     })+ };
 }
 keys! {
@@ -269,33 +266,41 @@ pub struct Groups {
 pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
     let (n, width) = (rows.shape()[0] as usize, rows.shape()[1] as usize);
     let rows = super::normal(rows)?;
+    let mut sorted: Vec<i64> = (0..n as i64).collect();
+    let (keys, odd) = sortable!(rows.dtype(), T => {
+        let data = super::slice::<T>(&rows);
+        if !consecutive && width == 1 {
+            order(data, false, &mut sorted);
+        }
+        let keys: Vec<u64> = data.iter().map(|x| x.key()).collect();
+        (keys, T::ODD)
+    });
+    let row = |i: i64| &keys[i as usize * width..(i as usize + 1) * width];
+    if !consecutive && width != 1 {
+        sorted.sort_by(|&a, &b| row(a).cmp(row(b)));
+    }
+    Ok(grouped(&sorted, |a, b| {
+        row(a) == row(b) && !row(a).iter().any(|key| Some(*key) == odd)
+    }))
+}
+
+/// The groups of positions in an order, where `same` says whether neighbours belong together.
+fn grouped(sorted: &[i64], same: impl Fn(i64, i64) -> bool) -> Groups {
     let mut g = Groups {
-        inverse: vec![0; n],
+        inverse: vec![0; sorted.len()],
         ..Groups::default()
     };
-    sortable!(rows.dtype(), T => {
-        let data = super::slice::<T>(&rows);
-        let row = |i: i64| &data[i as usize * width..(i as usize + 1) * width];
-        let mut sorted: Vec<i64> = (0..n as i64).collect();
-        if !consecutive {
-            if width == 1 {
-                order(data, false, &mut sorted);
-            } else {
-                sorted.sort_by(|&a, &b| row(a).iter().map(|x| x.key()).cmp(row(b).iter().map(|x| x.key())));
-            }
-        }
-        for (k, &i) in sorted.iter().enumerate() {
-            let same = k > 0 && row(i).iter().zip(row(sorted[k - 1])).all(|(a, b)| a.key() == b.key() && !a.odd());
-            if same {
-                if let Some(c) = g.counts.last_mut() { *c += 1 }
-            } else {
+    for (k, &i) in sorted.iter().enumerate() {
+        match g.counts.last_mut() {
+            Some(count) if same(i, sorted[k - 1]) => *count += 1,
+            _ => {
                 g.first.push(i);
                 g.counts.push(1);
             }
-            g.inverse[i as usize] = g.first.len() as i64 - 1;
         }
-    });
-    Ok(g)
+        g.inverse[i as usize] = g.first.len() as i64 - 1;
+    }
+    g
 }
 
 /// Places of `values` in the sorted lines of `edges`; `sorter` gives the order of unsorted lines.

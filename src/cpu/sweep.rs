@@ -7,6 +7,7 @@
 
 use super::folds::{Fold, Widen};
 use super::simd::Level;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// Elements that one block folds before it joins the wide result.
@@ -45,7 +46,7 @@ pub struct Job<'a> {
 pub type Kernel<A> = unsafe fn(bool, Job, &mut [A]);
 
 /// How many innermost runs a nest has.
-#[inline(always)]
+#[inline(never)]
 fn run_count(outer: &[(usize, isize)]) -> usize {
     outer.iter().map(|d| d.0).product()
 }
@@ -53,9 +54,15 @@ fn run_count(outer: &[(usize, isize)]) -> usize {
 /// The start of the `k`-th of them. (No callback: it would be compiled without the vector instructions.)
 #[inline(always)]
 fn run_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
-    if let [(_, s)] = outer {
-        return base.wrapping_offset(k as isize * s);
+    match outer {
+        [] => base,
+        [(_, s)] => base.wrapping_offset(k as isize * s),
+        _ => far_start(base, outer, k),
     }
+}
+
+#[inline(never)]
+fn far_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
     let (mut rest, mut q) = (k, base);
     for (n, s) in outer {
         q = q.wrapping_offset((rest % n) as isize * s);
@@ -69,6 +76,43 @@ fn run_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
 const fn unrolled(level: u8) -> bool {
     level > Level::Baseline as u8 || cfg!(not(target_arch = "x86_64"))
 }
+
+/// A fold whose steps are functions of their own, so that loops of them are short: for machines without AVX2.
+#[cfg(target_arch = "x86_64")]
+struct Apart<F>(PhantomData<F>);
+
+#[cfg(target_arch = "x86_64")]
+impl<F: Fold> Fold for Apart<F> {
+    type In = F::In;
+    type Part = F::Part;
+    type Acc = F::Acc;
+    const ZERO: F::Part = F::ZERO;
+    #[inline(never)]
+    fn step(part: F::Part, x: <F::In as Widen>::Wide, p: f64) -> F::Part {
+        F::step(part, x, p)
+    }
+    #[inline(never)]
+    fn join(a: F::Part, b: F::Part) -> F::Part {
+        F::join(a, b)
+    }
+    #[inline(always)]
+    fn lift(part: F::Part) -> F::Acc {
+        F::lift(part)
+    }
+    #[inline(always)]
+    fn merge(a: F::Acc, b: F::Acc) -> F::Acc {
+        F::merge(a, b)
+    }
+    #[inline(always)]
+    fn done(part: F::Part) -> bool {
+        F::done(part)
+    }
+}
+/// What machines without vectors of their own fold by.
+#[cfg(target_arch = "x86_64")]
+type Plain<F> = Apart<F>;
+#[cfg(not(target_arch = "x86_64"))]
+type Plain<F> = F;
 
 /// A dense run in `N` lanes.
 #[inline(always)]
@@ -134,7 +178,7 @@ unsafe fn lanes<F: Fold, const N: usize, const LEVEL: u8>(
 #[inline(never)]
 unsafe fn long_base<F: Fold>(q: *const F::In, n: usize, e: f64) -> F::Part {
     // SAFETY: as the caller promises.
-    unsafe { lanes::<F, LANES, { Level::Baseline as u8 }>(q, n, e) }
+    unsafe { lanes::<Plain<F>, LANES, { Level::Baseline as u8 }>(q, n, e) }
 }
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
@@ -192,9 +236,9 @@ unsafe fn run<F: Fold, const LEVEL: u8>(p: *const u8, step: isize, n: usize, e: 
         // SAFETY: the caller gives n elements `step` bytes apart.
         let part = unsafe {
             let q = p.offset(at as isize * step);
-            if unrolled(LEVEL) && step == item as isize && m >= LANES {
+            if unrolled(LEVEL) && step == item as isize && (m >= LANES || F::EXACT) {
                 long::<F, LEVEL>(q.cast(), m, e)
-            } else if unrolled(LEVEL) && step == item as isize && m >= FEW {
+            } else if unrolled(LEVEL) && step == item as isize && m >= FEW && !F::EXACT {
                 lanes::<F, FEW, LEVEL>(q.cast(), m, e)
             } else {
                 let mut part = F::ZERO;
@@ -232,10 +276,11 @@ unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
     let Some((&(n, s), outer)) = job.red.split_first() else {
         return;
     };
+    let runs = run_count(outer);
     for (j, acc) in accs.iter_mut().enumerate() {
         let mut total: Option<F::Acc> = None;
         let base = job.base.wrapping_offset(j as isize * job.step);
-        for k in 0..run_count(outer) {
+        for k in 0..runs {
             // SAFETY: the job stays within the tensor.
             let a = unsafe { run::<F, LEVEL>(run_start(base, outer, k), s, n, job.p) };
             total = Some(match total {
@@ -249,18 +294,17 @@ unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
     }
 }
 
-/// `N` neighbouring columns of `D` rows, `s` bytes apart.
+/// `N` neighbouring columns of so many rows, `s` bytes apart.
 #[inline(always)]
-unsafe fn deep<F: Fold, const N: usize, const D: usize, const LEVEL: u8>(
+unsafe fn deep<F: Fold, const N: usize, const LEVEL: u8>(
     parts: *mut F::Part,
-    q: *const u8,
-    s: isize,
+    (q, s, rows): (*const u8, isize, usize),
     e: f64,
 ) {
     // SAFETY: the caller gives N partial results and N elements in each row.
     unsafe {
         let mut acc = [F::ZERO; N];
-        for k in 0..D as isize {
+        for k in 0..rows as isize {
             let x = F::In::group::<N, LEVEL>(q.offset(k * s).cast());
             for l in 0..N {
                 acc[l] = F::step(acc[l], x[l], e);
@@ -275,12 +319,11 @@ unsafe fn deep<F: Fold, const N: usize, const D: usize, const LEVEL: u8>(
     }
 }
 
-/// `D` rows of all columns, which are neighbours.
+/// So many rows of all columns, which are neighbours.
 #[inline(always)]
-unsafe fn rows_of<F: Fold, const D: usize, const LEVEL: u8>(
+unsafe fn rows_of<F: Fold, const LEVEL: u8>(
     parts: &mut [F::Part],
-    q: *const u8,
-    s: isize,
+    (q, s, rows): (*const u8, isize, usize),
     e: f64,
 ) {
     const SOME: usize = 32;
@@ -288,21 +331,21 @@ unsafe fn rows_of<F: Fold, const D: usize, const LEVEL: u8>(
     let mut j = 0;
     // SAFETY: the caller gives as many columns as there are parts, and is compiled for the level.
     unsafe {
-        if let Some(written) = F::AVX2.filter(|_| LEVEL >= Level::Avx2 as u8 && D.is_multiple_of(2))
-        {
+        let pairs = rows.is_multiple_of(2);
+        if let Some(written) = F::AVX2.filter(|_| LEVEL >= Level::Avx2 as u8 && pairs) {
             j = m / FEW * FEW;
-            (written.columns)(to, j, q, s, D);
+            (written.columns)(to, j, q, s, rows);
         }
         while unrolled(LEVEL) && j + SOME <= m {
-            deep::<F, SOME, D, LEVEL>(to.add(j), q.add(j * item), s, e);
+            deep::<F, SOME, LEVEL>(to.add(j), (q.add(j * item), s, rows), e);
             j += SOME;
         }
         while unrolled(LEVEL) && j + FEW <= m {
-            deep::<F, FEW, D, LEVEL>(to.add(j), q.add(j * item), s, e);
+            deep::<F, FEW, LEVEL>(to.add(j), (q.add(j * item), s, rows), e);
             j += FEW;
         }
         while j < m {
-            deep::<F, 1, D, LEVEL>(to.add(j), q.add(j * item), s, e);
+            deep::<F, 1, LEVEL>(to.add(j), (q.add(j * item), s, rows), e);
             j += 1;
         }
     }
@@ -325,15 +368,12 @@ unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
             let mut r = 0;
             while r < rows {
                 let q = base.wrapping_offset((at + r) as isize * s);
+                let deep = unrolled(LEVEL) && dense && r + DEEP <= rows;
+                let deep = if deep { DEEP } else { 1 };
                 // SAFETY: the job stays within the tensor, and `parts` has m places.
                 unsafe {
-                    if unrolled(LEVEL) && dense && r + DEEP <= rows {
-                        rows_of::<F, DEEP, LEVEL>(parts, q, s, job.p);
-                        r += DEEP;
-                        continue;
-                    }
                     if dense {
-                        rows_of::<F, 1, LEVEL>(parts, q, s, job.p);
+                        rows_of::<F, LEVEL>(parts, (q, s, deep), job.p);
                     } else {
                         for (j, part) in parts.iter_mut().enumerate() {
                             let x = *q.offset(j as isize * job.step).cast::<F::In>();
@@ -341,7 +381,7 @@ unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
                         }
                     }
                 }
-                r += 1;
+                r += deep;
             }
             for (a, p) in accs.iter_mut().zip(parts.iter()) {
                 let lifted = F::lift(*p);
@@ -367,7 +407,7 @@ unsafe fn body<F: Fold, const LEVEL: u8>(rows: bool, job: Job, accs: &mut [F::Ac
 
 unsafe fn base<F: Fold>(rows: bool, job: Job, accs: &mut [F::Acc]) {
     // SAFETY: as the caller promises.
-    unsafe { body::<F, { Level::Baseline as u8 }>(rows, job, accs) }
+    unsafe { body::<Plain<F>, { Level::Baseline as u8 }>(rows, job, accs) }
 }
 
 #[cfg(target_arch = "x86_64")]

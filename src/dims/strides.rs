@@ -134,6 +134,17 @@ pub fn strides_like_channels_last(shape: &[i64], strides: &[i64]) -> bool {
     true
 }
 
+/// Sorts a short list by a key; equal ones stay in their order. Dimensions are few, and a sort for long lists is much code.
+pub fn settle<T, K: PartialOrd>(list: &mut [T], key: impl Fn(&T) -> K) {
+    for end in 1..list.len() {
+        let mut at = end;
+        while at > 0 && key(&list[at - 1]) > key(&list[at]) {
+            list.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+}
+
 /// True if the elements fill a block of memory exactly once, in whatever order.
 #[must_use]
 pub fn is_dense(shape: &[i64], strides: &[i64]) -> bool {
@@ -141,7 +152,7 @@ pub fn is_dense(shape: &[i64], strides: &[i64]) -> bool {
         return shape[0] < 2 || strides[0] == 1;
     }
     let mut order: smallvec::SmallVec<[usize; 8]> = (0..shape.len()).collect();
-    order.sort_by_key(|&d| {
+    settle(&mut order, |&d| {
         if shape[d] < 2 {
             (1, 0)
         } else {

@@ -2,7 +2,7 @@
 
 use super::job::{Job, Kernel};
 use super::{converted, on_host};
-use crate::cpu::update::{self, Rounding, Rule, Set, Update};
+use crate::cpu::update::{self, Rounds, Rule, Set};
 use crate::{DType, Result, Scalar, Tensor, dims};
 
 const STEP: Kernel = Kernel {
@@ -19,10 +19,11 @@ const CHUNK: i64 = 2048;
 ///
 /// # Errors
 /// If a kernel or memory cannot be had.
-pub fn run<U: Update, R: Rounding>(sets: Vec<Set<'_, U>>) -> Result<()> {
+pub fn run(sets: Vec<Set<'_>>, rounds: Rounds) -> Result<()> {
     if sets.first().is_none_or(|s| on_host(s.p)) {
-        return update::run::<U, R>(sets);
+        return update::run(sets, rounds);
     }
+    let states = sets.first().map_or(0, |s| s.update.states());
     let mut ready = Vec::with_capacity(sets.len());
     let mut back: Vec<(Tensor, Tensor)> = Vec::new();
     for s in sets {
@@ -35,8 +36,8 @@ pub fn run<U: Update, R: Rounding>(sets: Vec<Set<'_, U>>) -> Result<()> {
         };
         let dense = dims::is_dense(s.p.shape(), s.p.strides());
         if dense && alike(s.g) && s.s.iter().all(|t| alike(t)) {
-            let states = s.s.iter().map(|t| (*t).clone()).collect();
-            ready.push((s.p.clone(), s.g.clone(), states, s.update.device()));
+            let own = s.s.iter().map(|t| (*t).clone()).collect();
+            ready.push((s.p.clone(), s.g.clone(), own, s.update.rule()));
             continue;
         }
         let mut aside = |t: &Tensor| -> Result<Tensor> {
@@ -47,8 +48,8 @@ pub fn run<U: Update, R: Rounding>(sets: Vec<Set<'_, U>>) -> Result<()> {
             Ok(made)
         };
         let p = aside(s.p)?;
-        let states = s.s.iter().map(|t| aside(t)).collect::<Result<Vec<_>>>()?;
-        ready.push((p, converted(s.g, s.g.dtype())?, states, s.update.device()));
+        let own = s.s.iter().map(|t| aside(t)).collect::<Result<Vec<_>>>()?;
+        ready.push((p, converted(s.g, s.g.dtype())?, own, s.update.rule()));
     }
     // Parameters of one launch are of one type.
     ready.sort_by_key(|(p, ..)| p.dtype() as u8);
@@ -59,7 +60,7 @@ pub fn run<U: Update, R: Rounding>(sets: Vec<Set<'_, U>>) -> Result<()> {
             .take(SETS)
             .take_while(|(q, ..)| q.dtype() == p.dtype());
         let (now, later) = rest.split_at(alike.count());
-        launch(now, U::STATES, R::EACH)?;
+        launch(now, states, rounds == Rounds::Each)?;
         rest = later;
     }
     back.iter().try_for_each(|(to, from)| super::copy(to, from))

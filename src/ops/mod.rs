@@ -29,7 +29,7 @@ pub(crate) mod view;
 pub use core::args::{Arg, Args, OwnedArg, OwnedArgs};
 pub use core::call::{Call, Form};
 pub use core::op::{Op, OpDef, Ret, Value};
-pub(crate) use core::{args, dispatch, helpers, op, schema};
+pub(crate) use core::{args, dispatch, helpers, lookup, op, schema};
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

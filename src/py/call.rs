@@ -29,21 +29,31 @@ const RELEASE: i64 = 1 << 15;
 
 /// Runs `f`, turning a panic into an exception.
 pub(super) fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ffi::PyObject {
-    let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|cause| {
-        let text = cause
-            .downcast_ref::<&str>()
-            .map(ToString::to_string)
-            .or_else(|| cause.downcast_ref::<String>().cloned());
-        Err(PyRuntimeError::new_err(format!(
-            "internal error in torchlike: {}",
-            text.unwrap_or_default()
-        )))
-    });
-    result.unwrap_or_else(|e| {
-        // SAFETY: entries are only called by the interpreter, which holds the lock.
-        e.restore(unsafe { Python::assume_attached() });
-        std::ptr::null_mut()
-    })
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(object)) => object,
+        Ok(Err(e)) => raised(e),
+        Err(cause) => raised(panicked(cause.as_ref())),
+    }
+}
+
+/// Sets the exception of the call that ends.
+#[cold]
+fn raised(e: PyErr) -> *mut ffi::PyObject {
+    // SAFETY: entries are only called by the interpreter, which holds the lock.
+    e.restore(unsafe { Python::assume_attached() });
+    std::ptr::null_mut()
+}
+
+#[cold]
+fn panicked(cause: &(dyn std::any::Any + Send)) -> PyErr {
+    let text = cause
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| cause.downcast_ref::<String>().cloned());
+    PyRuntimeError::new_err(format!(
+        "internal error in torchlike: {}",
+        text.unwrap_or_default()
+    ))
 }
 
 impl<'py> Incoming<'py> {

@@ -54,13 +54,26 @@ const SPECIAL: &[&str] = &[
 /// Not methods to the user, or never shown to anybody.
 const SILENT: &[&str] = &["as_subclass", "_has_parts"];
 
+/// A C function of its own for each method, and no more than that.
 unsafe extern "C" fn entry<const N: usize>(
     slf: *mut ffi::PyObject,
     args: *const *mut ffi::PyObject,
     nargs: isize,
     kwnames: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let Some(method) = METHODS.get().and_then(|m| m.get(N)) else {
+    // SAFETY: as the interpreter called it.
+    unsafe { enter(N, slf, args, nargs, kwnames) }
+}
+
+#[inline(never)]
+unsafe fn enter(
+    n: usize,
+    slf: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    nargs: isize,
+    kwnames: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let Some(method) = METHODS.get().and_then(|m| m.get(n)) else {
         return guard(|| Err(PyRuntimeError::new_err("torchlike is not initialised")));
     };
     // SAFETY: called by the interpreter with the lock held and arguments that live for the whole call.

@@ -170,11 +170,10 @@ pub fn noticed<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyA
 /// True if this call has to be shown to a mode or to one of its arguments.
 pub fn watched<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> bool {
     let state = state();
-    if state != 0 {
-        return state & OFF == 0
-            && (state & MODES != 0 || state & NO_OBJECTS == 0 && loud(objects));
+    if state & (OFF | MODES) != 0 {
+        return state & OFF == 0;
     }
-    loud(objects)
+    state & NO_OBJECTS == 0 && loud(objects)
 }
 
 /// True if one of the objects may take a call over.
@@ -395,17 +394,25 @@ fn ask_first<'py>(
     args: &[&Bound<'py, PyAny>],
     compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let course = if watched(args.iter().copied()) {
-        course(args[0].py(), path, style, args)?
-    } else {
-        Course::On
-    };
-    let _noted = Noted::of(args.iter().copied());
+    let (course, _noted) = asked_first(path, style, args)?;
     match course {
         Course::On => compute(),
         Course::Keep(class) => keep(compute()?, &class),
         Course::Done(result) => Ok(result),
     }
+}
+
+/// What [`ask_first`] asks, with the objects noted as long as the call goes on.
+fn asked_first<'py>(
+    path: &str,
+    style: Style,
+    args: &[&Bound<'py, PyAny>],
+) -> PyResult<(Course<'py>, Option<Noted>)> {
+    let course = match watched(args.iter().copied()) {
+        true => course(args[0].py(), path, style, args)?,
+        false => Course::On,
+    };
+    Ok((course, Noted::of(args.iter().copied())))
 }
 
 /// The answer to a call whose result is no tensor, if somebody gives one.

@@ -144,6 +144,11 @@ pub fn largest_quotients<T: RandomElement + Into<f64>>(
         .zip(q)
         .map(|(&w, &q)| T::from_f64(w.into() / q.into()).into())
         .collect();
+    largest(out, &keys, cols, samples);
+}
+
+/// For each row of `cols` numbers the places of the largest, in descending order.
+fn largest(out: &mut [i64], keys: &[f64], cols: usize, samples: usize) {
     let mut order: Vec<usize> = Vec::with_capacity(cols);
     for (keys, out) in keys.chunks_exact(cols).zip(out.chunks_exact_mut(samples)) {
         order.clear();

@@ -38,7 +38,7 @@ pub fn eigen<R: Real>(d: &mut [R], e: &mut [R], q: Option<ViewMut<R>>) -> bool {
                 e.reverse();
             }
             let done = steps(d, e, None);
-            d.sort_unstable_by(|a, b| a.double().total_cmp(&b.double()));
+            ascend(d);
             done
         }
         Some(mut q) => by_halves(d, e, &mut q).is_some_and(|order| {
@@ -71,9 +71,19 @@ pub(super) fn arrange<R: Real>(q: &mut ViewMut<R>, order: &[usize]) {
 
 /// The places of numbers in ascending order.
 pub(super) fn ascending<R: Real>(d: &[R]) -> Vec<usize> {
+    places(&d.iter().map(|v| v.double()).collect::<Vec<_>>())
+}
+
+fn places(d: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..d.len()).collect();
-    order.sort_by(|&i, &j| d[i].double().total_cmp(&d[j].double()));
+    order.sort_by(|&i, &j| d[i].total_cmp(&d[j]));
     order
+}
+
+/// Sorts numbers, the least first.
+pub(super) fn ascend<R: Real>(d: &mut [R]) {
+    let values: Vec<R> = ascending(d).into_iter().map(|i| d[i]).collect();
+    d.copy_from_slice(&values);
 }
 
 /// Implicit QL steps with Wilkinson's shifts; columns of `q` turn along.

@@ -3,7 +3,7 @@
 //! Source: M. Gu and S. Eisenstat, "A divide-and-conquer algorithm for the bidiagonal SVD" (1995).
 
 use super::chase::{self, Bases};
-use super::divide::{arrange, ascending, roots};
+use super::divide::{arrange, ascend, ascending, roots};
 use super::number::{Factor, Real, largest, set_product};
 use super::secular::{Equation, corrected};
 use super::vector::{self, rotate};
@@ -35,7 +35,8 @@ pub fn singular<R: Real>(d: &mut [R], e: &mut [R], bases: Option<Bases<R>>) -> b
             done
         }
     };
-    d.sort_unstable_by(|a, b| b.double().total_cmp(&a.double()));
+    ascend(d);
+    d.reverse();
     d.iter_mut().for_each(|v| *v /= by);
     done
 }

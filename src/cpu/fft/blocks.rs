@@ -6,10 +6,11 @@ use super::How;
 use super::plans::Real;
 use super::side::{Block, Side};
 use super::vector::{self, Task, Vector, numbers};
-use crate::Tensor;
 use crate::cpu::lines::Shared;
 use crate::cpu::{iter, pool};
+use crate::{Tensor, dims};
 use num_complex::Complex;
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// Lines that a task takes at a time: enough that plans pay, few enough that they stay in the caches.
@@ -45,7 +46,7 @@ impl Places {
     /// The lines of a tensor along a dimension in which they are not dense, and its memory in the order in which it lies.
     pub fn across(t: &Tensor, dim: usize) -> Option<(Self, Tensor)> {
         let mut order: Vec<usize> = (0..t.ndim()).collect();
-        order.sort_by_key(|&d| std::cmp::Reverse((t.strides()[d], t.shape()[d])));
+        dims::settle(&mut order, |&d| Reverse((t.strides()[d], t.shape()[d])));
         let memory = t.permuted(&order);
         let inner = (0..t.ndim()).find(|&d| t.strides()[d] == 1 && t.shape()[d] > 1)?;
         if inner == dim || !memory.is_contiguous() || t.is_lazy() {

@@ -206,7 +206,7 @@ impl<P: Policy> Product<P> {
                     c: self.c.at(i0, j0),
                     bias: bias.map(|(b, rs, cs)| (b.offset(place(rs, cs)), rs, cs)),
                 };
-                if plan.a_in_place && src.rs != 1 {
+                if P::IN_PLACE && plan.a_in_place && src.rs != 1 {
                     P::with(Rows(block));
                 } else {
                     P::with(Tiles(block));

@@ -223,7 +223,7 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
         };
     }
     let work = p.m.saturating_mul(p.n).saturating_mul(p.k.max(1));
-    if p.m == 1 || few::<P>(p.m, p.n, p.k, p.b) {
+    if P::ONCE && (p.m == 1 || few::<P>(p.m, p.n, p.k, p.b)) {
         let row = Shared(move |r: std::ops::Range<usize>| {
             // SAFETY: the caller's; the columns of different shares are different.
             unsafe {

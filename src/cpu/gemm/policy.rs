@@ -39,6 +39,8 @@ pub(super) trait Policy: Copy + 'static {
     const IN_PLACE: bool;
     /// Depth of a block of K.
     const KC: usize;
+    /// Whether products of few rows have code of their own, which reads a large B once.
+    const ONCE: bool = true;
 
     fn pack(x0: Self::T, x1: Self::T) -> Self::P;
     fn zero_p() -> Self::P;
@@ -89,7 +91,8 @@ pub(super) trait Policy: Copy + 'static {
     unsafe fn muladd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `a * b + c` on single values.
     fn mac(a: Self::Acc, b: Self::Acc, c: Self::Acc) -> Self::Acc;
-    /// Runs `task` compiled for this instruction set.
+    /// Runs `task` compiled for this instruction set, in a function of its own: tasks are large, and called from many tiles. (Of
+    /// one with instructions of its own the compiler asks that at calls, and not at those from such without.)
     unsafe fn with<K: Task>(task: K);
 }
 
@@ -233,7 +236,7 @@ macro_rules! x86_policy {
             unsafe fn muladd(a: $v, b: $v, c: $v) -> $v { unsafe { $fma(a, b, c) } }
             #[inline(always)]
             fn mac(a: $acc, b: $acc, c: $acc) -> $acc { a.mul_add(b, c) }
-            #[inline]
+            #[inline(never)]
             unsafe fn with<K: Task>(task: K) {
                 #[target_feature(enable = $features)]
                 unsafe fn inner<K: Task>(task: K) { unsafe { task.run() } }
@@ -407,7 +410,7 @@ mod x86 {
         fn mac(a: f32, b: f32, c: f32) -> f32 {
             a.mul_add(b, c)
         }
-        #[inline]
+        #[inline(never)]
         unsafe fn with<K: Task>(task: K) {
             #[target_feature(
                 enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c"
@@ -435,6 +438,8 @@ macro_rules! portable_policy {
             const W: usize = 4;
             const MR: usize = 4;
             const KC: usize = $kc;
+            // Machines without AVX2 are too few for it.
+            const ONCE: bool = cfg!(not(target_arch = "x86_64"));
             #[inline(always)]
             unsafe fn zero() -> [$acc; 4] { [0.0; 4] }
             #[inline(always)]
@@ -462,7 +467,7 @@ macro_rules! portable_policy {
             unsafe fn muladd(a: [$acc; 4], b: [$acc; 4], c: [$acc; 4]) -> [$acc; 4] {
                 std::array::from_fn(|i| a[i] * b[i] + c[i])
             }
-            #[inline(always)]
+            #[inline(never)]
             unsafe fn with<K: Task>(task: K) { unsafe { task.run() } }
             #[inline(always)]
             fn mac(a: $acc, b: $acc, c: $acc) -> $acc { a * b + c }

@@ -4,25 +4,73 @@ pub(crate) mod device;
 mod number;
 pub(crate) mod room;
 pub(crate) mod rules;
+mod sweep;
 mod unscale;
 
 use super::{copy, pool, slice, slice_mut};
-use crate::cpu::simd::simd_fn;
 use crate::{Result, Tensor, bail, dims};
 use half::{bf16, f16};
-pub(crate) use number::{Each, Last, Rounding};
-use number::{Number, Stored};
+pub(crate) use number::Rounding;
+use number::{Each, Last, Stored};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
+use sweep::sweep;
 pub(crate) use unscale::{unscale, unscale_checked};
 
 /// What a step makes of one element of a parameter.
-pub(crate) trait Update: Copy + Send + Beside {
+pub(crate) trait Update: Copy + Send + Sync + Beside {
     /// How many tensors of state it has, at most three.
     const STATES: usize;
     /// The parameter and its state after the step; entries beyond the update's own states are ignored.
     fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, s: States<S>) -> Stepped<S>;
+}
+
+/// An update with its numbers, without its type.
+pub(crate) trait Step: Send + Sync {
+    /// How many tensors of state it has.
+    fn states(&self) -> usize;
+    /// See [`Beside`].
+    fn rule(&self) -> Rule;
+    /// One step of these elements in single precision, rounded to halves after every operation if they stand for such.
+    fn single(&self, elements: Elements<'_, f32>, halves: bool);
+    /// The same of short ones, which are read and written as they are.
+    fn short(&self, elements: Elements<'_, bf16>, rounds: Rounds);
+    /// The same in double precision.
+    fn double(&self, elements: Elements<'_, f64>);
+}
+
+impl<U: Update> Step for U {
+    fn states(&self) -> usize {
+        U::STATES
+    }
+    fn rule(&self) -> Rule {
+        self.device()
+    }
+    fn single(&self, elements: Elements<'_, f32>, halves: bool) {
+        match halves {
+            false => sweep::<f32, f32, U, Last>(*self, elements),
+            true => sweep::<f32, f16, U, Each>(*self, elements),
+        }
+    }
+    fn short(&self, elements: Elements<'_, bf16>, rounds: Rounds) {
+        match rounds {
+            Rounds::Each => sweep::<bf16, bf16, U, Each>(*self, elements),
+            Rounds::Last => sweep::<bf16, bf16, U, Last>(*self, elements),
+        }
+    }
+    fn double(&self, elements: Elements<'_, f64>) {
+        sweep::<f64, f64, U, Last>(*self, elements);
+    }
+}
+
+/// When results in 16-bit floats are rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounds {
+    /// After every operation, as where each is a call of its own.
+    Each,
+    /// When they are stored.
+    Last,
 }
 
 /// An update as devices beside the host make it.
@@ -53,9 +101,9 @@ const TASK: usize = 1 << 14;
 const ALONE: usize = 1 << 16;
 
 /// One parameter with its gradient and state.
-pub(crate) struct Set<'a, U> {
-    /// Its numbers.
-    pub update: U,
+pub(crate) struct Set<'a> {
+    /// Its update.
+    pub update: &'a dyn Step,
     /// The parameter.
     pub p: &'a Tensor,
     /// Its gradient.
@@ -65,8 +113,8 @@ pub(crate) struct Set<'a, U> {
 }
 
 /// A set whose tensors are dense and lie alike, as flat ranges, with what has to be copied back.
-struct Flat<'a, U> {
-    update: U,
+struct Flat<'a> {
+    update: &'a dyn Step,
     g: Cow<'a, Tensor>,
     /// The parameter, then the state.
     written: SmallVec<[Cow<'a, Tensor>; 4]>,
@@ -77,10 +125,10 @@ struct Flat<'a, U> {
 ///
 /// # Errors
 /// If memory cannot be had, or state lies over its parameter.
-pub(crate) fn run<U: Update, R: Rounding>(sets: Vec<Set<'_, U>>) -> Result<()> {
+pub(crate) fn run(sets: Vec<Set<'_>>, rounds: Rounds) -> Result<()> {
     let mut flats = sets.into_iter().map(flat).collect::<Result<Vec<_>>>()?;
     if apart(&flats) {
-        all::<U, R>(&flats);
+        all(&flats, rounds);
     } else {
         // Parameters that share memory change one after the other.
         for flat in &mut flats {
@@ -95,7 +143,7 @@ pub(crate) fn run<U: Update, R: Rounding>(sets: Vec<Set<'_, U>>) -> Result<()> {
                      memory location. Please clone() the tensor before performing the operation."
                 );
             }
-            all::<U, R>(one);
+            all(one, rounds);
         }
     }
     for (to, from) in flats.iter().flat_map(|f| &f.back) {
@@ -116,7 +164,7 @@ fn line_of(t: &Tensor) -> Tensor {
     t.view_with([t.numel()].into(), [1].into(), t.offset())
 }
 
-fn flat<U: Update>(set: Set<'_, U>) -> Result<Flat<'_, U>> {
+fn flat(set: Set<'_>) -> Result<Flat<'_>> {
     let Set { update, p, g, s } = set;
     let as_p = dims::is_dense(p.shape(), p.strides());
     let lies = |t: &Tensor| lies(t, p);
@@ -164,7 +212,7 @@ fn aside(t: &Tensor, p: &Tensor, as_p: bool) -> Result<Tensor> {
 }
 
 /// Whether nothing that is written lies over anything else.
-fn apart<U>(flats: &[Flat<'_, U>]) -> bool {
+fn apart(flats: &[Flat<'_>]) -> bool {
     let mut ranges: Vec<(usize, usize, bool)> = Vec::with_capacity(flats.len() * 4);
     let mut add = |t: &Tensor, written| {
         let start = t.data_ptr() as usize;
@@ -198,44 +246,56 @@ fn are_apart(ranges: Vec<(usize, usize, bool)>) -> bool {
 }
 
 /// Every element of all sets, those of a type together.
-fn all<U: Update, R: Rounding>(flats: &[Flat<'_, U>]) {
-    typed::<f32, U, Last>(flats);
-    typed::<f64, U, Last>(flats);
-    typed::<bf16, U, R>(flats);
-    typed::<f16, U, R>(flats);
+fn all(flats: &[Flat<'_>], rounds: Rounds) {
+    typed::<f32>(flats, rounds);
+    typed::<f64>(flats, rounds);
+    typed::<bf16>(flats, rounds);
+    typed::<f16>(flats, rounds);
 }
 
-/// A part of a parameter with all that belongs to it.
-struct Task<'t, S, U> {
-    update: U,
+/// A part of a parameter with all that belongs to it; what is left over from the state is empty.
+struct Task<'t, S> {
+    update: &'t dyn Step,
+    elements: Elements<'t, S>,
+}
+
+/// Neighbouring elements of a parameter, its gradient and its state.
+pub(crate) struct Elements<'t, S> {
     p: &'t mut [S],
     g: &'t [S],
     s: [&'t mut [S]; 3],
 }
 
-fn typed<S: Stored, U: Update, R: Rounding>(flats: &[Flat<'_, U>]) {
+fn typed<S: Stored>(flats: &[Flat<'_>], rounds: Rounds) {
     let mut tasks = Vec::new();
     for flat in flats.iter().filter(|f| f.g.dtype() == S::DTYPE) {
-        cut::<S, U>(flat, &mut tasks);
+        cut::<S>(flat, &mut tasks);
     }
-    let elements: usize = tasks.iter().map(|t| t.p.len()).sum();
+    let elements: usize = tasks.iter().map(|t| t.elements.p.len()).sum();
     if elements < ALONE {
-        for task in &mut tasks {
-            sweep::<S, U, R>(task);
-        }
+        tasks.iter_mut().for_each(|task| work(task, rounds));
         return;
     }
     let tasks: Vec<_> = tasks.into_iter().map(Mutex::new).collect();
     pool::parallel_for(tasks.len(), 1, |range| {
         for task in &tasks[range] {
             // Nobody else has this task: the lock only says so.
-            sweep::<S, U, R>(&mut task.lock().unwrap_or_else(PoisonError::into_inner));
+            work(
+                &mut task.lock().unwrap_or_else(PoisonError::into_inner),
+                rounds,
+            );
         }
     });
 }
 
+fn work<S: Stored>(task: &mut Task<'_, S>, rounds: Rounds) {
+    let Elements { p, g, s } = &mut task.elements;
+    let s = s.each_mut().map(|s| &mut **s);
+    S::step(task.update, Elements { p, g, s }, rounds);
+}
+
 /// The parts of a set; sets do not overlap.
-fn cut<'t, S: Stored, U: Update>(flat: &'t Flat<'_, U>, tasks: &mut Vec<Task<'t, S, U>>) {
+fn cut<'t, S: Stored>(flat: &'t Flat<'_>, tasks: &mut Vec<Task<'t, S>>) {
     let mut states = flat.written[1..]
         .iter()
         .map(|t| slice_mut::<S>(t).chunks_mut(TASK));
@@ -247,39 +307,7 @@ fn cut<'t, S: Stored, U: Update>(flat: &'t Flat<'_, U>, tasks: &mut Vec<Task<'t,
             .map(|s| s.as_mut().and_then(Iterator::next).unwrap_or_default());
         tasks.push(Task {
             update: flat.update,
-            p,
-            g,
-            s,
+            elements: Elements { p, g, s },
         });
-    }
-}
-
-simd_fn! { stream
-    /// One task. What is left over from the state is empty.
-    fn sweep<S: Stored, U: Update, R: Rounding>(task: &mut Task<'_, S, U>) {
-        let n = task.p.len();
-        let (update, p, g) = (task.update, &mut task.p[..n], &task.g[..n]);
-        let [a, b, c] = &mut task.s;
-        let has = |k: usize| if U::STATES > k { n } else { 0 };
-        let (a, b, c) = (&mut a[..has(0)], &mut b[..has(1)], &mut c[..has(2)]);
-        let zero = S::In::of(0.0);
-        for i in 0..n {
-            let old = [
-                if U::STATES > 0 { a[i].load() } else { zero },
-                if U::STATES > 1 { b[i].load() } else { zero },
-                if U::STATES > 2 { c[i].load() } else { zero },
-            ];
-            let (new, s) = update.step::<S, R>(p[i].load(), g[i].load(), old);
-            p[i] = S::store(new);
-            if U::STATES > 0 {
-                a[i] = S::store(s[0]);
-            }
-            if U::STATES > 1 {
-                b[i] = S::store(s[1]);
-            }
-            if U::STATES > 2 {
-                c[i] = S::store(s[2]);
-            }
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! The numbers that updates are computed in, and how they are rounded.
 
+use super::sweep::in_blocks;
+use super::{Elements, Rounds, Step};
 use crate::Element;
 use half::{bf16, f16};
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -59,10 +61,17 @@ pub(crate) trait Stored: Element + Send + Sync {
     fn load(self) -> Self::In;
     /// Rounded from a number.
     fn store(v: Self::In) -> Self;
+    /// A number that could be stored.
+    #[inline(always)]
+    fn rounded(v: Self::In) -> Self::In {
+        Self::store(v).load()
+    }
+    /// One step of these elements.
+    fn step(by: &dyn Step, elements: Elements<'_, Self>, rounds: Rounds);
 }
 
 macro_rules! plain {
-    ($t:ty) => {
+    ($t:ty, $step:ident $($halves:literal)?) => {
         impl Stored for $t {
             type In = Self;
             #[inline(always)]
@@ -73,11 +82,14 @@ macro_rules! plain {
             fn store(v: Self) -> Self {
                 v
             }
+            fn step(by: &dyn Step, elements: Elements<'_, Self>, _: Rounds) {
+                by.$step(elements $(, $halves)?);
+            }
         }
     };
 }
-plain!(f32);
-plain!(f64);
+plain!(f32, single false);
+plain!(f64, double);
 
 impl Stored for bf16 {
     type In = f32;
@@ -93,6 +105,9 @@ impl Stored for bf16 {
         let nan = bits >> 16 | 0x40;
         Self::from_bits(if v.is_nan() { nan } else { nearest } as u16)
     }
+    fn step(by: &dyn Step, elements: Elements<'_, Self>, rounds: Rounds) {
+        by.short(elements, rounds);
+    }
 }
 
 impl Stored for f16 {
@@ -105,12 +120,41 @@ impl Stored for f16 {
     fn store(v: f32) -> Self {
         Self::from_f32(v)
     }
+    #[inline(always)]
+    fn rounded(v: f32) -> f32 {
+        rounded_f16(v)
+    }
+    fn step(by: &dyn Step, elements: Elements<'_, Self>, rounds: Rounds) {
+        in_blocks(by, elements, rounds);
+    }
+}
+
+/// The half next to a number, without a branch, so that loops of it vectorise: what is added has a last place as large as
+/// that of the half.
+#[inline(always)]
+fn rounded_f16(v: f32) -> f32 {
+    const SIGN: u32 = 1 << 31;
+    const LEAST: u32 = (127 - 14) << 23;
+    let bits = v.to_bits();
+    let exponent = bits & 0x7f80_0000;
+    let step = if exponent < LEAST { LEAST } else { exponent };
+    // Three halves of a power of two: the sum has the same exponent for both signs.
+    let large = f32::from_bits(step.wrapping_add(13 << 23) | 0x40_0000);
+    let near = (v + large) - large;
+    let size = f32::from_bits(near.to_bits() & !SIGN);
+    let size = if size >= 65520.0 { f32::INFINITY } else { size };
+    let special = exponent >= (127 + 16) << 23;
+    let all = f32::from_bits(bits & !SIGN);
+    let all = if all < f32::INFINITY {
+        f32::INFINITY
+    } else {
+        all
+    };
+    f32::from_bits(if special { all } else { size }.to_bits() | bits & SIGN)
 }
 
 /// When results are rounded to the type that is stored.
 pub(crate) trait Rounding {
-    /// After every operation.
-    const EACH: bool;
     /// A result that could be stored.
     fn r<S: Stored>(v: S::In) -> S::In;
 }
@@ -119,10 +163,9 @@ pub(crate) trait Rounding {
 pub(crate) struct Each;
 
 impl Rounding for Each {
-    const EACH: bool = true;
     #[inline(always)]
     fn r<S: Stored>(v: S::In) -> S::In {
-        S::store(v).load()
+        S::rounded(v)
     }
 }
 
@@ -130,9 +173,37 @@ impl Rounding for Each {
 pub(crate) struct Last;
 
 impl Rounding for Last {
-    const EACH: bool = false;
     #[inline(always)]
     fn r<S: Stored>(v: S::In) -> S::In {
         v
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_rounded_as_by_conversion() {
+        let edges = [0u32, 1, 0x7f7f_ffff, 0x7f80_0000, 0x7f80_0001, 0x7fff_ffff];
+        let dense = (0..1 << 20).map(|i| i << 12 | 0xfff);
+        let halfway = (0..1 << 18).flat_map(|i| [0x0fff, 0x1000, 0x1001].map(|low| i << 13 | low));
+        let near = |v: f32| v.to_bits() - 3000..v.to_bits() + 3000;
+        let limits = near(65520.0)
+            .chain(near(6.1e-5))
+            .chain(near(5.96e-8))
+            .chain(near(2.98e-8));
+        for bits in edges.into_iter().chain(dense).chain(halfway).chain(limits) {
+            for bits in [bits, bits | 1 << 31] {
+                let v = f32::from_bits(bits);
+                let want = f16::from_f32(v).load();
+                let got = f16::from_f32(rounded_f16(v)).load();
+                assert_eq!(got.to_bits(), want.to_bits(), "{bits:#x}");
+                assert!(
+                    v.is_nan() || rounded_f16(v).to_bits() == want.to_bits(),
+                    "{bits:#x}"
+                );
+            }
+        }
     }
 }

@@ -340,7 +340,7 @@ impl Rule {
         results.sort_unstable();
         results.dedup();
         let mut order: Vec<usize> = (0..slots.list.len()).collect();
-        order.sort_by_key(|i| match slots.list[*i].of {
+        crate::dims::settle(&mut order, |i| match slots.list[*i].of {
             Of::Input(p) => (false, op.schema.params[p].name.to_owned()),
             Of::Result(k) => (true, format!("{k}")),
         });

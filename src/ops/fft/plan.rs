@@ -4,7 +4,9 @@
 //! seven are transformed at a time.
 
 use crate::Dims;
+use crate::dims::settle;
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 /// The most dimensions of one pass.
 const AT_A_TIME: usize = 7;
@@ -13,10 +15,10 @@ const AT_A_TIME: usize = 7;
 #[must_use]
 pub fn ordered(shape: &[i64], strides: &[i64], dims: &[usize], sorted: bool) -> Dims {
     let mut order: SmallVec<[usize; 8]> = (0..shape.len()).filter(|d| !dims.contains(d)).collect();
-    order.sort_by_key(|d| std::cmp::Reverse(strides[*d]));
+    settle(&mut order, |d| Reverse(strides[*d]));
     let mut last: SmallVec<[usize; 8]> = dims.iter().copied().collect();
     if sorted && let Some((_, others)) = last.split_last_mut() {
-        others.sort_by_key(|d| std::cmp::Reverse(strides[*d]));
+        settle(others, |d| Reverse(strides[*d]));
     }
     order.extend(last);
     let mut made = Dims::filled(shape.len(), 0);
@@ -34,7 +36,7 @@ pub fn complex(shape: &[i64], strides: &[i64], dims: &[usize]) -> Dims {
     let mut now = Dims::new(strides);
     let mut left: SmallVec<[usize; 8]> = dims.iter().copied().collect();
     while !left.is_empty() {
-        left.sort_by_key(|d| std::cmp::Reverse(now[*d]));
+        settle(&mut left, |d| Reverse(now[*d]));
         let first = left.len().saturating_sub(AT_A_TIME);
         let pass: SmallVec<[usize; 4]> = left.drain(first..).collect();
         now = ordered(shape, &now, &pass, false);

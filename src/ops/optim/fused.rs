@@ -1,12 +1,12 @@
 //! The steps that PyTorch has as operators: computed without rounding in between, and with gradients that may be scaled.
 
-use super::{check, entry, number, sets, takes, value};
+use super::{check, entry, number, step, takes, value};
 use crate::cpu::update::rules::{Adagrad, Adam, Sgd};
-use crate::cpu::update::{self, Each, Last, Rounding};
+use crate::cpu::update::{self, Rounds};
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
 use crate::ops::core::typed::Tensors;
 use crate::ops::optim::coupled;
-use crate::{Result, Tensor, kernels};
+use crate::{Result, Tensor};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -113,11 +113,11 @@ impl SgdNumbers {
     }
 }
 
-fn sgd<R: Rounding>(p: Tensors, g: Tensors, buffers: Tensors, n: &SgdNumbers) -> Result<()> {
+fn sgd([p, g, buffers]: [Tensors; 3], n: &SgdNumbers, rounds: Rounds) -> Result<()> {
     if n.momentum == 0.0 {
-        return kernels::update::run::<_, R>(sets(p, g, &[], |_| Ok(n.update::<false>()))?);
+        return step(p, g, &[], rounds, |_| Ok(n.update::<false>()));
     }
-    kernels::update::run::<_, R>(sets(p, g, &[buffers], |_| Ok(n.update::<true>()))?)
+    step(p, g, &[buffers], rounds, |_| Ok(n.update::<true>()))
 }
 
 /// The lists beside the parameters: momenta only if there is momentum.
@@ -145,7 +145,11 @@ fn run_sgd(a: &calls::_FusedSgd_, (): &(), _: &[Tensor]) -> Result<()> {
     if !unscaled(a.grads, a.grad_scale, a.found_inf)? {
         return Ok(());
     }
-    sgd::<Last>(a.input, a.grads, a.momentum_buffer_list, &numbers)
+    sgd(
+        [a.input, a.grads, a.momentum_buffer_list],
+        &numbers,
+        Rounds::Last,
+    )
 }
 
 fn rule_own_sgd(a: &calls::_OptimSgd) -> Result<Plan> {
@@ -162,7 +166,11 @@ fn run_own_sgd(a: &calls::_OptimSgd, (): &(), _: &[Tensor]) -> Result<()> {
         maximize: a.maximize,
         first: a.is_first_step,
     };
-    sgd::<Each>(a.params, a.grads, a.momentum_buffer_list, &numbers)
+    sgd(
+        [a.params, a.grads, a.momentum_buffer_list],
+        &numbers,
+        Rounds::Each,
+    )
 }
 
 /// The numbers of Adam.
@@ -196,14 +204,14 @@ fn check_adam([p, g, m, v, top, steps]: AdamLists, amsgrad: bool) -> Result<Plan
     check(p, &beside[..3 + usize::from(amsgrad)], &[steps])
 }
 
-fn adam<R: Rounding>(lists: AdamLists, amsgrad: bool, n: &AdamNumbers) -> Result<()> {
+fn adam(lists: AdamLists, amsgrad: bool, n: &AdamNumbers, rounds: Rounds) -> Result<()> {
     let [p, g, m, v, top, steps] = lists;
     let steps = steps.iter().map(number).collect::<Result<Vec<_>>>()?;
     if amsgrad {
         let make = |i| Ok(n.update::<true>(steps[i]));
-        return kernels::update::run::<_, R>(sets(p, g, &[m, v, top], make)?);
+        return step(p, g, &[m, v, top], rounds, make);
     }
-    kernels::update::run::<_, R>(sets(p, g, &[m, v], |i| Ok(n.update::<false>(steps[i])))?)
+    step(p, g, &[m, v], rounds, |i| Ok(n.update::<false>(steps[i])))
 }
 
 macro_rules! fused_adam {
@@ -240,7 +248,7 @@ macro_rules! fused_adam {
                 a.max_exp_avg_sqs,
                 a.state_steps,
             ];
-            adam::<Last>(lists, a.amsgrad, &numbers)
+            adam(lists, a.amsgrad, &numbers, Rounds::Last)
         }
     };
 }
@@ -271,7 +279,7 @@ fn run_own_adam(a: &calls::_OptimAdam, (): &(), _: &[Tensor]) -> Result<()> {
         maximize: a.maximize,
         decoupled: a.decoupled_weight_decay,
     };
-    adam::<Each>(own_lists(a), a.amsgrad, &numbers)
+    adam(own_lists(a), a.amsgrad, &numbers, Rounds::Each)
 }
 
 /// The numbers of Adagrad.
@@ -283,7 +291,7 @@ struct AdagradNumbers {
     maximize: bool,
 }
 
-fn adagrad<R: Rounding>([p, g, sums, steps]: [Tensors; 4], n: &AdagradNumbers) -> Result<()> {
+fn adagrad([p, g, sums, steps]: [Tensors; 4], n: &AdagradNumbers, rounds: Rounds) -> Result<()> {
     let entry = coupled(n.maximize, n.weight_decay);
     let steps = steps.iter().map(number).collect::<Result<Vec<_>>>()?;
     let make = |i: usize| {
@@ -293,7 +301,7 @@ fn adagrad<R: Rounding>([p, g, sums, steps]: [Tensors; 4], n: &AdagradNumbers) -
             eps: n.eps,
         })
     };
-    kernels::update::run::<_, R>(sets(p, g, &[sums], make)?)
+    step(p, g, &[sums], rounds, make)
 }
 
 fn rule_adagrad(a: &calls::_FusedAdagrad_) -> Result<Plan> {
@@ -311,7 +319,11 @@ fn run_adagrad(a: &calls::_FusedAdagrad_, (): &(), _: &[Tensor]) -> Result<()> {
     if !unscaled(a.grads, a.grad_scale, a.found_inf)? {
         return Ok(());
     }
-    adagrad::<Last>([a.input, a.grads, a.state_sums, a.state_steps], &numbers)
+    adagrad(
+        [a.input, a.grads, a.state_sums, a.state_steps],
+        &numbers,
+        Rounds::Last,
+    )
 }
 
 fn rule_own_adagrad(a: &calls::_OptimAdagrad) -> Result<Plan> {
@@ -326,5 +338,9 @@ fn run_own_adagrad(a: &calls::_OptimAdagrad, (): &(), _: &[Tensor]) -> Result<()
         eps: a.eps,
         maximize: a.maximize,
     };
-    adagrad::<Each>([a.params, a.grads, a.state_sums, a.state_steps], &numbers)
+    adagrad(
+        [a.params, a.grads, a.state_sums, a.state_steps],
+        &numbers,
+        Rounds::Each,
+    )
 }

@@ -8,7 +8,7 @@ pub mod rows;
 
 use crate::cpu::room::Room;
 use crate::cpu::update::rules::Entry;
-use crate::cpu::update::{self, Set, Update};
+use crate::cpu::update::{self, Rounds, Set, Step, Update};
 use crate::ops::core::typed::{Operand, Tensors};
 use crate::plan::Plan;
 use crate::{DType, Result, Tensor, ensure, kernels};
@@ -104,22 +104,32 @@ fn takes(lists: &[Tensors], room: &mut Room) -> Result<()> {
     update::room::step(&lists, room)
 }
 
-/// A parameter each with what belongs to it, and the update that `make` gives for its number in the list.
-fn sets<'a, U: Update>(
-    params: Tensors<'a>,
-    grads: Tensors<'a>,
-    states: &[Tensors<'a>],
-    mut make: impl FnMut(usize) -> Result<U>,
-) -> Result<Vec<Set<'a, U>>> {
-    let pairs = params.iter().zip(grads.iter()).enumerate();
-    pairs
-        .map(|(i, (p, g))| {
-            Ok(Set {
-                update: make(i)?,
-                p,
-                g,
-                s: states.iter().filter_map(|list| list.get(i)).collect(),
-            })
-        })
-        .collect()
+/// One step of all parameters by the updates that `make` gives for their numbers in the list.
+fn step<U: Update>(
+    params: Tensors,
+    grads: Tensors,
+    states: &[Tensors],
+    rounds: Rounds,
+    make: impl FnMut(usize) -> Result<U>,
+) -> Result<()> {
+    let updates = (0..params.len()).map(make).collect::<Result<Vec<_>>>()?;
+    let updates = updates.iter().map(|u| u as &dyn Step).collect();
+    step_by(params, grads, states, rounds, updates)
+}
+
+fn step_by(
+    params: Tensors,
+    grads: Tensors,
+    states: &[Tensors],
+    rounds: Rounds,
+    updates: Vec<&dyn Step>,
+) -> Result<()> {
+    let each = params.iter().zip(grads.iter()).zip(updates).enumerate();
+    let set = |(i, ((p, g), update))| Set {
+        update,
+        p,
+        g,
+        s: states.iter().filter_map(|list| list.get(i)).collect(),
+    };
+    kernels::update::run(each.map(set).collect(), rounds)
 }

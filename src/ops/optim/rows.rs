@@ -1,8 +1,8 @@
 //! The steps that PyTorch makes operation by operation: each is one operator here, which rounds where PyTorch does.
 
-use super::{check, check_numbers, coupled, entry, number, sets, takes};
+use super::{check, check_numbers, coupled, entry, number, step, takes};
 use crate::cpu::update::rules::{Adadelta, Adamax, Asgd, Nadam, Radam, Rmsprop, Rprop};
-use crate::cpu::update::{Each, Update};
+use crate::cpu::update::{Rounds, Update};
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
 use crate::ops::core::typed::Tensors;
 use crate::{DType, Result, Scalar, Tensor, ensure, kernels};
@@ -131,7 +131,7 @@ fn run_adadelta(a: &calls::_OptimAdadelta, (): &(), _: &[Tensor]) -> Result<()> 
         eps: a.eps,
     };
     let states = [a.square_avgs, a.acc_deltas];
-    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, |_| Ok(update))?)
+    step(a.params, a.grads, &states, Rounds::Each, |_| Ok(update))
 }
 
 /// The number in each tensor of a list.
@@ -155,7 +155,7 @@ fn run_adamax(a: &calls::_OptimAdamax, (): &(), _: &[Tensor]) -> Result<()> {
         })
     };
     let states = [a.exp_avgs, a.exp_infs];
-    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, make)?)
+    step(a.params, a.grads, &states, Rounds::Each, make)
 }
 
 fn rule_asgd(a: &calls::_OptimAsgd) -> Result<Plan> {
@@ -173,7 +173,7 @@ fn run_asgd(a: &calls::_OptimAsgd, (): &(), _: &[Tensor]) -> Result<()> {
             mu: mus[i],
         })
     };
-    kernels::update::run::<_, Each>(sets(a.params, a.grads, &[a.axs], make)?)?;
+    step(a.params, a.grads, &[a.axs], Rounds::Each, make)?;
     let next = a.mus.iter().zip(a.etas.iter());
     for (step, (mu, eta)) in numbers(a.state_steps)?.into_iter().zip(next) {
         let falling = (1.0 + a.lambd * a.lr * step).powf(a.alpha);
@@ -206,7 +206,7 @@ fn run_nadam(a: &calls::_OptimNadam, (): &(), _: &[Tensor]) -> Result<()> {
         })
     };
     let states = [a.exp_avgs, a.exp_avg_sqs];
-    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, make)?)
+    step(a.params, a.grads, &states, Rounds::Each, make)
 }
 
 fn rule_radam(a: &calls::_OptimRadam) -> Result<Plan> {
@@ -233,7 +233,7 @@ fn run_radam(a: &calls::_OptimRadam, (): &(), _: &[Tensor]) -> Result<()> {
         })
     };
     let states = [a.exp_avgs, a.exp_avg_sqs];
-    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, make)?)
+    step(a.params, a.grads, &states, Rounds::Each, make)
 }
 
 /// The states that RMSprop has with these options.
@@ -251,7 +251,7 @@ fn rule_rmsprop(a: &calls::_OptimRmsprop) -> Result<Plan> {
 }
 
 fn run_rmsprop(a: &calls::_OptimRmsprop, (): &(), _: &[Tensor]) -> Result<()> {
-    fn step<const CENTERED: bool, const MOMENTUM: bool>(a: &calls::_OptimRmsprop) -> Result<()>
+    fn of<const CENTERED: bool, const MOMENTUM: bool>(a: &calls::_OptimRmsprop) -> Result<()>
     where
         Rmsprop<CENTERED, MOMENTUM>: Update,
     {
@@ -263,13 +263,13 @@ fn run_rmsprop(a: &calls::_OptimRmsprop, (): &(), _: &[Tensor]) -> Result<()> {
             momentum: a.momentum,
         };
         let states = rmsprop_states(a);
-        kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, |_| Ok(update))?)
+        step(a.params, a.grads, &states, Rounds::Each, |_| Ok(update))
     }
     match (a.centered, a.momentum > 0.0) {
-        (false, false) => step::<false, false>(a),
-        (false, true) => step::<false, true>(a),
-        (true, false) => step::<true, false>(a),
-        (true, true) => step::<true, true>(a),
+        (false, false) => of::<false, false>(a),
+        (false, true) => of::<false, true>(a),
+        (true, false) => of::<true, false>(a),
+        (true, true) => of::<true, true>(a),
     }
 }
 
@@ -284,5 +284,5 @@ fn run_rprop(a: &calls::_OptimRprop, (): &(), _: &[Tensor]) -> Result<()> {
         sizes: [a.step_size_min, a.step_size_max],
     };
     let states = [a.prevs, a.step_sizes];
-    kernels::update::run::<_, Each>(sets(a.params, a.grads, &states, |_| Ok(update))?)
+    step(a.params, a.grads, &states, Rounds::Each, |_| Ok(update))
 }
