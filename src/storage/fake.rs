@@ -67,6 +67,14 @@ impl Storage {
         (!Arc::ptr_eq(own, mode)).then(|| own.clone())
     }
 
+    /// True if a mode made the storage, and it is too large for its bytes to be known.
+    #[inline]
+    pub(crate) fn is_plainly_of(&self, mode: &FakeMode) -> bool {
+        mode.number() != 0
+            && self.0.maker.load(Relaxed) == mode.number()
+            && self.nbytes() > Self::CONSTANT
+    }
+
     /// The bytes of a fake storage of one element, if they are known all the same.
     #[must_use]
     pub fn constant(&self) -> Option<Storage> {
