@@ -2,8 +2,8 @@
 
 use crate::cuda::source;
 use crate::kernels::{self, Accelerator};
-use crate::ops::op::{Body, KernelBody, Row};
 use crate::ops::core::survey::Seen;
+use crate::ops::op::{Body, KernelBody, Row};
 use crate::ops::{self, Call, Ret};
 use crate::source::Source;
 use crate::{DType, Device, Result, Storage, Tensor, layers};

@@ -166,7 +166,14 @@ impl Next {
     fn straight(self, c: Call, seen: Seen, asked: u32) -> Result<Ret> {
         let below = |c: Call| match asked & ORDER[FAKES].asks {
             0 => dispatch::body(c, seen),
-            _ => fake::answer(c, seen, Self { slot: FAKES + 1, ..self }),
+            _ => fake::answer(
+                c,
+                seen,
+                Self {
+                    slot: FAKES + 1,
+                    ..self
+                },
+            ),
         };
         let leaf = !matches!(c.args.op.def.body, Body::Compose(_) | Body::Forward(_));
         match leaf && asked & mode::COUNTING != 0 {

@@ -299,11 +299,7 @@ pub(super) fn is_on() -> bool {
 
 /// Runs a kernel as a step of the program, if somebody records.
 #[inline]
-pub(super) fn step(
-    c: Call,
-    flops: u64,
-    below: impl FnOnce(Call) -> Result<Ret>,
-) -> Result<Ret> {
+pub(super) fn step(c: Call, flops: u64, below: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
     let Some(recorder) = current() else {
         return below(c);
     };

@@ -93,9 +93,7 @@ fn plain_backward<'py>(ctx: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Py
     let py = ctx.py();
     let class = ctx.getattr(intern!(py, "_forward_cls"))?;
     let vjp = class.getattr(intern!(py, "vjp"))?;
-    let same = BASE
-        .get(py)
-        .is_some_and(|base| base.bind(py).is(&vjp));
+    let same = BASE.get(py).is_some_and(|base| base.bind(py).is(&vjp));
     Ok(match same {
         true => Some(class.getattr(intern!(py, "backward"))?),
         false => None,
@@ -182,7 +180,9 @@ fn _apply_function<'py>(
     given.extend(objects.iter().cloned());
     let output = {
         let _off = NoGrad::now();
-        class.getattr(intern!(py, "forward"))?.call1(PyTuple::new(py, given)?)?
+        class
+            .getattr(intern!(py, "forward"))?
+            .call1(PyTuple::new(py, given)?)?
     };
     let given = objects.iter().any(|a| a.is(&output));
     let holder = match output.cast::<PyTensor>() {
@@ -208,8 +208,15 @@ fn is_alone(ctx: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = ctx.py();
     let noted = ctx.getattr(intern!(py, "__dict__"))?;
     let noted = noted.cast::<PyDict>()?;
-    for name in [intern!(py, "_dirty"), intern!(py, "_constant"), intern!(py, "_to_save")] {
-        if noted.get_item(name)?.is_some_and(|v| v.len().map_or(true, |n| n > 0)) {
+    for name in [
+        intern!(py, "_dirty"),
+        intern!(py, "_constant"),
+        intern!(py, "_to_save"),
+    ] {
+        if noted
+            .get_item(name)?
+            .is_some_and(|v| v.len().map_or(true, |n| n > 0))
+        {
             return Ok(false);
         }
     }
@@ -264,7 +271,12 @@ impl Custom {
 }
 
 /// Makes `ctx` the node between its edges and the tensors of `holders`.
-fn history(ctx: &Bound<'_, PyNode>, body: Box<Custom>, edges: SmallVec<[Option<Edge>; 2]>, holders: &[&PyTensor]) {
+fn history(
+    ctx: &Bound<'_, PyNode>,
+    body: Box<Custom>,
+    edges: SmallVec<[Option<Edge>; 2]>,
+    holders: &[&PyTensor],
+) {
     let mut outs = SmallVec::new();
     let mut version = 0;
     for holder in holders {

@@ -26,14 +26,6 @@ impl Storage {
         Self::make(null_mut(), nbytes, at, Owner::None, fake)
     }
 
-    /// Makes a meta storage one of a mode, which claims to be on a device.
-    pub(crate) fn claimed_by(&self, claim: Device, mode: &Arc<FakeMode>) {
-        self.0.device.store(claim.canonical().word(), Relaxed);
-        self.0.maker.store(mode.number(), Relaxed);
-        self.hold().fake = Some(mode.clone());
-        self.set_flags(0u8, FAKE);
-    }
-
     /// True if a fake mode made the storage.
     #[inline]
     #[must_use]
