@@ -67,11 +67,11 @@ impl Custom {
     fn call(&self, py: Python<'_>, mut grads: Grads) -> PyResult<Grads> {
         let ctx = self.ctx.bind(py);
         if let Some(meta) = &self.alone {
-            if let [Some(_)] = grads.as_slice() {
-                if let Some(user) = plain_backward(ctx)? {
-                    let grad = grads.pop().flatten();
-                    return fitted(ctx, user.call1((ctx, optional(py, grad)?))?);
-                }
+            if let [Some(_)] = grads.as_slice()
+                && let Some(user) = plain_backward(ctx)?
+            {
+                let grad = grads.pop().flatten();
+                return fitted(ctx, user.call1((ctx, optional(py, grad)?))?);
             }
             ctx.setattr(intern!(py, "_metas"), (shown(py, meta)?,))?;
         }
