@@ -46,7 +46,8 @@ pub const WATCHED: u32 = ALWAYS | CALL | GRAD;
 /// Gradients are recorded: the bits of tensors that want one, and of storages whose tensors may, so that they are met only then.
 pub const GRAD: u32 = (crate::tensor::GRAD as u32) << TENSOR_FLAGS
     | (crate::storage::TRACKED as u32) << STORAGE_FLAGS;
-const LAYERS: u32 =
+/// The bits of layers.
+pub const LAYERS: u32 =
     COUNTING | RECORDING | DISPATCH | FORWARD | BATCHED | PROFILING | AUTOCAST | FAKING | NOTING;
 /// Leaves are noted, to be run again.
 const NOTING: u32 = TRACING | COMPOSING;

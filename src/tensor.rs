@@ -148,6 +148,22 @@ impl Tensor {
     /// As [`Tensor::empty`].
     #[inline]
     pub fn empty_strided(shape: Dims, strides: Dims, dtype: DType, device: Device) -> Result<Self> {
+        Self::laid(shape, strides, dtype, |nbytes| {
+            Storage::empty(nbytes, device)
+        })
+    }
+
+    /// A tensor that lies so on a storage, which is made for as many bytes as it needs.
+    ///
+    /// # Errors
+    /// If a size is negative, they are too large, or the storage cannot be made.
+    #[inline]
+    pub(crate) fn laid(
+        shape: Dims,
+        strides: Dims,
+        dtype: DType,
+        storage: impl FnOnce(usize) -> Result<Storage>,
+    ) -> Result<Self> {
         if let Some(&d) = shape.iter().find(|&&d| d < 0) {
             bail!(
                 Runtime,
@@ -155,13 +171,7 @@ impl Tensor {
             );
         }
         let nbytes = dims::storage_bytes(&shape, &strides, 0, dtype.size())?;
-        Ok(Self::from_parts(
-            Storage::empty(nbytes, device)?,
-            shape,
-            strides,
-            0,
-            dtype,
-        ))
+        Ok(Self::from_parts(storage(nbytes)?, shape, strides, 0, dtype))
     }
 
     /// The sizes.

@@ -2,6 +2,7 @@
 
 use crate::cuda::source;
 use crate::kernels::{self, Accelerator};
+use crate::ops::core::survey::Seen;
 use crate::ops::op::{Body, KernelBody, Row};
 use crate::ops::{self, Call, Ret};
 use crate::source::Source;
@@ -47,7 +48,7 @@ pub(crate) fn zeros(shape: &[i64], dtype: DType, device: Device) -> Result<Tenso
 /// # Errors
 /// What the layers and the call report.
 #[cold]
-pub(crate) fn watched(c: Call, seen: u32) -> Result<Ret> {
+pub(crate) fn watched(c: Call, seen: Seen) -> Result<Ret> {
     layers::enter(c, seen)
 }
 

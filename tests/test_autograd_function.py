@@ -210,3 +210,34 @@ class TestOutputs:
         with Log():
             made(lambda ctx, x: x.clone())(x)
         assert names == ["clone"]
+
+
+def test_functions_that_save_nothing():
+    class Double(torch.autograd.Function):
+        gives = "one"
+
+        @staticmethod
+        def forward(ctx, x, n):
+            ctx.n = n
+            return x * n
+
+        @staticmethod
+        def backward(ctx, grad):
+            made = {"one": (grad * ctx.n, None), "more": (grad, grad), "few": (grad,), "none": None}
+            return made[Double.gives]
+
+    x = torch.ones(2, requires_grad=True)
+    y = Double.apply(x, 3)
+    assert y.grad_fn.name() == "DoubleBackward" and y.grad_fn.needs_input_grad == (True, False)
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    assert x.grad.tolist() == [6, 6]
+    assert not Double.apply(x.detach(), 3).requires_grad
+    assert not Double.apply(x, 3).detach().requires_grad and Double.apply(x, n=2).requires_grad
+    Double.gives = "more"
+    with pytest.raises(RuntimeError, match="gradient different than None at position 2"):
+        Double.apply(x, 3).sum().backward()
+    for gives, count in (("few", 1), ("none", 1)):
+        Double.gives = gives
+        with pytest.raises(RuntimeError, match=f"expected 2, got {count}"):
+            Double.apply(x, 3).sum().backward()

@@ -154,6 +154,31 @@ def test_libraries(space):
         lib.define("g(Tensor x, int n) -> Tensor")
 
 
+def test_later_calls_are_looked_at_like_the_first(space):
+    lib = library.Library("mine", "DEF")
+    lib.define("twice(Tensor x, int n) -> Tensor")
+    lib.impl("twice", lambda x, n: x * n, "CompositeExplicitAutograd")
+    call = torch.ops.mine.twice.default
+    for _ in range(2):
+        assert call(torch.ones(1), 3).item() == 3
+    with pytest.raises(RuntimeError, match="Expected a value of type 'int'"):
+        call(torch.ones(1), "3")
+    with pytest.raises(RuntimeError, match="missing value for argument 'n'"):
+        call(torch.ones(1))
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        call(torch.ones(1), 3)
+    assert "mine.twice.default" in seen
+    lib.impl("twice", lambda x, n: x - n, "CPU")
+    assert call(torch.ones(1), 3).item() == -2
+
+
 CALLS = {
     "linear": lambda x, q: F.linear(x, x, torch.ones(4)),
     "attention": lambda x, q: F.scaled_dot_product_attention(q, q, q, is_causal=True),

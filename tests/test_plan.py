@@ -1,5 +1,6 @@
 """Plans: what a step needs, beside what it takes."""
 
+import gc
 import json
 
 import pytest
@@ -65,6 +66,19 @@ def test_other_batches_and_differences():
     assert larger.flops == 2 * plan.flops
     assert larger.peak["cpu"].by_class["inputs"] == 2 * plan.peak["cpu"].by_class["inputs"]
     assert "inputs" in plan.diff(larger)
+
+
+def test_cycles_are_left_alone_while_a_plan_is_made():
+    told = []
+    gc.callbacks.append(lambda *about: told.append(about))
+    try:
+        model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(64)))
+        gc.collect()
+        told.clear()
+        torch.plan(model, torch.ones(2, 4), progress=lambda *_: [[] for _ in range(2000)])
+        assert not told and gc.isenabled()
+    finally:
+        gc.callbacks.pop()
 
 
 def test_the_model_is_left_as_it_was():

@@ -20,6 +20,7 @@ pub mod trace;
 use crate::Result;
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Body;
+use crate::ops::core::survey::{Seen, glance};
 use crate::ops::{Call, Ret};
 use crate::{mode, storage, tensor};
 use std::cell::Cell;
@@ -103,6 +104,22 @@ static ORDER: [Slot; 13] = {
 /// The slot of [`autograd::Autograd`].
 const AUTOGRAD: usize = 5;
 
+/// The slots of [`tape::Tape`] and [`fake::Fakes`].
+const TAPE: usize = 8;
+const FAKES: usize = 11;
+
+/// What brings in any other layer than these two.
+const OTHERS: u32 = {
+    let (mut asks, mut i) = (0, 0);
+    while i < ORDER.len() {
+        if i != TAPE && i != FAKES {
+            asks |= ORDER[i].asks;
+        }
+        i += 1;
+    }
+    asks
+};
+
 /// The rest of the way to the body.
 #[derive(Clone, Copy)]
 pub struct Next {
@@ -126,6 +143,10 @@ impl Next {
             return self.gradients_alone(c, flags);
         }
         let asked = on | flags & !mode::CALL;
+        if asked & OTHERS & !mode::GRAD == 0 && self.slot > AUTOGRAD && self.slot <= TAPE {
+            let seen = glance(c.args);
+            return self.straight(c, seen, asked);
+        }
         let body = match c.args.op.def.body {
             Body::Kernel(_) => Sees::Kernels,
             Body::View(_) => Sees::Leaves,
@@ -139,6 +160,26 @@ impl Next {
             }
         }
         dispatch::below(c)
+    }
+
+    /// As [`call`](Self::call) where none but [`TAPE`] and [`FAKES`] want to see the call.
+    fn straight(self, c: Call, seen: Seen, asked: u32) -> Result<Ret> {
+        let below = |c: Call| match asked & ORDER[FAKES].asks {
+            0 => dispatch::body(c, seen),
+            _ => fake::answer(
+                c,
+                seen,
+                Self {
+                    slot: FAKES + 1,
+                    ..self
+                },
+            ),
+        };
+        let leaf = !matches!(c.args.op.def.body, Body::Compose(_) | Body::Forward(_));
+        match leaf && asked & mode::COUNTING != 0 {
+            true => tape::noted(c, below),
+            false => below(c),
+        }
     }
 
     /// As [`call`](Self::call) where no layer is on and no argument asks for one: then only [`AUTOGRAD`] may want it.
@@ -166,8 +207,16 @@ impl Next {
 /// # Errors
 /// What the layers and the call report.
 #[cold]
-pub fn enter(c: Call, seen: u32) -> Result<Ret> {
-    Next { slot: 0, seen }.call(c)
+pub fn enter(c: Call, seen: Seen) -> Result<Ret> {
+    let next = Next {
+        slot: 0,
+        seen: seen.flags,
+    };
+    let asked = seen.asked();
+    match asked != 0 && asked & OTHERS == 0 {
+        true => next.straight(c, seen, asked),
+        false => next.call(c),
+    }
 }
 
 /// True if factories are recorded on this thread.

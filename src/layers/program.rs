@@ -1,6 +1,5 @@
 //! The recorder of a [`Program`]: it stands where calls are counted, below autograd, and is told when storages go.
 
-use super::Next;
 use super::tape::bytes_of;
 use crate::mixed::Map;
 use crate::ops::core::scratch::{self, Taken};
@@ -299,9 +298,10 @@ pub(super) fn is_on() -> bool {
 }
 
 /// Runs a kernel as a step of the program, if somebody records.
-pub(super) fn step(c: Call, flops: u64, next: Next) -> Result<Ret> {
+#[inline]
+pub(super) fn step(c: Call, flops: u64, below: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
     let Some(recorder) = current() else {
-        return next.call(c);
+        return below(c);
     };
     let (args, target) = (c.args, c.form.target());
     let outs: SmallVec<[Tensor; 1]> = match &c.form {
@@ -313,7 +313,7 @@ pub(super) fn step(c: Call, flops: u64, next: Next) -> Result<Ret> {
     let name = args.op.def.name;
     let step = recorder.begin(name, flops, read);
     let before = scratch::begin();
-    let done = next.call(c);
+    let done = below(c);
     let taken = scratch::end(before);
     if let Ok(ret) = &done {
         let mut state = recorder.state();

@@ -27,18 +27,24 @@ pub struct Tape;
 
 impl Layer for Tape {
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
-        let op = c.args.op;
-        let counts = COUNTS.with_borrow(|lists| !lists.is_empty());
-        let flops = flops_of(c.args)?;
-        let done = match op.is_view() || !program::is_on() {
-            true => next.call(c),
-            false => program::step(c, flops, next),
-        };
-        if counts && let Ok(ret) = &done {
-            count(op, flops, ret);
-        }
-        done
+        noted(c, |c| next.call(c))
     }
+}
+
+/// Runs a leaf by `below`, counts it, and notes a kernel as a step of the program that is recorded.
+#[inline]
+pub(super) fn noted(c: Call, below: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+    let op = c.args.op;
+    let counts = COUNTS.with_borrow(|lists| !lists.is_empty());
+    let flops = flops_of(c.args)?;
+    let done = match op.is_view() {
+        true => below(c),
+        false => program::step(c, flops, below),
+    };
+    if counts && let Ok(ret) = &done {
+        count(op, flops, ret);
+    }
+    done
 }
 
 /// Notes a call in all lists.

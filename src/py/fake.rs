@@ -3,7 +3,7 @@
 use super::class::{by_hand, is_tensor_class};
 use super::dispatch::show;
 use super::error::carried;
-use super::object::{PyTensor, parameter, tensor_ref, wrap};
+use super::object::{PyTensor, is_plain_tensor, parameter, tensor_ref, wrap};
 use super::types::PyDevice;
 use crate::fake::{self, FakeMode, Twins};
 use crate::layers::fake::{Front, known, set_front};
@@ -14,7 +14,8 @@ use crate::{Device, Error, Result, Storage, Tensor, dims, err};
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyType, PyWeakrefReference};
+use pyo3::types::{PyDict, PyType, PyWeakrefReference};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The core's side of a `FakeTensorMode`.
@@ -220,8 +221,10 @@ fn held<'a, 'py>(o: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyTensor>>
 }
 
 /// Makes tensors that stand for others without their elements: meta tensors, or those of a fake mode.
-#[pyclass(frozen, name = "_Twins", module = "torchlike._C")]
+#[pyclass(frozen, subclass, name = "_Twins", module = "torchlike._C")]
 struct PyTwins {
+    /// How many objects were asked about that are tensors, and that are none.
+    asked: [AtomicU64; 2],
     mode: Option<Arc<FakeMode>>,
     storages: Mutex<Twins>,
     /// The twin of an object, by its number.
@@ -276,38 +279,65 @@ impl PyTwins {
 #[pymethods]
 impl PyTwins {
     #[new]
-    #[pyo3(signature = (mode=None))]
-    fn new(mode: Option<&PyFakeMode>) -> Self {
+    #[pyo3(signature = (mode=None, **_options))]
+    fn new(mode: Option<&PyFakeMode>, _options: Option<&Bound<'_, PyDict>>) -> Self {
         Self {
+            asked: Default::default(),
             mode: mode.map(|m| m.0.clone()),
             storages: Mutex::default(),
             objects: Mutex::default(),
         }
     }
 
+    /// The twin of a tensor; `NotImplemented` for what is none. Twins of tensors that are more than strided ones, or of classes
+    /// that convert themselves, are made by the object's `_convert`; options are for its `_check`.
+    #[pyo3(signature = (t, shape_env=None, **options))]
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        t: &Bound<'py, PyAny>,
+        shape_env: Option<&Bound<'py, PyAny>>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if shape_env.is_some() || options.is_some() {
+            slf.call_method1(intern!(py, "_check"), (shape_env, options))?;
+        }
+        let Some(held) = t.cast::<PyTensor>().ok() else {
+            slf.get().asked[1].fetch_add(1, Relaxed);
+            return Ok(py.NotImplemented().into_bound(py));
+        };
+        slf.get().asked[0].fetch_add(1, Relaxed);
+        if is_plain_tensor(t.get_type_ptr()) {
+            if let Some(twin) = slf.get().known(held) {
+                return Ok(twin);
+            }
+            if let Some(twin) = slf.get().made(held)? {
+                return Ok(twin);
+            }
+        }
+        slf.call_method1(intern!(py, "_convert"), (t,))
+    }
+
+    /// How many tensors were asked for.
+    #[getter]
+    fn hit(&self) -> u64 {
+        self.asked[0].load(Relaxed)
+    }
+
+    /// How many other objects were asked for.
+    #[getter]
+    fn miss(&self) -> u64 {
+        self.asked[1].load(Relaxed)
+    }
+
     /// The twin of a strided tensor: the same layout, dtype and flags, a parameter if it is one, with what it is a view of
     /// and its gradient. `None` for a result of a node, and for what is more than a strided tensor.
-    fn __call__<'py>(&self, o: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let py = o.py();
+    fn of<'py>(&self, o: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let held = held(o)?;
-        if let Some(twin) = self.known(held) {
-            return Ok(Some(twin));
+        match self.known(held) {
+            Some(twin) => Ok(Some(twin)),
+            None => self.made(held),
         }
-        let t = held.get().get();
-        if t.has_parts() || t.requires_grad() && !t.is_leaf() {
-            return Ok(None);
-        }
-        let mut twin = t.on_twin(self.storage(t.storage()));
-        if t.requires_grad() {
-            twin = super::gradient::require_grad(twin)?;
-        }
-        let made = wrap(py, twin)?;
-        if !is_tensor_class(o.get_type_ptr()) && o.is_instance(parameter(py)?)? {
-            made.setattr("_is_param", true)?;
-        }
-        self.note(held, &made)?;
-        self.relate(held, &made)?;
-        Ok(Some(made))
     }
 
     /// Notes the twin of an object that was made otherwise.
@@ -322,16 +352,36 @@ impl PyTwins {
 }
 
 impl PyTwins {
+    /// A twin of an object that has none.
+    fn made<'py>(&self, o: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = o.py();
+        let t = o.get().get();
+        if t.has_parts() || t.requires_grad() && !t.is_leaf() {
+            return Ok(None);
+        }
+        let mut twin = t.on_twin(self.storage(t.storage()));
+        if t.requires_grad() {
+            twin = super::gradient::require_grad(twin)?;
+        }
+        let made = wrap(py, twin)?;
+        if !is_tensor_class(o.get_type_ptr()) && o.is_instance(parameter(py)?)? {
+            made.setattr("_is_param", true)?;
+        }
+        self.note(o, &made)?;
+        self.relate(o, &made)?;
+        Ok(Some(made))
+    }
+
     /// Gives a twin the twins of what the original is a view of, and of its gradient.
     fn relate(&self, o: &Bound<'_, PyTensor>, made: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Some(base) = o.get().base()
-            && let Some(base) = self.__call__(base.bind(o.py()))?
+            && let Some(base) = self.of(base.bind(o.py()))?
             && let (Ok(base), Ok(made)) = (base.cast_into(), made.cast::<PyTensor>())
         {
             made.get().set_base(Some(base.unbind()));
         }
         if o.get().get().grad().is_some()
-            && let Some(grad) = self.__call__(&o.getattr("grad")?)?
+            && let Some(grad) = self.of(&o.getattr("grad")?)?
         {
             made.setattr("grad", grad)?;
         }

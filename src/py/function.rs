@@ -3,12 +3,18 @@
 use super::error::carried;
 use super::graph::{PyNode, optional};
 use super::object::{PyTensor, tensor_ref};
-use crate::Result;
-use crate::layers::autograd::{anomaly, views};
-use crate::tensor::{Backward, Grads, Link, Mark, Meta, Node};
+use super::types::{PyDType, PyDevice, type_name};
+use super::watch;
+use crate::layers::autograd::{anomaly, forward, views};
+use crate::layers::batch;
+use crate::ops::f;
+use crate::tensor::{Backward, Edge, Grads, Link, Mark, Meta, Node};
+use crate::{Result, Tensor, mode};
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
@@ -19,6 +25,8 @@ pub struct Custom {
     name: String,
     /// The object that is `ctx` in the function's code.
     pub ctx: Py<PyAny>,
+    /// What the only output looks like, where nothing is saved, written or marked.
+    alone: Option<Meta>,
 }
 
 impl Backward for Custom {
@@ -31,6 +39,9 @@ impl Backward for Custom {
     }
 
     fn release(&self) {
+        if self.alone.is_some() {
+            return;
+        }
         Python::attach(|py| {
             if let Err(e) = self.ctx.bind(py).call_method0("_release") {
                 e.write_unraisable(py, None);
@@ -39,26 +50,177 @@ impl Backward for Custom {
     }
 }
 
+fn gradient(o: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    if o.is_none() {
+        return Ok(None);
+    }
+    match tensor_ref(o) {
+        Some(t) => Ok(Some(t.clone())),
+        None => Err(PyTypeError::new_err(format!(
+            "expected Variable or None (got {})",
+            type_name(o)
+        ))),
+    }
+}
+
 impl Custom {
-    fn call(&self, py: Python<'_>, grads: Grads) -> PyResult<Grads> {
+    fn call(&self, py: Python<'_>, mut grads: Grads) -> PyResult<Grads> {
+        let ctx = self.ctx.bind(py);
+        if let Some(meta) = &self.alone {
+            if let [Some(_)] = grads.as_slice()
+                && let Some(user) = plain_backward(ctx)?
+            {
+                let grad = grads.pop().flatten();
+                return fitted(ctx, user.call1((ctx, optional(py, grad)?))?);
+            }
+            ctx.setattr(intern!(py, "_metas"), (shown(py, meta)?,))?;
+        }
         let items = grads.into_iter().map(|g| optional(py, g));
         let given = PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?;
-        let made = self.ctx.bind(py).call_method1("_run", (given,))?;
-        let each = |o: PyResult<Bound<'_, PyAny>>| {
-            let o = o?;
-            if o.is_none() {
-                return Ok(None);
-            }
-            match tensor_ref(&o) {
-                Some(t) => Ok(Some(t.clone())),
-                None => Err(PyTypeError::new_err(format!(
-                    "expected Variable or None (got {})",
-                    super::types::type_name(&o)
-                ))),
-            }
-        };
-        made.try_iter()?.map(each).collect()
+        let made = ctx.call_method1(intern!(py, "_run"), (given,))?;
+        made.try_iter()?.map(|o| gradient(&o?)).collect()
     }
+}
+
+/// What an output with a gradient looks like, as `ctx` keeps it.
+fn shown<'py>(py: Python<'py>, meta: &Meta) -> PyResult<Bound<'py, PyTuple>> {
+    let shape = super::sizes::size(py, &meta.shape)?;
+    (shape, PyDType(meta.dtype), PyDevice::of(meta.device), true).into_pyobject(py)
+}
+
+/// The user's `backward`, if nothing else is to be called.
+fn plain_backward<'py>(ctx: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = ctx.py();
+    let class = ctx.getattr(intern!(py, "_forward_cls"))?;
+    let vjp = class.getattr(intern!(py, "vjp"))?;
+    let same = BASE.get(py).is_some_and(|base| base.bind(py).is(&vjp));
+    Ok(match same {
+        true => Some(class.getattr(intern!(py, "backward"))?),
+        false => None,
+    })
+}
+
+/// The gradients of the tensors among the inputs, from what the user's `backward` gave.
+fn fitted(ctx: &Bound<'_, PyAny>, made: Bound<'_, PyAny>) -> PyResult<Grads> {
+    let py = ctx.py();
+    let places = ctx.getattr(intern!(py, "_places"))?;
+    let places = places.cast::<PyTuple>()?;
+    let count: usize = ctx.getattr(intern!(py, "_count"))?.extract()?;
+    if let Ok(all) = made.cast::<PyTuple>() {
+        let given = all.iter().filter(|o| !o.is_none()).count();
+        let at = |i: Bound<'_, PyAny>| all.get_item(i.extract()?);
+        let found: Vec<_> = places.iter().map(at).collect::<PyResult<_>>()?;
+        let known = found.iter().filter(|o| !o.is_none()).count();
+        if all.len() == count && given == known {
+            return found.iter().map(gradient).collect();
+        }
+    }
+    let made = ctx.call_method1(intern!(py, "_fitted"), (made,))?;
+    made.try_iter()?.map(|o| gradient(&o?)).collect()
+}
+
+/// `Function.vjp`, which nobody calls: functions that have another one are seen to in Python.
+static BASE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Gradients are off until it is dropped.
+struct NoGrad(bool);
+
+impl NoGrad {
+    fn now() -> Self {
+        Self(mode::set_grad_enabled(false))
+    }
+}
+
+impl Drop for NoGrad {
+    fn drop(&mut self) {
+        mode::set_grad_enabled(self.0);
+    }
+}
+
+/// Whether nobody stands between a function and its call: no transform, no override, no tangents.
+fn is_plain(
+    class: &Bound<'_, PyType>,
+    args: &[Bound<'_, PyAny>],
+    base: &Bound<'_, PyType>,
+) -> PyResult<bool> {
+    let name = intern!(class.py(), "setup_context");
+    let quiet = !batch::is_on() && !watch::watched(args);
+    Ok(quiet && forward::open().is_empty() && class.getattr(name)?.is(&base.getattr(name)?))
+}
+
+/// Calls a function of the user's and records it. `base` is the class `Function`; `slowly(class, args)` calls it where somebody
+/// stands between, and `wrapped(ctx, args, output, tracked)` gives several outputs their history, or what was saved or marked.
+#[pyfunction]
+fn _apply_function<'py>(
+    class: &Bound<'py, PyType>,
+    args: &Bound<'py, PyTuple>,
+    base: &Bound<'py, PyType>,
+    slowly: &Bound<'py, PyAny>,
+    wrapped: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    let objects: Vec<_> = args.iter().collect();
+    if !is_plain(class, &objects, base)? {
+        return slowly.call1((class, args));
+    }
+    if BASE.get(py).is_none() {
+        let _ = BASE.set(py, base.getattr("vjp")?.unbind());
+    }
+    let ctx = class.getattr(intern!(py, "_backward_cls"))?.call0()?;
+    let places: Vec<usize> = (0..objects.len())
+        .filter(|i| tensor_ref(&objects[*i]).is_some())
+        .collect();
+    let wants = |o: &Bound<'_, PyAny>| tensor_ref(o).is_some_and(Tensor::requires_grad);
+    let wanted: Vec<bool> = objects.iter().map(wants).collect();
+    let tracked = mode::grad_enabled() && wanted.contains(&true);
+    ctx.setattr(intern!(py, "_count"), objects.len())?;
+    ctx.setattr(intern!(py, "_places"), PyTuple::new(py, &places)?)?;
+    ctx.setattr(intern!(py, "needs_input_grad"), PyTuple::new(py, wanted)?)?;
+    let mut given = vec![ctx.clone()];
+    given.extend(objects.iter().cloned());
+    let output = {
+        let _off = NoGrad::now();
+        class
+            .getattr(intern!(py, "forward"))?
+            .call1(PyTuple::new(py, given)?)?
+    };
+    let given = objects.iter().any(|a| a.is(&output));
+    let holder = match output.cast::<PyTensor>() {
+        Ok(holder) if !given && is_alone(&ctx)? => holder.get(),
+        _ => return wrapped.call1((ctx, args, output, tracked)),
+    };
+    let meta = Meta::of(holder.get());
+    if !(tracked && (meta.dtype.is_float() || meta.dtype.is_complex())) {
+        return match holder.get().requires_grad() {
+            true => wrapped.call1((ctx, args, output, tracked)),
+            false => Ok(output),
+        };
+    }
+    let edge = |i: &usize| tensor_ref(&objects[*i]).and_then(|t| t.edge());
+    let edges = places.iter().map(edge).collect();
+    let ctx = ctx.cast_into::<PyNode>()?;
+    history(&ctx, Custom::of(&ctx, Some(meta))?, edges, &[holder]);
+    Ok(output)
+}
+
+/// Whether a function saved, wrote and marked nothing.
+fn is_alone(ctx: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = ctx.py();
+    let noted = ctx.getattr(intern!(py, "__dict__"))?;
+    let noted = noted.cast::<PyDict>()?;
+    for name in [
+        intern!(py, "_dirty"),
+        intern!(py, "_constant"),
+        intern!(py, "_to_save"),
+    ] {
+        if noted
+            .get_item(name)?
+            .is_some_and(|v| v.len().map_or(true, |n| n > 0))
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The Python object that is a node itself.
@@ -81,10 +243,7 @@ fn _set_history(
 ) -> PyResult<()> {
     let edges = inputs.iter().map(|o| tensor_ref(o).and_then(|t| t.edge()));
     let edges = edges.collect();
-    let body = Box::new(Custom {
-        name: ctx.get_type().name()?.to_string(),
-        ctx: ctx.clone().into_any().unbind(),
-    });
+    let body = Custom::of(ctx, None)?;
     if written {
         let only = outputs.get_item(0)?;
         let holder = PyTensor::of(&only)?;
@@ -95,10 +254,33 @@ fn _set_history(
         holder.become_(made);
         return Ok(());
     }
+    let outputs: Vec<_> = outputs.iter().collect();
+    let holders: Vec<_> = outputs.iter().map(PyTensor::of).collect::<PyResult<_>>()?;
+    history(ctx, body, edges, &holders);
+    Ok(())
+}
+
+impl Custom {
+    fn of(ctx: &Bound<'_, PyNode>, alone: Option<Meta>) -> PyResult<Box<Self>> {
+        Ok(Box::new(Self {
+            name: ctx.get_type().name()?.to_string(),
+            ctx: ctx.clone().into_any().unbind(),
+            alone,
+        }))
+    }
+}
+
+/// Makes `ctx` the node between its edges and the tensors of `holders`.
+fn history(
+    ctx: &Bound<'_, PyNode>,
+    body: Box<Custom>,
+    edges: SmallVec<[Option<Edge>; 2]>,
+    holders: &[&PyTensor],
+) {
     let mut outs = SmallVec::new();
     let mut version = 0;
-    for o in outputs {
-        let t = PyTensor::of(&o)?.get();
+    for holder in holders {
+        let t = holder.get();
         outs.push(Meta::of(t));
         if t.is_view() {
             version = t.storage().version();
@@ -107,26 +289,33 @@ fn _set_history(
     let link = Link::of_node(Node::new(body, edges, outs).at_version(version));
     ctx.get().place(&link);
     anomaly::made(&link);
-    let mark = if outputs.len() > 1 {
-        Mark::OneOfSeveral
-    } else {
-        Mark::InFunction
+    let mark = match holders.len() {
+        1 => Mark::InFunction,
+        _ => Mark::OneOfSeveral,
     };
-    for (nr, o) in outputs.iter().enumerate() {
-        let holder = PyTensor::of(&o)?;
+    for (nr, holder) in holders.iter().enumerate() {
         let mut t = holder.get().clone().tracked(link.clone(), nr as u16);
         if t.is_view() {
             t = t.marked(mark);
         }
         holder.set(t);
     }
-    Ok(())
 }
 
-/// Says how often a tensor's memory was written: it has its old values again.
+/// Gives the memory of a dense tensor the size that it needs and the elements of another one, in their order. It counts as
+/// unchanged: it has its old values again.
 #[pyfunction]
-fn _set_version(t: &Bound<'_, PyTensor>, version: u32) {
-    t.get().get().storage().set_version(version);
+fn _refill(t: &Bound<'_, PyTensor>, values: &Bound<'_, PyTensor>) -> PyResult<()> {
+    let (t, values) = (t.get().get(), values.get().get());
+    let version = t.storage().version();
+    let _off = NoGrad::now();
+    t.storage().resize(t.numel() as usize * t.dtype().size())?;
+    match t.shape() == values.shape() {
+        true => crate::ops::helpers::copy_(t, values)?,
+        false => crate::ops::helpers::copy_(&f::view(t, values.shape())?, values)?,
+    }
+    t.storage().set_version(version);
+    Ok(())
 }
 
 /// Counts a change of a tensor's memory that nobody else counts.
@@ -137,7 +326,8 @@ fn _increment_version(t: &Bound<'_, PyTensor>) {
 
 /// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(_set_version, m)?)?;
+    m.add_function(wrap_pyfunction!(_refill, m)?)?;
+    m.add_function(wrap_pyfunction!(_apply_function, m)?)?;
     m.add_function(wrap_pyfunction!(_increment_version, m)?)?;
     m.add_function(wrap_pyfunction!(_set_history, m)?)
 }

@@ -30,14 +30,14 @@ fn _gather<'py>(
     }
     let mut lists = vec![Vec::with_capacity(params.len()); 2 + names.len()];
     for p in params.iter() {
-        let Some(t) = plain_one(&p) else {
+        let Some(t) = known_one(&p) else {
             return Ok(None);
         };
         let grad = p.getattr(intern!(py, "grad"))?;
         if grad.is_none() {
             continue;
         }
-        if plain_one(&grad).is_none_or(Tensor::has_parts) {
+        if known_one(&grad).is_none_or(Tensor::has_parts) {
             return Ok(None);
         }
         let own = match state.get_item(&p)? {
@@ -77,6 +77,12 @@ fn plain_one<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
         true => tensor_ref(o),
         false => None,
     }
+}
+
+/// The tensor in an object, if nobody made its class special but for one on a mesh.
+fn known_one<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
+    let on_mesh = |t: &&Tensor| t.is_python() && wrappers::pieces(t.storage()).is_some();
+    plain_one(o).or_else(|| tensor_ref(o).filter(on_mesh))
 }
 
 /// Whether tensors are complex, if one kernel can take these lists: tensors of the plain classes, all on one device,

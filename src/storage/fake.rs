@@ -26,14 +26,6 @@ impl Storage {
         Self::make(null_mut(), nbytes, at, Owner::None, fake)
     }
 
-    /// Makes a meta storage one of a mode, which claims to be on a device.
-    pub(crate) fn claimed_by(&self, claim: Device, mode: &Arc<FakeMode>) {
-        self.0.device.store(claim.canonical().word(), Relaxed);
-        self.0.maker.store(mode.number(), Relaxed);
-        self.hold().fake = Some(mode.clone());
-        self.set_flags(0u8, FAKE);
-    }
-
     /// True if a fake mode made the storage.
     #[inline]
     #[must_use]
@@ -65,6 +57,14 @@ impl Storage {
         let hold = self.hold();
         let own = hold.fake.as_ref()?;
         (!Arc::ptr_eq(own, mode)).then(|| own.clone())
+    }
+
+    /// True if a mode made the storage, and it is too large for its bytes to be known.
+    #[inline]
+    pub(crate) fn is_plainly_of(&self, mode: &FakeMode) -> bool {
+        mode.number() != 0
+            && self.0.maker.load(Relaxed) == mode.number()
+            && self.nbytes() > Self::CONSTANT
     }
 
     /// The bytes of a fake storage of one element, if they are known all the same.

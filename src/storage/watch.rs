@@ -26,7 +26,13 @@ pub(crate) fn add(witness: Weak<dyn Witness>) {
 /// Whoever is told, as a list that nothing holds fast.
 fn everybody() -> SmallVec<[Arc<dyn Witness>; 2]> {
     let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.iter().filter_map(Weak::upgrade).collect()
+    let mut found = SmallVec::new();
+    for witness in all.iter() {
+        if let Some(witness) = witness.upgrade() {
+            found.push(witness);
+        }
+    }
+    found
 }
 
 impl Storage {

@@ -36,6 +36,7 @@ class OpOverload:
         self.tags: list[Any] = []
         self.kernels: dict[str, Callable[..., Any]] = {}
         self.definition: Any = None  # the `CustomOpDef` that made it
+        self.fitting: set[tuple[type, ...]] = set()  # types of arguments that fit
 
     @functools.cached_property
     def _schema(self) -> FunctionSchema:

@@ -6,22 +6,22 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike import _C
+from torchlike import _C, _lazy
 from torchlike._ops import binding, modes
 from torchlike._ops.by_hand import WORDS
 from torchlike._ops.by_hand import function as by_hand
 
 if TYPE_CHECKING:
-    from torchlike._ops import OpOverload
+    from torchlike._ops import OpOverload, custom
+else:
+    custom = _lazy.module("torchlike._ops.custom")
 
 
 def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call, as PyTorch's dispatcher gives it: tuples and lists without names."""
-    values = binding.bind(overload._schema, args, kwargs)
     if overload.namespace != "aten":
-        from torchlike._ops import custom
-
-        return custom.run(overload, values)
+        return _run_custom(overload, args, kwargs)
+    values = binding.bind(overload._schema, args, kwargs)
     seen = not overload.implicit or torch.is_inference_mode_enabled()
     if seen and modes.stack() and _keeps_a_copy(overload, values):
         # What is saved of the operand before it is written is a call of its own, which modes see too.
@@ -41,6 +41,19 @@ def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return tuple(result)
     if len(returns) == 1 and returns[0].is_list and isinstance(result, tuple):
         return list(result)
+    return result
+
+
+def _run_custom(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call of an operator of Python."""
+    if not kwargs:
+        kernel = custom.kernel_for(overload, args)
+        if kernel is not None:
+            result = kernel(*args)
+            binding.check_results(overload._schema, result)
+            return result
+    result = custom.run(overload, binding.bind(overload._schema, args, kwargs))
+    custom.note(overload, args, kwargs)
     return result
 
 

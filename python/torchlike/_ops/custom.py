@@ -62,6 +62,34 @@ def kernel_of(overload: OpOverload, key: str) -> Any:
     )
 
 
+_KEPT = 64
+_SIMPLE = frozenset(("CompositeExplicitAutograd", "Autograd"))
+
+
+def kernel_for(overload: OpOverload, args: tuple[Any, ...]) -> Any:
+    """The kernel of a call that is known to fit, and of which nobody else is to know; None for other calls."""
+    if tuple(map(type, args)) not in overload.fitting or modes.stack():
+        return None
+    kernels = overload.kernels
+    if not kernels.keys() <= _SIMPLE or gradient.wanted(overload, args):
+        return None
+    return kernels.get("CompositeExplicitAutograd")
+
+
+def note(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Remembers that a call fitted, if that depends on nothing but the types of its arguments."""
+    declared = overload._schema.arguments
+    known = kwargs or len(args) != len(declared) or len(overload.fitting) > _KEPT
+    if known or overload.definition is not None or _C._dispatch_handlers(modes.tensors(args)):
+        return
+    for a, value in zip(declared, args, strict=True):
+        if isinstance(value, list | tuple):
+            return
+        if isinstance(value, _C.Tensor) and a.base != "Tensor":
+            return
+    overload.fitting.add(tuple(map(type, args)))
+
+
 def run(overload: OpOverload, values: dict[str, Any]) -> Any:
     """The result of a call with checked arguments."""
     if (kind := _cast_for(overload, values)) is not None:
@@ -78,7 +106,7 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
             _check_aliases(overload.definition, values, result)
         return result
 
-    if gradient.wanted(overload, values):
+    if gradient.wanted(overload, values.values()):
         return gradient.run(overload, args, kwargs, call)
     return call(*args, **kwargs)
 

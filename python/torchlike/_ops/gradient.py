@@ -22,13 +22,13 @@ class Formula:
         self.setup_context = setup_context
 
 
-def wanted(overload: OpOverload, values: dict[str, Any]) -> bool:
+def wanted(overload: OpOverload, values: Any) -> bool:
     """Whether a call is a node of its own."""
     if overload.definition is None and "Autograd" not in overload.kernels:
         return False
     if overload._schema.is_mutable or not _C.is_grad_enabled():
         return False
-    return any(t.requires_grad for t in modes.tensors(values.values()))
+    return any(t.requires_grad for t in modes.tensors(values))
 
 
 def run(

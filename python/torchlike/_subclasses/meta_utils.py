@@ -29,9 +29,9 @@ class Converter:
         core: the core's side of a fake mode; None for twins on meta.
     """
 
-    def __init__(self, core: Any = None) -> None:
+    def __init__(self, core: Any = None, twins: Any = None) -> None:
         self._core = core
-        self.twins = _C._Twins(core)
+        self.twins = _C._Twins(core) if twins is None else twins
 
     def convert(self, t: Any) -> Any:
         """The tensor that stands for `t`.
@@ -44,7 +44,7 @@ class Converter:
         converted = getattr(type(t), "_converted", None)
         if converted is not None:
             return converted(t, self.convert)
-        made = self.twins(t)
+        made = self.twins.of(t)
         if made is None:
             made = self._with_history(t)
             self.twins.remember(t, made)
@@ -83,16 +83,18 @@ class Converter:
             if t._base is not None:
                 base = self.convert(t._base)
                 return base.as_strided(t.shape, t.stride(), t.storage_offset())
-            return self.twins(t.detach()).requires_grad_().clone()
+            return self.twins.of(t.detach()).requires_grad_().clone()
 
 
 _OPTIONS = frozenset(("callback", "source", "symbolic_context", "trace"))
 
 
-class MetaConverter:
-    """Makes meta tensors that stand for others: `MetaConverter()(t)`.
+class MetaConverter(_C._Twins):
+    """Makes meta tensors that stand for others: `MetaConverter()(t)` is the twin of `t`; what is no tensor gives
+    NotImplemented. `hit` and `miss` count both.
 
-    Tensors on one storage give tensors on one storage; the same tensor gives the same twin as long as that lives.
+    Tensors on one storage give tensors on one storage; the same tensor gives the same twin as long as that lives. The
+    options of PyTorch's (`callback`, `source`, `symbolic_context`, `trace`) change nothing here.
     """
 
     def __init__(self, *, copy_data: bool = False) -> None:
@@ -100,29 +102,18 @@ class MetaConverter:
             raise NotImplementedError(
                 "MetaConverter(copy_data=True): a twin gets its elements by torchlike.materialize()"
             )
-        self._converter = Converter()
-        self._twins = self._converter.twins
-        self.hit = self.miss = 0
 
-    def __call__(self, t: Any, shape_env: Any = None, **options: Any) -> Any:
-        """The twin of `t`; what is no tensor gives NotImplemented. The options of PyTorch's (`callback`, `source`,
-        `symbolic_context`, `trace`) change nothing here.
-
-        Raises:
-            NotImplementedError: if `shape_env` is given, as sizes are numbers.
-            TypeError: for another option.
-        """
+    def _check(self, shape_env: Any, options: dict[str, Any] | None) -> None:
+        """Refuses options that are none, and symbolic sizes."""
         if shape_env is not None:
             raise NotImplementedError("MetaConverter(shape_env=): sizes are numbers here")
-        if options and not options.keys() <= _OPTIONS:
-            name = next(iter(options.keys() - _OPTIONS))
-            raise TypeError(f"__call__() got an unexpected keyword argument '{name}'")
-        if not isinstance(t, _C.Tensor):
-            self.miss += 1
-            return NotImplemented
-        self.hit += 1
-        made = None if hasattr(type(t), "_converted") else self._twins(t)
-        return self._converter.convert(t) if made is None else made
+        unknown = [name for name in options or () if name not in _OPTIONS]
+        if unknown:
+            raise TypeError(f"__call__() got an unexpected keyword argument '{unknown[0]}'")
+
+    def _convert(self, t: Any) -> Any:
+        """The twin of a tensor that is more than a strided one."""
+        return Converter(twins=self).convert(t)
 
     def successful(self) -> bool:
         """True if tensors were converted, and nothing else was asked for."""

@@ -122,7 +122,10 @@ class BackwardCFunction(Node, FunctionCtx):
                     "allowed. You should only implement one of them."
                 )
             user = cls.vjp
-        made = user(self, *shown)
+        return self._fitted(user(self, *shown))
+
+    def _fitted(self, made: Any) -> tuple[Any, ...]:
+        """The gradients of the tensors among the inputs, of those that the user's `backward` gave."""
         if not isinstance(made, tuple):
             made = (made,)
         places = self._places
@@ -217,54 +220,57 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Calls the function, and records it."""
-        apart = cls.setup_context is not Function.setup_context
-        args = _bound(cls.forward, args, kwargs, apart)
-        examples = _C._batch_levels(args)
-        if examples or OPEN.transforms:
-            _check_apart(apart)
-        if examples:
-            from torchlike.autograd import _batched_function
+        if kwargs:
+            args = _bound(
+                cls.forward, args, kwargs, cls.setup_context is not Function.setup_context
+            )
+        if OPEN.transforms:
+            return _applied(cls, args)
+        return _C._apply_function(cls, args, Function, _applied, _wrapped)
 
-            own_rule = cls.vmap is not Function.vmap
-            return _batched_function.apply(cls, own_rule, args, examples)
-        watched = _C._watched(args, {})
-        if watched and any(hasattr(type(a), "_plain_parts") for a in args):
-            from torchlike.nested import _function
 
-            return _function.apply(cls, args)
-        ctx = cls._backward_cls()
-        levels = _C._dual_levels()
-        if not (watched or levels or apart):
-            tracked = ctx._begin(args)
-            before = _C._set_grad_enabled(False)
-            try:
-                output = cls.forward(ctx, *args)
-            finally:
-                _C._set_grad_enabled(before)
-            return _wrapped(ctx, args, output, tracked)
+def _applied(cls: Any, args: tuple[Any, ...]) -> Any:
+    """Calls a function where somebody stands between: transforms, overrides, levels of tangents, a `setup_context`."""
+    apart = cls.setup_context is not Function.setup_context
+    args = _bound(cls.forward, args, {}, apart)
+    examples = _C._batch_levels(args)
+    if examples or OPEN.transforms:
+        _check_apart(apart)
+    if examples:
+        from torchlike.autograd import _batched_function
+
+        own_rule = cls.vmap is not Function.vmap
+        return _batched_function.apply(cls, own_rule, args, examples)
+    watched = _C._watched(args, {})
+    if watched and any(hasattr(type(a), "_plain_parts") for a in args):
+        from torchlike.nested import _function
+
+        return _function.apply(cls, args)
+    ctx = cls._backward_cls()
+    levels = _C._dual_levels()
+    with _quiet(watched):
+        tracked = ctx._begin(args)
+        before = _C._set_grad_enabled(False)
+    if levels:
+        _C._set_fwd_grad_enabled(False)
+    try:
+        if apart:
+            output = cls.forward(*args)
+            cls.setup_context(ctx, args, output)
+        else:
+            output = cls.forward(ctx, *args)
+    finally:
         with _quiet(watched):
-            tracked = ctx._begin(args)
-            before = _C._set_grad_enabled(False)
+            _C._set_grad_enabled(before)
         if levels:
-            _C._set_fwd_grad_enabled(False)
-        try:
-            if apart:
-                output = cls.forward(*args)
-                cls.setup_context(ctx, args, output)
-            else:
-                output = cls.forward(ctx, *args)
-        finally:
-            with _quiet(watched):
-                _C._set_grad_enabled(before)
-            if levels:
-                _C._set_fwd_grad_enabled(True)
-        with _quiet(watched):
-            made = _wrapped(ctx, args, output, tracked)
-        if levels:
-            from torchlike.autograd._forward_function import with_tangents
+            _C._set_fwd_grad_enabled(True)
+    with _quiet(watched):
+        made = _wrapped(ctx, args, output, tracked)
+    if levels:
+        from torchlike.autograd._forward_function import with_tangents
 
-            return with_tangents(cls, ctx, args, made, levels)
-        return made
+        return with_tangents(cls, ctx, args, made, levels)
+    return made
 
 
 class _Open(threading.local):

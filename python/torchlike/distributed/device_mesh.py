@@ -20,6 +20,7 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 
 # Devices in a host, where nothing says how many; processors count as one to a host, as PyTorch has it.
 _PER_HOST = 8
+_KEPT = 4096
 
 
 class _Stack(threading.local):
@@ -103,7 +104,15 @@ class DeviceMesh:
             _C._Mesh(list(self._shape), self._position(r), self._hosts()) for r in self._here
         ]
         self._groups: list[ProcessGroup] | None = None
+        # What others found out about tensors on it.
+        self._known: dict[Any, Any] = {}
         self._hash = hash((self._flat, self._shape, device_type, self._names))
+
+    def _note(self, key: Any, value: Any) -> None:
+        """Keeps what somebody found out."""
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        self._known[key] = value
 
     def _hosts(self) -> int:
         return 1 if self._device_type == "cpu" else _PER_HOST

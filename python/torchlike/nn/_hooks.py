@@ -32,7 +32,7 @@ class RemovableHandle:
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
         extras = extra_dict if isinstance(extra_dict, list) else [extra_dict]
-        self.extra_dict_ref = tuple(weakref.ref(d) for d in extras if d is not None)
+        self.extra_dict_ref = tuple([weakref.ref(d) for d in extras if d is not None])
 
     def remove(self) -> None:
         """Forget the hook; doing it twice is harmless."""
@@ -271,9 +271,45 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         watcher.leave()
 
 
+_PLAIN = frozenset(("_forward_hooks", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"))
+
+
+def _plainly_hooked(module: Any, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call ``module`` with hooks of its own that stand before and after it, and nothing else."""
+    before = own.get("_forward_pre_hooks")
+    after = list(own.get("_forward_hooks", {}).values())
+    if before:
+        keyed = own.get("_forward_pre_hooks_with_kwargs", ())
+        keyed = frozenset(keyed) if keyed else keyed
+        for key, hook in list(before.items()):
+            args, kwargs = _before(module, hook, key in keyed, args, kwargs)
+    result = module.forward(*args, **kwargs)
+    for hook in after:
+        out = hook(module, args, result)
+        result = result if out is None else out
+    return result
+
+
+def _before(module: Any, hook: Any, keyed: bool, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments that a hook before the call leaves."""
+    if not keyed:
+        out = hook(module, args)
+        return (args if out is None else out if isinstance(out, tuple) else (out,)), kwargs
+    out = hook(module, args, kwargs)
+    if out is None:
+        return args, kwargs
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise RuntimeError(
+            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {out}."
+        )
+    return out
+
+
 def _hooked(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call ``module`` with the hooks that it and every module have."""
     own = module._state_["_hooks"] or {}
+    if not everywhere.hooks and own.keys() <= _PLAIN:
+        return _plainly_hooked(module, own, args, kwargs)
     after = _live(own, "_forward_hooks")
     keyed = _marked(own, "_forward_hooks_with_kwargs")
     always = _marked(own, "_forward_hooks_always_called")
@@ -281,19 +317,7 @@ def _hooked(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         pre_keyed = _marked(own, "_forward_pre_hooks_with_kwargs")
         for key, hook in _live(own, "_forward_pre_hooks"):
-            if key in pre_keyed:
-                out = hook(module, args, kwargs)
-                if out is not None:
-                    if not (isinstance(out, tuple) and len(out) == 2):
-                        raise RuntimeError(
-                            "forward pre-hook must return None or a tuple of "
-                            f"(new_args, new_kwargs), but got {out}."
-                        )
-                    args, kwargs = out
-            else:
-                out = hook(module, args)
-                if out is not None:
-                    args = out if isinstance(out, tuple) else (out,)
+            args, kwargs = _before(module, hook, key in pre_keyed, args, kwargs)
         watch, older = _backward(module)
         if watch is not None:
             args = watch.enter(args)

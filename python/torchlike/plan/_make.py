@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from torchlike.plan._plan import ALLOCATORS, CLASSES, PHASES, Plan
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 class _Twins(TorchFunctionMode):
@@ -164,6 +165,19 @@ def run_step(
     return value
 
 
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Inside, nobody looks for cycles: when that happens to be is not to say how long tensors live."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+@uncollected()
 def make(
     model: Any,
     inputs: Any = (),

@@ -7,11 +7,11 @@ what that rank holds; every collective that runs is noted with its bytes, paddin
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import Counter
-from dataclasses import dataclass
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
 from torchlike import _C
@@ -31,8 +31,7 @@ _STYLES = {
 _WHOLE = ("fsdp", "fully_shard")
 
 
-@dataclass(frozen=True)
-class Comm:
+class Comm(NamedTuple):
     """A collective that a rank takes part in."""
 
     kind: str
@@ -60,8 +59,7 @@ class Comm:
         return whole
 
 
-@dataclass(frozen=True)
-class Sharded:
+class Sharded(NamedTuple):
     """How a parameter lies on the mesh."""
 
     name: str
@@ -152,9 +150,11 @@ def _fully(model: Any, mesh: DeviceMesh, what: Any) -> None:
 
     patterns: Sequence[str] = () if isinstance(what, str) else next(iter(what.values()))
     patterns = [patterns] if isinstance(patterns, str) else patterns
+    # A pattern's star stands for one name, as in the plans of styles.
+    wanted = [(p.count("."), p) for p in patterns]
     for name, module in model.named_modules():
-        # A pattern's star stands for one name, as in the plans of styles.
-        if any(p.count(".") == name.count(".") and fnmatch(name, p) for p in patterns):
+        depth = name.count(".")
+        if any(depth == dots and fnmatchcase(name, p) for dots, p in wanted):
             fully_shard(module, mesh=mesh)
     fully_shard(model, mesh=mesh)
 
@@ -185,7 +185,7 @@ class Spread:
         self.sizes = dict(zip(_names(mesh), mesh.shape, strict=True))
         self.groups = {mesh.get_group(i).ranks: name for i, name in enumerate(self.sizes)}
         self.sharding = shards(model, mesh)
-        self.comms: list[Comm] = []
+        self.told: list[tuple[str, str, int, str, int, int, str, str]] = []
         self.phase = "forward"
         self._module: Callable[[], str] = str
 
@@ -213,16 +213,17 @@ class Spread:
             _dispatch.asides.remove(aside)
 
     def _note(self, kind: str, group: Any, inputs: list[Any], outputs: list[Any]) -> None:
-        phase, module = self.phase, self._module()
-        dim = self.groups.get(group.ranks, f"group {group.group_name}")
-        dtype = str((inputs or outputs)[0].dtype).rpartition(".")[2]
-        self.comms.append(
-            Comm(kind, dim, group.size(), dtype, _bytes(inputs), _bytes(outputs), phase, module)
+        dim = self.groups.get(group.ranks) or f"group {group.group_name}"
+        dtype = _dtype_name((inputs or outputs)[0].dtype)
+        sent, received = _bytes(inputs), _bytes(outputs)
+        self.told.append(
+            (kind, dim, group.size(), dtype, sent, received, self.phase, self._module())
         )
 
     def as_dict(self) -> dict[str, Any]:
         """What a plan keeps of it."""
-        return {"mesh": self.sizes, "comms": self.comms, "sharding": self.sharding}
+        comms = [Comm(*about) for about in self.told]
+        return {"mesh": self.sizes, "comms": comms, "sharding": self.sharding}
 
 
 def _names(mesh: DeviceMesh) -> tuple[str, ...]:
@@ -230,7 +231,12 @@ def _names(mesh: DeviceMesh) -> tuple[str, ...]:
 
 
 def _bytes(tensors: list[Any]) -> int:
-    return sum(t.numel() * t.element_size() for t in tensors)
+    return sum([t.nbytes for t in tensors])
+
+
+@functools.cache
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
 
 
 SHOWN = 64

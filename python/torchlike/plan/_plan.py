@@ -351,8 +351,8 @@ class Plan:
             "peak": {d: p.as_dict() for d, p in self.peak.items()},
             "timeline": {d: self.timeline(d) for d in self.devices},
             "mesh": self.mesh,
-            "comms": [asdict(c) for c in self.comms],
-            "sharding": [asdict(s) for s in self.sharding],
+            "comms": [c._asdict() for c in self.comms],
+            "sharding": [s._asdict() for s in self.sharding],
         }
 
     def save(self, path: str | Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torchlike as torch
 from torchlike import _C
-from torchlike.plan._make import _as_tuple, make_optimizer, run_step
+from torchlike.plan._make import _as_tuple, make_optimizer, run_step, uncollected
 from torchlike.plan._plan import Peak, Verification
 from torchlike.utils import _pytree as pytree
 
@@ -38,7 +38,7 @@ def verify(question: dict[str, Any], peak: dict[str, Peak]) -> Verification:
         raise ValueError(f"verify() runs on the CPU; the plan is for {', '.join(peak)}")
     stats = torch.cpu.memory_stats
     gc.collect()  # what others left would go meanwhile, and count against the step
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), uncollected():
         before = stats()["allocated_bytes.all.current"]
         most = _most(question, stats) - before
     return Verification(peak["cpu"].bytes, most)

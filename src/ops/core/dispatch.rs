@@ -30,7 +30,7 @@ pub fn call(c: Call) -> Result<Ret> {
         }
     }
     if seen.watched() {
-        return wiring::watched(c, seen.flags);
+        return wiring::watched(c, seen);
     }
     body(c, seen)
 }
@@ -52,7 +52,7 @@ pub fn below(c: Call) -> Result<Ret> {
 
 /// Runs the body of a call; `seen` are its arguments.
 #[inline]
-fn body(c: Call, seen: Seen) -> Result<Ret> {
+pub(crate) fn body(c: Call, seen: Seen) -> Result<Ret> {
     match c.args.op.def.body {
         Body::Kernel(ref k) => prepared(c, k, seen, |c, found| run_plain(c, k, &found)),
         Body::View(rule) => view(c, rule),

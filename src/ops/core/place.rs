@@ -7,7 +7,7 @@ use crate::ops::core::op::{R, Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{check_cast, check_exact, check_result, for_each_written};
 use crate::ops::core::{dispatch, helpers, scratch};
-use crate::{Device, Dims, Result, Tensor, bail, dims, op};
+use crate::{Device, Dims, Result, Storage, Tensor, bail, dims, op};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -187,11 +187,9 @@ fn allocate(spec: OutSpec, how: &Placing) -> Result<Tensor> {
     } = spec;
     let made = match how.fake {
         None => Tensor::empty_strided(shape, strides, dtype, how.device)?,
-        Some(mode) => {
-            let made = Tensor::empty_strided(shape, strides, dtype, Device::META)?;
-            made.storage().claimed_by(how.device, mode);
-            made
-        }
+        Some(mode) => Tensor::laid(shape, strides, dtype, |nbytes| {
+            Ok(Storage::fake(nbytes, how.device, mode))
+        })?,
     };
     Ok(made.with_inference(how.inference))
 }

@@ -24,6 +24,13 @@ impl Seen {
         self.flags & self.word & mode::WATCHED != 0
     }
 
+    /// What asks for layers: those that are on, and flags of arguments.
+    #[inline]
+    pub(crate) fn asked(self) -> u32 {
+        let flags = self.flags & (self.word | !mode::GRAD) & !mode::CALL;
+        flags & mode::WATCHED | self.word & mode::LAYERS
+    }
+
     /// Takes a look at another tensor.
     #[inline]
     fn add(&mut self, t: &Tensor) {

@@ -210,11 +210,7 @@ class FlatParam:
         for whole, piece in zip(wholes, self.pieces, strict=True):
             if whole.requires_grad != piece.param.requires_grad:
                 whole.requires_grad_(piece.param.requires_grad)
-        flat.untyped_storage().resize_(gathered.numel() * gathered.element_size())
-        version = flat._version
-        with torch.no_grad():
-            flat.copy_(gathered.reshape(-1))
-        _C._set_version(flat, version)
+        _C._refill(flat, gathered)
 
     def _places(self) -> Iterator[tuple[nn.Module, str]]:
         return (p for piece in self.pieces for p in piece.place.everywhere())

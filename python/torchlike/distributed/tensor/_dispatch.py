@@ -26,8 +26,6 @@ from torchlike.distributed.tensor._spec import (
     twin,
 )
 from torchlike.distributed.tensor.placement_types import (
-    Partial,
-    Replicate,
     _MaskPartial,
     is_cut,
 )
@@ -491,7 +489,7 @@ def whole_spec(spec: Spec) -> Spec:
 
 def no_partial(spec: Spec) -> Spec:
     """The same tensor with what is partial reduced."""
-    return spec.placed([Replicate() if isinstance(p, Partial) else p for p in spec.placements])
+    return spec.placed(spec.unsplit)
 
 
 def fixed(func: OpOverload, args: Any, kwargs: Any) -> Fixed:

@@ -12,12 +12,13 @@ from torchlike.distributed._ops import c10d
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor import _moves
 from torchlike.distributed.tensor._dtensor import DTensor
-from torchlike.distributed.tensor._spec import Spec, meta_of
+from torchlike.distributed.tensor._spec import Spec, TensorMeta, meta_of
 from torchlike.distributed.tensor.placement_types import (
     Partial,
     Placement,
     Replicate,
     Shard,
+    _MaskPartial,
     check_mixed,
     is_cut,
     normalized,
@@ -57,24 +58,38 @@ def distribute_tensor(
             "`placements` must have the same length as `device_mesh.ndim`! Found placements length: "
             f"{len(given)}, and device_mesh.ndim: {mesh.ndim}."
         )
-    check_mixed(given)
     if isinstance(tensor, DTensor):
+        check_mixed(given)
         return _checked(tensor, mesh, tuple(given))
     if mesh.device_type != tensor.device.type and not tensor.is_meta:
         tensor = tensor.to(mesh.device_type)
-    chosen = tuple(normalized(p, tensor.ndim) for p in given)
-    for p in chosen:
-        if is_cut(p) and not 0 <= p.dim < tensor.ndim:  # type: ignore[attr-defined]
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-tensor.ndim}, {tensor.ndim - 1}], but got "
-                f"{p.dim})"  # type: ignore[attr-defined]
-            )
-    spec = Spec(mesh, chosen, meta_of(tensor))
+    spec = _spec(mesh, tuple(given), meta_of(tensor))
     whole = tensor.detach()
     if not mesh._seats:
         return DTensor._of([], spec, tensor.requires_grad)
     pieces = [_own(whole, spec, seat, src_data_rank) for seat in range(len(mesh._seats))]
     return DTensor._of(pieces, spec, tensor.requires_grad)
+
+
+def _spec(mesh: DeviceMesh, given: tuple[Placement, ...], meta: TensorMeta) -> Spec:
+    """How a whole lies that is cut as it is said; wholes that look alike are asked about again and again."""
+    key = (distribute_tensor, given, meta)
+    found: Spec | None = mesh._known.get(key)
+    if found is not None:
+        return found
+    check_mixed(given)
+    ndim = len(meta.shape)
+    chosen = tuple(normalized(p, ndim) for p in given)
+    for p in chosen:
+        if is_cut(p) and not 0 <= p.dim < ndim:  # type: ignore[attr-defined]
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got "
+                f"{p.dim})"  # type: ignore[attr-defined]
+            )
+    found = Spec(mesh, chosen, meta)
+    if not any(isinstance(p, _MaskPartial) for p in chosen):
+        mesh._note(key, found)
+    return found
 
 
 def _checked(t: DTensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> DTensor:

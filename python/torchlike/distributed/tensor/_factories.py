@@ -52,40 +52,39 @@ def _made(
     return DTensor._of(pieces, spec, requires_grad)
 
 
-def ones(
-    *size: Any,
-    dtype: Any = None,
-    layout: Any = torch.strided,
-    requires_grad: bool = False,
-    device_mesh: DeviceMesh | None = None,
-    placements: Sequence[Placement] | None = None,
-) -> DTensor:
-    """A whole of ones."""
-    return _made(_sizes(size), torch.ones, dtype, requires_grad, device_mesh, placements)
+def _factory(name: str, says: str, fill: Callable[..., Any], drawn: bool = False) -> Any:
+    """A factory of wholes of some sizes; `drawn`: of numbers that one device would draw."""
+
+    def factory(
+        *size: Any,
+        dtype: Any = None,
+        layout: Any = torch.strided,
+        requires_grad: bool = False,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+    ) -> DTensor:
+        return _made(_sizes(size), fill, dtype, requires_grad, device_mesh, placements, drawn)
+
+    factory.__name__ = factory.__qualname__ = name
+    factory.__doc__ = says
+    return factory
 
 
-def zeros(
-    *size: Any,
-    requires_grad: bool = False,
-    dtype: Any = None,
-    layout: Any = torch.strided,
-    device_mesh: DeviceMesh | None = None,
-    placements: Sequence[Placement] | None = None,
-) -> DTensor:
-    """A whole of zeros."""
-    return _made(_sizes(size), torch.zeros, dtype, requires_grad, device_mesh, placements)
-
-
-def empty(
-    *size: Any,
-    dtype: Any = None,
-    layout: Any = torch.strided,
-    requires_grad: bool = False,
-    device_mesh: DeviceMesh | None = None,
-    placements: Sequence[Placement] | None = None,
-) -> DTensor:
-    """A whole of which nobody has written the elements."""
-    return _made(_sizes(size), torch.empty, dtype, requires_grad, device_mesh, placements)
+ones = _factory("ones", "A whole of ones.", torch.ones)
+zeros = _factory("zeros", "A whole of zeros.", torch.zeros)
+empty = _factory("empty", "A whole of which nobody has written the elements.", torch.empty)
+rand = _factory(
+    "rand",
+    "A whole of uniform numbers between 0 and 1: those that one device would draw.",
+    torch.rand,
+    drawn=True,
+)
+randn = _factory(
+    "randn",
+    "A whole of normal numbers: those that one device would draw.",
+    torch.randn,
+    drawn=True,
+)
 
 
 def full(
@@ -105,27 +104,3 @@ def full(
 
     sizes = _sizes((size,) if not isinstance(size, int) else size)
     return _made(sizes, fill, dtype, requires_grad, device_mesh, placements)
-
-
-def rand(
-    *size: Any,
-    requires_grad: bool = False,
-    dtype: Any = None,
-    layout: Any = torch.strided,
-    device_mesh: DeviceMesh | None = None,
-    placements: Sequence[Placement] | None = None,
-) -> DTensor:
-    """A whole of uniform numbers between 0 and 1: those that one device would draw."""
-    return _made(_sizes(size), torch.rand, dtype, requires_grad, device_mesh, placements, True)
-
-
-def randn(
-    *size: Any,
-    requires_grad: bool = False,
-    dtype: Any = None,
-    layout: Any = torch.strided,
-    device_mesh: DeviceMesh | None = None,
-    placements: Sequence[Placement] | None = None,
-) -> DTensor:
-    """A whole of normal numbers: those that one device would draw."""
-    return _made(_sizes(size), torch.randn, dtype, requires_grad, device_mesh, placements, True)

@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike.distributed.tensor import _dtensor, _moves
-from torchlike.distributed.tensor._spec import Spec, TensorMeta, meta_of, whole_of
+from torchlike.distributed.tensor._spec import Spec, TensorMeta, meta_of
 from torchlike.distributed.tensor.placement_types import Placement, Replicate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-def _without_partial(placements: Sequence[Placement]) -> tuple[Placement, ...]:
-    return tuple(Replicate() if p.is_partial() else p for p in placements)
 
 
 class ToLocal(torch.autograd.Function):
@@ -32,10 +28,8 @@ class ToLocal(torch.autograd.Function):
         if grad is None:
             return None, None
         spec: Spec = ctx.spec
-        placements = ctx.grad_placements or _without_partial(spec.placements)
-        _, strides = whole_of(grad, spec.mesh, spec.placements)
-        meta = TensorMeta(spec.shape, strides, grad.dtype)
-        return _dtensor.DTensor._of([grad], spec.of(meta).placed(placements)), None
+        lies = spec.of_piece(grad, ctx.grad_placements or spec.unsplit)
+        return _dtensor.DTensor._of([grad], lies), None
 
 
 class FromLocal(torch.autograd.Function):
@@ -45,16 +39,19 @@ class FromLocal(torch.autograd.Function):
     def forward(ctx: Any, local: Any, spec: Spec, grad_placements: Any) -> Any:
         ctx.spec, ctx.grad_placements = spec, grad_placements
         ctx.set_materialize_grads(False)
-        others = [local.clone() for _ in spec.mesh._seats[1:]]
-        return _dtensor.DTensor._of([local.view_as(local), *others], spec)
+        pieces = [local.view_as(local)]
+        if len(spec.mesh._seats) > 1:
+            pieces += [local.clone() for _ in spec.mesh._seats[1:]]
+        return _dtensor.DTensor._of(pieces, spec)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         if grad is None:
             return None, None, None
-        wanted = ctx.grad_placements or _without_partial(ctx.spec.placements)
-        pieces = _moves.redistribute(grad._locals, grad._spec, grad._spec.placed(wanted))
-        return sum(pieces[1:], pieces[0]), None, None
+        wanted, spec, pieces = ctx.grad_placements or ctx.spec.unsplit, grad._spec, grad._locals
+        if spec.placements != wanted:
+            pieces = _moves.redistribute(pieces, spec, spec.placed(wanted))
+        return (pieces[0] if len(pieces) == 1 else sum(pieces[1:], pieces[0])), None, None
 
 
 class Redistribute(torch.autograd.Function):
@@ -95,8 +92,7 @@ class _GradOfRedistribute(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        wanted = _without_partial(ctx.spec.placements)
-        return grad.redistribute(placements=wanted), None, None, None
+        return grad.redistribute(placements=ctx.spec.unsplit), None, None, None
 
 
 def _grad_placements(now: Sequence[Placement], before: Sequence[Placement]) -> list[Placement]:

@@ -50,7 +50,7 @@ def all_gather(pieces: Sequence[Any], mesh: DeviceMesh, dim: int, along: int) ->
     if _plays_all(mesh):
         return [torch.cat([pieces[p] for p in peers], along) for peers in _peers(mesh, dim)]
     name = mesh.get_group(dim).group_name
-    made = [functional.all_gather_into_tensor(p, parts, name) for p in pieces]
+    made = [functional.all_gather_into_tensor.default(p, parts, name) for p in pieces]
     return [_unrolled(m, parts, along) for m in made]
 
 
@@ -81,7 +81,7 @@ def all_reduce(pieces: Sequence[Any], mesh: DeviceMesh, dim: int, op: str) -> li
     if _plays_all(mesh):
         return [_reduced([pieces[p] for p in peers], op) for peers in _peers(mesh, dim)]
     name = mesh.get_group(dim).group_name
-    return [functional.all_reduce(p, op, name) for p in pieces]
+    return [functional.all_reduce.default(p, op, name) for p in pieces]
 
 
 def reduce_scatter(
@@ -98,7 +98,7 @@ def reduce_scatter(
     name = mesh.get_group(dim).group_name
     if along:
         pieces = [torch.cat(p.chunk(parts, along), 0) for p in pieces]
-    return [functional.reduce_scatter_tensor(p, op, parts, name) for p in pieces]
+    return [functional.reduce_scatter_tensor.default(p, op, parts, name) for p in pieces]
 
 
 def all_to_all(
@@ -111,7 +111,7 @@ def all_to_all(
         pairs = zip(whole, _at(mesh, dim), strict=True)
         return [w.chunk(parts, shard)[i].contiguous() for w, i in pairs]
     name = mesh.get_group(dim).group_name
-    return [ops_dtensor.shard_dim_alltoall(p, gather, shard, name) for p in pieces]
+    return [ops_dtensor.shard_dim_alltoall.default(p, gather, shard, name) for p in pieces]
 
 
 def _at(mesh: DeviceMesh, dim: int) -> list[int]:
@@ -274,10 +274,6 @@ def redistribute(pieces: Sequence[Any], current: Spec, target: Spec) -> list[Any
         RuntimeError: if a shard is to become partial.
     """
     mesh = current.mesh
-    if mesh != target.mesh:
-        raise NotImplementedError("Cross device mesh comm not supported yet!")
-    check_mixed(current.placements)
-    check_mixed(target.placements)
     if not mesh._seats:
         return list(pieces)
     made = list(pieces)
@@ -296,6 +292,10 @@ def _planned(current: Spec, target: Spec) -> list[Any]:
     found = _plans.get(key)
     if found is not None:
         return found
+    if current.mesh != target.mesh:
+        raise NotImplementedError("Cross device mesh comm not supported yet!")
+    check_mixed(current.placements)
+    check_mixed(target.placements)
     shape, size = list(current.shape), current.dtype.itemsize
     plans = [seat.plan(shape, size, current.lies, target.lies) for seat in current.mesh._seats]
     known = (*current.placements, *target.placements)

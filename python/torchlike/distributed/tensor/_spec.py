@@ -32,6 +32,7 @@ _numbers: dict[Any, int] = {}
 _count = itertools.count(1)
 _LIMIT = 1 << 16
 _KEPT = 64
+_UNSPLIT = "unsplit"
 
 
 class Spec:
@@ -61,21 +62,22 @@ class Spec:
     ) -> None:
         self.mesh, self.placements, self.tensor_meta = mesh, tuple(placements), tensor_meta
         self.ordered = ordered
-        codes = tuple(p._code for p in self.placements)
+        codes = tuple([p._code for p in self.placements])
         self._key = (mesh, codes, tensor_meta, ordered and any(c[0] == 2 for c in codes))
         self._hash = hash(self._key)
         self._number = 0
-        self._others: dict[Any, Spec] = {}
+        self._others: dict[Any, Any] = {}
 
     @property
     def number(self) -> int:
         """A number that specs have in common which are equal, on slices of the same mesh and in the same world."""
-        if not self._number:
+        number = self._number
+        if not number:
             if len(_numbers) > _LIMIT:
                 _numbers.clear()
             key = (self, self.mesh._root, self.mesh._world)
-            self._number = _numbers.get(key) or _numbers.setdefault(key, next(_count))
-        return self._number
+            number = self._number = _numbers.get(key) or _numbers.setdefault(key, next(_count))
+        return number
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -108,6 +110,15 @@ class Spec:
         return [p._code for p in self.placements], self.ordered
 
     @property
+    def unsplit(self) -> tuple[Placement, ...]:
+        """The placements with what is partial reduced."""
+        found = self._others.get(_UNSPLIT)
+        if found is None:
+            found = tuple(Replicate() if p.is_partial() else p for p in self.placements)
+            self._others[_UNSPLIT] = found
+        return found
+
+    @property
     def num_shards(self) -> int:
         """Into how many parts the whole is cut."""
         count = 1
@@ -118,17 +129,34 @@ class Spec:
     def placed(self, placements: Sequence[Placement], ordered: bool | None = None) -> Spec:
         """The same tensor with other placements."""
         kept = self.ordered if ordered is None else ordered
+        if placements is self.placements and kept == self.ordered:
+            return self
         return self._other(tuple(placements), self.tensor_meta, kept)
 
     def of(self, meta: TensorMeta) -> Spec:
         """The same placements of another tensor."""
+        if meta == self.tensor_meta:
+            return self
         return self._other(self.placements, meta, self.ordered)
+
+    def of_piece(self, local: Any, placements: tuple[Placement, ...]) -> Spec:
+        """A tensor of the same shape with such pieces as `local`, but for a reduction placed alike: as
+        `placements` say."""
+        key = (placements, meta_of(local))
+        found: Spec | None = self._others.get(key)
+        if found is None:
+            _, strides = whole_of(local, self.mesh, self.placements)
+            meta = TensorMeta(self.shape, strides, local.dtype)
+            found = self.of(meta).placed(placements)
+            if len(self._others) < _KEPT and not any(p._code[0] > 2 for p in placements):
+                self._others[key] = found
+        return found
 
     def _other(self, placements: tuple[Placement, ...], meta: TensorMeta, ordered: bool) -> Spec:
         """Another one on the mesh, which is kept: steps of a program ask for the same ones."""
-        codes = tuple(p._code for p in placements)
+        codes = tuple([p._code for p in placements])
         key = (codes, meta, ordered)
-        found = self._others.get(key)
+        found: Spec | None = self._others.get(key)
         if found is None:
             found = Spec(self.mesh, placements, meta, ordered)
             # Masks carry more than their code.

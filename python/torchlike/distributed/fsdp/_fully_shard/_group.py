@@ -45,6 +45,7 @@ class ParamGroup:
         self._after_forward: Any = None
         self._gathered: Any = None
         self._work: Any = None
+        self._widths: list[int] = []
         self._partial: Any = None
 
     @property
@@ -68,13 +69,14 @@ class ParamGroup:
         dtypes = {t.dtype for t in inputs}
         if len(dtypes) > 1:
             inputs = [t.view(torch.uint8) for t in inputs]
+        self._widths = [t.numel() for t in inputs]
         flat = torch.cat(inputs)
         size = self.group.size()
         if size == 1:
             self._gathered = flat
             return
         out = flat.new_empty(flat.numel() * size)
-        self._work = c10d._allgather_base_(out, flat, self.group)
+        self._work = c10d._allgather_base_.default(out, flat, self.group)
         self._gathered = out
 
     def wait(self) -> None:
@@ -84,13 +86,10 @@ class ParamGroup:
         if self._work is not None:
             self._work.wait()
             self._work = None
-        size = self.group.size()
-        rows = self._gathered.view(size, -1)
-        widths = [t.numel() * t.element_size() // rows.element_size() for t in self._inputs()]
-        for p, part in zip(self.params, rows.split(widths, 1), strict=True):
+        rows = self._gathered.view(self.group.size(), -1)
+        for p, part in zip(self.params, rows.split(self._widths, 1), strict=True):
             dtype = p.param_dtype or p.kept.dtype
-            part = part.contiguous()
-            p.fill(part.view(dtype) if part.dtype != dtype else part)
+            p.fill(part.contiguous().view(dtype) if part.dtype != dtype else part)
             p.use_whole()
         self.is_whole, self._gathered, self._after_forward = True, None, None
 
@@ -189,7 +188,7 @@ class ParamGroup:
             flat = flat / before
         out = flat.new_empty(flat.numel() // size)
         if size > 1:
-            c10d._reduce_scatter_base_(out, flat, self.info.group, scatter_op).wait()
+            c10d._reduce_scatter_base_.default(out, flat, self.info.group, scatter_op).wait()
         else:
             out.copy_(flat)
         replicas = self.info.replicas
@@ -199,7 +198,7 @@ class ParamGroup:
                 return
             if self._partial is not None:
                 out, self._partial = out + self._partial, None
-            c10d.allreduce_([out], replicas, reduce_op).wait()
+            c10d.allreduce_.default([out], replicas, reduce_op).wait()
         if after not in (None, 1):
             out = out / after
         out = out.to(found[0][0].orig_dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
 from torchlike import _C, nn
@@ -57,9 +57,11 @@ class Place:
     others: list[tuple[nn.Module, str]] = field(default_factory=list)
 
     def put(self, p: nn.Parameter) -> None:
-        """Has the modules use this parameter."""
+        """Has the modules use this parameter, in the place of the one that is registered."""
         for module, name in self.everywhere():
-            module._parameters[name] = p
+            state = module._state_
+            state["_kinds"][name] = "parameter"
+            state[name] = p
 
     def everywhere(self) -> list[tuple[nn.Module, str]]:
         """All modules that use it, and its name in each."""
@@ -82,6 +84,71 @@ def joined(outer: DeviceMesh, inner: DeviceMesh) -> DeviceMesh:
     return root[names]
 
 
+class Cut(NamedTuple):
+    """How parameters that look alike are cut: found once for all of them."""
+
+    spec: Spec
+    shape: tuple[int, ...]
+    """Of the piece of the whole that is cut: all of it, or what the other dimensions of the mesh leave here."""
+    padded_shape: tuple[int, ...]
+    part_shape: tuple[int, ...]
+    start: int
+    """Where this rank's part begins."""
+    of_grads: dict[Any, Spec]
+    """How gradients lie, by their dtypes."""
+
+    def of_grad(self, dtype: Any) -> Spec:
+        """How a reduced gradient lies."""
+        found = self.of_grads.get(dtype)
+        if found is None:
+            shape = self.spec.shape
+            found = self.spec.of(TensorMeta(shape, contiguous(shape), dtype))
+            self.of_grads[dtype] = found
+        return found
+
+
+def _cut(param: nn.Parameter, whole: Any, dim: int, info: MeshInfo, of_tp: Spec | None) -> Cut:
+    """How a parameter is cut along a dimension of the piece `whole` that is here."""
+    key = (Cut, of_tp and of_tp.number, meta_of(param), tuple(whole.shape), dim)
+    found: Cut | None = info.mesh._known.get(key)
+    if found is None:
+        found = _new_cut(_spec(param, dim, info, of_tp), whole.shape, dim, info)
+        info.mesh._note(key, found)
+    return found
+
+
+def _spec(param: nn.Parameter, dim: int, info: MeshInfo, of_tp: Spec | None) -> Spec:
+    cut: Placement = Shard(dim)
+    mesh = info.mesh
+    if of_tp is not None:
+        factor = 1
+        for i, p in enumerate(of_tp.placements):
+            if isinstance(p, Shard | _StridedShard) and p.dim == dim:
+                factor *= of_tp.mesh.size(i)
+        if factor > 1:
+            cut = _StridedShard(dim, split_factor=factor)
+        mesh = joined(mesh, of_tp.mesh)
+    before = (Replicate(),) * (info.mesh.ndim - 1)
+    after = of_tp.placements if of_tp is not None else ()
+    return Spec(mesh, (*before, cut, *after), meta_of(param))
+
+
+def _new_cut(spec: Spec, whole: Any, dim: int, info: MeshInfo) -> Cut:
+    shape, parts = tuple(whole), info.size
+    if dim >= len(shape):
+        raise AssertionError(f"Shard dim {dim} is invalid for {len(shape)}D tensor: {whole}")
+    size = shape[dim]
+    if dim and size % parts:
+        raise NotImplementedError(
+            f"FSDP does not support uneven sharding on dim {dim}: {whole} (world size: {parts})"
+        )
+    rows = -(-size // parts)
+    start = min(rows * info.group.rank(), size)
+    part = min(rows, size - start)
+    before, after = shape[:dim], shape[dim + 1 :]
+    return Cut(spec, shape, (*before, rows, *after), (*before, part, *after), start, {})
+
+
 class FSDPParam:
     """A parameter of a group."""
 
@@ -100,64 +167,35 @@ class FSDPParam:
             )
         self.place, self.info, self.name = place, info, place.name
         given = placement(param) if placement is not None else None
-        self.cut = normalized(given or Shard(0), param.ndim)
-        if not isinstance(self.cut, Shard):
-            raise AssertionError(f"Expected Shard, got {type(self.cut)}: {self.cut}")
-        self.of_tp = param._spec if isinstance(param, DTensor) else None
-        self.spec = self._spec(param)
+        cut = normalized(given or Shard(0), param.ndim)
+        if not isinstance(cut, Shard):
+            raise AssertionError(f"Expected Shard, got {type(cut)}: {cut}")
+        self.dim = cut.dim
+        self.of_tp: Spec | None = None
+        whole: Any = param
+        if isinstance(param, DTensor):
+            self.of_tp, whole = param._spec, param._local_tensor
+        self.cut = _cut(param, whole, self.dim, info, self.of_tp)
         self.orig_dtype = param.dtype
         self.param_dtype = dtypes.param_dtype if dtypes.param_dtype != param.dtype else None
         self.reduce_dtype = dtypes.reduce_dtype
         self.requires_grad = param.requires_grad
         with torch.no_grad():
-            self._shard(param._local_tensor if isinstance(param, DTensor) else param.detach())
+            self._shard(whole)
         self.accumulated: Any = None
         self._flat: Any = None
         self.whole: nn.Parameter | None = None
 
-    def _spec(self, param: nn.Parameter) -> Spec:
-        cut: Placement = self.cut
-        mesh = self.info.mesh
-        if self.of_tp is not None:
-            inner = self.of_tp.mesh
-            factor = 1
-            for i, p in enumerate(self.of_tp.placements):
-                if isinstance(p, Shard | _StridedShard) and p.dim == self.cut.dim:
-                    factor *= inner.size(i)
-            if factor > 1:
-                cut = _StridedShard(self.cut.dim, split_factor=factor)
-            mesh = joined(mesh, inner)
-        before = (Replicate(),) * (self.info.mesh.ndim - 1)
-        after = self.of_tp.placements if self.of_tp is not None else ()
-        return Spec(mesh, (*before, cut, *after), meta_of(param))
-
     def _shard(self, whole: Any) -> None:
-        dim, parts = self.cut.dim, self.info.size  # type: ignore[attr-defined]
-        if dim >= whole.ndim:
-            raise AssertionError(
-                f"Shard dim {dim} is invalid for {whole.ndim}D tensor: {whole.shape}"
-            )
-        size = whole.shape[dim]
-        if dim and size % parts:
-            raise NotImplementedError(
-                f"FSDP does not support uneven sharding on dim {dim}: {whole.shape} (world size: {parts})"
-            )
-        self.shape = tuple(whole.shape)
-        rows = -(-size // parts)
-        start = min(rows * self.info.group.rank(), size)
-        length = min(rows, size - start)
-        padded = list(self.shape)
-        padded[dim] = rows
-        self.padded_shape = tuple(padded)
-        kept = whole.new_zeros(padded)
-        part = kept.narrow(dim, 0, length)
-        part.copy_(whole.narrow(dim, start, length))
-        self.part_shape = tuple(part.shape)
-        self.kept = kept
-        self._make(part)
-
-    def _make(self, part: Any) -> None:
-        made = DTensor._of([part], self.spec)
+        cut, dim = self.cut, self.dim
+        part = whole.narrow(dim, cut.start, cut.part_shape[dim])
+        if cut.part_shape == cut.padded_shape:
+            self.kept = own = part.clone(memory_format=torch.contiguous_format)
+        else:
+            self.kept = whole.new_zeros(cut.padded_shape)
+            own = self.kept.narrow(dim, 0, cut.part_shape[dim])
+            own.copy_(part)
+        made = DTensor._of([own], cut.spec)
         self.sharded = nn.Parameter(made, requires_grad=self.requires_grad)
         self.place.put(self.sharded)
 
@@ -168,17 +206,18 @@ class FSDPParam:
             return
         self.sharded = now
         local = now._local_tensor
-        dim = self.cut.dim  # type: ignore[attr-defined]
+        cut, dim = self.cut, self.dim
         same = local.dtype == self.kept.dtype and local.device == self.kept.device
         if same and local.data_ptr() == self.kept.data_ptr() and not local.is_meta:
             return
         if local.is_meta and same:
             return
         with torch.no_grad():
-            self.kept = local.new_zeros(self.padded_shape)
-            part = self.kept.narrow(dim, 0, self.part_shape[dim])
+            self.kept = local.new_zeros(cut.padded_shape)
+            part = self.kept.narrow(dim, 0, cut.part_shape[dim])
             part.copy_(local)
-            self.spec = self.spec.of(TensorMeta(self.spec.shape, self.spec.stride, local.dtype))
+            spec = cut.spec.of(TensorMeta(cut.spec.shape, cut.spec.stride, local.dtype))
+            self.cut = cut._replace(spec=spec, of_grads={})
             now._hold([part])
         self._flat = self.whole = None
 
@@ -193,27 +232,21 @@ class FSDPParam:
 
     def fill(self, gathered: Any) -> None:
         """Makes the whole of the parts of all ranks, `[ranks, elements of a part]`."""
-        parts = self.info.size
+        parts, dim = self.info.size, self.dim
         if self._flat is None:
             self._flat = gathered.new_empty(gathered.numel())
             self.whole = self._whole(self._flat)
-        else:
-            self._flat.untyped_storage().resize_(gathered.numel() * gathered.element_size())
-        dim = self.cut.dim  # type: ignore[attr-defined]
-        version = self._flat._version
-        with torch.no_grad():
-            if dim:
-                pieces = gathered.view(parts, *self.padded_shape).unbind(0)
-                self._flat.copy_(torch.cat(list(pieces), dim).reshape(-1))
-            else:
-                self._flat.copy_(gathered.reshape(-1))
-        _C._set_version(self._flat, version)
+        if dim:
+            pieces = gathered.view(parts, *self.cut.padded_shape).unbind(0)
+            gathered = torch.cat(list(pieces), dim).view(parts, -1)
+        _C._refill(self._flat, gathered)
 
     def _whole(self, flat: Any) -> nn.Parameter:
-        shape = list(self.padded_shape)
-        dim = self.cut.dim  # type: ignore[attr-defined]
+        shape, dim = list(self.cut.padded_shape), self.dim
         shape[dim] *= self.info.size
-        whole = flat.view(shape).narrow(dim, 0, self.shape[dim])
+        whole = flat.view(shape)
+        if shape[dim] != self.cut.shape[dim]:
+            whole = whole.narrow(dim, 0, self.cut.shape[dim])
         if self.of_tp is not None:
             meta = TensorMeta(self.of_tp.shape, self.of_tp.stride, whole.dtype)
             whole = DTensor._of([whole], self.of_tp.of(meta))
@@ -260,28 +293,30 @@ class FSDPParam:
         self.whole.grad = None  # type: ignore[union-attr]
         if isinstance(grad, DTensor):
             assert self.of_tp is not None
-            wanted = [Replicate() if p.is_partial() else p for p in self.of_tp.placements]
-            if grad.placements != tuple(wanted):
+            wanted = self.of_tp.unsplit
+            if grad._spec.placements != wanted:
                 grad = grad.redistribute(placements=wanted)
             grad = grad._local_tensor
         return grad
 
     def padded_grad(self, grad: Any) -> Any:
         """A gradient as the parts that ranks get, `[ranks, elements of a part]`."""
-        parts, dim = self.info.size, self.cut.dim  # type: ignore[attr-defined]
+        parts, dim = self.info.size, self.dim
         if dim:
             return torch.stack([p.reshape(-1) for p in grad.chunk(parts, dim)])
-        missing = self.padded_shape[0] * parts - grad.shape[0]
+        missing = self.cut.padded_shape[0] * parts - grad.shape[0]
         if missing:
             grad = torch.cat([grad, grad.new_zeros([missing, *grad.shape[1:]])])
         return grad.reshape(parts, -1)
 
     def give_grad(self, flat: Any) -> None:
         """Adds the reduced gradient of the part, flat and padded, to the parameter's."""
-        dim = self.cut.dim  # type: ignore[attr-defined]
-        part = flat.view(self.padded_shape).narrow(dim, 0, self.part_shape[dim])
-        if self.sharded.grad is not None:
-            self.sharded.grad._local_tensor.add_(part)
+        cut, dim = self.cut, self.dim
+        part = flat.view(cut.padded_shape)
+        if cut.part_shape != cut.padded_shape:
+            part = part.narrow(dim, 0, cut.part_shape[dim])
+        grad = self.sharded.grad
+        if grad is not None:
+            grad._local_tensor.add_(part)
             return
-        meta = TensorMeta(self.spec.shape, contiguous(self.spec.shape), part.dtype)
-        self.sharded.grad = DTensor._of([part], self.spec.of(meta))
+        self.sharded.grad = DTensor._of([part], cut.of_grad(part.dtype))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from torchlike.distributed.device_mesh import _mesh_resources
@@ -54,7 +54,12 @@ def _apply_at(
         parallelize_module(module, mesh, style, src_data_rank=source)
         return
     first, _, rest = path.partition(".")
-    found = [child for name, child in module.named_children() if fnmatch(name, first)]
+    is_pattern = any(c in first for c in "*?[")
+    found = [
+        child
+        for name, child in module.named_children()
+        if (fnmatchcase(name, first) if is_pattern else name == first)
+    ]
     if not found:
         warnings.warn(
             f"Parallelize plan key '{path}' could not be resolved: no submodule matching token '{first}' in module "
