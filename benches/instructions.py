@@ -1,7 +1,8 @@
-"""Instructions of a call on meta: `python benches/instructions.py [--before PYTHON]`, with valgrind installed.
+"""Instructions of a call: `python benches/instructions.py [--before PYTHON]`, with valgrind installed.
 
 Callgrind counts each case in this interpreter and, if a Python with another build of torchlike is named, in that one.
-`u` and `v` are fake. `x` and `y` want gradients: `there and back` is a call and the walk back from it.
+Tensors are on meta, but for `h` and `r`, which are on the host, and `u` and `v`, which are fake. `x` and `y` want
+gradients: `there and back` is a call and the walk back from it.
 The counts do not depend on what else the machine does. Those of the loop around a call are subtracted.
 """
 
@@ -30,7 +31,15 @@ CASES = {
     "unsqueeze": "a.unsqueeze(0)",
     "a[0]": "a[0]",
     "a[1:3]": "a[1:3]",
+    "detach": "a.detach()",
+    "Parameter": "torch.nn.Parameter(a)",
     "zeros": "torch.zeros(4, 4, device='meta')",
+    "host silu": "F.silu(h)",
+    "host number": "h + 1.0",
+    "host row": "h - r",
+    "host outer": "torch.outer(r, r)",
+    "host in place": "h.add_(h)",
+    "host topk": "h.topk(2)",
     "tracked mul": "x * b",
     "there and back": "torch.autograd.grad(x * y, (x, y), a)",
     "fake add": "u + v",
@@ -43,6 +52,7 @@ import os, subprocess, sys
 import torchlike as torch
 F = torch.nn.functional
 a, b, c = (torch.ones(*n, device="meta") for n in ((4, 4), (4, 4), (4,)))
+h, r = torch.ones(4, 4), torch.ones(4)
 x, y = (t.clone().requires_grad_() for t in (a, b))
 from torchlike._subclasses.fake_tensor import FakeTensorMode
 from torchlike._subclasses.meta_utils import MetaConverter

@@ -53,7 +53,7 @@ pub trait Op<A> {
 }
 
 /// Elements that loops of [`Loop::unit`] above 1 take at a time.
-pub(super) const UNIT: usize = 32;
+pub(super) const UNIT: usize = 64;
 
 /// What a block function is given of its operands.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{copy_nonoverlapping, from_ref};
 
 /// Results of at most this many elements are computed from operands that lie anyhow; a multiple of the loops' unit.
-const FEW: usize = 8 * UNIT;
+const FEW: usize = 4 * UNIT;
 
 /// Runs a loop over the operands, if they are such; says whether they were.
 pub(super) fn run(kernel: &Loop, ctx: &Ctx, operands: &[Operand], out: &Tensor) -> bool {
