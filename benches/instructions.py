@@ -2,7 +2,7 @@
 
 Callgrind counts each case in this interpreter and, if a Python with another build of torchlike is named, in that one.
 Tensors are on meta, but for `h` and `r`, which are on the host, and `u` and `v`, which are fake. `x` and `y` want
-gradients: `there and back` is a call and the walk back from it.
+gradients: `there and back` is a call and the walk back from it. A plan's tape runs in the case `taped add`.
 The counts do not depend on what else the machine does. Those of the loop around a call are subtracted.
 """
 
@@ -44,6 +44,7 @@ CASES = {
     "there and back": "torch.autograd.grad(x * y, (x, y), a)",
     "fake add": "u + v",
     "fake linear": "F.linear(u, v)",
+    "taped add": "a + b",
     "twin": "MetaConverter()(a)",
 }
 CALLS = 1000
@@ -61,10 +62,15 @@ def control(*args):
     subprocess.run(["callgrind_control", *args, str(os.getpid())], stdout=subprocess.DEVNULL)
 for name, call in {cases!r}.items():
     code = compile("for _ in range({calls}):\\n " + call, name, "exec")
+    program = torch._C._Program() if name.startswith("taped") else None
+    if program:
+        program.start()
     exec(code)
     control("-z")
     exec(code)
     control("-d", name)
+    if program:
+        program.stop()
 """
 
 

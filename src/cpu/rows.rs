@@ -19,11 +19,15 @@ pub use places::Operand;
 /// Elements of a block.
 const BLOCK: usize = 1024;
 
-/// A block of any type at the start of a cache line: vectors that cross lines cost twice.
+/// `N` elements of any type from the start of a cache line on: vectors that cross lines cost twice.
 #[repr(align(64))]
-struct Room(MaybeUninit<[[u64; 2]; BLOCK]>);
+struct Room<const N: usize>(MaybeUninit<[[u64; 2]; N]>);
 
-impl Room {
+impl<const N: usize> Room<N> {
+    const fn new() -> Self {
+        Self(MaybeUninit::uninit())
+    }
+
     fn start(&mut self) -> *mut u8 {
         self.0.as_mut_ptr().cast()
     }
@@ -54,20 +58,20 @@ impl Side {
     fn bring(&self) -> Row {
         self.convert.unwrap_or_else(|| copy::row_copy(self.item))
     }
+}
 
-    /// Repeats element `at - 1` of a block up to element `end`.
-    ///
-    /// # Safety
-    /// The block has room for `end` elements and holds that one.
-    unsafe fn repeat(&self, block: *mut u8, at: usize, end: usize) {
-        if at < end {
-            let to = block.wrapping_add(at * self.item);
-            // SAFETY: as the caller promises.
-            unsafe {
-                let from = to.wrapping_sub(self.item);
-                copy::row_copy(self.item)(to, self.item as isize, from, 0, end - at);
-            }
-        }
+/// Fills memory up to `size` bytes with copies of the `given` first ones, one after the other.
+///
+/// # Safety
+/// Those are there, at least one, and the memory is that large.
+#[inline]
+unsafe fn repeat(start: *mut u8, given: usize, size: usize) {
+    let mut held = given;
+    while held < size {
+        let more = held.min(size - held);
+        // SAFETY: as the caller promises; the copy lies behind what it is of.
+        unsafe { std::ptr::copy_nonoverlapping(start, start.wrapping_add(held), more) };
+        held += more;
     }
 }
 
@@ -204,7 +208,7 @@ impl<const N: usize> Rows<'_, N> {
     /// As for [`Rows::run`].
     #[inline(never)]
     unsafe fn by_blocks(&self, span: &Span<N>, start: usize, numbers: bool) {
-        let mut rooms = [const { Room(MaybeUninit::uninit()) }; N];
+        let mut rooms = [const { Room::<BLOCK>::new() }; N];
         let longest = (span.n - start)
             .min(BLOCK)
             .next_multiple_of(self.kernel.unit());
@@ -215,7 +219,7 @@ impl<const N: usize> Rows<'_, N> {
                 // SAFETY: the operand has an element, the room space for a block.
                 unsafe {
                     side.bring()(room, side.item as isize, span.ptrs[k], 0, 1);
-                    side.repeat(room, 1, end);
+                    repeat(room, side.item, end * side.item);
                 }
             }
         }
@@ -234,7 +238,7 @@ impl<const N: usize> Rows<'_, N> {
         span.steps[side] == 0 && span.n > 1
     }
 
-    /// Computes elements `at..at + m` as a block, with the last of each operand repeated up to the loop's unit.
+    /// Computes elements `at..at + m` as a block, with those of each operand repeated up to the loop's unit.
     ///
     /// # Safety
     /// As for [`Rows::run`]; the rooms of fixed operands are filled.
@@ -245,7 +249,7 @@ impl<const N: usize> Rows<'_, N> {
         at: usize,
         m: usize,
         numbers: bool,
-        rooms: &mut [Room; N],
+        rooms: &mut [Room<BLOCK>; N],
     ) {
         let whole = m.next_multiple_of(self.kernel.unit());
         let mut from = [std::ptr::null::<u8>(); 3];
@@ -260,7 +264,7 @@ impl<const N: usize> Rows<'_, N> {
                 // SAFETY: m elements of the operand; the room has space for a block.
                 unsafe {
                     side.bring()(room, side.item as isize, place, step, m);
-                    side.repeat(room, m, whole);
+                    repeat(room, m * side.item, whole * side.item);
                 }
                 room
             };

@@ -3,12 +3,11 @@
 
 #![allow(unsafe_code, reason = "hands checked pointers to pointwise loops")]
 
-use super::{NONE, Operand, bytes};
+use super::{NONE, Operand, Room, bytes, repeat};
 use crate::cpu::iter::GRAIN;
 use crate::cpu::map::{Block, Ctx, Form, Loop, UNIT};
 use crate::cpu::write_scalar;
 use crate::{DType, Tensor};
-use std::mem::MaybeUninit;
 use std::ptr::{copy_nonoverlapping, from_ref};
 
 /// Results of at most this many elements are computed from operands that lie anyhow; a multiple of the loops' unit.
@@ -26,20 +25,17 @@ pub(super) fn run(kernel: &Loop, ctx: &Ctx, operands: &[Operand], out: &Tensor) 
         return false;
     };
     let rest = n % kernel.unit();
-    let whole = kernel.block(call.form);
-    match whole {
-        // SAFETY: of a few elements that lie anyhow.
-        _ if call.anyhow => unsafe { call.aside(kernel, ctx, operands, 0, n) },
-        // SAFETY: the elements lie as the form says; what is too little for the loop comes after.
-        Some(block) if rest == 0 => unsafe { call.direct(block, kernel, ctx, n) },
-        Some(block) if n > FEW => {
-            // SAFETY: as above, and these are the last ones.
+    match kernel.block(call.form) {
+        Some(block) if !call.anyhow && (rest == 0 || n > FEW) => {
+            // SAFETY: the elements lie as the form says; those that are too few for the loop are the last ones.
             unsafe {
                 call.direct(block, kernel, ctx, n - rest);
-                call.aside(kernel, ctx, operands, n - rest, rest);
+                if rest > 0 {
+                    call.aside(kernel, ctx, operands, n - rest, rest);
+                }
             }
         }
-        // SAFETY: of a few elements.
+        // SAFETY: these are all.
         _ if n <= FEW => unsafe { call.aside(kernel, ctx, operands, 0, n) },
         _ => return false,
     }
@@ -129,8 +125,8 @@ impl<'a> Short<'a> {
         }
     }
 
-    /// Computes `n` elements from `at` on, at most [`FEW`], in rooms aside: the operands laid out as the result is, the last
-    /// elements repeated until there are as many as the loop takes.
+    /// Computes `n` elements from `at` on, at most [`FEW`], in rooms aside: the operands laid out as the result is, and
+    /// repeated until there are as many as the loop takes.
     ///
     /// # Safety
     /// The tensors have these elements; if they do not lie alike, `at` is 0 and these are all.
@@ -141,10 +137,10 @@ impl<'a> Short<'a> {
         };
         let whole = n.next_multiple_of(kernel.unit());
         let (reads, writes) = (kernel.reads().size(), kernel.writes().size());
-        let mut rooms = [const { Room(MaybeUninit::uninit()) }; 4];
+        let mut rooms = [const { Room::<FEW>::new() }; 4];
         let mut from = [std::ptr::null(); 3];
         for (k, operand) in operands.iter().enumerate() {
-            let room: *mut u8 = rooms[k].0.as_mut_ptr().cast();
+            let room = rooms[k].start();
             // SAFETY: the operand has the elements, the room space for `FEW`, and what is repeated lies before its copies.
             unsafe {
                 let given = match operand {
@@ -167,7 +163,7 @@ impl<'a> Short<'a> {
         }
         let first = from[0];
         from[operands.len()..].fill(first);
-        let room: *mut u8 = rooms[3].0.as_mut_ptr().cast();
+        let room = rooms[3].start();
         // SAFETY: as many elements as the loop takes, in rooms of their own; the first ones are the result's.
         unsafe {
             block(bytes(room, whole * writes), from, ctx);
@@ -182,25 +178,6 @@ impl<'a> Short<'a> {
 fn lies_as(t: &Tensor, out: &Tensor) -> bool {
     // Mostly the strides are alike, which is quicker to see.
     t.shape() == out.shape() && (t.strides() == out.strides() || t.is_contiguous())
-}
-
-/// Room for a few elements of any type.
-#[repr(align(64))]
-struct Room(MaybeUninit<[[u64; 2]; FEW]>);
-
-/// Fills memory up to `size` bytes with copies of the `given` first ones, one after the other.
-///
-/// # Safety
-/// Those are there, and the memory is that large.
-#[inline]
-unsafe fn repeat(start: *mut u8, given: usize, size: usize) {
-    let mut held = given;
-    while held < size {
-        let more = held.min(size - held);
-        // SAFETY: as the caller promises; the copy lies behind what it is of.
-        unsafe { copy_nonoverlapping(start, start.wrapping_add(held), more) };
-        held += more;
-    }
 }
 
 /// Copies a tensor's elements, as it broadcasts to the shape of `out`, one after the other.

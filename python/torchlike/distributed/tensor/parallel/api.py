@@ -54,12 +54,7 @@ def _apply_at(
         parallelize_module(module, mesh, style, src_data_rank=source)
         return
     first, _, rest = path.partition(".")
-    is_pattern = any(c in first for c in "*?[")
-    found = [
-        child
-        for name, child in module.named_children()
-        if (fnmatchcase(name, first) if is_pattern else name == first)
-    ]
+    found = [child for name, child in module.named_children() if fnmatchcase(name, first)]
     if not found:
         warnings.warn(
             f"Parallelize plan key '{path}' could not be resolved: no submodule matching token '{first}' in module "
