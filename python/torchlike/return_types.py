@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from torchlike import _naming
 
 _classes: dict[str, type] = {}
-
-
-def _field(i: int) -> property:
-    return property(lambda self: tuple.__getitem__(self, i))
 
 
 def _repr(self: Any) -> str:
@@ -22,7 +19,7 @@ def _class(name: str, fields: tuple[str, ...]) -> type:
     """The class of results of the op `name`."""
     made = _classes.get(name)
     if made is None:
-        body: dict[str, Any] = {f: _field(i) for i, f in enumerate(fields)}
+        body: dict[str, Any] = {f: property(itemgetter(i)) for i, f in enumerate(fields)}
         body.update(
             __slots__=(), _fields=fields, __repr__=_repr, __module__=__name__, n_fields=len(fields)
         )

@@ -28,6 +28,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const RELEASE: i64 = 1 << 15;
 
 /// Runs `f`, turning a panic into an exception.
+#[inline(always)]
 pub(super) fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ffi::PyObject {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(object)) => object,

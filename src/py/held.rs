@@ -13,8 +13,10 @@ use std::cell::OnceCell;
 /// What a call holds while it is parsed and runs.
 #[derive(Default)]
 pub(super) struct Held<'py> {
-    /// Items of lists of tensors: the lists themselves may change when Python code runs. In a box, as few calls have any.
-    lists: OnceCell<Box<[OnceCell<Vec<Bound<'py, PyAny>>>; 8]>>,
+    /// Items of a list of tensors: the list itself may change when Python code runs.
+    list: OnceCell<Vec<Bound<'py, PyAny>>>,
+    /// Of further lists. In a box, as few calls have any.
+    lists: OnceCell<Box<[OnceCell<Vec<Bound<'py, PyAny>>>; 7]>>,
     /// Objects that take calls over fit every parameter.
     lenient: bool,
 }
@@ -29,6 +31,9 @@ impl<'py> Held<'py> {
     }
 
     pub(super) fn keep(&self, items: Vec<Bound<'py, PyAny>>) -> PyResult<&[Bound<'py, PyAny>]> {
+        if self.list.get().is_none() {
+            return Ok(self.list.get_or_init(|| items));
+        }
         let lists = self.lists.get_or_init(Box::default);
         match lists.iter().find(|l| l.get().is_none()) {
             Some(free) => Ok(free.get_or_init(|| items)),

@@ -125,7 +125,7 @@ impl<'a> Args<'a> {
     ///
     /// # Errors
     /// If there are too many values, or one without a default is missing.
-    #[inline]
+    #[inline(always)]
     pub fn fill(&mut self) -> Result<()> {
         let (given, params) = (self.values.len(), &self.op.schema.params);
         if given > params.len() {

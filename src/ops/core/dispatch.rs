@@ -51,7 +51,7 @@ pub fn below(c: Call) -> Result<Ret> {
 }
 
 /// Runs the body of a call; `seen` are its arguments.
-#[inline]
+#[inline(always)]
 pub(crate) fn body(c: Call, seen: Seen) -> Result<Ret> {
     match c.args.op.def.body {
         Body::Kernel(ref k) => prepared(c, k, seen, |c, found| run_plain(c, k, &found)),

@@ -51,7 +51,7 @@ impl Seen {
 }
 
 /// Looks once at all tensors among the arguments.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn glance(args: &Args) -> Seen {
     let mut seen = Seen {

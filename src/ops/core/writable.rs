@@ -9,7 +9,7 @@ use crate::{DType, Dims, Result, Tensor, bail, dtype, mode};
 ///
 /// # Errors
 /// As [`check_target`].
-#[inline]
+#[inline(always)]
 pub fn check(c: &Call, traits: &Traits) -> Result<()> {
     if traits.mutates != 0 {
         return check_written(c.args, traits);

@@ -207,13 +207,11 @@ fn view_as_shape(t: &Tensor, size: &[i64]) -> Result<ViewPlan> {
 
 fn reshape(t: &Tensor, size: &[i64]) -> Result<Ret> {
     let shape = dims::infer_size(size, t.numel())?;
+    if t.is_contiguous() {
+        return f::view(t, &shape).map(Ret::from);
+    }
     if dims::view_strides(t.shape(), t.strides(), &shape).is_some() {
-        let made = if t.is_contiguous() {
-            f::view(t, &shape)
-        } else {
-            f::_reshape_alias(t, &shape)
-        };
-        return made.map(Ret::from);
+        return f::_reshape_alias(t, &shape).map(Ret::from);
     }
     let copy = f::Clone::new(t)
         .memory_format(MemoryFormat::Contiguous)
