@@ -184,15 +184,13 @@ def ended(command, note):
     """The exit code of a process, or "time" if it tried nothing new for too long."""
     process = subprocess.Popen(command, env={**os.environ, **CHECKS})
     seen = None
-    while True:
-        try:
+    while seen != note[:NOTE]:
+        seen = note[:NOTE]
+        with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            if note[:NOTE] == seen:
-                process.kill()
-                process.wait()
-                return "time"
-            seen = note[:NOTE]
+    process.kill()
+    process.wait()
+    return "time"
 
 
 def watch(first, last, options):

@@ -4,8 +4,8 @@ import gc
 
 import numpy as np
 import pytest
-import samples
 
+import samples
 import torchlike as torch
 
 CALM = (TypeError, RuntimeError, ValueError, IndexError, RecursionError)
