@@ -180,27 +180,32 @@ def try_rows(first, last, chosen, types, note):
             print(f"no call answered: {row[0]}", flush=True)
 
 
+def ended(command, note):
+    """The exit code of a process, or "time" if it tried nothing new for too long."""
+    process = subprocess.Popen(command, env={**os.environ, **CHECKS})
+    seen = None
+    while seen != note[:NOTE]:
+        seen = note[:NOTE]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(SECONDS)
+    process.kill()
+    process.wait()
+    return "time"
+
+
 def watch(first, last, options):
     """Runs the rows of a range in processes until none is left; how many calls a process died of."""
     deaths = 0
     with tempfile.NamedTemporaryFile() as file:
-        file.write(b" " * mmap.PAGESIZE)
-        file.flush()
+        file.truncate(mmap.PAGESIZE)
+        note = mmap.mmap(file.fileno(), 0)
         command = [sys.executable, __file__, "--note", file.name, *options]
         while first < last:
-            try:
-                code = subprocess.run(
-                    [*command, "--range", str(first), str(last)],
-                    env={**os.environ, **CHECKS},
-                    timeout=SECONDS,
-                    check=False,
-                ).returncode
-            except subprocess.TimeoutExpired:
-                code = "time"
+            note[:NOTE] = b" " * NOTE
+            code = ended([*command, "--range", str(first), str(last)], note)
             if code == 0:
                 break
-            file.seek(0)
-            text = file.read(NOTE).decode().strip()
+            text = note[:NOTE].decode().strip()
             deaths += 1
             print(f"died ({code}): {text}", flush=True)
             first = int(text.split()[0]) + 1 if text else last

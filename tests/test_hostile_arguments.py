@@ -5,6 +5,7 @@ import gc
 import numpy as np
 import pytest
 
+import samples
 import torchlike as torch
 
 CALM = (TypeError, RuntimeError, ValueError, IndexError, RecursionError)
@@ -221,3 +222,38 @@ def test_gradients_of_sizes_that_no_memory_holds_are_refused_or_empty():
     args = (torch.ones(1, 2), many, zero, zero[:0], zero, zero, 5, False, 0, False, None, -1)
     with pytest.raises((RuntimeError, MemoryError)):
         aten._embedding_bag_backward(*args)
+
+
+ROWS_OF_TOO_FEW = """
+_grad.cat_back f32[4], [0, 2], 0
+_grad.many f32[()], []
+_grad.repeat_back f32[4], [1, 1], [1, 1]
+_grad.mm_left f32[()], [], [], f32[()], 1
+_grad.mm_right f32[()], [], [], f32[()], 1
+_grad.nll_loss_of_many f32[4], f32[4], i64[4], None, 1, -100, f32[()]
+_grad.channel_shuffle_back f32[5, 5], 0
+_grad.qr f32[4], f32[4], f32[4], f32[4], 'reduced'
+_grad.svd f32[()], f32[()], f32[()], f32[()], f32[()], f32[()], False
+_grad.learned_quantizer f32[4], f32[4], f32[4], f32[4], 1, 0, 255, 1.0
+_grad.pinv f32[4], f32[4], f32[4]
+_grad.matrix_exp f32[()], f32[()]
+_grad.sparse_values f32[9], i64[9]
+_nn.window_squares f32[9], 1
+_nn.batch_norm_train f32[9], None, None, None, None, f32, 1e-5
+_nn.batch_norm_eval f32[9], f32[9], f32[9], None, None, 1e-5
+_lstsq f32[4], f32[4], None, False
+_entries_times i64[3], i64[3], f32[3], f32[3], 1
+_unpack_int4 u8[4]
+unique_dim f32[()], 0
+unique_dim_consecutive f32[()], 0
+unique_dim f32[0, 3], 1
+"""
+
+
+@pytest.mark.parametrize("line", ROWS_OF_TOO_FEW.strip().splitlines())
+def test_rows_by_hand_refuse_tensors_of_too_few_dimensions(line):
+    row, _, text = line.partition(" ")
+    (call,) = samples.calls(text)
+    args, kwargs = samples.arguments(call, "cpu")
+    with pytest.raises((RuntimeError, IndexError)):
+        torch._C._call_row(row, False, tuple(args), kwargs)

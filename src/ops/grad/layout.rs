@@ -4,7 +4,7 @@ use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
 use crate::ops::grad::kept;
 use crate::ops::grad::reduce::like;
-use crate::{DType, Dims, Result, Tensor, bail, dims};
+use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -160,7 +160,10 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, int[] sizes)",
         0,
         |a| {
-            let shape = Dims::from([a.sizes[0]]).concat(a.grad.shape());
+            let Some(count) = a.sizes.first() else {
+                bail!(Runtime, "the number of products is missing");
+            };
+            let shape = Dims::from([*count]).concat(a.grad.shape());
             f::expand(&f::unsqueeze(a.grad, 0)?, &shape[..])
         },
         "The gradient of a sum of products, once for each.",
@@ -260,8 +263,15 @@ fn cat_back(grad: &Tensor, sizes: &[i64], dim: i64) -> Result<Vec<Tensor>> {
             made.push(like(grad, shape)?);
             continue;
         }
-        let length = shape[dim];
-        made.push(f::narrow(grad, dim as i64, start, length)?);
+        let Some(length) = shape.get(dim) else {
+            bail!(
+                Runtime,
+                "a part of {} dimensions was not joined along dimension {}",
+                count,
+                dim
+            );
+        };
+        made.push(f::narrow(grad, dim as i64, start, *length)?);
         start += length;
     }
     Ok(made)
@@ -274,6 +284,14 @@ fn repeat_back(grad: &Tensor, repeats: &[i64], sizes: &[i64]) -> Result<Tensor> 
     if repeats.contains(&0) {
         return like(grad, sizes);
     }
+    ensure!(
+        repeats.len() == grad.ndim() && sizes.len() <= grad.ndim(),
+        Runtime,
+        "{} repeats of {} dimensions do not give {}",
+        repeats.len(),
+        sizes.len(),
+        grad.ndim()
+    );
     let lead = grad.ndim() - sizes.len();
     let mut grad = grad.clone();
     for _ in 0..lead {

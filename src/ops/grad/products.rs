@@ -72,7 +72,7 @@ fn bilinear_rule(a: &calls::_GradBilinearWeight) -> Result<Plan> {
 
 /// True for a matrix whose columns lie one after the other.
 fn column_major(sizes: &[i64], strides: &[i64]) -> bool {
-    strides[0] == 1 && strides[1] == sizes[0]
+    matches!((sizes, strides), ([rows, _], [1, apart]) if rows == apart)
 }
 
 fn conj(s: Scalar) -> Scalar {

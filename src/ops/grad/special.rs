@@ -3,7 +3,7 @@
 use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::grad::reduce::like;
-use crate::{Result, Scalar, Tensor, bail, dims};
+use crate::{Result, Scalar, Tensor, bail, dims, ensure};
 use num_complex::Complex64;
 use torchlike_macros::operators;
 
@@ -24,7 +24,7 @@ pub static OPS: &[OpDef] = &[
         0,
         |a| {
             // More dimensions are one, as in the forward.
-            let (n, classes) = (a.input.shape()[0], a.input.shape()[1]);
+            let (n, classes) = (a.input.size(0)?, a.input.size(1)?);
             let input = f::reshape(a.input, &[n, classes, 1, -1][..])?;
             let target = f::reshape(a.target, &[n, 1, -1][..])?;
             let grad = if a.reduction == 0 {
@@ -96,7 +96,16 @@ pub static OPS: &[OpDef] = &[
         "_grad.channel_shuffle_back",
         "(Tensor grad, int groups)",
         0,
-        |a| f::channel_shuffle(a.grad, a.grad.size(1)? / a.groups),
+        |a| {
+            let channels = a.grad.size(1)?;
+            ensure!(
+                a.groups > 0,
+                Runtime,
+                "Number of groups to divide channels in must be positive. Value of groups:{}",
+                a.groups
+            );
+            f::channel_shuffle(a.grad, channels / a.groups)
+        },
         "The gradient of channel_shuffle.",
     )
     .samples("f32[1, 4, 2, 2], 2"),

@@ -71,7 +71,7 @@ fn qr(a: &calls::_GradQr) -> Result<Tensor> {
              mode='reduced') if you are going to differentiate through linalg.qr."
         );
     }
-    let (m, n) = (q.shape()[q.ndim() - 2], r.shape()[r.ndim() - 1]);
+    let (m, n) = (q.size(-2)?, r.size(-1)?);
     if a.mode == "complete" && m > n {
         bail!(
             Runtime,
@@ -174,7 +174,7 @@ fn skew(t: &Tensor) -> Result<Tensor> {
 }
 
 fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
-    let k = a.S.shape()[a.S.ndim() - 1];
+    let k = a.S.size(-1)?;
     let u = &f::narrow(a.U, -1, 0, k)?;
     let vh = &f::narrow(a.Vh, -2, 0, k)?;
     let dtype = u.dtype();
@@ -278,8 +278,7 @@ fn with_clean_diagonal(inner: Tensor, gs: Option<&Tensor>, phased: bool) -> Resu
 }
 
 pub(super) fn pinv(grad: &Tensor, result: &Tensor, matrix: &Tensor) -> Result<Tensor> {
-    let n = matrix.ndim();
-    let (m, k) = (matrix.shape()[n - 2], matrix.shape()[n - 1]);
+    let (m, k) = (matrix.size(-2)?, matrix.size(-1)?);
     let (gh, ph) = (f::mH(grad)?, f::mH(result)?);
     let mm = |a: &Tensor, b: &Tensor| f::matmul(a, b);
     if m <= k {
@@ -306,7 +305,7 @@ pub(super) fn pinv(grad: &Tensor, result: &Tensor, matrix: &Tensor) -> Result<Te
 
 /// The exponential of a block matrix has the derivative in its corner (Al-Mohy and Higham, 2009).
 fn matrix_exp(grad: &Tensor, matrix: &Tensor) -> Result<Tensor> {
-    let n = matrix.shape()[matrix.ndim() - 1];
+    let n = matrix.size(-1)?;
     let turned = f::mH(matrix)?;
     let top = f::Cat::new(&[turned.clone(), grad.clone()][..])
         .dim(-1)

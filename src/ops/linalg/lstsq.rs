@@ -135,6 +135,13 @@ fn full(rank: &Tensor, n: i64) -> Result<bool> {
 /// The solutions lie in the first rows of a larger matrix, as the routines of LAPACK leave them.
 fn rule(a: &calls::_Lstsq) -> Result<(Plan, Dims)> {
     let (t, b) = (a.input, a.b);
+    ensure!(
+        t.ndim() >= 2 && b.ndim() >= 2,
+        Runtime,
+        "least squares take matrices, got {} and {} dimensions",
+        t.ndim(),
+        b.ndim()
+    );
     let (m, n) = (tail(t.shape())[0], tail(t.shape())[1]);
     let columns = tail(b.shape())[1];
     let batch = dims::broadcast(&lead(t.shape()), &lead(b.shape()))?;

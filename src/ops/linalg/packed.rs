@@ -38,7 +38,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self)",
         0,
         body!(
-            |a| Ok(Plan::contiguous(&[a.input.shape()[0], a.input.shape()[1] * 2], DType::I32)),
+            |a| Ok(Plan::contiguous(&[a.input.size(0)?, a.input.size(1)? * 2], DType::I32)),
             |a, _, o| unpack(a.input, &o[0])
         ).unmeasured(),
         "",

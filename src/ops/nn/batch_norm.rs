@@ -173,7 +173,7 @@ impl Channels<'_> {
 fn rule_train(a: &calls::_NnBatchNormTrain) -> Result<Plan> {
     let x = a.input;
     x.dtype().check_float_kernel("batch_norm")?;
-    let stats = OutSpec::contiguous(&[x.shape()[1]], a.stats);
+    let stats = OutSpec::contiguous(&[x.size(1)?], a.stats);
     Ok(Plan {
         outs: smallvec![suggested(x)?, stats.clone(), stats.clone(), stats],
         device: None,
@@ -186,6 +186,7 @@ fn run_train(a: &calls::_NnBatchNormTrain, (): &(), outs: &[Tensor]) -> Result<(
 
 fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
     let x = a.input;
+    x.size(1)?;
     x.dtype().check_float_kernel("batch_norm")?;
     Ok(Plan {
         outs: smallvec![suggested(x)?],

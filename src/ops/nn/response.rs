@@ -29,6 +29,7 @@ pub static OPS: &[OpDef] = &[
 
 fn rule_window(a: &calls::_NnWindowSquares) -> Result<(Plan, usize)> {
     let (x, size) = (a.input, a.size);
+    x.size(1)?;
     ensure!(
         size > 0,
         Runtime,
@@ -63,6 +64,7 @@ fn local_response_norm(a: &calls::NnFunctionalLocalResponseNorm) -> Result<Ret> 
 /// `window_squares` as the pooling that its gradient is made of.
 fn pooled_squares(a: &calls::_NnWindowSquares) -> Result<Ret> {
     let (x, size) = (a.input, a.size);
+    x.size(1)?;
     let squares = f::mul(x, x)?;
     let around = [size / 2, (size - 1) / 2];
     if x.ndim() == 3 {

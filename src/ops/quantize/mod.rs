@@ -4,7 +4,7 @@ pub mod fake;
 pub mod tensors;
 
 use crate::ops::f;
-use crate::{Result, Scalar, Tensor};
+use crate::{Result, Scalar, Tensor, bail};
 
 fn clamped(numbers: &Tensor, least: i64, most: i64) -> Result<Tensor> {
     f::Clamp::new(numbers)
@@ -16,6 +16,13 @@ fn clamped(numbers: &Tensor, least: i64, most: i64) -> Result<Tensor> {
 /// A vector along one dimension of a tensor.
 fn along(p: &Tensor, t: &Tensor, axis: usize) -> Result<Tensor> {
     let mut shape = vec![1i64; t.ndim()];
-    shape[axis] = -1;
+    let Some(size) = shape.get_mut(axis) else {
+        bail!(
+            Index,
+            "a tensor of {} dimensions has no dimension {axis}",
+            t.ndim()
+        );
+    };
+    *size = -1;
     f::reshape(p, &shape)
 }

@@ -150,23 +150,25 @@ fn checked(t: &Tensor, dim: Option<i64>, name: &str) -> Result<Tensor> {
     let compared = !t.dtype().is_complex() && !t.dtype().is_storage_only();
     t.dtype().check_kernel(compared, kernel)?;
     if let Some(dim) = dim {
-        ensure!(
-            t.ndim() > 0,
-            Index,
-            "Dimension specified as {dim} but tensor has no dimensions"
-        );
-        let d = wrap_dim(dim, t.ndim())?;
-        let empty = t.shape().iter().enumerate().any(|(i, &n)| n == 0 && i != d);
-        ensure!(
-            !empty || t.shape()[d] == 0,
-            Runtime,
-            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
-        );
+        selected(t, dim)?;
     }
     if helpers::has_no_values(t) {
         return Err(unknown_shape(name));
     }
     helpers::on_host(t)
+}
+
+/// The dimension whose slices are compared.
+fn selected(t: &Tensor, dim: i64) -> Result<usize> {
+    let size = t.size(dim)?;
+    let d = wrap_dim(dim, t.ndim())?;
+    let empty = t.shape().iter().enumerate().any(|(i, &n)| n == 0 && i != d);
+    ensure!(
+        !empty || size == 0,
+        Runtime,
+        "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+    );
+    Ok(d)
 }
 
 /// The results that were asked for, on the device of the input.
@@ -202,7 +204,7 @@ struct Found {
 impl Ask<'_> {
     fn plan(self) -> Result<(Plan, Found)> {
         let t = self.input;
-        let dim = self.dim.map(|d| wrap_dim(d, t.ndim())).transpose()?;
+        let dim = self.dim.map(|d| selected(t, d)).transpose()?;
         // The shape itself needs the values.
         let distinct = if helpers::at_hand(t) {
             Some(Distinct::new(t, dim, self.consecutive)?)

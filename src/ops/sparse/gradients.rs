@@ -7,7 +7,7 @@ use super::{Sparse, is_sparse};
 use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::core::rules::dim_list;
 use crate::ops::f;
-use crate::{Dims, Result, Tensor, bail, dims};
+use crate::{Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -19,6 +19,13 @@ pub static OPS: &[OpDef] = &[
         0,
         |a| {
             let (grad, shape) = (strided(a.grad)?, a.grad.shape());
+            ensure!(
+                a.indices.size(0)? <= shape.len() as i64,
+                Runtime,
+                "indices of {} dimensions for a gradient of {}",
+                a.indices.size(0)?,
+                shape.len()
+            );
             let made = Coo {
                 indices: a.indices.clone(),
                 values: grad.clone(),

@@ -20,7 +20,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor rows, Tensor columns, Tensor values, Tensor dense, int count)",
         0,
         body!(
-            |a| Ok(Plan::contiguous(&[a.count, a.dense.shape()[1]], a.values.dtype())),
+            |a| Ok(Plan::contiguous(&[a.count, a.dense.size(1)?], a.values.dtype())),
             entries_times
         ).unmeasured(),
         "",
