@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
                 sym: a.sym,
                 curve: Curve::Cosines(vec![0.42, 0.5, 0.08])
             }
-            .rule("general_cosine", a.dtype, a.device),
+            .rule("blackman", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
         ).unmeasured(),
         "Three cosines with weights by Blackman.",

@@ -411,13 +411,6 @@ fn put_beside(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> 
 
 fn put_rule(a: &calls::IndexPut) -> Result<(Plan, Option<Layout>)> {
     let (t, values) = (a.input, a.values);
-    ensure!(
-        t.dtype() == values.dtype(),
-        Runtime,
-        "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
-        t.dtype().scalar_type(),
-        values.dtype().scalar_type()
-    );
     let layout = Layout::new(t, &a.indices)?;
     if let Some(Layout { shape, .. }) = &layout {
         ensure!(
@@ -427,6 +420,13 @@ fn put_rule(a: &calls::IndexPut) -> Result<(Plan, Option<Layout>)> {
             values.shape()
         );
     }
+    ensure!(
+        t.dtype() == values.dtype(),
+        Runtime,
+        "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
+        t.dtype().scalar_type(),
+        values.dtype().scalar_type()
+    );
     Ok((like(t), layout))
 }
 
