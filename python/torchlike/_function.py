@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from ast import literal_eval
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -75,10 +76,10 @@ def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @functools.cache
 def _forms() -> dict[str, Form]:
-    from importlib.resources import files
-
+    # `importlib.resources` would load archives, compressors and random numbers for it.
+    text = Path(__file__).with_name("_forms.txt").read_text(encoding="utf-8")
     found = {}
-    for line in (files("torchlike") / "_forms.txt").read_text().splitlines():
+    for line in text.splitlines():
         name, _, rest = line.partition("(")
         found[name] = Form(rest.rpartition(")")[0])
     return found

@@ -15,12 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def submodules(package: str, *names: str) -> "Callable[[str], Any]":
-    """A `__getattr__` for a package that few programs use: its modules run when they are first asked for."""
+def submodules(package: str, *names: str, **inside: str) -> "Callable[[str], Any]":
+    """A `__getattr__` for a package that few programs use: its modules run when they are first asked for.
+
+    Args:
+        package: its name, without `torchlike.`.
+        names: its modules.
+        inside: what stands in one of its modules, and in which.
+    """
 
     def __getattr__(name: str) -> Any:
         if name in names:
             return import_module(f"torchlike.{package}.{name}")
+        if name in inside:
+            return getattr(import_module(f"torchlike.{package}.{inside[name]}"), name)
         from torchlike import _naming
 
         raise AttributeError(f"module '{_naming.shown}.{package}' has no attribute '{name}'")

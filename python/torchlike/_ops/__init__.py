@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C, ops
@@ -219,10 +220,10 @@ class _OpNamespace(types.ModuleType):
 @functools.cache
 def _aten() -> dict[str, list[tuple[str, str, bool, bool]]]:
     """The overloads of each operator: name, schema, whether it is made of others, whether it can be called."""
-    from importlib.resources import files
-
+    # `importlib.resources` would load archives, compressors and random numbers for it.
+    text = Path(__file__).with_name("aten.txt").read_text(encoding="utf-8")
     found: dict[str, list[tuple[str, str, bool, bool]]] = {}
-    for line in (files(__package__) / "aten.txt").read_text().splitlines():
+    for line in text.splitlines():
         mark, text = (line[0], line[1:]) if line[0] in "+-" else ("", line)
         head = text.partition("(")[0]
         name, _, overload = head.partition(".")

@@ -6,8 +6,9 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
+
+_FOLDER = Path(__file__).with_name("profiles")
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,7 @@ class Profile:
 
 def names() -> list[str]:
     """The profiles that come with the library."""
-    return sorted(
-        p.name.removesuffix(".json") for p in files(__package__).joinpath("profiles").iterdir()
-    )
+    return sorted(p.name.removesuffix(".json") for p in _FOLDER.iterdir())
 
 
 @functools.cache
@@ -52,4 +51,4 @@ def profile(which: str) -> Profile:
         raise ValueError(
             f"no profile {which!r}: one of {', '.join(names())}, or the path of a JSON file"
         )
-    return Profile(**json.loads(files(__package__).joinpath(f"profiles/{which}.json").read_text()))
+    return Profile(**json.loads((_FOLDER / f"{which}.json").read_text(encoding="utf-8")))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torchlike import _lazy
+from torchlike.distributed.fsdp import _fully_shard
 from torchlike.distributed.fsdp._fully_shard import (
     CPUOffloadPolicy,
     FSDPModule,
@@ -12,26 +15,28 @@ from torchlike.distributed.fsdp._fully_shard import (
     fully_shard,
     register_fsdp_forward_method,
 )
-from torchlike.distributed.fsdp.api import (
-    BackwardPrefetch,
-    CPUOffload,
-    FullOptimStateDictConfig,
-    FullStateDictConfig,
-    LocalOptimStateDictConfig,
-    LocalStateDictConfig,
-    MixedPrecision,
-    OptimStateDictConfig,
-    ShardedOptimStateDictConfig,
-    ShardedStateDictConfig,
-    ShardingStrategy,
-    StateDictConfig,
-    StateDictSettings,
-    StateDictType,
-)
-from torchlike.distributed.fsdp.fully_sharded_data_parallel import (
-    FullyShardedDataParallel,
-    OptimStateKeyType,
-)
+
+if TYPE_CHECKING:
+    from torchlike.distributed.fsdp.api import (
+        BackwardPrefetch,
+        CPUOffload,
+        FullOptimStateDictConfig,
+        FullStateDictConfig,
+        LocalOptimStateDictConfig,
+        LocalStateDictConfig,
+        MixedPrecision,
+        OptimStateDictConfig,
+        ShardedOptimStateDictConfig,
+        ShardedStateDictConfig,
+        ShardingStrategy,
+        StateDictConfig,
+        StateDictSettings,
+        StateDictType,
+    )
+    from torchlike.distributed.fsdp.fully_sharded_data_parallel import (
+        FullyShardedDataParallel,
+        OptimStateKeyType,
+    )
 
 __all__ = [
     "BackwardPrefetch",
@@ -59,6 +64,11 @@ __all__ = [
     "register_fsdp_forward_method",
 ]
 
+_OLDER = dict.fromkeys(
+    ("FullyShardedDataParallel", "OptimStateKeyType"), "fully_sharded_data_parallel"
+)
+_SHARDED = vars(_fully_shard).keys()
+
 __getattr__ = _lazy.submodules(
     "distributed.fsdp",
     "_fully_shard",
@@ -66,4 +76,9 @@ __getattr__ = _lazy.submodules(
     "fully_sharded_data_parallel",
     "sharded_grad_scaler",
     "wrap",
+    **{name: _OLDER.get(name, "api") for name in __all__ if name not in _SHARDED},
 )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

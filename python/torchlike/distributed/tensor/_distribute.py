@@ -168,6 +168,10 @@ def distribute_module(
 
 
 def _replicate(module: nn.Module, mesh: DeviceMesh) -> None:
+    state = module._state_
+    tensors = [state[name] for name, kind in state["_kinds"].items() if kind != "module"]
+    if all([t is None or isinstance(t, DTensor) for t in tensors]):
+        return
     whole = [Replicate()] * mesh.ndim
     for name, p in list(module._parameters.items()):
         if p is not None and not isinstance(p, DTensor):

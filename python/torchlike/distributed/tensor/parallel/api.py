@@ -47,6 +47,17 @@ def parallelize_module(
     return module
 
 
+def _children(module: nn.Module, pattern: str) -> list[nn.Module]:
+    """The modules right below one whose names fit; one that has several names goes by its first."""
+    if any(c in pattern for c in "*?["):
+        return [m for name, m in module.named_children() if fnmatchcase(name, pattern)]
+    wanted = module._modules.get(pattern)
+    if wanted is None:
+        return []
+    first = next(name for name, m in module.named_children() if m is wanted)
+    return [wanted] if first == pattern else []
+
+
 def _apply_at(
     module: nn.Module, mesh: DeviceMesh, path: str, style: ParallelStyle, source: int | None
 ) -> None:
@@ -54,7 +65,7 @@ def _apply_at(
         parallelize_module(module, mesh, style, src_data_rank=source)
         return
     first, _, rest = path.partition(".")
-    found = [child for name, child in module.named_children() if fnmatchcase(name, first)]
+    found = _children(module, first)
     if not found:
         warnings.warn(
             f"Parallelize plan key '{path}' could not be resolved: no submodule matching token '{first}' in module "

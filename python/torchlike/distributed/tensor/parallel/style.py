@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,10 @@ __all__ = [
 ]
 
 
+# Every layer asks for the same ones.
+_ROWS, _COLUMNS, _LAST, _WHOLE = Shard(0), Shard(1), Shard(-1), Replicate()
+
+
 class ParallelStyle(ABC):
     """How a module lies on a mesh. `src_data_rank` has the whole parameters."""
 
@@ -52,6 +57,18 @@ class ParallelStyle(ABC):
 
 def _one(layouts: Any) -> tuple[Any, ...] | None:
     return (layouts,) if isinstance(layouts, Placement) else layouts
+
+
+@functools.lru_cache(maxsize=64)
+def _shard(dim: int) -> Shard:
+    return Shard(dim)
+
+
+def _counted(layouts: tuple[Placement, ...], ndim: int) -> tuple[Placement, ...]:
+    """Placements whose dimensions are counted from the first."""
+    return tuple(
+        [_shard(p.dim + ndim) if isinstance(p, Shard) and p.dim < 0 else p for p in layouts]
+    )
 
 
 def _brought(t: Any, mesh: DeviceMesh, lies: tuple[Placement, ...], wanted: Any) -> DTensor:
@@ -125,16 +142,13 @@ class ColwiseParallel(_LinearStyle):
 
     def _cuts(self, module: nn.Module) -> dict[str, Placement]:
         if isinstance(module, Linear):
-            return {"weight": Shard(0), "bias": Shard(0)}
+            return {"weight": _ROWS, "bias": _ROWS}
         if isinstance(module, Embedding):
-            return {"weight": Shard(1)}
+            return {"weight": _COLUMNS}
         raise NotImplementedError("ColwiseParallel currently only support Linear and Embedding!")
 
     def _give(self, module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
-        wanted = tuple(
-            Shard(p.dim + outputs.ndim) if isinstance(p, Shard) and p.dim < 0 else p
-            for p in self.output_layouts
-        )
+        wanted = _counted(self.output_layouts, outputs.ndim)
         if outputs.placements != wanted:
             outputs = outputs.redistribute(placements=wanted)
         return outputs.to_local() if self.use_local_output else outputs
@@ -162,11 +176,11 @@ class RowwiseParallel(_LinearStyle):
 
     def _cuts(self, module: nn.Module) -> dict[str, Placement]:
         if isinstance(module, Linear):
-            self.desired_input_layouts = (Shard(-1),)
-            return {"weight": Shard(1), "bias": Replicate()}
+            self.desired_input_layouts = (_LAST,)
+            return {"weight": _COLUMNS, "bias": _WHOLE}
         if isinstance(module, Embedding):
-            self.desired_input_layouts = (Replicate(),)
-            return {"weight": Shard(0)}
+            self.desired_input_layouts = (_WHOLE,)
+            return {"weight": _ROWS}
         raise NotImplementedError("RowwiseParallel currently only support Linear and Embedding!")
 
 
