@@ -224,7 +224,7 @@ def test_gradients_of_sizes_that_no_memory_holds_are_refused_or_empty():
         aten._embedding_bag_backward(*args)
 
 
-ROWS_OF_TOO_FEW = """
+ROWS_THAT_DO_NOT_FIT = """
 _grad.cat_back f32[4], [0, 2], 0
 _grad.many f32[()], []
 _grad.repeat_back f32[4], [1, 1], [1, 1]
@@ -241,8 +241,12 @@ _grad.sparse_values f32[9], i64[9]
 _nn.window_squares f32[9], 1
 _nn.batch_norm_train f32[9], None, None, None, None, f32, 1e-5
 _nn.batch_norm_eval f32[9], f32[9], f32[9], None, None, 1e-5
+_nn.batch_norm_train f32[2, 3], f32[0], None, None, None, f32, 1e-5
+_nn.batch_norm_eval f32[2, 3], f32[3], f32[3], None, f32[2], 1e-5
 _lstsq f32[4], f32[4], None, False
+_lstsq f32[4, 2], f32[3, 2], None, False
 _entries_times i64[3], i64[3], f32[3], f32[3], 1
+_entries_times i32[3], i64[3], f32[3], f32[3, 2], 1
 _unpack_int4 u8[4]
 unique_dim f32[()], 0
 unique_dim_consecutive f32[()], 0
@@ -250,8 +254,8 @@ unique_dim f32[0, 3], 1
 """
 
 
-@pytest.mark.parametrize("line", ROWS_OF_TOO_FEW.strip().splitlines())
-def test_rows_by_hand_refuse_tensors_of_too_few_dimensions(line):
+@pytest.mark.parametrize("line", ROWS_THAT_DO_NOT_FIT.strip().splitlines())
+def test_rows_by_hand_refuse_tensors_that_do_not_fit(line):
     row, _, text = line.partition(" ")
     (call,) = samples.calls(text)
     args, kwargs = samples.arguments(call, "cpu")

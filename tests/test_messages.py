@@ -42,3 +42,10 @@ def test_recurrent_layers_name_what_does_not_fit():
         with pytest.raises(RuntimeError) as error:
             call()
         assert str(error.value) == want
+
+
+@pytest.mark.parametrize("convert", [int, float, complex])
+def test_python_numbers_are_made_of_one_element(convert):
+    assert convert(torch.ones(1, 1)) == 1
+    with pytest.raises(ValueError, match="^only one element tensors can be converted to Python"):
+        convert(torch.ones(2))

@@ -29,6 +29,16 @@ fn changed(args: crate::ops::Args<'_>) -> crate::Result<Tensor> {
     dispatch::call(Call::in_place(&args)?)?.one()
 }
 
+/// The only element, for Python's own conversions to numbers.
+fn single(t: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
+    if t.get().get().numel() != 1 {
+        return Err(PyValueError::new_err(
+            "only one element tensors can be converted to Python scalars",
+        ));
+    }
+    element(t)
+}
+
 #[pymethods]
 impl PyTensor {
     #[new]
@@ -139,7 +149,7 @@ impl PyTensor {
         if let Some(answer) = watch::answer("__int__", Style::Parsed, &[slf.as_any()])? {
             return Ok(answer);
         }
-        match element(slf)? {
+        match single(slf)? {
             Scalar::Float(f) => pyo3::types::PyFloat::new(slf.py(), f).call_method0("__trunc__"),
             Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err(
                 "value cannot be converted to type int64_t without overflow",
@@ -152,7 +162,7 @@ impl PyTensor {
         if let Some(answer) = watch::answer("__float__", Style::Parsed, &[slf.as_any()])? {
             return answer.extract();
         }
-        match element(slf)? {
+        match single(slf)? {
             Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err(
                 "value cannot be converted to type double without overflow",
             )),
@@ -163,13 +173,7 @@ impl PyTensor {
         if let Some(answer) = watch::answer("__complex__", Style::Parsed, &[slf.as_any()])? {
             return answer.extract();
         }
-        let t = slf.get().get();
-        if t.numel() != 1 {
-            return Err(PyValueError::new_err(
-                "only one element tensors can be converted to Python scalars",
-            ));
-        }
-        Ok(element(slf)?.to_c64())
+        Ok(single(slf)?.to_c64())
     }
     fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(answer) = watch::answer("__index__", Style::Parsed, &[slf.as_any()])? {

@@ -142,8 +142,15 @@ fn rule(a: &calls::_Lstsq) -> Result<(Plan, Dims)> {
         t.ndim(),
         b.ndim()
     );
-    let (m, n) = (tail(t.shape())[0], tail(t.shape())[1]);
-    let columns = tail(b.shape())[1];
+    let (m, n) = (t.size(-2)?, t.size(-1)?);
+    let (rows, columns) = (b.size(-2)?, b.size(-1)?);
+    ensure!(
+        rows == m && t.dtype() == b.dtype(),
+        Runtime,
+        "least squares of {m} rows of {} and {rows} of {}",
+        t.dtype(),
+        b.dtype()
+    );
     let batch = dims::broadcast(&lead(t.shape()), &lead(b.shape()))?;
     let real = t.dtype().to_real();
     let plan = plan([

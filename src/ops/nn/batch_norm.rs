@@ -7,7 +7,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::nn::norm::suggested;
 use crate::ops::{Call, Form, dispatch, f};
-use crate::{DType, Result, Tensor, cpu, ensure, kernels, mode};
+use crate::{DType, Result, Tensor, bail, cpu, ensure, kernels, mode};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -170,10 +170,24 @@ impl Channels<'_> {
     }
 }
 
+/// Every parameter and statistic that is given has a value a channel.
+fn check_lengths(channels: i64, given: [Option<&Tensor>; 4]) -> Result<()> {
+    match given.into_iter().flatten().find(|p| p.numel() != channels) {
+        None => Ok(()),
+        Some(p) => bail!(
+            Runtime,
+            "batch_norm of {channels} channels was given {} values for them",
+            p.numel()
+        ),
+    }
+}
+
 fn rule_train(a: &calls::_NnBatchNormTrain) -> Result<Plan> {
     let x = a.input;
     x.dtype().check_float_kernel("batch_norm")?;
-    let stats = OutSpec::contiguous(&[x.size(1)?], a.stats);
+    let channels = x.size(1)?;
+    check_lengths(channels, [a.weight, a.bias, a.mean, a.var])?;
+    let stats = OutSpec::contiguous(&[channels], a.stats);
     Ok(Plan {
         outs: smallvec![suggested(x)?, stats.clone(), stats.clone(), stats],
         device: None,
@@ -186,8 +200,8 @@ fn run_train(a: &calls::_NnBatchNormTrain, (): &(), outs: &[Tensor]) -> Result<(
 
 fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
     let x = a.input;
-    x.size(1)?;
     x.dtype().check_float_kernel("batch_norm")?;
+    check_lengths(x.size(1)?, [a.weight, a.bias, Some(a.mean), Some(a.var)])?;
     Ok(Plan {
         outs: smallvec![suggested(x)?],
         device: None,

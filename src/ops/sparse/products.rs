@@ -9,7 +9,7 @@ use crate::ops::core::helpers::has_no_values;
 use crate::ops::core::op::{F, FM, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::parts::Compressed;
-use crate::{Result, Scalar, Tensor, bail, ensure, with_dtype};
+use crate::{DType, Result, Scalar, Tensor, bail, ensure, with_dtype};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -95,6 +95,13 @@ pub static OPS: &[OpDef] = &[
 fn entries_times(a: &calls::_EntriesTimes, (): &(), outs: &[Tensor]) -> Result<()> {
     let out = &outs[0];
     let d = out.dtype();
+    ensure!(
+        [a.rows, a.columns].iter().all(|i| i.dtype() == DType::I64),
+        Index,
+        "mm(): the indices of a sparse tensor have type {} and {}",
+        a.rows.dtype(),
+        a.columns.dtype()
+    );
     let (rows, columns) = (a.rows.contiguous()?, a.columns.contiguous()?);
     let (rows, columns) = (cpu::slice::<i64>(&rows), cpu::slice::<i64>(&columns));
     let (values, dense) = (
