@@ -306,25 +306,31 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub(crate) fn look(&self, plan: &ViewPlan) -> Self {
-        let mut flags = self.flags & (INFERENCE | SILENT);
-        if !plan.detached {
-            flags |= VIEW;
+        let mut view = self.raw_view(plan);
+        if plan.detached {
+            view.flags &= !VIEW;
+            view.group = family::new_group();
+        } else if mode::records() {
+            view.flags |= self.note_view();
+        } else {
+            view.flags |= self.apart(plan.dtype);
+            view.group = self.marked_apart();
+            view.nr = self.storage.version() as u16;
         }
+        view
+    }
+
+    /// As [`Tensor::look`], for kernels: memory that lies otherwise, of which the storage notes nothing and which has no history.
+    #[inline]
+    #[must_use]
+    pub(crate) fn raw_view(&self, plan: &ViewPlan) -> Self {
+        let mut flags = self.flags & (INFERENCE | SILENT) | VIEW;
         if plan.conj {
             flags |= CONJ;
         }
         if plan.neg {
             flags |= NEG;
         }
-        let (group, nr) = if plan.detached {
-            (family::new_group(), 0)
-        } else if mode::records() {
-            flags |= self.note_view();
-            (self.group, 0)
-        } else {
-            flags |= self.apart(plan.dtype);
-            (self.marked_apart(), self.storage.version() as u16)
-        };
         Self {
             storage: self.storage.clone(),
             shape: plan.shape.clone(),
@@ -332,8 +338,8 @@ impl Tensor {
             offset: plan.offset,
             dtype: plan.dtype,
             flags,
-            nr,
-            group,
+            nr: 0,
+            group: self.group,
             link: None,
         }
     }

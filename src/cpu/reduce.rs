@@ -313,7 +313,6 @@ pub fn run_kind(
     post: Post,
 ) -> Result<()> {
     let mut d = input.dtype();
-    let mut input = input.clone();
     let f = loop {
         match native(kind, d) {
             Some(f) => break f,
@@ -321,10 +320,14 @@ pub fn run_kind(
             None => d = detour(kind, d),
         }
     };
-    if d != input.dtype() {
-        input = super::copy::converted(&input, d)?;
-    }
-    let nest = Nest::new(&input, dims, out);
+    let converted;
+    let input = if d == input.dtype() {
+        input
+    } else {
+        converted = super::copy::converted(input, d)?;
+        &converted
+    };
+    let nest = Nest::new(input, dims, out);
     f(&Task {
         nest: &nest,
         input: input.data_ptr(),

@@ -15,7 +15,7 @@ pub fn of(t: &Tensor, plan: ViewPlan) -> Result<Tensor> {
         plan.bytes()?,
         t.storage().nbytes()
     );
-    Ok(t.look(&plan))
+    Ok(t.raw_view(&plan))
 }
 
 /// The tensor with a dimension of size 1 if it has none.

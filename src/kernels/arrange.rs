@@ -181,7 +181,7 @@ pub fn parts(out: &Tensor, parts: [&Tensor; 2]) -> Result<()> {
     let strides: Dims = out.strides().iter().map(|s| s * 2).collect();
     for (first, part) in (out.offset() * 2..).zip(parts) {
         let (d, shape) = (out.dtype().to_real(), out.shape().clone());
-        let half = out.look(&ViewPlan::reinterpret(d, shape, strides.clone(), first));
+        let half = out.raw_view(&ViewPlan::reinterpret(d, shape, strides.clone(), first));
         copy(&half, part)?;
     }
     Ok(())
@@ -332,7 +332,7 @@ pub fn embedding_backward(
         }
         if (0..out.shape()[0]).contains(&chosen.padding) {
             let row = ViewPlan::of(sums).selected(0, chosen.padding);
-            fill(&sums.look(&row), Scalar::Int(0))?;
+            fill(&sums.raw_view(&row), Scalar::Int(0))?;
         }
         Ok(())
     })

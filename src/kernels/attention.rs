@@ -124,13 +124,13 @@ struct Work<'a> {
 
 /// A tensor expanded to `shape`, read as `[n, rows, columns]`, with dense columns and no steps back.
 fn flat(t: &Tensor, shape: &[i64], to: [i64; 3]) -> Result<Tensor> {
-    let t = t.look(&ViewPlan::expanded(t, shape));
+    let t = t.raw_view(&ViewPlan::expanded(t, shape));
     let strides = dims::view_strides(t.shape(), t.strides(), &to);
     match strides.filter(|s| s[2] == 1 && s[0] >= 0) {
-        Some(strides) => Ok(t.look(&ViewPlan::with(&t, Dims::new(&to), strides, t.offset()))),
+        Some(strides) => Ok(t.raw_view(&ViewPlan::with(&t, Dims::new(&to), strides, t.offset()))),
         None => {
             let t = dense(&t)?;
-            Ok(t.look(&ViewPlan::with(
+            Ok(t.raw_view(&ViewPlan::with(
                 &t,
                 Dims::new(&to),
                 dims::contiguous_strides(&to),
@@ -142,11 +142,11 @@ fn flat(t: &Tensor, shape: &[i64], to: [i64; 3]) -> Result<Tensor> {
 
 /// Some matrices of several.
 fn some(t: &Tensor, first: i64, n: i64) -> Tensor {
-    t.look(&ViewPlan::of(t).narrowed(0, first, n))
+    t.raw_view(&ViewPlan::of(t).narrowed(0, first, n))
 }
 
 fn turned(t: &Tensor) -> Tensor {
-    t.look(&ViewPlan::of(t).swapped(1, 2))
+    t.raw_view(&ViewPlan::of(t).swapped(1, 2))
 }
 
 fn multiply(c: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
@@ -250,7 +250,7 @@ impl<'a> Work<'a> {
 
 /// A row-major result read as matrices.
 fn as_matrices(t: &Tensor, shape: [i64; 3]) -> Tensor {
-    t.look(&ViewPlan::with(
+    t.raw_view(&ViewPlan::with(
         t,
         Dims::new(&shape),
         dims::contiguous_strides(&shape),
@@ -330,7 +330,7 @@ pub fn backward(outs: &[Tensor], known: &Known, i: &Inputs, s: &Shapes) -> Resul
     let values = [w.heads, w.rows, s.values];
     let shape = s.batch.concat(&[s.queries, s.values]);
     let grad = as_matrices(
-        &dense(&known.grad.look(&ViewPlan::expanded(known.grad, &shape)))?,
+        &dense(&known.grad.raw_view(&ViewPlan::expanded(known.grad, &shape)))?,
         values,
     );
     let out = dense(known.out)?;
@@ -366,7 +366,10 @@ pub fn backward(outs: &[Tensor], known: &Known, i: &Inputs, s: &Shapes) -> Resul
     for (out, made) in outs.iter().zip(&made) {
         let shape = out.shape().clone();
         let strides = dims::contiguous_strides(&shape);
-        copy(out, &made.look(&ViewPlan::with(made, shape, strides, 0)))?;
+        copy(
+            out,
+            &made.raw_view(&ViewPlan::with(made, shape, strides, 0)),
+        )?;
     }
     Ok(())
 }

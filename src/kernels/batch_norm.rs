@@ -51,7 +51,7 @@ impl Batch {
 
 fn channels_last(t: &Tensor) -> Tensor {
     let order: Vec<usize> = std::iter::once(0).chain(2..t.ndim()).chain([1]).collect();
-    t.look(&crate::plan::ViewPlan::of(t).permuted(&order))
+    t.raw_view(&crate::plan::ViewPlan::of(t).permuted(&order))
 }
 
 /// See [`cpu::batch::batch_norm_train`].

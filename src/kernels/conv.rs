@@ -216,7 +216,7 @@ pub fn unfold(out: &Tensor, x: &Tensor, g: &Geometry) -> Result<()> {
     let strides = dims::contiguous_strides(out.shape());
     copy(
         out,
-        &made.look(&ViewPlan::with(&made, out.shape().clone(), strides, 0)),
+        &made.raw_view(&ViewPlan::with(&made, out.shape().clone(), strides, 0)),
     )
 }
 
@@ -239,7 +239,7 @@ pub fn fold(out: &Tensor, columns: &Tensor, g: &Geometry) -> Result<()> {
 /// Matrices within a dense tensor: how many, rows and columns, the strides, and where the first begins.
 fn matrices(t: &Tensor, shape: [i64; 3], strides: [i64; 3], first: i64) -> Tensor {
     let (shape, strides) = (Dims::new(&shape), Dims::new(&strides));
-    t.look(&ViewPlan::with(t, shape, strides, t.offset() + first))
+    t.raw_view(&ViewPlan::with(t, shape, strides, t.offset() + first))
 }
 
 fn multiply(c: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
@@ -282,7 +282,7 @@ pub fn convolve(
     let Some(bias) = bias else { return Ok(()) };
     let mut strides = Dims::filled(out.ndim(), 0);
     strides[1] = bias.strides()[0];
-    let bias = bias.look(&ViewPlan::with(
+    let bias = bias.raw_view(&ViewPlan::with(
         bias,
         out.shape().clone(),
         strides,

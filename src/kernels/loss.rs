@@ -63,7 +63,7 @@ pub fn nll(
     match reduction {
         0 => copy(
             &outs[0],
-            &losses.look(&crate::plan::ViewPlan::with(
+            &losses.raw_view(&crate::plan::ViewPlan::with(
                 &losses,
                 outs[0].shape().clone(),
                 crate::dims::contiguous_strides(outs[0].shape()),

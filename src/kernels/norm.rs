@@ -327,7 +327,7 @@ pub(super) fn given(outs: Asked, made: &[Tensor; 2]) -> Result<()> {
                 dims::contiguous_strides(out.shape()),
                 0,
             );
-            super::copy(out, &made.look(&plan))?;
+            super::copy(out, &made.raw_view(&plan))?;
         }
     }
     Ok(())

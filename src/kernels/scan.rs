@@ -137,7 +137,7 @@ pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
     )?;
     let strides = crate::dims::contiguous_strides(out.shape());
     let plan = crate::plan::ViewPlan::with(&sum, out.shape().clone(), strides, 0);
-    super::copy(out, &sum.look(&plan))
+    super::copy(out, &sum.raw_view(&plan))
 }
 
 /// See [`cpu::moments::variance`].

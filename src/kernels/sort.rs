@@ -72,7 +72,7 @@ fn last(t: &Tensor, dim: usize) -> Tensor {
         return t.clone();
     }
     let order: Vec<usize> = (0..t.ndim()).filter(|&d| d != dim).chain([dim]).collect();
-    t.look(&ViewPlan::of(t).permuted(&order))
+    t.raw_view(&ViewPlan::of(t).permuted(&order))
 }
 
 /// Has row-major values and positions filled, with the dimension last, and brings them to their places.
@@ -184,7 +184,7 @@ pub fn topk(
         let make = |d| Tensor::empty(input.shape(), d, input.device());
         let (all, places) = (make(input.dtype())?, make(DType::I64)?);
         sort(&all, &places, input, dim, largest)?;
-        let front = |t: &Tensor| t.look(&ViewPlan::of(t).narrowed(dim, 0, k));
+        let front = |t: &Tensor| t.raw_view(&ViewPlan::of(t).narrowed(dim, 0, k));
         copy(values, &front(&all))?;
         return copy(indices, &front(&places));
     }
