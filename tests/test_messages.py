@@ -47,5 +47,5 @@ def test_recurrent_layers_name_what_does_not_fit():
 @pytest.mark.parametrize("convert", [int, float, complex])
 def test_python_numbers_are_made_of_one_element(convert):
     assert convert(torch.ones(1, 1)) == 1
-    with pytest.raises(ValueError, match="^only one element tensors can be"):
+    with pytest.raises(ValueError, match=r"^only one element tensors can be"):
         convert(torch.ones(2))

@@ -221,9 +221,9 @@ class _OpNamespace(types.ModuleType):
 def _aten() -> dict[str, list[tuple[str, str, bool, bool]]]:
     """The overloads of each operator: name, schema, whether it is made of others, whether it can be called."""
     # `importlib.resources` would load archives, compressors and random numbers for it.
-    text = Path(__file__).with_name("aten.txt").read_text(encoding="utf-8")
+    schemas = Path(__file__).with_name("aten.txt").read_text(encoding="utf-8")
     found: dict[str, list[tuple[str, str, bool, bool]]] = {}
-    for line in text.splitlines():
+    for line in schemas.splitlines():
         mark, text = (line[0], line[1:]) if line[0] in "+-" else ("", line)
         head = text.partition("(")[0]
         name, _, overload = head.partition(".")
