@@ -19,11 +19,11 @@ pub static OPS: &[OpDef] = &[
         0,
         |a| {
             let (grad, shape) = (strided(a.grad)?, a.grad.shape());
+            let sparse = a.indices.size(0)?;
             ensure!(
-                a.indices.size(0)? <= shape.len() as i64,
+                sparse <= shape.len() as i64,
                 Runtime,
-                "indices of {} dimensions for a gradient of {}",
-                a.indices.size(0)?,
+                "indices of {sparse} dimensions for a gradient of {}",
                 shape.len()
             );
             let made = Coo {

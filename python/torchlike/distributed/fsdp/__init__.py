@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchlike import _lazy
-from torchlike.distributed.fsdp import _fully_shard
 from torchlike.distributed.fsdp._fully_shard import (
     CPUOffloadPolicy,
     FSDPModule,
@@ -67,7 +66,6 @@ __all__ = [
 _OLDER = dict.fromkeys(
     ("FullyShardedDataParallel", "OptimStateKeyType"), "fully_sharded_data_parallel"
 )
-_SHARDED = vars(_fully_shard).keys()
 
 __getattr__ = _lazy.submodules(
     "distributed.fsdp",
@@ -76,7 +74,7 @@ __getattr__ = _lazy.submodules(
     "fully_sharded_data_parallel",
     "sharded_grad_scaler",
     "wrap",
-    **{name: _OLDER.get(name, "api") for name in __all__ if name not in _SHARDED},
+    **{name: _OLDER.get(name, "api") for name in __all__ if name not in globals()},
 )
 
 
