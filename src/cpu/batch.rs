@@ -99,9 +99,14 @@ simd_fn! { wide
     fn plane_stats<T: Real>(x: &[T], c: usize, dims: [usize; 3], sum: &mut f64, squares: &mut f64) {
         let [rows, channels, size] = dims;
         let planes = || (0..rows).map(move |r| &x[(r * channels + c) * size..][..size]);
-        *sum = planes().map(|p| sum_by(p, |v| v).f64_()).sum();
+        (*sum, *squares) = (0.0, 0.0);
+        for p in planes() {
+            *sum += sum_by(p, |v| v).f64_();
+        }
         let m = T::of(*sum / (rows * size) as f64);
-        *squares = planes().map(|p| sum_by(p, |v| (v - m) * (v - m)).f64_()).sum();
+        for p in planes() {
+            *squares += sum_by(p, |v| (v - m) * (v - m)).f64_();
+        }
     }
 }
 

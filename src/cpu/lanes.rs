@@ -27,30 +27,45 @@ const LANES: usize = 64;
 /// Rows that so many lanes are enough for.
 pub const SHORT: usize = 8;
 
+/// What an element adds to a sum. Short closures are terms; longer ones would stay functions of their own, compiled for the
+/// baseline: those are types with an `#[inline(always)]` method.
+pub trait Term<T>: Copy {
+    /// The term of an element.
+    fn term(self, v: T) -> T;
+}
+
+impl<T, F: Fn(T) -> T + Copy> Term<T> for F {
+    #[inline(always)]
+    fn term(self, v: T) -> T {
+        self(v)
+    }
+}
+
 /// The sum of `f` over a row, in lanes; long rows are summed in blocks, which keeps f32 sums exact enough.
 #[inline(always)]
-pub fn sum_by<T: Real>(x: &[T], f: impl Fn(T) -> T) -> T {
+pub fn sum_by<T: Real>(x: &[T], f: impl Term<T>) -> T {
     // The lanes that short rows do not reach would add nothing.
     if x.len() <= SHORT {
         return sum_in::<T, SHORT>(x, f);
     }
-    let blocks = x.chunks(4096);
-    blocks.fold(T::of(0.0), |total, block| {
-        total + sum_in::<T, LANES>(block, &f)
-    })
+    let mut total = T::of(0.0);
+    for block in x.chunks(4096) {
+        total += sum_in::<T, LANES>(block, f);
+    }
+    total
 }
 
 #[inline(always)]
-fn sum_in<T: Real, const N: usize>(x: &[T], f: impl Fn(T) -> T) -> T {
+fn sum_in<T: Real, const N: usize>(x: &[T], f: impl Term<T>) -> T {
     let mut acc = [T::of(0.0); N];
     let mut chunks = x.chunks_exact(N);
     for c in &mut chunks {
         for l in 0..N {
-            acc[l] += f(c[l]);
+            acc[l] += f.term(c[l]);
         }
     }
     for (l, &v) in chunks.remainder().iter().enumerate() {
-        acc[l] += f(v);
+        acc[l] += f.term(v);
     }
     let mut width = N / 2;
     while width > 0 {

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
-use super::lanes::{Real, SHORT, max_of, sum_by};
+use super::lanes::{Real, SHORT, Term, max_of, sum_by};
 use super::lines::{self, Shared};
 use super::stored::each_line;
 use super::{pool, slice, slice_mut};
@@ -104,10 +104,21 @@ simd_fn! { wide
     }
 }
 
+/// The exponential of the difference to a number.
+#[derive(Clone, Copy)]
+struct ExpBelow<T>(T);
+
+impl<T: Real> Term<T> for ExpBelow<T> {
+    #[inline(always)]
+    fn term(self, v: T) -> T {
+        (v - self.0).exp_()
+    }
+}
+
 simd_fn! { wide
     fn log_row<T: Real>(x: &[T], out: &mut [T]) {
         let m = max_of(x);
-        let log_sum = sum_by(x, |v| (v - m).exp_()).log_();
+        let log_sum = sum_by(x, ExpBelow(m)).log_();
         for (o, &v) in out.iter_mut().zip(x) {
             *o = (v - m) - log_sum;
         }
@@ -155,7 +166,7 @@ simd_fn! { wide
     fn exp_part<T: Real>(x: &[T], out: &mut (T, T)) {
         let top = max_of(x);
         let shift = shift_of(top);
-        *out = (top, sum_by(x, |v| (v - shift).exp_()));
+        *out = (top, sum_by(x, ExpBelow(shift)));
     }
 }
 

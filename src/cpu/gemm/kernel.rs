@@ -36,7 +36,7 @@ impl<P: Policy> Copy for Product<P> {}
 /// Bytes of packed A that are kept for all columns of B.
 const A_BLOCK: usize = 4 << 20;
 /// Bytes of packed B that stay in the second cache while all rows of A meet them.
-const B_BLOCK: usize = 640 << 10;
+const B_BLOCK: usize = 320 << 10;
 /// Columns up to which A is read in place: packing it would cost more than the reading.
 const NARROW: usize = 128;
 /// Bytes of B up to which it is read in place.
@@ -324,17 +324,28 @@ impl<P: Policy> Block<P> {
             } else {
                 sums::<P, MR, NV>(t, self.ks)
             };
-            let plain = P::IN_PLACE && self.beta == P::Acc::ZERO && self.bias.is_none();
+            // IN_PLACE says that T and Acc are one type.
+            let plain = P::IN_PLACE && self.bias.is_none();
             if plain && t.w == NV * P::W && c.cs == 1 {
-                // IN_PLACE says that T and Acc are one type.
                 let alpha = P::splat(self.alpha);
-                for i in 0..MR {
-                    let row = c.ptr.offset(i as isize * c.rs).cast::<P::Acc>();
-                    for v in 0..NV {
-                        P::store(row.add(v * P::W), P::muladd(sums[i][v], alpha, P::zero()));
+                let row = |i: usize| c.ptr.offset(i as isize * c.rs).cast::<P::Acc>();
+                if self.beta == P::Acc::ZERO {
+                    for i in 0..MR {
+                        for v in 0..NV {
+                            P::store(row(i).add(v * P::W), P::muladd(sums[i][v], alpha, P::zero()));
+                        }
                     }
+                    return;
                 }
-                return;
+                if self.beta == P::Acc::ONE && self.alpha == P::Acc::ONE {
+                    for i in 0..MR {
+                        for v in 0..NV {
+                            let at = row(i).add(v * P::W);
+                            P::store(at, P::muladd(sums[i][v], alpha, P::load(at)));
+                        }
+                    }
+                    return;
+                }
             }
             let mut scratch = std::mem::MaybeUninit::<[P::Acc; MAX_TILE]>::uninit();
             let to = scratch.as_mut_ptr().cast::<P::Acc>();
