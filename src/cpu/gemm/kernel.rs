@@ -35,8 +35,14 @@ impl<P: Policy> Copy for Product<P> {}
 
 /// Bytes of packed A that are kept for all columns of B.
 const A_BLOCK: usize = 4 << 20;
-/// Bytes of packed B that stay in the second cache while all rows of A meet them.
-const B_BLOCK: usize = 320 << 10;
+/// Bytes of packed B that stay in the second cache while all rows of A meet them: machines with 512-bit vectors have a megabyte or more.
+const fn b_block<P: Policy>() -> usize {
+    if size_of::<P::V>() >= 64 {
+        640 << 10
+    } else {
+        320 << 10
+    }
+}
 /// Columns up to which A is read in place: packing it would cost more than the reading.
 const NARROW: usize = 128;
 /// Bytes of B up to which it is read in place.
@@ -114,7 +120,7 @@ impl<P: Policy> Product<P> {
         let kblocks = k.div_ceil(P::KC).max(1);
         let kc = k.div_ceil(kblocks).next_multiple_of(P::STEP).max(1);
         let (size, packed) = (size_of::<P::T>(), kc.div_ceil(P::STEP) * size_of::<P::P>());
-        let panels = B_BLOCK / (packed * Self::NR);
+        let panels = b_block::<P>() / (packed * Self::NR);
         // Few rows meet a panel so seldom that it is best used while it is in the first cache.
         let most = if m > 4 * P::MR {
             usize::MAX
