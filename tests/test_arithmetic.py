@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 
+import numpy as np
 import pytest
 
 import torchlike as torch
@@ -193,3 +194,50 @@ def test_operands_in_the_results_place(dtype):
         assert torch.equal(a.mul_(a[0].clone()), x[:n] * x[0])
         assert torch.equal(number.add_(3), x[:n] + 3)
         assert torch.equal(number.neg_(), -(x[:n] + 3))
+
+
+def _bits(dtype, count=20_000):
+    """Numbers of every size: random bits, and the special ones."""
+    rng = np.random.default_rng(5)
+    width = np.dtype(dtype).itemsize
+    any_bits = rng.integers(0, 256, count * width, dtype=np.uint8).view(dtype)
+    special = np.array([0.0, -0.0, 1, -1, 0.5, 3, np.inf, -np.inf, np.nan], dtype)
+    return np.concatenate([any_bits, np.repeat(special, len(special))]), np.concatenate(
+        [any_bits[::-1], np.tile(special, len(special))]
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.filterwarnings("ignore")
+def test_remainders_are_exact(dtype):
+    for spread in (1, 1e-3):
+        x, y = _bits(dtype)
+        # Operands of like sizes have quotients that are computed without a library.
+        near = np.random.default_rng(6).standard_normal((2, 5000)).astype(dtype)
+        x, y = np.concatenate([x, near[0]]), np.concatenate([y, near[1] * dtype(spread)])
+        a, b = torch.from_numpy(x), torch.from_numpy(y)
+        np.testing.assert_array_equal(torch.fmod(a, b).numpy(), np.fmod(x, y))
+        m = np.fmod(x, y)
+        signed = np.where((m != 0) & ((y < 0) != (m < 0)), m + y, m)
+        np.testing.assert_array_equal(torch.remainder(a, b).numpy(), signed)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_angles_of_any_size(name):
+    x = np.array([1e4, 4e4, 1e7, 1e10, -1e20, 3e38, 0.1] * 20, np.float32)
+    got = getattr(torch, name)(torch.from_numpy(x))
+    want = getattr(np, name)(x.astype(np.float64))
+    np.testing.assert_allclose(got.numpy(), want, rtol=3e-7)
+    endless = getattr(torch, name)(torch.tensor([float("inf"), float("nan")]))
+    assert endless.isnan().all()
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1, 2, 3, -0.5, -1, 2.0, 1.5, 0, -3])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_powers_by_numbers_are_powers(exponent, dtype):
+    x = torch.linspace(0.1, 4, 100, dtype=getattr(torch, dtype))
+    want = x.double() ** torch.full((100,), float(exponent), dtype=torch.float64)
+    torch.testing.assert_close(x**exponent, want.to(x.dtype))
+    y = x.clone()
+    y **= exponent
+    assert torch.equal(y, x**exponent)

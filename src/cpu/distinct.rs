@@ -1,5 +1,6 @@
 //! Distinct elements, or slices along a dimension.
 
+use super::memory::{bytes, bytes_mut};
 use super::{copy, lines, sort};
 use crate::dims::contiguous_strides;
 use crate::{Dims, Result, Tensor};
@@ -83,9 +84,19 @@ impl Distinct {
             None => out.clone(),
         };
         let to = lines::results(&out, self.rows.dtype())?;
-        let width = self.rows.shape()[1];
-        for (k, &i) in self.groups.first.iter().enumerate() {
-            copy::copy(&row(&to, k as i64, width), &row(&self.rows, i, width))?;
+        let size = self.rows.shape()[1] as usize * self.rows.dtype().size();
+        let (rows, from) = (bytes_mut(&to), bytes(&self.rows));
+        match size {
+            0 => {}
+            1 => take::<1>(rows, from, &self.groups.first),
+            2 => take::<2>(rows, from, &self.groups.first),
+            4 => take::<4>(rows, from, &self.groups.first),
+            8 => take::<8>(rows, from, &self.groups.first),
+            _ => {
+                for (to, &i) in rows.chunks_exact_mut(size).zip(&self.groups.first) {
+                    to.copy_from_slice(&from[i as usize * size..][..size]);
+                }
+            }
         }
         lines::put(&out, &to)
     }
@@ -107,9 +118,12 @@ impl Distinct {
     }
 }
 
-/// `width` elements of a dense tensor from row `k` on.
-fn row(t: &Tensor, k: i64, width: i64) -> Tensor {
-    t.view_with(Dims::from([width]), Dims::from([1]), t.offset() + k * width)
+/// Rows of `N` bytes by their numbers.
+fn take<const N: usize>(to: &mut [u8], from: &[u8], rows: &[i64]) {
+    let from = from.as_chunks::<N>().0;
+    for (to, &i) in to.as_chunks_mut::<N>().0.iter_mut().zip(rows) {
+        *to = from[i as usize];
+    }
 }
 
 /// The order of dimensions with `d` first.

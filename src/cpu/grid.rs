@@ -5,7 +5,7 @@
 
 use super::lines::Shared;
 use super::taps::{CUBIC, cubic, cubic_slope};
-use super::{copy, pool, slice};
+use super::{copy, pool, slice, slice_mut};
 use crate::{DType, Device, Element, Result, Scalar, Tensor};
 
 /// How values between elements are made.
@@ -66,6 +66,9 @@ impl Real for f64 {
         self
     }
 }
+
+/// Places whose elements are found before the channels are read: neighbours of a channel lie side by side, channels far apart.
+const RUN: usize = 64;
 
 /// One element along a dimension: where it is (beyond the image: nowhere), its weight, and how that changes with the place.
 #[derive(Clone, Copy, Default)]
@@ -213,27 +216,39 @@ impl Sampling {
 
     fn forward_in<T: Real>(&self, out: &Tensor, x: &Tensor, grid: &Tensor) {
         let l = Layout::of(x, grid);
-        let (from, places, to) = (slice::<T>(x), slice::<T>(grid), Shared::at(out.data_ptr()));
+        let (from, places, to) = (
+            slice::<T>(x),
+            slice::<T>(grid),
+            Shared::new(slice_mut::<T>(out)),
+        );
         pool::parallel_for(
             l.batch * l.places,
             (2048 / l.channels.max(1)).max(16),
             |r| {
-                for i in r {
-                    let taps = self.place(&places[i * l.dims..(i + 1) * l.dims], l.size);
-                    let list = corners::<T>(&taps, l.size);
+                let mut list = Vec::new();
+                let mut i = r.start;
+                while i < r.end {
                     let (n, p) = (i / l.places, i % l.places);
-                    for c in 0..l.channels {
-                        let plane = &from[(n * l.channels + c) * l.volume..][..l.volume];
+                    let run = i..r.end.min(i + RUN).min(i - p + l.places);
+                    list.clear();
+                    for i in run.clone() {
+                        let taps = self.place(&places[i * l.dims..(i + 1) * l.dims], l.size);
+                        corners::<T>(&taps, l.size, &mut list);
+                    }
+                    // As many for every place.
+                    let each = list.len() / run.len();
+                    for c in n * l.channels..(n + 1) * l.channels {
+                        let plane = &from[c * l.volume..][..l.volume];
                         let read = |k: &Corner<T>| k.at.map_or(T::default(), |at| plane[at]);
-                        let sum =
-                            (list.iter()).fold(T::default(), |sum, k| sum + read(k) * k.weight);
-                        // SAFETY: the place of this sample in the dense result.
-                        unsafe {
-                            *to.get()
-                                .cast::<T>()
-                                .add((n * l.channels + c) * l.places + p) = sum;
+                        // SAFETY: the places of these samples in the dense result.
+                        let to = unsafe { to.part(c * l.places + p, run.len()) };
+                        for (to, list) in to.iter_mut().zip(list.chunks_exact(each)) {
+                            *to = list
+                                .iter()
+                                .fold(T::default(), |s, k| s + read(k) * k.weight);
                         }
                     }
+                    i = run.end;
                 }
             },
         );
@@ -297,11 +312,13 @@ impl Sampling {
                 let start = t.get().cast::<T>().add(image.start);
                 std::slice::from_raw_parts_mut(start, image.len())
             });
+            let mut list = Vec::new();
             for p in 0..l.places {
                 let i = n * l.places + p;
                 let at = i * l.dims..(i + 1) * l.dims;
                 let taps = self.place(&places[at.clone()], l.size);
-                let list = corners::<T>(&taps, l.size);
+                list.clear();
+                corners::<T>(&taps, l.size, &mut list);
                 let mut slopes = [T::default(); 3];
                 for c in 0..l.channels {
                     let g = grads[(n * l.channels + c) * l.places + p];
@@ -375,12 +392,8 @@ struct Corner<T> {
     slopes: [T; 3],
 }
 
-/// The products of the taps of all dimensions.
-fn corners<T: Real>(
-    [d, h, w]: &[Taps; 3],
-    size: [usize; 3],
-) -> smallvec::SmallVec<[Corner<T>; 16]> {
-    let mut list = smallvec::SmallVec::new();
+/// Adds the products of the taps of all dimensions.
+fn corners<T: Real>([d, h, w]: &[Taps; 3], size: [usize; 3], list: &mut Vec<Corner<T>>) {
     for z in d.iter() {
         for y in h.iter() {
             for x in w.iter() {
@@ -401,5 +414,4 @@ fn corners<T: Real>(
             }
         }
     }
-    list
 }

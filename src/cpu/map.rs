@@ -50,6 +50,16 @@ pub trait Op<A> {
     type Out: Element;
     /// The result for one element of each operand; those beyond the operator's own are to be ignored.
     fn f(x: [A; 3], c: &Ctx) -> Self::Out;
+    /// Whether a branch-free `f` may not have reached this result's operands.
+    #[inline(always)]
+    fn missed(_made: Self::Out) -> bool {
+        false
+    }
+    /// What is computed in its place.
+    #[inline(always)]
+    fn again(x: [A; 3], c: &Ctx) -> Self::Out {
+        Self::f(x, c)
+    }
 }
 
 /// Elements that loops of [`Loop::unit`] above 1 take at a time.
@@ -266,11 +276,27 @@ block_fn!(wide, wide, Form::Dense, |out, x, c| {
     let (out, _) = out.as_chunks_mut::<UNIT>();
     let [x, y, z] = x.map(|x| x.as_chunks::<UNIT>().0);
     for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
+        let mut missed = false;
         for i in 0..UNIT {
-            out[i].write(O::f([x[i], y[i], z[i]], c));
+            missed |= O::missed(*out[i].write(O::f([x[i], y[i], z[i]], c)));
+        }
+        if missed {
+            mend::<O, A>(out, [x, y, z], c);
         }
     }
 });
+
+/// Computes what a branch-free body missed.
+#[cold]
+#[inline(never)]
+fn mend<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>; UNIT], x: [&[A; UNIT]; 3], c: &Ctx) {
+    for (i, o) in out.iter_mut().enumerate() {
+        let operands = x.map(|x| x[i]);
+        if O::missed(O::f(operands, c)) {
+            o.write(O::again(operands, c));
+        }
+    }
+}
 
 #[inline(always)]
 fn each<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ctx) {

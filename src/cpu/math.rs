@@ -1,6 +1,7 @@
 //! Elementary functions by element type: the f32 versions are ours (branch-free, so that loops vectorise), the
 //! others come from libm and num-complex.
 
+use super::vmath::widened;
 use super::{vmath, vmath64};
 use num_complex::{Complex32, Complex64};
 
@@ -32,16 +33,16 @@ real_fns! {
     log1p_: vmath::log1p, f64::ln_1p, |z| clog1p(z);
     sin_: vmath::sin, f64::sin, |z| z.sin();
     cos_: vmath::cos, f64::cos, |z| z.cos();
-    tan_: |x: f32| f64::from(x).tan() as f32, f64::tan, |z| turned(z, ctanh);
-    asin_: |x: f32| f64::from(x).asin() as f32, f64::asin, |z| z.asin();
-    acos_: |x: f32| f64::from(x).acos() as f32, f64::acos, |z| z.acos();
-    atan_: |x: f32| f64::from(x).atan() as f32, f64::atan, |z| turned(z, catanh);
-    sinh_: |x: f32| f64::from(x).sinh() as f32, f64::sinh, |z| z.sinh();
-    cosh_: |x: f32| f64::from(x).cosh() as f32, f64::cosh, |z| z.cosh();
+    tan_: widened::tan, f64::tan, |z| turned(z, ctanh);
+    asin_: widened::asin, f64::asin, |z| z.asin();
+    acos_: widened::acos, f64::acos, |z| z.acos();
+    atan_: widened::atan, f64::atan, |z| turned(z, catanh);
+    sinh_: widened::sinh, f64::sinh, |z| z.sinh();
+    cosh_: widened::cosh, f64::cosh, |z| z.cosh();
     tanh_: vmath::tanh, f64::tanh, |z| ctanh(z);
-    asinh_: |x: f32| libm::asinh(f64::from(x)) as f32, libm::asinh, |z| z.asinh();
-    acosh_: |x: f32| libm::acosh(f64::from(x)) as f32, libm::acosh, |z| z.acosh();
-    atanh_: |x: f32| libm::atanh(f64::from(x)) as f32, libm::atanh, |z| catanh(z);
+    asinh_: widened::asinh, libm::asinh, |z| z.asinh();
+    acosh_: widened::acosh, libm::acosh, |z| z.acosh();
+    atanh_: widened::atanh, libm::atanh, |z| catanh(z);
     sqrt_: f32::sqrt, f64::sqrt, |z| z.sqrt();
     sigmoid_: vmath::sigmoid, |x: f64| 1.0 / (1.0 + vmath64::exp(-x)), |z| 1.0 / (1.0 + cexp(-z));
 }
@@ -125,6 +126,14 @@ pub trait RealFns: Elementary + PartialOrd {
     fn erfc_(self) -> Self;
     /// The inverse of the error function.
     fn erfinv_(self) -> Self;
+    /// The angle of the point `(x, self)`.
+    fn atan2_(self, x: Self) -> Self;
+    /// The length of the vector `(self, y)`.
+    fn hypot_(self, y: Self) -> Self;
+    /// The power.
+    fn pow_(self, y: Self) -> Self;
+    /// The remainder with the sign of the dividend, exactly, or NaN where no whole quotient of this precision is exact.
+    fn rem_(self, y: Self) -> Self;
     /// The logarithm of the absolute gamma function.
     fn lgamma_(self) -> Self;
     /// The logarithmic derivative of the gamma function.
@@ -136,7 +145,7 @@ pub trait RealFns: Elementary + PartialOrd {
 }
 
 macro_rules! real_impl {
-    ($t:ty, $erf:expr, $erfc:expr) => {
+    ($t:ty, $erf:expr, $erfc:expr, $erfinv:expr, $atan2:expr, $hypot:expr, $pow:expr, $most:expr) => {
         impl RealFns for $t {
             #[inline(always)]
             fn erf_(self) -> Self {
@@ -146,8 +155,30 @@ macro_rules! real_impl {
             fn erfc_(self) -> Self {
                 $erfc(self)
             }
+            #[inline(always)]
             fn erfinv_(self) -> Self {
-                erfinv(f64::from(self)) as $t
+                $erfinv(self)
+            }
+            #[inline(always)]
+            fn atan2_(self, x: Self) -> Self {
+                $atan2(self, x)
+            }
+            #[inline(always)]
+            fn hypot_(self, y: Self) -> Self {
+                $hypot(self, y)
+            }
+            #[inline(always)]
+            fn pow_(self, y: Self) -> Self {
+                $pow(self, y)
+            }
+            #[inline(always)]
+            fn rem_(self, y: Self) -> Self {
+                let (a, b) = (self.abs(), y.abs());
+                let q = (a / b).trunc();
+                // A quotient that was rounded up leaves less than nothing.
+                let r = (-q).mul_add(b, a);
+                let r = if r < 0.0 { r + b } else { r };
+                (if q <= $most { r } else { <$t>::NAN }).copysign(self)
             }
             fn lgamma_(self) -> Self {
                 if self.is_infinite() {
@@ -170,8 +201,38 @@ macro_rules! real_impl {
         }
     };
 }
-real_impl!(f32, vmath::erf, vmath::erfc);
-real_impl!(f64, libm::erf, libm::erfc);
+real_impl!(
+    f32,
+    vmath::erf,
+    vmath::erfc,
+    widened::erfinv,
+    widened::atan2,
+    widened::hypot,
+    widened::pow,
+    4_194_304.0
+);
+real_impl!(
+    f64,
+    libm::erf,
+    libm::erfc,
+    erfinv,
+    f64::atan2,
+    f64::hypot,
+    pow,
+    1e15
+);
+
+/// The power; squares and what gradients of squares ask for need no library.
+#[inline(always)]
+fn pow(x: f64, y: f64) -> f64 {
+    if y == 2.0 {
+        x * x
+    } else if y == 1.0 {
+        x
+    } else {
+        x.powf(y)
+    }
+}
 
 /// The inverse error function: Giles' single-precision polynomial ("Approximating the erfinv function", 2010),
 /// then two Newton steps on `erf` to double precision.

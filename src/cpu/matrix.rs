@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code, reason = "passes checked layouts to the matrix kernels")]
 
+use super::dense::{number::Number, vector};
 use super::gemm::{GemmElement, Mat, MatMut, gemm, gemm_batch};
-use super::{copy, pool};
+use super::lines::Shared;
+use super::{copy, pool, slice};
 use crate::{DType, Device, Element, Result, Scalar, Tensor, with_dtype};
 use std::ops::Range;
 
@@ -174,11 +176,37 @@ where
     unsafe { gemm(m, n, k, alpha, mat(a), mat(b), zero, to, None) }
 }
 
+/// The same where both lie densely: shares are summed apart, and then in double precision.
+fn dot_of<T: Number>(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()>
+where
+    T::Real: Into<f64>,
+{
+    let (x, y) = (slice::<T>(a), slice::<T>(b));
+    let mut sums = vec![0.0; x.len().div_ceil(DOT_SHARE)];
+    let to = Shared::new(&mut sums);
+    pool::parallel_for(x.len().div_ceil(DOT_SHARE), 2, |r| {
+        for i in r {
+            let share = i * DOT_SHARE..x.len().min((i + 1) * DOT_SHARE);
+            let sum = vector::dot(&x[share.clone()], &y[share]).re();
+            // SAFETY: every share has its own sum.
+            unsafe { to.part(i, 1)[0] = sum.into() };
+        }
+    });
+    super::fill(out, Scalar::Float(sums.iter().sum()))
+}
+
 /// The inner product of two vectors of one dtype, into a tensor with one element.
 ///
 /// # Errors
 /// If the dtype has no products.
 pub fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
+    if a.is_contiguous() && b.is_contiguous() {
+        match out.dtype() {
+            DType::F32 => return dot_of::<f32>(out, a, b),
+            DType::F64 => return dot_of::<f64>(out, a, b),
+            _ => {}
+        }
+    }
     let n = a.numel() as usize;
     let row = |t: &Tensor, start: usize, len: usize| {
         t.view_with(

@@ -266,6 +266,9 @@ pub struct Groups {
 pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
     let (n, width) = (rows.shape()[0] as usize, rows.shape()[1] as usize);
     let rows = super::normal(rows)?;
+    if consecutive && width == 1 {
+        return Ok(sortable!(rows.dtype(), T => { runs(super::slice::<T>(&rows)) }));
+    }
     let mut sorted: Vec<i64> = (0..n as i64).collect();
     let (keys, odd) = sortable!(rows.dtype(), T => {
         let data = super::slice::<T>(&rows);
@@ -275,13 +278,41 @@ pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
         let keys: Vec<u64> = data.iter().map(|x| x.key()).collect();
         (keys, T::ODD)
     });
+    if width == 1 {
+        return Ok(grouped(&sorted, |a, b| {
+            let key = keys[a as usize];
+            key == keys[b as usize] && Some(key) != odd
+        }));
+    }
     let row = |i: i64| &keys[i as usize * width..(i as usize + 1) * width];
-    if !consecutive && width != 1 {
+    if !consecutive {
         sorted.sort_by(|&a, &b| row(a).cmp(row(b)));
     }
     Ok(grouped(&sorted, |a, b| {
         row(a) == row(b) && !row(a).iter().any(|key| Some(*key) == odd)
     }))
+}
+
+/// The groups of equal neighbours.
+fn runs<T: Key>(line: &[T]) -> Groups {
+    let mut g = Groups {
+        inverse: Vec::with_capacity(line.len()),
+        ..Groups::default()
+    };
+    let mut last = T::ODD;
+    for (x, i) in line.iter().zip(0..) {
+        let key = Some(x.key());
+        match g.counts.last_mut() {
+            Some(count) if key == last && key != T::ODD => *count += 1,
+            _ => {
+                g.first.push(i);
+                g.counts.push(1);
+            }
+        }
+        last = key;
+        g.inverse.push(g.counts.len() as i64 - 1);
+    }
+    g
 }
 
 /// The groups of positions in an order, where `same` says whether neighbours belong together.

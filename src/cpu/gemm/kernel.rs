@@ -338,7 +338,10 @@ impl<P: Policy> Block<P> {
                 if self.beta == P::Acc::ZERO {
                     for i in 0..MR {
                         for v in 0..NV {
-                            P::store(row(i).add(v * P::W), P::muladd(sums[i][v], alpha, P::zero()));
+                            P::store(
+                                row(i).add(v * P::W),
+                                P::muladd(sums[i][v], alpha, P::zero()),
+                            );
                         }
                     }
                     return;

@@ -1,4 +1,4 @@
-//! Products of complex numbers and integers: rows of sums, no packing.
+//! Products of integers: rows of sums over rows of B, which are packed where they do not lie so.
 
 #![allow(unsafe_code, reason = "matrices are walked by pointer")]
 
@@ -26,25 +26,31 @@ pub(super) unsafe fn run<T: Copy + Default + PartialEq>(
     let zero = T::default();
     let rows = Shared(move |rows: std::ops::Range<usize>| {
         let mut sums = [zero; WIDTH];
+        let mut packed = Vec::new();
         for j in (0..n).step_by(WIDTH) {
-            let sums = &mut sums[..WIDTH.min(n - j)];
+            let width = WIDTH.min(n - j);
+            let sums = &mut sums[..width];
+            // SAFETY: within B, or just behind it.
+            let mut panel = unsafe { b.at(0, j) };
+            if b.cs != 1 {
+                packed.resize(k * width, zero);
+                for (q, p) in (0..width).flat_map(|q| (0..k).map(move |p| (q, p))) {
+                    // SAFETY: within B.
+                    packed[p * width + q] = unsafe { *panel.at(p, q).ptr };
+                }
+                panel = Mat::new(packed.as_ptr(), width as isize, 1);
+            }
             for i in rows.clone() {
                 sums.fill(zero);
                 for p in 0..k {
-                    // SAFETY: the caller's; the element lies within A.
-                    let (x, row) = unsafe { (*a.at(i, p).ptr, b.at(p, j)) };
-                    if row.cs == 1 {
-                        // SAFETY: as many elements as `sums` follow in this row of B.
-                        let row = unsafe { std::slice::from_raw_parts(row.ptr, sums.len()) };
-                        sums.iter_mut()
-                            .zip(row)
-                            .for_each(|(s, &y)| *s = add(*s, mul(x, y)));
-                    } else {
-                        for (q, s) in sums.iter_mut().enumerate() {
-                            // SAFETY: within B.
-                            *s = add(*s, mul(x, unsafe { *row.at(0, q).ptr }));
-                        }
-                    }
+                    // SAFETY: the caller's; the element lies within A, and a row of the panel has as many as `sums`.
+                    let (x, row) = unsafe {
+                        let row = panel.at(p, 0).ptr;
+                        (*a.at(i, p).ptr, std::slice::from_raw_parts(row, width))
+                    };
+                    sums.iter_mut()
+                        .zip(row)
+                        .for_each(|(s, &y)| *s = add(*s, mul(x, y)));
                 }
                 for (q, &s) in sums.iter().enumerate() {
                     // SAFETY: within C and the bias; rows of different threads are different.

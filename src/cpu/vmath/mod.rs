@@ -1,14 +1,16 @@
 //! Elementary functions in single precision, branch-free so that loops over them vectorise.
 //!
-//! Each is within about 2 ulp of the true value (`tan` 3.5, `erfc` 5, `gelu` 20 in its negative tail) and right at infinities, NaN, zeros and subnormals. The polynomials are
+//! Each is within about 2 ulp of the true value (`erfc` 5, `gelu` 20 in its negative tail) and right at infinities, NaN, zeros and subnormals. The polynomials are
 //! least-maximum fits made for this file (Lawson iteration on Chebyshev nodes); the range reductions are Cody and
-//! Waite's. Call them inside `simd_fn!` bodies, or use [`apply`] on slices. `sin`, `cos` and `tan` lose
-//! accuracy beyond [`TRIG_LIMIT`]; `apply` redoes such elements in double precision.
+//! Waite's. Call them inside `simd_fn!` bodies, or use [`apply`] on slices. `sin` and `cos` are NaN beyond [`TRIG_LIMIT`]:
+//! callers compute such elements in double precision.
+
+pub mod widened;
 
 use crate::cpu::simd::simd_fn;
 use std::f32::consts::{LOG2_E, LOG10_E};
 
-/// Largest magnitude for which [`sin`], [`cos`] and [`tan`] are accurate.
+/// Largest magnitude for which [`sin`] and [`cos`] have a value.
 pub const TRIG_LIMIT: f32 = 30_000.0;
 
 /// Adding this to a float below 2^22 rounds it to an integer, which then sits in the low bits.
@@ -217,8 +219,7 @@ pub fn log10(x: f32) -> f32 {
 /// `(sin r, cos r, quadrant)` for x = quadrant * pi / 2 + r.
 #[inline(always)]
 fn trig(x: f32) -> (f32, f32, i32) {
-    // Beyond the limit, infinity and NaN included, the value is only kept from overflowing the rounding trick.
-    let x = if x.abs() <= 4e6 { x } else { x - x };
+    let x = if x.abs() <= TRIG_LIMIT { x } else { f32::NAN };
     let (n, q) = nearest(x * std::f32::consts::FRAC_2_PI);
     let r = n.mul_add(-1.570_796_25, x);
     let r = n.mul_add(-7.549_789_4e-8, r);
@@ -251,15 +252,6 @@ pub fn cos(x: f32) -> f32 {
     let (s, c, q) = trig(x);
     let y = if q & 1 == 0 { c } else { s };
     f32::from_bits(y.to_bits() ^ ((q.wrapping_add(1) as u32 & 2) << 30))
-}
-
-/// The tangent, for |x| up to [`TRIG_LIMIT`].
-#[inline(always)]
-#[must_use]
-pub fn tan(x: f32) -> f32 {
-    let (s, c, q) = trig(x);
-    let (n, d) = if q & 1 == 0 { (s, c) } else { (-c, s) };
-    if x == 0.0 { x } else { n / d }
 }
 
 /// The hyperbolic tangent.
@@ -426,13 +418,6 @@ macro_rules! functions {
         /// `out[i] = function(x[i])` over the shorter of the two slices, with the best instructions of the machine.
         pub fn apply(function: Function, out: &mut [f32], x: &[f32]) {
             match function { $(Function::$variant => slices::$f(out, x)),+ }
-            let exact: fn(f64) -> f64 = match function {
-                Function::Sin => f64::sin,
-                Function::Cos => f64::cos,
-                Function::Tan => f64::tan,
-                _ => return,
-            };
-            redo_large(out, x, exact);
         }
 
         mod slices {
@@ -445,22 +430,11 @@ macro_rules! functions {
         }
     };
 }
+use widened::{acos, acosh, asin, asinh, atan, atanh, cosh, erfinv, sinh, tan};
 functions! {
-    Exp exp; Exp2 exp2; Expm1 expm1; Log log; Log1p log1p; Log2 log2; Log10 log10; Sin sin; Cos cos; Tan tan; Tanh tanh;
+    Exp exp; Exp2 exp2; Expm1 expm1; Log log; Log1p log1p; Log2 log2; Log10 log10; Sin sin; Cos cos; Tanh tanh;
     Sigmoid sigmoid; Erf erf; Erfc erfc; Gelu gelu; GeluTanh gelu_tanh; Silu silu; Softplus softplus;
-}
-
-/// Replaces the results of arguments beyond [`TRIG_LIMIT`].
-fn redo_large(out: &mut [f32], x: &[f32], exact: fn(f64) -> f64) {
-    for (out, x) in out.chunks_mut(256).zip(x.chunks(256)) {
-        if x.iter().fold(0f32, |m, v| m.max(v.abs())) > TRIG_LIMIT {
-            for (o, &v) in out.iter_mut().zip(x) {
-                if v.abs() > TRIG_LIMIT {
-                    *o = exact(f64::from(v)) as f32;
-                }
-            }
-        }
-    }
+    Tan tan; Asin asin; Acos acos; Atan atan; Sinh sinh; Cosh cosh; Asinh asinh; Acosh acosh; Atanh atanh; Erfinv erfinv;
 }
 
 #[cfg(test)]

@@ -432,15 +432,14 @@ impl Triangle {
     }
 
     fn fill(&self, out: &Tensor) -> Result<()> {
-        let (mut pairs, mut columns) = (Vec::new(), Vec::new());
+        let mut pairs = Vec::with_capacity(out.numel() as usize);
         for r in 0..self.rows {
-            for c in self.columns_in(r) {
-                pairs.push(Scalar::Int(r));
-                columns.push(Scalar::Int(c));
-            }
+            let columns = self.columns_in(r);
+            pairs.extend(columns.map(|_| r));
         }
-        pairs.extend(columns);
-        let made = cpu::copy::from_scalars(&pairs, out.shape(), out.dtype())?;
-        cpu::copy::copy(out, &made)
+        for r in 0..self.rows {
+            pairs.extend(self.columns_in(r));
+        }
+        cpu::copy::copy(out, &Tensor::from_slice(&pairs, out.shape())?)
     }
 }

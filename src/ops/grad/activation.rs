@@ -29,7 +29,7 @@ map_op! { Gelu, 2, [single] |g, x, c| g * x.gelu_slope_() }
 
 map_op! {
     GeluTanh, 2,
-    [single] |g, x, c| {
+    [float] |g, x, c| {
         let scale = T::of(SQRT_2_OVER_PI);
         let t = (scale * (x + T::of(CUBIC) * x * x * x)).tanh_();
         let inner = scale * (1.0 + T::of(3.0 * CUBIC) * x * x);
@@ -47,7 +47,7 @@ map_op! {
 
 map_op! {
     Mish, 2,
-    [single] |g, x, c| {
+    [float] |g, x, c| {
         let t = x.exp_().log1p_().tanh_();
         g * (t + x * x.sigmoid_() * (1.0 - t * t))
     }
@@ -55,7 +55,7 @@ map_op! {
 
 map_op! {
     Elu, 2,
-    [single] |g, x, c| if x <= 0.0 {
+    [float] |g, x, c| if x <= 0.0 {
         g * T::ctx(c, 2) * T::ctx(c, 0) * (x * T::ctx(c, 2)).exp_()
     } else {
         g * T::ctx(c, 1)
@@ -86,7 +86,7 @@ map_op! { LeakyRelu, 2, [light] |g, x, c| if x > 0.0 { g } else { g * T::ctx(c, 
 
 map_op! {
     Softplus, 2,
-    [single] |g, x, c| if x * T::ctx(c, 0) > T::ctx(c, 1) { g } else { g * (x * T::ctx(c, 0)).sigmoid_() }
+    [float] |g, x, c| if x * T::ctx(c, 0) > T::ctx(c, 1) { g } else { g * (x * T::ctx(c, 0)).sigmoid_() }
 }
 
 map_op! { Shrink, 2, [light] |g, x, c| if both(x >= -T::ctx(c, 0), x <= T::ctx(c, 0)) { 0.0 } else { g } }

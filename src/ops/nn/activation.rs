@@ -12,7 +12,7 @@ use torchlike_macros::operators;
 
 map_op! {
     Elu, 1,
-    [single] |x, c| if x < 0.0 {
+    [float] |x, c| if x < 0.0 {
         (x * T::ctx(c, 2)).expm1_() * T::ctx(c, 0)
     } else {
         x * T::ctx(c, 1)
@@ -25,7 +25,7 @@ map_op! { GeluTanh, 1, [single] |x, c| x.gelu_tanh_() }
 
 map_op! { Silu, 1, [float complex] |x, c| x / (1.0 + (-x).exp_()) }
 
-map_op! { Mish, 1, [single] |x, c| x * x.exp_().log1p_().tanh_() }
+map_op! { Mish, 1, [float] |x, c| x * x.exp_().log1p_().tanh_() }
 
 map_op! {
     Hardtanh, 1,
@@ -53,7 +53,7 @@ map_op! { LeakyRelu, 1, [light] |x, c| if x > 0.0 { x } else { x * T::ctx(c, 0) 
 
 map_op! {
     Softplus, 1,
-    [single] |x, c| if x * T::ctx(c, 0) > T::ctx(c, 1) {
+    [float] |x, c| if x * T::ctx(c, 0) > T::ctx(c, 1) {
         x
     } else {
         (x * T::ctx(c, 0)).exp_().log1p_() / T::ctx(c, 0)
@@ -86,7 +86,7 @@ map_op! {
     [light] |x, c| if x <= T::ctx(c, 0) { T::ctx(c, 1) } else { x }
 }
 
-map_op! { LogSigmoid, 1, [single] |x, c| (if x < 0.0 { x } else { 0.0 }) - (-x.abs()).exp_().log1p_() }
+map_op! { LogSigmoid, 1, [float] |x, c| (if x < 0.0 { x } else { 0.0 }) - (-x.abs()).exp_().log1p_() }
 
 map_op! { Glu, 2, [float] |x, y, c| x * y.sigmoid_() }
 

@@ -1,12 +1,13 @@
 //! Pointwise arithmetic of two and three operands.
 
-use crate::cpu::map::{Ctx, FromCtx, both};
-use crate::cpu::math::{gcd, int_pow};
+use crate::cpu::map::{Ctx, FromCtx, Loop, both};
+use crate::cpu::math::{Elementary, RealFns, gcd, int_pow};
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{Cast, E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
+use crate::ops::pointwise::unary::{Reciprocal, Rsqrt, Sqrt, Square};
 use crate::{DType, Result, Scalar, Tensor, bail, cpu, ensure, kernels, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
@@ -28,6 +29,36 @@ map_op! {
 map_op! { Mul, 2, [int uint] |x, y, c| x.wrapping_mul(y), [common complex] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
 map_op! { Div, 2, [light complex] |x, y, c| x / y }
 map_op! { DivTrunc, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_div(y) }, [light] |x, y, c| (x / y).trunc() }
+/// The remainder with the sign of the divisor, from that with the sign of the dividend.
+macro_rules! signed_as {
+    ($y:expr, $m:expr) => {{
+        let (y, m) = ($y, $m);
+        if (m != 0.0) & ((y < 0.0) != (m < 0.0)) {
+            m + y
+        } else {
+            m
+        }
+    }};
+}
+/// The quotient rounded down, from the remainder: what is left of the dividend is divided exactly, but for rounding.
+macro_rules! floor_of {
+    ($x:expr, $y:expr, $m:expr) => {{
+        let (x, y, m) = ($x, $y, $m);
+        let d = (x - m) / y;
+        let d = if (m != 0.0) & ((y < 0.0) != (m < 0.0)) {
+            d - 1.0
+        } else {
+            d
+        };
+        let f = d.floor();
+        let f = if d - f > 0.5 { f + 1.0 } else { f };
+        if d == 0.0 {
+            (0.0 as T).copysign(x / y)
+        } else {
+            f
+        }
+    }};
+}
 map_op! {
     DivFloor, 2,
     [int_heavy] |x, y, c| if y == 0 {
@@ -40,23 +71,7 @@ map_op! {
             q
         }
     },
-    [heavy] |x, y, c| {
-        if y == 0.0 {
-            x / y
-        } else {
-            let m = x % y;
-            let mut d = (x - m) / y;
-            if m != 0.0 && ((y < 0.0) != (m < 0.0)) {
-                d -= 1.0;
-            }
-            if d != 0.0 {
-                let f = d.floor();
-                if d - f > 0.5 { f + 1.0 } else { f }
-            } else {
-                (0.0 as T).copysign(x / y)
-            }
-        }
-    }
+    [float] |x, y, c| floor_of!(x, y, x.rem_(y)) => if y == 0.0 { x / y } else { floor_of!(x, y, x % y) }
 }
 map_op! {
     Remainder, 2,
@@ -70,29 +85,21 @@ map_op! {
             r
         }
     },
-    [heavy] |x, y, c| {
-        let m = x % y;
-        if m != 0.0 && ((y < 0.0) != (m < 0.0)) {
-            m + y
-        } else {
-            m
-        }
-    }
+    [float] |x, y, c| signed_as!(y, x.rem_(y)) => signed_as!(y, x % y)
 }
-map_op! { Fmod, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_rem(y) }, [heavy] |x, y, c| x % y }
+map_op! { Fmod, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_rem(y) }, [float] |x, y, c| x.rem_(y) => x % y }
 map_op! {
     Pow, 2,
     [int_heavy] |x, y, c| int_pow(x as i64, y as i64) as T,
-    // Squares and what gradients of squares ask for need no library.
-    [heavy] |x, y, c| if y == 2.0 { x * x } else if y == 1.0 { x } else { x.powf(y) },
+    [single] |x, y, c| x.pow_(y),
     [complex] |x, y, c| if y.re == 0.0 && y.im == 0.0 {
         T::new(1.0, 0.0)
     } else {
         x.powc(y)
     }
 }
-map_op! { Atan2, 2, [heavy] |x, y, c| x.atan2(y) }
-map_op! { Hypot, 2, [heavy] |x, y, c| x.hypot(y) }
+map_op! { Atan2, 2, [single] |x, y, c| x.atan2_(y) }
+map_op! { Hypot, 2, [single] |x, y, c| x.hypot_(y) }
 map_op! { Copysign, 2, [light] |x, y, c| x.copysign(y) }
 map_op! {
     Nextafter, 2,
@@ -110,10 +117,10 @@ map_op! {
 }
 map_op! {
     Logaddexp, 2,
-    [heavy] |x, y, c| if x == y {
-        x + T::ln_1p(1.0)
-    } else {
-        x.max(y) + (-(x - y).abs()).exp().ln_1p()
+    [float] |x, y, c| {
+        let above = if x > y { x } else { y };
+        let sum = above + (-(x - y).abs()).exp_().log1p_();
+        if x == y { x + std::f64::consts::LN_2 as T } else { sum }
     },
     [complex] |x, y, c| {
         let wide = |z: T| Complex64::new(z.re.into(), z.im.into());
@@ -123,30 +130,30 @@ map_op! {
 }
 map_op! {
     Logaddexp2, 2,
-    [heavy] |x, y, c| if x == y {
-        x + 1.0
-    } else {
-        x.max(y) + (-(x - y).abs()).exp2().ln_1p() * (std::f64::consts::LOG2_E as T)
+    [float] |x, y, c| {
+        let above = if x > y { x } else { y };
+        let more = (-(x - y).abs()).exp2_().log1p_() * (std::f64::consts::LOG2_E as T);
+        if x == y { x + 1.0 } else { above + more }
     }
 }
 map_op! {
     Xlogy, 2,
-    [heavy] |x, y, c| if y.is_nan() {
+    [single] |x, y, c| if y.is_nan() {
         y
     } else if x == 0.0 {
         0.0
     } else {
-        x * y.ln()
+        x * y.log_()
     }
 }
 map_op! {
     Xlog1py, 2,
-    [heavy] |x, y, c| if y.is_nan() {
+    [single] |x, y, c| if y.is_nan() {
         y
     } else if x == 0.0 {
         0.0
     } else {
-        x * y.ln_1p()
+        x * y.log1p_()
     }
 }
 map_op! {
@@ -326,6 +333,25 @@ fn nonzero(divisor: Operand, d: DType) -> Result<()> {
     Ok(())
 }
 
+map_op! { Cube, 1, [light] |x, c| x * x * x }
+map_op! { Same, 1, [light] |x, c| x }
+
+/// The loops of exponents that need no logarithm; PyTorch has the same.
+fn power_by_number(exponent: Scalar, d: DType) -> Option<&'static Loop> {
+    if !d.is_float() {
+        return None;
+    }
+    match exponent.to_f64() {
+        0.5 => Sqrt::kernel(d),
+        1.0 => Same::kernel(d),
+        2.0 => Square::kernel(d),
+        3.0 => Cube::kernel(d),
+        -0.5 => Rsqrt::kernel(d),
+        -1.0 => Reciprocal::kernel(d),
+        _ => None,
+    }
+}
+
 /// Integers to negative integer powers have no integer result.
 fn natural_exponent(a: &calls::Pow, d: DType) -> Result<()> {
     if d.is_integral(true)
@@ -419,7 +445,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(DivFloor "floor_divide", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down.").refused(),
     map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor.").grad("RemainderBackward1 / RemainderBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='floor')"),
     map_row!(Fmod "fmod", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend.").grad("FmodBackward1 / FmodBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='trunc')"),
-    map_row!(Pow "pow", 2, same, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second.").grad("PowBackward1 / PowBackward0 / PowBackward2 | self: _grad.pow_base(grad, self, exponent); exponent: _grad.pow_exponent(grad, self, exponent, result)").amp(Cast::Kept, Cast::Single),
+    map_row!(Pow "pow", 2, same, beside power_by_number, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second.").grad("PowBackward1 / PowBackward0 / PowBackward2 | self: _grad.pow_base(grad, self, exponent); exponent: _grad.pow_exponent(grad, self, exponent, result)").amp(Cast::Kept, Cast::Single),
     compose(
         "float_power",
         "(Tensor self, Operand exponent)",

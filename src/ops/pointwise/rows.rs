@@ -4,19 +4,20 @@
 //! the integer, real and complex types, and `Neg::kernel`. `=> bool` or `=> real` after the arity changes the
 //! result's type. A class is a function of [`cpu::map`](crate::cpu::map), which chooses the instruction sets: in place of
 //! `float`, `light` says that memory is the limit, not arithmetic, `common` that models are full of it besides, `single` that only single precision has a branch-free
-//! form, `heavy` that neither has; `int_heavy` does so in place of `int`. Inside an expression `T` is the element type
+//! form, `heavy` that neither has; `int_heavy` does so in place of `int`. `fast => exact`: a branch-free form gives NaN where it does not reach, and
+//! is followed by what is computed there. Inside an expression `T` is the element type
 //! and `c` the [`Ctx`](crate::cpu::map::Ctx).
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! map_op {
-    ($N:ident, $arity:tt $(=> $out:ident)?, $([$($class:ident)+] |$($x:ident),+| $e:expr),+ $(,)?) => {
+    ($N:ident, $arity:tt $(=> $out:ident)?, $([$($class:ident)+] |$($x:ident),+| $e:expr $(=> $again:expr)?),+ $(,)?) => {
         #[derive(Clone, Copy)]
-        struct $N;
-        $crate::map_op!(@each $N, $arity, [$($out)?], $([$($class)+] [$($x),+] [$e])+);
+        pub(super) struct $N;
+        $crate::map_op!(@each $N, $arity, [$($out)?], $([$($class)+] [$($x),+] [$e $(=> $again)?])+);
         impl $N {
             #[allow(unreachable_code)]
-            fn kernel(d: $crate::DType) -> Option<&'static $crate::cpu::map::Loop> {
+            pub(super) fn kernel(d: $crate::DType) -> Option<&'static $crate::cpu::map::Loop> {
                 $($(if let Some(k) = $crate::cpu::map::$class::<$N>(d) { return Some(k); })+)+
                 None
             }
@@ -83,12 +84,19 @@ macro_rules! map_op {
     (@fn $t:ident, $o:ident, $N:ident, 3, [$x:ident, $y:ident, $z:ident, $c:ident] $e:tt) => {
         $crate::map_op!(@body $t, $o, $N, [$x, $y, $z], $c, $e);
     };
-    (@body $t:ident, $o:ident, $N:ident, [$x:ident, $y:ident, $z:ident], $c:ident, [$e:expr]) => {
+    (@body $t:ident, $o:ident, $N:ident, [$x:ident, $y:ident, $z:ident], $c:ident, [$e:expr $(=> $again:expr)?]) => {
         impl $crate::cpu::map::Op<$t> for $N {
             type Out = $o;
             #[inline(always)]
             #[allow(unused_variables)]
             fn f([$x, $y, $z]: [$t; 3], $c: &$crate::cpu::map::Ctx) -> $o { #[allow(unused)] type T = $t; $e }
+            $(
+                #[inline(always)]
+                fn missed(made: $o) -> bool { made != made }
+                #[inline(always)]
+                #[allow(unused_variables, clippy::unnecessary_cast)]
+                fn again([$x, $y, $z]: [$t; 3], $c: &$crate::cpu::map::Ctx) -> $o { #[allow(unused)] type T = $t; $again }
+            )?
         }
     };
 }
@@ -97,7 +105,7 @@ macro_rules! map_op {
 ///
 /// `map_row!(Exp "exp", 1, float, FMIO, "exp(a)", "(Tensor self)", "e to the power of each element.").grad("self: grad * result.conj(); jvp: pointwise")`: operator type, public
 /// name, arity, type rule, forms, CUDA expression, schema, one sentence. Before the forms `typed!(f, DType)` gives the
-/// numbers that the loop needs, from the arguments and the dtype of the loop, and `check typed!(f, DType)` looks at values.
+/// numbers that the loop needs, from the arguments and the dtype of the loop, and `check typed!(f, DType)` looks at values; `beside f` gives the loop for a certain number as second operand.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! map_row {
@@ -109,6 +117,14 @@ macro_rules! map_row {
     ($N:ident $name:literal, $arity:literal, $types:ident, $ctx:expr, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
         static ROW: $crate::ops::pointwise::rule::MapRow = $crate::ops::pointwise::rule::MapRow {
             ctx: $ctx,
+            ..$crate::ops::pointwise::rule::row($arity, $types, $N::kernel, $cuda)
+        };
+        $crate::ops::pointwise::rule::def($name, $schema, $forms, &ROW, $doc)
+    }};
+    ($N:ident $name:literal, $arity:literal, $types:ident, beside $beside:expr, check $check:expr, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
+        static ROW: $crate::ops::pointwise::rule::MapRow = $crate::ops::pointwise::rule::MapRow {
+            beside: Some($beside),
+            check: $check,
             ..$crate::ops::pointwise::rule::row($arity, $types, $N::kernel, $cuda)
         };
         $crate::ops::pointwise::rule::def($name, $schema, $forms, &ROW, $doc)

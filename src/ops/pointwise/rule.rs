@@ -17,6 +17,8 @@ pub struct MapRow {
     pub types: fn(DType) -> (DType, DType),
     /// The loop for a compute dtype.
     pub kernel: fn(DType) -> Option<&'static Loop>,
+    /// A loop over the first operand alone that does the same where the second is a certain number.
+    pub beside: Option<fn(Scalar, DType) -> Option<&'static Loop>>,
     /// Checks on the values of operands, where there are values; such checks may read a whole tensor.
     pub check: fn(&Args, DType) -> Result<()>,
     /// The numbers the loop needs besides its operands, and checks on them.
@@ -37,6 +39,7 @@ pub const fn row(
         arity,
         types,
         kernel,
+        beside: None,
         check: no_check,
         ctx: no_ctx,
         cuda,
@@ -354,7 +357,13 @@ fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: &Ctx, out: &Tens
     let Some(kernel) = (row.kernel)(compute) else {
         bail!(NotImplemented, "no loop for {compute}");
     };
-    rows::run(kernel, ctx, compute, &inputs(operands), out)
+    let inputs = inputs(operands);
+    if let (Some(beside), [first, Operand::Number(number)]) = (row.beside, &*inputs)
+        && let Some(kernel) = beside(*number, compute)
+    {
+        return rows::run(kernel, ctx, compute, &[*first], out);
+    }
+    rows::run(kernel, ctx, compute, &inputs, out)
 }
 
 /// The operands as kernels take them: at most three.
