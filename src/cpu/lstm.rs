@@ -67,6 +67,12 @@ impl Layer<'_> {
     }
 }
 
+/// Whether the sums of a step are made as columns: few examples meet all weights, which then are read where they lie.
+#[must_use]
+pub fn is_turned(batch: usize) -> bool {
+    (2..=64).contains(&batch)
+}
+
 /// How many elements a layer keeps for its way back: its gates and cells of all steps.
 #[must_use]
 pub fn kept(steps: i64, batch: i64, hidden: i64) -> Option<i64> {
@@ -219,6 +225,10 @@ fn forward_in<T: Real + GemmElement<Scale = T>>(outs: &[Tensor], l: &Layer) -> R
         gates,
         Some(&bias),
     );
+    let turned = match is_turned(batch) {
+        true => Some(Tensor::empty(&[wide as i64], T::DTYPE, Device::CPU)?),
+        false => None,
+    };
     let mut last = None;
     for t in l.order(steps) {
         let (out, before) = match last {
@@ -226,14 +236,19 @@ fn forward_in<T: Real + GemmElement<Scale = T>>(outs: &[Tensor], l: &Layer) -> R
             None => (&mut out[t * each..][..each], h),
         };
         let gates = &mut gates[t * wide..][..wide];
-        product(
-            (batch, 4 * hidden, hidden),
-            (before, false),
-            (w_hh, true),
-            1.0,
-            gates,
-            None,
-        );
+        let sums = turned.as_ref().map(slice_mut::<T>);
+        let sums = match sums {
+            Some(sums) => {
+                let sizes = (4 * hidden, batch, hidden);
+                product(sizes, (w_hh, false), (before, true), 0.0, sums, None);
+                &*sums
+            }
+            None => {
+                let sizes = (batch, 4 * hidden, hidden);
+                product(sizes, (before, false), (w_hh, true), 1.0, gates, None);
+                &[]
+            }
+        };
         let (cells, before) = match last {
             Some(last) => apart(cells, each, t, last),
             None => (&mut cells[t * each..][..each], c),
@@ -245,12 +260,11 @@ fn forward_in<T: Real + GemmElement<Scale = T>>(outs: &[Tensor], l: &Layer) -> R
                 // SAFETY: every example has its own places.
                 unsafe {
                     let (cells, out) = (cells.part(at, hidden), out.part(at, hidden));
-                    ahead(
-                        gates.part(4 * at, 4 * hidden),
-                        &before[at..][..hidden],
-                        cells,
-                        out,
-                    );
+                    let gates = gates.part(4 * at, 4 * hidden);
+                    for (gate, sums) in gates.iter_mut().zip(sums.chunks_exact(batch)) {
+                        *gate += sums[i];
+                    }
+                    ahead(gates, &before[at..][..hidden], cells, out);
                 }
             }
         });

@@ -10,7 +10,7 @@ use crate::cpu::iter::{GRAIN, Walk};
 use crate::cpu::lines::Shared;
 use crate::cpu::pool;
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Tensor, dims};
+use crate::{DType, Dims, Tensor, dims};
 use std::mem::MaybeUninit;
 
 /// Writes one element wherever `mask` is true; `mask` is broadcast to `dst`.
@@ -167,16 +167,28 @@ pub fn write_coordinates(places: &[i64], shape: &[i64], out: &Tensor) {
     let steps = dims::contiguous_strides(shape);
     let to = Shared::at(out.data_ptr().cast::<i64>());
     let (down, right) = (out.strides()[0], out.strides()[1]);
+    let Some((&width, outer)) = shape.split_last() else {
+        return;
+    };
     pool::parallel_for(places.len(), GRAIN, |range| {
-        for (d, (&size, &step)) in shape.iter().zip(steps.iter()).enumerate() {
-            for i in range.clone() {
-                let p = places[i];
-                let at = if shape.len() == 1 { p } else { p / step % size };
+        // Neighbours mostly lie in one line, whose coordinates need dividing once.
+        let (mut line, mut base) = (Dims::from(outer), None);
+        for i in range {
+            let p = places[i];
+            let first = match base {
+                Some(first) if (first..first + width).contains(&p) => first,
+                _ => {
+                    for (d, (&size, &step)) in outer.iter().zip(steps.iter()).enumerate() {
+                        line[d] = p / step % size;
+                    }
+                    p / width * width
+                }
+            };
+            base = Some(first);
+            for (d, &at) in line.iter().chain([&(p - first)]).enumerate() {
+                let place = i as i64 * down + d as i64 * right;
                 // SAFETY: within the sizes that were asserted.
-                unsafe {
-                    *to.get()
-                        .offset((i as i64 * down + d as i64 * right) as isize) = at
-                };
+                unsafe { *to.get().offset(place as isize) = at };
             }
         }
     });

@@ -130,6 +130,10 @@ fn scratch(a: &calls::MkldnnRnnLayer, outs: &[Tensor], room: &mut Room) -> Resul
         let sizes = [a.input.shape()[0], a.input.shape()[1], a.hidden_size];
         room.elements(kept(sizes)? as usize, d)?;
     }
+    let batch = a.input.shape()[1] as usize;
+    if lstm::is_turned(batch) {
+        room.elements(batch * 4 * a.hidden_size as usize, d)?;
+    }
     Ok(())
 }
 
