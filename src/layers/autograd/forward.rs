@@ -32,6 +32,8 @@ struct Level {
 thread_local! {
     static LEVELS: RefCell<Vec<Level>> = const { RefCell::new(Vec::new()) };
     static NEXT: Cell<u32> = const { Cell::new(1) };
+    /// The level whose tangents are being computed, from operands that carry those below alone.
+    static AT: Cell<u32> = const { Cell::new(u32::MAX) };
 }
 
 /// Opens a level on this thread and gives its number, which no other level has had.
@@ -99,7 +101,8 @@ pub fn current(t: &Tensor) -> Cow<'_, Tensor> {
     };
     let mut now = Cow::Borrowed(t);
     for (level, row) in tangents {
-        if !is_open(level) || t.tangent(level).is_some() || row.dtype() != t.dtype() {
+        let known = level >= AT.get() || t.tangent(level).is_some();
+        if known || !is_open(level) || row.dtype() != t.dtype() {
             continue;
         }
         if let Ok(tangent) = part(&row, &base, t) {
@@ -226,8 +229,10 @@ fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret>
         let mut args = args.clone();
         let tangents = tangent::of_args(&args.borrow(), level);
         args.for_each_tensor_mut(|t| *t = t.clone().below(level));
-        let made = tangent::of_results(rule, &args.borrow(), &ret.look(), &nrs, &tangents)?;
-        let Some(made) = made else { continue };
+        let before = AT.replace(level);
+        let made = tangent::of_results(rule, &args.borrow(), &ret.look(), &nrs, &tangents);
+        AT.set(before);
+        let Some(made) = made? else { continue };
         // A view in place writes nothing: only the handle changes.
         let written = target.as_ref().filter(|_| !args.op.is_view());
         ret = with_tangents(ret, rule, &nrs, level, made, written)?;
