@@ -241,3 +241,9 @@ def test_powers_by_numbers_are_powers(exponent, dtype):
     y = x.clone()
     y **= exponent
     assert torch.equal(y, x**exponent)
+
+
+def test_squares_of_complex_numbers():
+    x = torch.complex(torch.linspace(-2, 2, 50), torch.linspace(3, -1, 50))
+    assert torch.equal(x**2, x * x)
+    assert torch.equal(x.clone().pow_(2), x * x)

@@ -384,7 +384,10 @@ pub(super) fn converter(from: DType, to: DType) -> Result<Row> {
 ///
 /// # Errors
 /// If the dtype cannot hold numbers.
-#[cfg(feature = "python")]
+#[cfg_attr(
+    not(feature = "python"),
+    allow(dead_code, reason = "lists come from Python")
+)]
 pub fn from_scalars(values: &[Scalar], shape: &[i64], dtype: DType) -> Result<Tensor> {
     let out = Tensor::empty(shape, dtype, Device::CPU)?;
     crate::with_dtype!(dtype, [bool int uint half float complex] => T, {

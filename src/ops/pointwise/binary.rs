@@ -338,6 +338,9 @@ map_op! { Same, 1, [light] |x, c| x }
 
 /// The loops of exponents that need no logarithm; PyTorch has the same.
 fn power_by_number(exponent: Scalar, d: DType) -> Option<&'static Loop> {
+    if d.is_complex() && exponent == Scalar::Int(2) {
+        return Square::kernel(d);
+    }
     if !d.is_float() {
         return None;
     }
