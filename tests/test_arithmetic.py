@@ -247,3 +247,13 @@ def test_squares_of_complex_numbers():
     x = torch.complex(torch.linspace(-2, 2, 50), torch.linspace(3, -1, 50))
     assert torch.equal(x**2, x * x)
     assert torch.equal(x.clone().pow_(2), x * x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64"])
+def test_inner_products_of_any_length_and_layout(dtype):
+    for n in (0, 1, 100, 40_000, 70_001):
+        x = torch.randint(-3, 4, (2 * n,)).to(getattr(torch, dtype))
+        for a, b in ((x[:n], x[n:]), (x[::2], x[1::2])):
+            want = (a.double() * b.double()).sum().to(a.dtype)
+            assert torch.equal(a.dot(b), want)
+    assert not torch.empty(0, dtype=x.dtype).dot(torch.empty(0, dtype=x.dtype)).signbit()

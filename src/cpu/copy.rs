@@ -5,7 +5,7 @@
 use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
 use super::lines;
-use crate::{DType, Device, Element, Result, Scalar, Tensor, bail, dims};
+use crate::{DType, Device, Element, Result, Tensor, dims};
 use half::{bf16, f16};
 use num_complex::{Complex, Complex32, Complex64};
 
@@ -378,40 +378,4 @@ pub(super) fn converter(from: DType, to: DType) -> Result<Row> {
         }, else {});
     }, else {});
     super::narrow::converter(from, to)
-}
-
-/// Reads a list of numbers into a fresh row-major tensor.
-///
-/// # Errors
-/// If the dtype cannot hold numbers.
-#[cfg_attr(
-    not(feature = "python"),
-    allow(dead_code, reason = "lists come from Python")
-)]
-pub fn from_scalars(values: &[Scalar], shape: &[i64], dtype: DType) -> Result<Tensor> {
-    let out = Tensor::empty(shape, dtype, Device::CPU)?;
-    crate::with_dtype!(dtype, [bool int uint half float complex] => T, {
-        let to = super::slice_mut::<T>(&out);
-        for (o, v) in to.iter_mut().zip(values) {
-            *o = T::from_scalar(*v);
-        }
-        return Ok(out);
-    }, else {});
-    if dtype.is_float() || dtype.is_complex() {
-        let wide = from_scalars(
-            values,
-            shape,
-            if dtype.is_complex() {
-                DType::C64
-            } else {
-                DType::F32
-            },
-        )?;
-        copy(&out, &wide)?;
-        return Ok(out);
-    }
-    bail!(
-        NotImplemented,
-        "tensors of {dtype} cannot be made from numbers"
-    )
 }

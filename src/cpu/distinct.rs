@@ -1,6 +1,6 @@
 //! Distinct elements, or slices along a dimension.
 
-use super::memory::{bytes, bytes_mut};
+use super::index::{self, Axis, Lay};
 use super::{copy, lines, sort};
 use crate::dims::contiguous_strides;
 use crate::{Dims, Result, Tensor};
@@ -84,20 +84,22 @@ impl Distinct {
             None => out.clone(),
         };
         let to = lines::results(&out, self.rows.dtype())?;
-        let size = self.rows.shape()[1] as usize * self.rows.dtype().size();
-        let (rows, from) = (bytes_mut(&to), bytes(&self.rows));
-        match size {
-            0 => {}
-            1 => take::<1>(rows, from, &self.groups.first),
-            2 => take::<2>(rows, from, &self.groups.first),
-            4 => take::<4>(rows, from, &self.groups.first),
-            8 => take::<8>(rows, from, &self.groups.first),
-            _ => {
-                for (to, &i) in rows.chunks_exact_mut(size).zip(&self.groups.first) {
-                    to.copy_from_slice(&from[i as usize * size..][..size]);
-                }
-            }
-        }
+        let sizes = Dims::from([self.count() as i64, self.rows.shape()[1]]);
+        let rows = to.view_with(sizes.clone(), contiguous_strides(&sizes), to.offset());
+        let first = Tensor::from_slice(&self.groups.first, &[sizes[0]])?;
+        let item = self.rows.dtype().size();
+        let axis = Axis {
+            step: self.rows.strides()[0] as isize * item as isize,
+            size: self.rows.shape()[0],
+            wrap: false,
+        };
+        let chosen = Lay {
+            ptr: first.data_ptr(),
+            strides: Dims::from([1, 0]),
+        };
+        let (to_rows, from) = (Lay::of(&rows, &sizes), Lay::without(&self.rows, 0));
+        let bad = index::gather(&sizes, &to_rows, &from, &chosen, item, axis);
+        debug_assert!(bad.is_none());
         lines::put(&out, &to)
     }
 
@@ -115,14 +117,6 @@ impl Distinct {
     /// If there is no conversion.
     pub fn write_counts(&self, out: &Tensor) -> Result<()> {
         copy::copy(out, &Tensor::from_slice(&self.groups.counts, out.shape())?)
-    }
-}
-
-/// Rows of `N` bytes by their numbers.
-fn take<const N: usize>(to: &mut [u8], from: &[u8], rows: &[i64]) {
-    let from = from.as_chunks::<N>().0;
-    for (to, &i) in to.as_chunks_mut::<N>().0.iter_mut().zip(rows) {
-        *to = from[i as usize];
     }
 }
 

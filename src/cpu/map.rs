@@ -259,14 +259,13 @@ block_fn!(wide, wide, Form::Dense, |out, x, c| {
     }
 });
 
-/// Computes what a branch-free body missed.
+/// Computes what a branch-free body, which has written all results, missed.
 #[cold]
 #[inline(never)]
 fn mend<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>; UNIT], x: [&[A; UNIT]; 3], c: &Ctx) {
     for (i, o) in out.iter_mut().enumerate() {
-        let operands = x.map(|x| x[i]);
-        if O::missed(O::f(operands, c)) {
-            o.write(O::again(operands, c));
+        if O::missed(taken(o)) {
+            o.write(O::again(x.map(|x| x[i]), c));
         }
     }
 }
@@ -289,7 +288,7 @@ fn each_with_numbers<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A
     }
 }
 
-/// The operand in a result's place.
+/// What lies in a result's place: an operand, or the result itself.
 #[inline(always)]
 fn taken<B, A: Copy>(place: &MaybeUninit<B>) -> A {
     debug_assert_eq!(size_of::<A>(), size_of::<B>());

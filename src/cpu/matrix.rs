@@ -5,8 +5,11 @@
 use super::dense::{number::Number, vector};
 use super::gemm::{GemmElement, Mat, MatMut, gemm, gemm_batch};
 use super::lines::Shared;
+use super::products::dot_as_product;
+use super::room::Room;
 use super::{copy, pool, slice};
-use crate::{DType, Device, Element, Result, Scalar, Tensor, with_dtype};
+use crate::{DType, Element, Result, Scalar, Tensor, with_dtype};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Steps of a product summed in one go where one row meets one column: longer sums are cut, for threads and accuracy.
@@ -176,15 +179,28 @@ where
     unsafe { gemm(m, n, k, alpha, mat(a), mat(b), zero, to, None) }
 }
 
-/// The same where both lie densely: shares are summed apart, and then in double precision.
+/// The inner product of two vectors of one dtype, into a tensor with one element.
+///
+/// # Errors
+/// If the dtype has no products.
+pub fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
+    match out.dtype() {
+        DType::F64 => dot_of::<f64>(out, a, b),
+        d if d.is_float() => dot_of::<f32>(out, a, b),
+        _ => dot_as_product(product, out, a, b),
+    }
+}
+
+/// The same of real numbers: shares are summed in lanes, and then in double precision.
 fn dot_of<T: Number>(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()>
 where
     T::Real: Into<f64>,
 {
-    let (x, y) = (slice::<T>(a), slice::<T>(b));
-    let mut sums = vec![0.0; x.len().div_ceil(DOT_SHARE)];
-    let to = Shared::new(&mut sums);
-    pool::parallel_for(x.len().div_ceil(DOT_SHARE), 2, |r| {
+    let (a, b) = (copy::dense(a, T::DTYPE)?, copy::dense(b, T::DTYPE)?);
+    let (x, y) = (slice::<T>(&a), slice::<T>(&b));
+    let mut sums: SmallVec<[f64; 4]> = SmallVec::from_elem(0.0, x.len().div_ceil(DOT_SHARE));
+    let (count, to) = (sums.len(), Shared::new(&mut sums));
+    pool::parallel_for(count, 2, |r| {
         for i in r {
             let share = i * DOT_SHARE..x.len().min((i + 1) * DOT_SHARE);
             let sum = vector::dot(&x[share.clone()], &y[share]).re();
@@ -192,84 +208,17 @@ where
             unsafe { to.part(i, 1)[0] = sum.into() };
         }
     });
-    super::fill(out, Scalar::Float(sums.iter().sum()))
+    super::fill(out, Scalar::Float(sums.iter().fold(0.0, |all, s| all + s)))
 }
 
-/// The inner product of two vectors of one dtype, into a tensor with one element.
+/// What [`dot`] takes: 16-bit floats are summed as single precision, and vectors lie densely.
 ///
 /// # Errors
-/// If the dtype has no products.
-pub fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
-    if a.is_contiguous() && b.is_contiguous() {
-        match out.dtype() {
-            DType::F32 => return dot_of::<f32>(out, a, b),
-            DType::F64 => return dot_of::<f64>(out, a, b),
-            _ => {}
-        }
+/// If a size overflows.
+pub fn dot_room(room: &mut Room, out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
+    match out.dtype() {
+        DType::F64 => room.all_dense([Some(a), Some(b)], DType::F64),
+        d if d.is_float() => room.all_dense([Some(a), Some(b)], DType::F32),
+        _ => Ok(()),
     }
-    let n = a.numel() as usize;
-    let row = |t: &Tensor, start: usize, len: usize| {
-        t.view_with(
-            [1, len as i64].into(),
-            [0, t.strides()[0]].into(),
-            t.offset() + start as i64 * t.strides()[0],
-        )
-    };
-    let column = |t: &Tensor, start: usize, len: usize| row(t, start, len).swapped(0, 1);
-    let cell = |t: &Tensor, i: i64| t.view_with([1, 1].into(), [1, 1].into(), t.offset() + i);
-    let one = Scalar::Int(1);
-    if n <= DOT_SHARE * 2 || !out.dtype().is_float() {
-        return product(
-            &cell(out, 0),
-            &row(a, 0, n),
-            &column(b, 0, n),
-            one,
-            Scalar::Int(0),
-            None,
-        );
-    }
-    let parts = n.div_ceil(DOT_SHARE);
-    // Partial sums of 16-bit floats stay wide: their pieces are converted on the way.
-    let wide = if out.dtype().is_reduced_float() {
-        DType::F32
-    } else {
-        out.dtype()
-    };
-    let sums = Tensor::empty(&[parts as i64], wide, Device::CPU)?;
-    pool::parallel_for(parts, 1, |r| {
-        for i in r {
-            let (start, len) = (i * DOT_SHARE, DOT_SHARE.min(n - i * DOT_SHARE));
-            let (x, y) = (row(a, start, len), column(b, start, len));
-            let done = if wide == out.dtype() {
-                product(&cell(&sums, i as i64), &x, &y, one, Scalar::Int(0), None)
-            } else {
-                copy::dense(&x, wide).and_then(|x| {
-                    product(
-                        &cell(&sums, i as i64),
-                        &x,
-                        &copy::dense(&y, wide)?,
-                        one,
-                        Scalar::Int(0),
-                        None,
-                    )
-                })
-            };
-            debug_assert!(done.is_ok());
-        }
-    });
-    let ones = Tensor::empty(&[parts as i64], wide, Device::CPU)?;
-    super::fill(&ones, one)?;
-    let total = Tensor::empty(&[1], wide, Device::CPU)?;
-    product(
-        &cell(&total, 0),
-        &row(&sums, 0, parts),
-        &column(&ones, 0, parts),
-        one,
-        Scalar::Int(0),
-        None,
-    )?;
-    copy::copy(
-        out,
-        &cell(&total, 0).view_with(out.shape().clone(), out.strides().clone(), 0),
-    )
 }

@@ -266,10 +266,10 @@ pub struct Groups {
 pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
     let (n, width) = (rows.shape()[0] as usize, rows.shape()[1] as usize);
     let rows = super::normal(rows)?;
-    if consecutive && width == 1 {
-        return Ok(sortable!(rows.dtype(), T => { runs(super::slice::<T>(&rows)) }));
-    }
-    let mut sorted: Vec<i64> = (0..n as i64).collect();
+    let mut sorted: Vec<i64> = match consecutive {
+        true => Vec::new(),
+        false => (0..n as i64).collect(),
+    };
     let (keys, odd) = sortable!(rows.dtype(), T => {
         let data = super::slice::<T>(&rows);
         if !consecutive && width == 1 {
@@ -278,57 +278,41 @@ pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
         let keys: Vec<u64> = data.iter().map(|x| x.key()).collect();
         (keys, T::ODD)
     });
-    if width == 1 {
-        return Ok(grouped(&sorted, |a, b| {
-            let key = keys[a as usize];
-            key == keys[b as usize] && Some(key) != odd
-        }));
-    }
     let row = |i: i64| &keys[i as usize * width..(i as usize + 1) * width];
-    if !consecutive {
+    // Rows are mostly of one element: comparing slices would be a call for each.
+    let same = |a: i64, b: i64| {
+        let (a, b) = (a as usize * width, b as usize * width);
+        (0..width).all(|k| keys[a + k] == keys[b + k] && Some(keys[a + k]) != odd)
+    };
+    if consecutive {
+        return Ok(grouped(n, 0..n as i64, same));
+    }
+    if width != 1 {
         sorted.sort_by(|&a, &b| row(a).cmp(row(b)));
     }
-    Ok(grouped(&sorted, |a, b| {
-        row(a) == row(b) && !row(a).iter().any(|key| Some(*key) == odd)
-    }))
+    Ok(grouped(n, sorted.into_iter(), same))
 }
 
-/// The groups of equal neighbours.
-fn runs<T: Key>(line: &[T]) -> Groups {
+/// The groups of `n` positions in an order, where `same` says whether neighbours belong together.
+fn grouped(
+    n: usize,
+    positions: impl Iterator<Item = i64>,
+    same: impl Fn(i64, i64) -> bool,
+) -> Groups {
     let mut g = Groups {
-        inverse: Vec::with_capacity(line.len()),
+        inverse: vec![0; n],
         ..Groups::default()
     };
-    let mut last = T::ODD;
-    for (x, i) in line.iter().zip(0..) {
-        let key = Some(x.key());
+    let mut last = 0;
+    for i in positions {
         match g.counts.last_mut() {
-            Some(count) if key == last && key != T::ODD => *count += 1,
+            Some(count) if same(i, last) => *count += 1,
             _ => {
                 g.first.push(i);
                 g.counts.push(1);
             }
         }
-        last = key;
-        g.inverse.push(g.counts.len() as i64 - 1);
-    }
-    g
-}
-
-/// The groups of positions in an order, where `same` says whether neighbours belong together.
-fn grouped(sorted: &[i64], same: impl Fn(i64, i64) -> bool) -> Groups {
-    let mut g = Groups {
-        inverse: vec![0; sorted.len()],
-        ..Groups::default()
-    };
-    for (k, &i) in sorted.iter().enumerate() {
-        match g.counts.last_mut() {
-            Some(count) if same(i, sorted[k - 1]) => *count += 1,
-            _ => {
-                g.first.push(i);
-                g.counts.push(1);
-            }
-        }
+        last = i;
         g.inverse[i as usize] = g.first.len() as i64 - 1;
     }
     g

@@ -1,7 +1,7 @@
 //! Elementary functions in double precision, branch-free so that loops over them vectorise; see [`super::vmath`].
 
 /// Adding this to a double below 2^51 rounds it to an integer, which then sits in the low bits.
-const ROUND: f64 = 6_755_399_441_055_744.0;
+pub(super) const ROUND: f64 = 6_755_399_441_055_744.0;
 const LN2_HI: f64 = 0.693_147_180_369_123_8;
 const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
 

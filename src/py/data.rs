@@ -5,9 +5,8 @@ use super::object::tensor_ref;
 use super::results::scalar;
 use super::tensor::sizes_of;
 use super::types::type_name;
-use crate::cpu::copy::from_scalars;
 use crate::ops::helpers::{readable, to_copy};
-use crate::{DType, Device, Result as CoreResult, Scalar, Tensor, cpu, layers, mode};
+use crate::{DType, Device, Element, Result as CoreResult, Scalar, Tensor, cpu, layers, mode};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -316,4 +315,36 @@ pub fn legacy_constructor(
             .call()?);
     }
     Ok(Tensor::empty(&shape, dtype, device)?)
+}
+
+/// Reads a list of numbers into a fresh row-major tensor.
+///
+/// # Errors
+/// If the dtype cannot hold numbers.
+fn from_scalars(values: &[Scalar], shape: &[i64], dtype: DType) -> CoreResult<Tensor> {
+    let out = Tensor::empty(shape, dtype, Device::CPU)?;
+    crate::with_dtype!(dtype, [bool int uint half float complex] => T, {
+        let to = cpu::slice_mut::<T>(&out);
+        for (o, v) in to.iter_mut().zip(values) {
+            *o = T::from_scalar(*v);
+        }
+        return Ok(out);
+    }, else {});
+    if dtype.is_float() || dtype.is_complex() {
+        let wide = from_scalars(
+            values,
+            shape,
+            if dtype.is_complex() {
+                DType::C64
+            } else {
+                DType::F32
+            },
+        )?;
+        cpu::copy::copy(&out, &wide)?;
+        return Ok(out);
+    }
+    crate::bail!(
+        NotImplemented,
+        "tensors of {dtype} cannot be made from numbers"
+    )
 }

@@ -35,14 +35,6 @@ impl<P: Policy> Copy for Product<P> {}
 
 /// Bytes of packed A that are kept for all columns of B.
 const A_BLOCK: usize = 4 << 20;
-/// Bytes of packed B that stay in the second cache while all rows of A meet them: machines with 512-bit vectors have a megabyte or more.
-const fn b_block<P: Policy>() -> usize {
-    if size_of::<P::V>() >= 64 {
-        640 << 10
-    } else {
-        320 << 10
-    }
-}
 /// Columns up to which A is read in place: packing it would cost more than the reading.
 const NARROW: usize = 128;
 /// Bytes of B up to which it is read in place.
@@ -100,6 +92,13 @@ struct Plan {
 }
 
 impl<P: Policy> Product<P> {
+    /// Bytes of packed B that stay in the second cache while all rows of A meet them: that of machines with 512-bit vectors has a
+    /// megabyte or more.
+    const B_BLOCK: usize = if size_of::<P::V>() >= 64 {
+        640 << 10
+    } else {
+        320 << 10
+    };
     /// Columns of the widest panel.
     const NR: usize = P::WIDE * P::W;
 
@@ -120,7 +119,7 @@ impl<P: Policy> Product<P> {
         let kblocks = k.div_ceil(P::KC).max(1);
         let kc = k.div_ceil(kblocks).next_multiple_of(P::STEP).max(1);
         let (size, packed) = (size_of::<P::T>(), kc.div_ceil(P::STEP) * size_of::<P::P>());
-        let panels = b_block::<P>() / (packed * Self::NR);
+        let panels = Self::B_BLOCK / (packed * Self::NR);
         // Few rows meet a panel so seldom that it is best used while it is in the first cache.
         let most = if m > 4 * P::MR {
             usize::MAX
@@ -331,30 +330,19 @@ impl<P: Policy> Block<P> {
                 sums::<P, MR, NV>(t, self.ks)
             };
             // IN_PLACE says that T and Acc are one type.
-            let plain = P::IN_PLACE && self.bias.is_none();
+            let add = self.beta == P::Acc::ONE && self.alpha == P::Acc::ONE;
+            let plain = P::IN_PLACE && self.bias.is_none() && (add || self.beta == P::Acc::ZERO);
             if plain && t.w == NV * P::W && c.cs == 1 {
                 let alpha = P::splat(self.alpha);
-                let row = |i: usize| c.ptr.offset(i as isize * c.rs).cast::<P::Acc>();
-                if self.beta == P::Acc::ZERO {
-                    for i in 0..MR {
-                        for v in 0..NV {
-                            P::store(
-                                row(i).add(v * P::W),
-                                P::muladd(sums[i][v], alpha, P::zero()),
-                            );
-                        }
+                for i in 0..MR {
+                    let row = c.ptr.offset(i as isize * c.rs).cast::<P::Acc>();
+                    for v in 0..NV {
+                        let at = row.add(v * P::W);
+                        let before = if add { P::load(at) } else { P::zero() };
+                        P::store(at, P::muladd(sums[i][v], alpha, before));
                     }
-                    return;
                 }
-                if self.beta == P::Acc::ONE && self.alpha == P::Acc::ONE {
-                    for i in 0..MR {
-                        for v in 0..NV {
-                            let at = row(i).add(v * P::W);
-                            P::store(at, P::muladd(sums[i][v], alpha, P::load(at)));
-                        }
-                    }
-                    return;
-                }
+                return;
             }
             let mut scratch = std::mem::MaybeUninit::<[P::Acc; MAX_TILE]>::uninit();
             let to = scratch.as_mut_ptr().cast::<P::Acc>();

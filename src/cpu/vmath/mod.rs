@@ -2,8 +2,8 @@
 //!
 //! Each is within about 2 ulp of the true value (`erfc` 5, `gelu` 20 in its negative tail) and right at infinities, NaN, zeros and subnormals. The polynomials are
 //! least-maximum fits made for this file (Lawson iteration on Chebyshev nodes); the range reductions are Cody and
-//! Waite's. Call them inside `simd_fn!` bodies, or use [`apply`] on slices. `sin` and `cos` are NaN beyond [`TRIG_LIMIT`]:
-//! callers compute such elements in double precision.
+//! Waite's. Call them inside `simd_fn!` bodies, or use [`apply`] on slices. `sin` and `cos` are NaN beyond [`TRIG_LIMIT`], `tan`
+//! beyond 1e15; [`apply`] computes such elements in double precision.
 
 pub mod widened;
 
@@ -418,6 +418,12 @@ macro_rules! functions {
         /// `out[i] = function(x[i])` over the shorter of the two slices, with the best instructions of the machine.
         pub fn apply(function: Function, out: &mut [f32], x: &[f32]) {
             match function { $(Function::$variant => slices::$f(out, x)),+ }
+            match function {
+                Function::Sin => mend(out, x, f64::sin),
+                Function::Cos => mend(out, x, f64::cos),
+                Function::Tan => mend(out, x, f64::tan),
+                _ => {}
+            }
         }
 
         mod slices {
@@ -430,11 +436,20 @@ macro_rules! functions {
         }
     };
 }
-use widened::{acos, acosh, asin, asinh, atan, atanh, cosh, erfinv, sinh, tan};
+pub use widened::{acos, acosh, asin, asinh, atan, atanh, cosh, erfinv, sinh, tan};
 functions! {
     Exp exp; Exp2 exp2; Expm1 expm1; Log log; Log1p log1p; Log2 log2; Log10 log10; Sin sin; Cos cos; Tanh tanh;
     Sigmoid sigmoid; Erf erf; Erfc erfc; Gelu gelu; GeluTanh gelu_tanh; Silu silu; Softplus softplus;
     Tan tan; Asin asin; Acos acos; Atan atan; Sinh sinh; Cosh cosh; Asinh asinh; Acosh acosh; Atanh atanh; Erfinv erfinv;
+}
+
+/// Computes the elements that a function did not reach.
+fn mend(out: &mut [f32], x: &[f32], exact: fn(f64) -> f64) {
+    for (o, &v) in out.iter_mut().zip(x) {
+        if o.is_nan() {
+            *o = exact(f64::from(v)) as f32;
+        }
+    }
 }
 
 #[cfg(test)]

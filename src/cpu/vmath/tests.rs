@@ -22,12 +22,9 @@ fn check(function: Function, exact: fn(f64) -> f64, low: f32, high: f32, ulps: f
         -1e-45,
         1.0,
         -1.0,
+        f32::MAX,
+        f32::MIN,
     ]);
-    // The others have a value for every number.
-    x.extend(match function {
-        Function::Sin | Function::Cos | Function::Tan => [high, low],
-        _ => [f32::MAX, f32::MIN],
-    });
     let mut y = vec![0f32; x.len()];
     apply(function, &mut y, &x);
     let mut worst = (0f64, 0f32);
@@ -75,10 +72,10 @@ fn accurate_everywhere() {
     check(Log10, f64::log10, 0.0, 3.0, 2.0);
     check(Sin, f64::sin, -20.0, 20.0, 1.5);
     check(Cos, f64::cos, -20.0, 20.0, 1.5);
-    check(Sin, f64::sin, -TRIG_LIMIT, TRIG_LIMIT, 1.5);
-    check(Cos, f64::cos, -TRIG_LIMIT, TRIG_LIMIT, 1.5);
+    check(Sin, f64::sin, -1e5, 1e5, 1.5);
+    check(Cos, f64::cos, -1e12, 1e12, 1.5);
     check(Tan, f64::tan, -40_000.0, 40_000.0, 0.51);
-    check(Tan, f64::tan, -1e15, 1e15, 0.51);
+    check(Tan, f64::tan, -1e20, 1e20, 0.51);
     check(Asin, f64::asin, -1.01, 1.01, 0.51);
     check(Acos, f64::acos, -1.01, 1.01, 0.51);
     check(Atan, f64::atan, f32::MIN, f32::MAX, 0.51);

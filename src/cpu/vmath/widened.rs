@@ -4,10 +4,9 @@
 //! Each polynomial is a least-maximum fit made for this file (Lawson iteration on Chebyshev nodes), its relative error below
 //! 2^-34 (the tail of [`erfinv`]: 2^-29).
 
-use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
+use crate::cpu::vmath64::ROUND;
+use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
 
-/// Adding this to a double below 2^51 rounds it to an integer, which then sits in the low bits.
-const ROUND: f64 = 6_755_399_441_055_744.0;
 /// 2^52 and the bias of an exponent: what is added where an exponent's bits become a number's.
 const BIASED: f64 = 4_503_599_627_370_496.0 + 1023.0;
 /// The bits of 1.
@@ -16,8 +15,8 @@ const ONE: u64 = 1023 << 52;
 const LOW: u64 = 0x3fe6_a09e_667f_3bcd;
 /// The part of pi / 2 that the double next to it leaves out.
 const FRAC_PI_2_LO: f64 = 6.123_233_995_736_766e-17;
-/// Largest magnitude for which [`sin`], [`cos`] and [`tan`] have a value.
-const TRIG_REACH: f64 = 1e15;
+/// Largest magnitude for which [`tan`] has a value.
+const TAN_REACH: f64 = 1e15;
 
 /// Horner's rule, highest coefficient first.
 #[inline(always)]
@@ -267,7 +266,7 @@ pub fn atanh(x: f32) -> f32 {
 /// `(sin r, cos r, quadrant)` for x = quadrant * pi / 2 + r.
 #[inline(always)]
 fn trig(x: f64) -> (f64, f64, u64) {
-    let t = x.mul_add(std::f64::consts::FRAC_2_PI, ROUND);
+    let t = x.mul_add(FRAC_2_PI, ROUND);
     let n = t - ROUND;
     let r = n.mul_add(-FRAC_PI_2_LO, n.mul_add(-FRAC_PI_2, x));
     let z = r * r;
@@ -293,12 +292,6 @@ fn trig(x: f64) -> (f64, f64, u64) {
     ((r * z).mul_add(s, r), cos, t.to_bits())
 }
 
-/// A value of a circular function, or NaN where the angle is beyond reach.
-#[inline(always)]
-fn within_reach(x: f64, y: f64) -> f32 {
-    (if x.abs() <= TRIG_REACH { y } else { f64::NAN }) as f32
-}
-
 /// The tangent; NaN beyond 1e15.
 #[inline(always)]
 #[must_use]
@@ -307,7 +300,8 @@ pub fn tan(x: f32) -> f32 {
     let (s, c, q) = trig(x);
     let odd = q & 1 == 1;
     let y = (if odd { -c } else { s }) / (if odd { s } else { c });
-    within_reach(x, if x == 0.0 { x } else { y })
+    let y = if x == 0.0 { x } else { y };
+    (if x.abs() <= TAN_REACH { y } else { f64::NAN }) as f32
 }
 
 /// The power; the base's sign counts for whole exponents.

@@ -137,6 +137,18 @@ fn write(target: &Tensor, level: u32, new: &Tensor) -> Result<Tensor> {
     Ok(tangent)
 }
 
+/// Runs `f`, which computes tangents of a level, where no tensor is seen with tangents of that level or those above.
+fn below<R>(level: u32, f: impl FnOnce() -> R) -> R {
+    struct Restore(u32);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            AT.set(self.0);
+        }
+    }
+    let _restore = Restore(AT.replace(level));
+    f()
+}
+
 /// The open levels that arguments carry tangents of, the lowest first.
 fn levels(args: &Args) -> SmallVec<[u32; 2]> {
     let mut found = SmallVec::new();
@@ -229,10 +241,10 @@ fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret>
         let mut args = args.clone();
         let tangents = tangent::of_args(&args.borrow(), level);
         args.for_each_tensor_mut(|t| *t = t.clone().below(level));
-        let before = AT.replace(level);
-        let made = tangent::of_results(rule, &args.borrow(), &ret.look(), &nrs, &tangents);
-        AT.set(before);
-        let Some(made) = made? else { continue };
+        let made = below(level, || {
+            tangent::of_results(rule, &args.borrow(), &ret.look(), &nrs, &tangents)
+        })?;
+        let Some(made) = made else { continue };
         // A view in place writes nothing: only the handle changes.
         let written = target.as_ref().filter(|_| !args.op.is_view());
         ret = with_tangents(ret, rule, &nrs, level, made, written)?;

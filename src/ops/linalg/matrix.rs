@@ -95,7 +95,8 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| dot_rule(a.input, a.tensor),
             |a, _, o| (HOST.dot)(&o[0], a.input, a.tensor),
-            cuda: |a, _, o| (GPU.dot)(&o[0], a.input, a.tensor)
+            cuda: |a, _, o| (GPU.dot)(&o[0], a.input, a.tensor),
+            scratch: |a, _, o, room| cpu::matrix::dot_room(room, &o[0], a.input, a.tensor)
         ),
         "The sum of the products of two vectors.",
     )
