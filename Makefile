@@ -51,8 +51,9 @@ sanitize: build
 miri:
 	cargo +nightly miri test --no-default-features --lib -- dims:: scalar:: storage:: cpu::iter:: cpu::rows:: cpu::map:: cpu::memory::
 
-# What takes hours: sanitizing, fuzzing every reader, killing saves, and Miri where a toolchain has it.
+# What takes hours: sanitizing, vector functions at every number, fuzzing every reader, killing saves, and Miri where a toolchain has it.
 nightly: sanitize
+	cargo test --profile fast --features cli --test core accuracy -- --ignored --nocapture
 	fuzz/run.sh all 1800
 	$(BIN)/python tests/kill_during_save.py --times 200
 	if cargo +nightly miri --version; then $(MAKE) miri; fi

@@ -204,7 +204,7 @@ macro_rules! real_impl {
 real_impl!(
     f32,
     vmath::erf,
-    vmath::erfc,
+    widened::erfc,
     widened::erfinv,
     widened::atan2,
     widened::hypot,

@@ -1,5 +1,6 @@
 //! The core without Python, from outside: one program, as linking several takes longer than running them.
 
+mod accuracy;
 mod autograd;
 #[cfg(feature = "cli")]
 mod command_line;

@@ -1,13 +1,13 @@
 //! Elementary functions in single precision, branch-free so that loops over them vectorise.
 //!
-//! Each is within about 2 ulp of the true value (`erfc` 5, `gelu` 20 in its negative tail) and right at infinities, NaN, zeros and subnormals. The polynomials are
+//! Each is within 2 ulp of the true value (`gelu` 8) and right at infinities, NaN, zeros and subnormals, but for what is composed of others
+//! (`silu`, `gelu_tanh`, slopes), whose parts are. The polynomials are
 //! least-maximum fits made for this file (Lawson iteration on Chebyshev nodes); the range reductions are Cody and
-//! Waite's. Call them inside `simd_fn!` bodies, or use [`apply`] on slices. `sin` and `cos` are NaN beyond [`TRIG_LIMIT`], `tan`
-//! beyond 1e15; [`apply`] computes such elements in double precision.
+//! Waite's. Call them inside `simd_fn!` bodies. `sin` and `cos` are NaN beyond [`TRIG_LIMIT`], `tan` beyond 1e15: callers compute
+//! such elements in double precision. `tests/core/accuracy.rs` holds the operators made of them to their bounds.
 
 pub mod widened;
 
-use crate::cpu::simd::simd_fn;
 use std::f32::consts::{LOG2_E, LOG10_E};
 
 /// Largest magnitude for which [`sin`] and [`cos`] have a value.
@@ -258,16 +258,37 @@ pub fn cos(x: f32) -> f32 {
 #[inline(always)]
 #[must_use]
 pub fn tanh(x: f32) -> f32 {
-    let t = expm1(clamp(x.abs(), 0.0, 10.0) * 2.0);
-    let y = t / (t + 2.0);
-    (if x.abs() < 1e-4 { x } else { y }).copysign(x)
+    let z = x * x;
+    let p = poly(
+        z,
+        [
+            -5.905_860_6e-3,
+            2.080_537_8e-2,
+            -5.378_668e-2,
+            1.333_195_9e-1,
+            -3.333_33e-1,
+        ],
+    );
+    let (r, n) = exp_reduce(clamp(x.abs(), 0.0, 10.0) * 2.0);
+    let e = (1.0 + expm1_core(r)) * pow2(n.clamp(0, 29));
+    let y = (1.0 - 2.0 / (e + 1.0)).copysign(x);
+    if x.abs() < 0.6 {
+        (x * z).mul_add(p, x)
+    } else {
+        y
+    }
 }
 
 /// The logistic function 1 / (1 + e^-x).
 #[inline(always)]
 #[must_use]
 pub fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
+    // Of the two forms the one whose exponential cannot overflow.
+    let e = exp(-x.abs());
+    let s = 1.0 + e;
+    let y = (if x < 0.0 { e } else { 1.0 }) / s;
+    // What the sum rounded away.
+    y.mul_add((s - 1.0) - e, y)
 }
 
 /// erfc(x) for x >= 0: exp(-x^2) times a polynomial in 1 / (1 + 0.4 x).
@@ -326,27 +347,12 @@ pub fn erf(x: f32) -> f32 {
     }
 }
 
-/// 1 - erf(x), accurate for large x.
-#[inline(always)]
-#[must_use]
-pub fn erfc(x: f32) -> f32 {
-    let a = x.abs();
-    let p = erfc_positive(a);
-    let y = if x < 0.0 { 2.0 - p } else { p };
-    if a < 0.5 { 1.0 - erf_small(x) } else { y }
-}
-
-/// e^x for x <= 0, with 0 for what is subnormal.
-#[inline(always)]
-fn exp_negative(x: f32) -> f32 {
-    let (r, n) = exp_reduce(if x < -88.3 { -88.3 } else { x });
-    (1.0 + expm1_core(r)) * f32::from_bits((n.wrapping_add(127) as u32) << 23)
-}
-
 /// The normal distribution function of -a for a >= 0, which is exp(-a^2 / 2) times a polynomial in 1 / (1 + 0.3 a); and that
-/// exponential.
+/// exponential. Both are [`RAISED`] times too large, so that they keep their digits where x times them is still a normal number.
 #[inline(always)]
 fn normal_tail(a: f32) -> (f32, f32) {
+    // The exponent of 0 is reached at 14.47.
+    let a = if a > 14.47 { 14.47 } else { a };
     let t = 1.0 / 0.3f32.mul_add(a, 1.0);
     let g = poly(
         t,
@@ -362,24 +368,33 @@ fn normal_tail(a: f32) -> (f32, f32) {
             6.853_478e-6,
         ],
     );
-    let e = exp_negative(-0.5 * a * a);
+    let z = a * a;
+    let (r, n) = exp_reduce(-0.5 * z);
+    let e = (1.0 + expm1_core(r)) * f32::from_bits((n.wrapping_add(127 + 24) as u32) << 23);
+    // What the square rounded away.
+    let e = e.mul_add(-0.5 * a.mul_add(a, -z), e);
     (g * e, e)
 }
+
+/// 2^24.
+const RAISED: f32 = 16_777_216.0;
 
 /// x times the normal distribution function.
 #[inline(always)]
 #[must_use]
 pub fn gelu(x: f32) -> f32 {
     let (tail, _) = normal_tail(x.abs());
-    x * if x < 0.0 { tail } else { 1.0 - tail }
+    let below = x * tail * (1.0 / RAISED);
+    if x < 0.0 { below } else { x - below }
 }
 
 /// The derivative of [`gelu`].
 #[inline(always)]
 #[must_use]
 pub fn gelu_slope(x: f32) -> f32 {
-    const INV_SQRT_TAU: f32 = 0.398_942_3;
+    const INV_SQRT_TAU: f32 = 0.398_942_3 / RAISED;
     let (tail, e) = normal_tail(x.abs());
+    let tail = tail * (1.0 / RAISED);
     let below = if x < 0.0 { tail } else { 1.0 - tail };
     (x * INV_SQRT_TAU).mul_add(e, below)
 }
@@ -407,50 +422,3 @@ pub fn softplus(x: f32) -> f32 {
     let positive = if x < 0.0 { 0.0 } else { x };
     positive + log1p(exp(-x.abs()))
 }
-
-macro_rules! functions {
-    ($($variant:ident $f:ident;)+) => {
-        /// The functions that [`apply`] knows.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[allow(missing_docs, reason = "named like the functions of this module")]
-        pub enum Function { $($variant),+ }
-
-        /// `out[i] = function(x[i])` over the shorter of the two slices, with the best instructions of the machine.
-        pub fn apply(function: Function, out: &mut [f32], x: &[f32]) {
-            match function { $(Function::$variant => slices::$f(out, x)),+ }
-            match function {
-                Function::Sin => mend(out, x, f64::sin),
-                Function::Cos => mend(out, x, f64::cos),
-                Function::Tan => mend(out, x, f64::tan),
-                _ => {}
-            }
-        }
-
-        mod slices {
-            use super::*;
-            $(simd_fn! { wide pub(super) fn $f(out: &mut [f32], x: &[f32]) {
-                for (o, &v) in out.iter_mut().zip(x) {
-                    *o = super::$f(v);
-                }
-            } })+
-        }
-    };
-}
-pub use widened::{acos, acosh, asin, asinh, atan, atanh, cosh, erfinv, sinh, tan};
-functions! {
-    Exp exp; Exp2 exp2; Expm1 expm1; Log log; Log1p log1p; Log2 log2; Log10 log10; Sin sin; Cos cos; Tanh tanh;
-    Sigmoid sigmoid; Erf erf; Erfc erfc; Gelu gelu; GeluTanh gelu_tanh; Silu silu; Softplus softplus;
-    Tan tan; Asin asin; Acos acos; Atan atan; Sinh sinh; Cosh cosh; Asinh asinh; Acosh acosh; Atanh atanh; Erfinv erfinv;
-}
-
-/// Computes the elements that a function did not reach.
-fn mend(out: &mut [f32], x: &[f32], exact: fn(f64) -> f64) {
-    for (o, &v) in out.iter_mut().zip(x) {
-        if o.is_nan() {
-            *o = exact(f64::from(v)) as f32;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;
