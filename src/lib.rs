@@ -58,11 +58,10 @@ pub mod storage;
 pub mod tensor;
 mod wiring;
 
-/// What of the host's kernels is useful alone: products, vector functions, and the workers that share them; and what its
-/// allocator counts.
+/// What of the host's kernels is useful alone: products, and the workers that share them; and what its allocator counts.
 pub mod host {
     pub use crate::cpu::alloc::{empty_cache, reset_peak, stats};
-    pub use crate::cpu::{gemm, pool, vmath};
+    pub use crate::cpu::{gemm, pool};
 }
 
 pub use device::{Device, DeviceKind};

@@ -1,6 +1,6 @@
 //! Vector functions of single precision against double precision, through the operators that people call.
 
-use std::ops::Range;
+use rayon::prelude::*;
 use torchlike::{Result, Tensor, f};
 
 /// An operator, the same in double precision, and how many units in the last place they may lie apart.
@@ -8,9 +8,7 @@ struct Case {
     name: &'static str,
     run: fn(&Tensor) -> Result<Tensor>,
     exact: fn(f64) -> f64,
-    ulps: f64,
-    /// Between these, where the true value is next to nothing, it is not held to them.
-    gap: Range<f32>,
+    ulps: fn(f32) -> f64,
 }
 
 /// What a sample may leave out.
@@ -31,7 +29,7 @@ const SPECIAL: [f32; 12] = [
 
 macro_rules! cases {
     ($($name:ident, $exact:expr, $ulps:expr;)+) => {
-        [$(Case { name: stringify!($name), run: |x| f::$name(x), exact: $exact, ulps: $ulps, gap: 0.0..0.0 }),+]
+        [$(Case { name: stringify!($name), run: |x| f::$name(x), exact: $exact, ulps: |_| $ulps }),+]
     };
 }
 
@@ -39,25 +37,25 @@ fn cases() -> Vec<Case> {
     let mut all = Vec::from(cases! {
         exp, f64::exp, 1.2;
         exp2, f64::exp2, 1.2;
-        expm1, f64::exp_m1, 2.0;
+        expm1, f64::exp_m1, 1.7;
         log, f64::ln, 1.5;
-        log1p, f64::ln_1p, 2.0;
+        log1p, f64::ln_1p, 1.5;
         log2, f64::log2, 2.0;
         log10, f64::log10, 2.0;
-        sin, f64::sin, 2.0;
-        cos, f64::cos, 2.0;
+        sin, f64::sin, 1.6;
+        cos, f64::cos, 1.6;
         tan, f64::tan, 0.51;
         asin, f64::asin, 0.51;
         acos, f64::acos, 0.51;
         atan, f64::atan, 0.51;
         sinh, f64::sinh, 0.51;
         cosh, f64::cosh, 0.51;
-        tanh, f64::tanh, 2.0;
+        tanh, f64::tanh, 1.5;
         asinh, libm::asinh, 0.51;
         acosh, |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) }, 0.51;
         atanh, libm::atanh, 0.51;
         sigmoid, sigmoid, 2.0;
-        erf, libm::erf, 2.0;
+        erf, libm::erf, 1.5;
         erfc, libm::erfc, 0.51;
         erfinv, erfinv, 0.52;
         sqrt, f64::sqrt, 0.5;
@@ -68,8 +66,12 @@ fn cases() -> Vec<Case> {
         name: "gelu",
         run: |x| f::_nn_gelu(x),
         exact: |x| 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
-        ulps: 20.0,
-        gap: -14.5..-4.0,
+        // The square under the exponential is rounded; what is left of it in the end is 0.
+        ulps: |x| match x {
+            -14.5..=-12.8 => 4e6,
+            -12.8..-4.0 => 64.0,
+            _ => 20.0,
+        },
     });
     all
 }
@@ -127,25 +129,23 @@ fn distance(got: f32, want: f64) -> f64 {
     (got - want).abs() / ulp
 }
 
-/// The worst element of a case over every `step`-th number of single precision, as `(distance, number, result)`.
-fn worst(case: &Case, step: usize) -> Result<(f64, f32, f32)> {
+/// The element of a case that is worst beside its bound, over every `step`-th number of single precision, as
+/// `(distance, number, result)`.
+fn worst(case: &Case, step: u64) -> Result<(f64, f32, f32)> {
+    const BLOCK: u64 = 1 << 20;
     let mut worst = (0.0, 0.0, 0.0);
-    let numbers: Vec<u32> = (0..1 << 20).collect();
-    let total = (1u64 << 32).div_ceil(step as u64);
-    for block in 0..total.div_ceil(1 << 20) {
-        let mut x: Vec<f32> = numbers
-            .iter()
-            .map(|&i| (block * (1 << 20) + u64::from(i)) * step as u64)
-            .take_while(|&bits| bits < 1 << 32)
-            .map(|bits| f32::from_bits(bits as u32))
+    let total = (1u64 << 32).div_ceil(step);
+    for block in (0..total).step_by(BLOCK as usize) {
+        let mut x: Vec<f32> = (block..total.min(block + BLOCK))
+            .map(|i| f32::from_bits((i * step) as u32))
             .collect();
         if block == 0 {
             x.extend(SPECIAL);
         }
         let made = (case.run)(&Tensor::from_slice(&x, &[x.len() as i64])?)?.to_vec::<f32>()?;
-        for (&x, &y) in x.iter().zip(&made).filter(|(x, _)| !case.gap.contains(x)) {
+        for (&x, &y) in x.iter().zip(&made) {
             let d = distance(y, (case.exact)(f64::from(x)));
-            if d > worst.0 {
+            if d * (case.ulps)(worst.1) > worst.0 * (case.ulps)(x) {
                 worst = (d, x, y);
             }
         }
@@ -153,37 +153,25 @@ fn worst(case: &Case, step: usize) -> Result<(f64, f32, f32)> {
     Ok(worst)
 }
 
-/// Holds all cases to their bounds, two at a time.
-fn check(step: usize) {
-    let cases = cases();
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let failed = std::sync::Mutex::new(Vec::new());
-    std::thread::scope(|s| {
-        for _ in 0..2 {
-            s.spawn(|| {
-                while let Some(case) =
-                    cases.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-                {
-                    let (d, x, y) = worst(case, step).expect("operators of one operand");
-                    let line = format!(
-                        "{}: {d:.3} ulp (bound {}) at {x:e} ({:#010x}), which gives {y:e}",
-                        case.name,
-                        case.ulps,
-                        x.to_bits()
-                    );
-                    println!("{line}");
-                    if d > case.ulps {
-                        failed.lock().expect("no thread panics").push(line);
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().expect("no thread panics");
+/// Holds all cases to their bounds.
+fn check(step: u64) {
+    let failed: Vec<String> = cases()
+        .par_iter()
+        .filter_map(|case| {
+            let (d, x, y) = worst(case, step).expect("operators of one operand");
+            let bound = (case.ulps)(x);
+            let line = format!(
+                "{}: {d:.3} ulp (bound {bound}) at {x:e}, which gives {y:e}",
+                case.name
+            );
+            println!("{line}");
+            (d > bound).then_some(line)
+        })
+        .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// A sample: a step that is prime meets all exponents with ever other mantissas.
+/// A sample: a step that is prime meets all exponents, each with other mantissas.
 #[test]
 fn accurate_at_a_sample_of_all_numbers() {
     check(4099);
