@@ -339,6 +339,16 @@ def test_branches_that_compiling_decides(layout):
         assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
 
 
+def joined(x, sizes: List[int]):  # noqa: UP006
+    before = x.shape[:-1]
+    return x.reshape(before + (2, -1)), sizes + (3,), (1,) + sizes
+
+
+def test_tuples_that_meet_lists():
+    got = jit.script(joined)(torch.ones(3, 4), [5])
+    assert got[0].shape == (3, 2, 2) and got[1:] == ([5, 3], [1, 5])
+
+
 # Tracing
 
 

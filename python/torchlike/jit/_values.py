@@ -28,8 +28,14 @@ def whole(value: Any) -> Any:
 
 
 def add(a: Any, b: Any, alpha: Any = 1) -> Any:
-    """Numbers, strings and lists alike."""
-    return whole(a + b if alpha == 1 else a + alpha * b)
+    """Numbers, strings and lists alike; a tuple that meets a list becomes one."""
+    try:
+        return whole(a + b if alpha == 1 else a + alpha * b)
+    except TypeError:
+        both = (a, b)
+        if {list, tuple} == {k for k in (list, tuple) for of in both if isinstance(of, k)}:
+            return [*a, *b]
+        raise
 
 
 def sub(a: Any, b: Any, alpha: Any = 1) -> Any:
