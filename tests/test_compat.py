@@ -215,6 +215,10 @@ def test_scripts_modules_and_code_run_with_torch(tmp_path: Path) -> None:
         "Usage: torchlike COMMAND" in command("--help").stdout
     )  # the commands of checkpoints are still there
     assert command("no_such_command").returncode == 2
+    done = command("no_such_script.py")
+    assert done.returncode == 1 and done.stderr.startswith(
+        "torchlike: can't open file 'no_such_script.py'"
+    )
     script.write_text(
         "import sys, torch, torch.multiprocessing as mp\n"
         "def work(rank, queue):\n    queue.put((rank, str(torch.float32), __file__ == sys.argv[1]))\n"
@@ -243,6 +247,12 @@ def test_the_hook_is_written_and_removed(
     assert run(idle, str(tmp_path / _hook.NAME), env={"TORCHLIKE_AS_TORCH": "0"}) == "False"
     assert _hook.command(["remove"]) == 0 and not (tmp_path / _hook.NAME).exists()
     assert _hook.command(["status"]) == 0 and _hook.command(["other"]) == 2
+
+
+def test_the_package_is_there_without_an_import_of_its_own() -> None:
+    run(
+        "import torchlike; torchlike.compat.install_as_torch(); import torch; assert torch is torchlike"
+    )
 
 
 def test_installing_is_cheap() -> None:

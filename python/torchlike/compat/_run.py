@@ -20,7 +20,11 @@ def wanted(args: list[str]) -> bool:
 
 
 def run(args: list[str]) -> None:
-    """Runs the program as `__main__`, as the interpreter would, after `import torch` has come to give torchlike."""
+    """Runs the program as `__main__`, as the interpreter would, after `import torch` has come to give torchlike.
+
+    Raises:
+        SystemExit: if there is no such file.
+    """
     from torchlike.compat import install_as_torch
 
     install_as_torch()
@@ -37,6 +41,8 @@ def run(args: list[str]) -> None:
         exec(compile(rest[0], "<string>", "exec"), vars(__main__))
     else:
         sys.argv = args
+        if not os.path.exists(first):
+            sys.exit(f"torchlike: can't open file {first!r}: there is none")
         path = os.path.abspath(first)
         sys.path[0] = os.path.dirname(path)
         runpy.run_path(path, run_name="__main__")
