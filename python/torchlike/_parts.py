@@ -13,6 +13,7 @@ class qscheme:
     """How quantised integers stand for real numbers."""
 
     __slots__ = ("_name",)
+    __module__ = _naming.OWN  # where pickles look for the values, as PyTorch's do
 
     def __init__(self, name: str) -> None:
         self._name = name

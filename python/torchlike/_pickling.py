@@ -9,8 +9,8 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from torchlike import _C
-from torchlike._naming import own
 from torchlike._opaque import Opaque, OpaqueClass
+from torchlike._parts import qscheme
 
 
 class Name(NamedTuple):
@@ -59,23 +59,12 @@ def name_of(obj: Any, name: str | None = None) -> Name | Parts:
     return Name(_torch_module(module), name)
 
 
-def _module_state(module: Any) -> dict[str, Any]:
-    """The attributes that PyTorch's modules of the same class have."""
-    from torchlike.nn._registry import View
-    from torchlike.nn._shown import layout
-
-    own = layout(module, lambda m, kind: dict(View(m, kind)))
-    if "_flat_weights_names" in own:  # PyTorch's recurrent layers keep their weights a second time
-        own["_flat_weights"] = [own["_parameters"].get(n) for n in own["_flat_weights_names"]]
-    return own
-
-
 def parts_of(obj: Any) -> Name | Parts:
     """Takes an object apart, as the pickle protocol asks it to."""
     cls = type(obj)
     if isinstance(obj, type | FunctionType):
         return name_of(obj)
-    if own(cls.__module__) == "torchlike._parts":
+    if cls is qscheme:
         return Name("torch", repr(obj).rpartition(".")[2])
     if cls is Name:
         return obj
@@ -104,8 +93,6 @@ def parts_of(obj: Any) -> Name | Parts:
     func, args, state, items, pairs, setter = (*reduced, None, None, None, None)[:6]
     if setter is not None:
         raise PicklingError(f"Can't pickle {cls.__name__}: it asks for a function to set its state")
-    if own(cls.__module__) == "torchlike.return_types":
-        func, args = cls, (tuple(obj), {})
     new = getattr(func, "__name__", "") == "__newobj__"
     if new:
         func, *rest = args
@@ -115,9 +102,4 @@ def parts_of(obj: Any) -> Name | Parts:
         if keywords:
             raise PicklingError(f"Can't pickle {cls.__name__}: it is made with keyword arguments")
         new = True
-    if "_kinds" in getattr(obj, "_state_", ()) and state is not None:
-        from torchlike.nn import Module
-
-        if getattr(cls, "__getstate__") is Module.__getstate__:  # noqa: B009
-            state = _module_state(obj)
     return Parts(new, func, tuple(args), state, list(items or ()), list(pairs or ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from torchlike import _C
@@ -192,24 +193,10 @@ def _deepcopy_subclass(t: Any, memo: dict[int, Any]) -> Any:
         return _with_state(made, t, memo)
 
 
-def _rebuild_tensor(
-    storage: Any, dtype: Any, shape: Any, stride: Any, offset: int, grad: bool, flags: int
-) -> Tensor:
-    t = _C._from_storage(storage, dtype, tuple(shape), tuple(stride), offset, False)
-    if flags & 1:
-        t = t.conj()
-    if flags & 2:
-        t = _C._root._neg_view(t)
-    return t.requires_grad_() if grad else t
-
-
-def _rebuild_storage(device: str, nbytes: int, data: bytes | None) -> Any:
+def _rebuild_storage(device: str, nbytes: int, data: Any) -> Any:
     from torchlike.storage import UntypedStorage
 
-    storage = UntypedStorage(nbytes, device="meta" if data is None else "cpu")
-    if data:
-        storage._as_tensor().copy_(_C.frombuffer(bytearray(data), dtype=_C.uint8))
-    return storage
+    return UntypedStorage(nbytes, device=device)
 
 
 def _rebuild_saved(data: bytes) -> Any:
@@ -219,7 +206,30 @@ def _rebuild_saved(data: bytes) -> Any:
 
 
 def _reduce(t: Tensor, protocol: int) -> Any:
+    """A tensor's pickle: PyTorch's, so that each library opens what the other one wrote."""
+    func, args = _reduce_plain(t)
+    state = t.__dict__
+    if type(t) is Tensor and not state:
+        return func, args
+    return _rebuild_from_type_v2, (func, type(t), args, state)
+
+
+def _reduce_plain(t: Tensor) -> Any:
+    """The same of the tensor alone, without its class and attributes."""
+    from torchlike import _utils
+
     if t._has_parts():
+        if t.is_sparse:
+            parts = (t._indices(), t._values(), t.size(), t.is_coalesced())
+            return _utils._rebuild_sparse_tensor, (t.layout, parts)
+        if t.layout in (_C.sparse_csr, _C.sparse_bsr):
+            compressed = (t.crow_indices(), t.col_indices(), t.values(), t.size())
+            return _utils._rebuild_sparse_tensor, (t.layout, compressed)
+        if t.layout in (_C.sparse_csc, _C.sparse_bsc):
+            compressed = (t.ccol_indices(), t.row_indices(), t.values(), t.size())
+            return _utils._rebuild_sparse_tensor, (t.layout, compressed)
+        if t.dtype in (_C.qint8, _C.quint8, _C.qint32):  # smaller ones lie several in a byte
+            return _utils._rebuild_qtensor, _quantized(t)
         import io
 
         from torchlike.serialization import save
@@ -231,28 +241,23 @@ def _reduce(t: Tensor, protocol: int) -> Any:
         from torchlike.utils.hooks import warn_if_has_hooks
 
         warn_if_has_hooks(t)
+    shape, stride = tuple(t.shape), t.stride()
+    # `copy.copy` calls what is returned here: a tensor that can become real has to stay on its storage
+    if t.is_meta and type(t) is Tensor and _C._is_blank(t):
+        meta = (t.dtype, shape, stride, t.requires_grad)
+        return _utils._rebuild_meta_tensor_no_storage, meta
+    said = {name: True for name, on in (("conj", t.is_conj()), ("neg", t.is_neg())) if on}
     storage = t.untyped_storage()
-    flags = int(t.is_conj()) | int(t.is_neg()) << 1
-    args = (
-        storage,
-        t.dtype,
-        tuple(t.shape),
-        t.stride(),
-        t.storage_offset(),
-        t.requires_grad,
-        flags,
-    )
-    if type(t) is Tensor:
-        return (
-            (_rebuild_tensor, args, t.__dict__ or None) if t.__dict__ else (_rebuild_tensor, args)
-        )
-    return (_rebuild_subclass, (type(t), args), t.__dict__ or None)
+    hooks: OrderedDict[int, Any] = OrderedDict()
+    rest = (t.storage_offset(), shape, stride, t.requires_grad, hooks)
+    tail = (said,) if said else ()
+    if t.requires_grad:  # PyTorch refuses to make such a tensor of the newest form
+        from torchlike.storage import TypedStorage
 
-
-def _rebuild_subclass(cls: type, args: Any) -> Tensor:
-    storage, dtype, shape, stride, offset, grad, flags = args
-    made = _rebuild_tensor(storage, dtype, shape, stride, offset, False, flags).as_subclass(cls)
-    return made.requires_grad_() if grad else made
+        typed = TypedStorage(wrap_storage=storage, dtype=t.dtype)
+        return _utils._rebuild_tensor_v2, (typed, *rest, *tail)
+    # it takes storages without a type, which there are for every type
+    return _utils._rebuild_tensor_v3, (storage, *rest, t.dtype, *tail)
 
 
 def _rebuild_from_type_v2(func: Any, new_type: type, args: Any, state: Any) -> Any:
@@ -264,15 +269,31 @@ def _rebuild_from_type_v2(func: Any, new_type: type, args: Any, state: Any) -> A
     return made
 
 
+def _quantized(t: Tensor) -> tuple[Any, ...]:
+    """The arguments of a quantized tensor's pickle."""
+    from torchlike import _parts
+    from torchlike.storage import TypedStorage
+
+    scheme, integers = t.qscheme(), t.int_repr()
+    if scheme == _parts.per_tensor_affine:
+        quantizer: tuple[Any, ...] = (scheme, t.q_scale(), t.q_zero_point())
+    else:
+        scales, zeros = t.q_per_channel_scales(), t.q_per_channel_zero_points()
+        quantizer = (scheme, scales, zeros, t.q_per_channel_axis())
+    storage = TypedStorage(wrap_storage=integers.untyped_storage(), dtype=t.dtype)
+    rest = (integers.storage_offset(), tuple(t.shape), integers.stride())
+    return (storage, *rest, quantizer, t.requires_grad, OrderedDict())
+
+
 def _reduce_parameter(t: Tensor) -> Any:
     """A parameter's pickle: of whatever class it is, it comes back as `Parameter`."""
-    return _rebuild_parameter, (t.data, t.requires_grad), t.__dict__ or None
+    from torchlike import _utils
 
-
-def _rebuild_parameter(data: Tensor, requires_grad: bool) -> Tensor:
-    from torchlike.nn.parameter import Parameter
-
-    return Parameter(data, requires_grad)
+    hooks: OrderedDict[int, Any] = OrderedDict()
+    args = (t.data, t.requires_grad, hooks)
+    if t.__dict__:
+        return _utils._rebuild_parameter_with_state, (*args, t.__dict__)
+    return _utils._rebuild_parameter, args
 
 
 def _rebuild_generator(state: Tensor) -> Any:

@@ -84,3 +84,108 @@ def _rebuild_nested_tensor(buffer: Any, sizes: Any, strides: Any, offsets: Any) 
     from torchlike.nested._strided import rebuilt
 
     return rebuilt(buffer, sizes, strides, offsets)
+
+
+# What pickles of tensors call, by PyTorch's names and with its arguments.
+
+
+def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Any:
+    """A tensor of the type of a typed storage."""
+    return _on(storage, storage.dtype, storage_offset, size, stride, None)
+
+
+def _on(storage: Any, dtype: Any, offset: int, size: Any, stride: Any, metadata: Any) -> Any:
+    untyped = getattr(storage, "_untyped_storage", storage)
+    made = _C._from_storage(untyped, dtype, tuple(size), tuple(stride), offset, False)
+    said = metadata or {}
+    if said.get("conj"):
+        made = made.conj()
+    return _C._root._neg_view(made) if said.get("neg") else made
+
+
+def _rebuild_tensor_v2(
+    storage: Any,
+    storage_offset: int,
+    size: Any,
+    stride: Any,
+    requires_grad: bool,
+    backward_hooks: Any,
+    metadata: Any = None,
+) -> Any:
+    """The same, which may require gradients and be a conjugate; nobody pickles hooks."""
+    made = _on(storage, storage.dtype, storage_offset, size, stride, metadata)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _rebuild_tensor_v3(
+    storage: Any,
+    storage_offset: int,
+    size: Any,
+    stride: Any,
+    requires_grad: bool,
+    backward_hooks: Any,
+    dtype: Any,
+    metadata: Any = None,
+) -> Any:
+    """The same of any type, on a storage of any type."""
+    made = _on(storage, dtype, storage_offset, size, stride, metadata)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires_grad: bool) -> Any:
+    """A tensor on meta."""
+    made = _C._root.empty_strided(size, stride, dtype=dtype, device="meta")
+    return made.requires_grad_() if requires_grad else made
+
+
+def _rebuild_sparse_tensor(layout: Any, data: Any) -> Any:
+    """A sparse tensor of its parts.
+
+    Raises:
+        NotImplementedError: for layouts that are not sparse.
+    """
+    import torchlike as torch
+
+    if layout == torch.sparse_coo:
+        indices, values, size, *coalesced = data
+        known = coalesced[0] if coalesced else None
+        return torch.sparse_coo_tensor(indices, values, size, is_coalesced=known)
+    if layout not in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+    return torch.sparse_compressed_tensor(*data, layout=layout)
+
+
+def _rebuild_qtensor(
+    storage: Any,
+    storage_offset: int,
+    size: Any,
+    stride: Any,
+    quantizer_params: Any,
+    requires_grad: bool,
+    backward_hooks: Any,
+) -> Any:
+    """A quantized tensor."""
+    root: Any = _C._root
+    _, *given = quantizer_params
+    kinds = {_C.qint8: _C.int8, _C.quint8: _C.uint8, _C.qint32: _C.int32}
+    integers = _on(storage, kinds[storage.dtype], storage_offset, size, stride, None)
+    if len(given) == 2:  # a scale and a zero point for the whole
+        return root._make_per_tensor_quantized_tensor(integers, *given)
+    return root._make_per_channel_quantized_tensor(integers, *given)
+
+
+def _rebuild_parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> Any:
+    """A parameter."""
+    from torchlike.nn.parameter import Parameter
+
+    return Parameter(data, requires_grad)
+
+
+def _rebuild_parameter_with_state(
+    data: Any, requires_grad: bool, backward_hooks: Any, state: Any
+) -> Any:
+    """A parameter with attributes."""
+    made = _rebuild_parameter(data, requires_grad, backward_hooks)
+    attributes = state[0] if isinstance(state, tuple) else state
+    made.__dict__.update(attributes or {})
+    return made

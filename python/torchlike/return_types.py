@@ -9,6 +9,30 @@ from torchlike import _naming
 
 _classes: dict[str, type] = {}
 
+#: Fields, and the operators whose results have them: a pickle names a class before any operator has made it.
+_FIELDS = {
+    "min max": "aminmax",
+    "values indices": "cummax cummin kthvalue max median min mode nanmedian sort topk",
+    "mantissa exponent": "frexp",
+    "a tau": "geqrf",
+    "hist bin_edges": "histogram histogramdd",
+    "L info": "linalg_cholesky_ex",
+    "eigenvalues eigenvectors": "linalg_eig linalg_eigh",
+    "inverse info": "linalg_inv_ex",
+    "LD pivots": "linalg_ldl_factor",
+    "LD pivots info": "linalg_ldl_factor_ex",
+    "solution residuals rank singular_values": "linalg_lstsq",
+    "P L U": "linalg_lu lu_unpack",
+    "LU pivots": "linalg_lu_factor",
+    "LU pivots info": "linalg_lu_factor_ex",
+    "Q R": "linalg_qr qr",
+    "sign logabsdet": "linalg_slogdet slogdet",
+    "result info": "linalg_solve_ex",
+    "U S Vh": "linalg_svd",
+    "U S V": "svd",
+    "solution cloned_coefficient": "triangular_solve",
+}
+
 
 def _repr(self: Any) -> str:
     fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
@@ -24,11 +48,20 @@ def _class(name: str, fields: tuple[str, ...]) -> type:
             __slots__=(), _fields=fields, __repr__=_repr, __module__=__name__, n_fields=len(fields)
         )
         body.update(n_sequence_fields=len(fields), n_unnamed_fields=0)
-        body["__reduce__"] = lambda self: (_rebuild, (name, fields, tuple(self)))
+        body["__new__"] = _new
+        body["__reduce__"] = lambda self: (made, (tuple(self), {}))
         made = _classes[name] = type(name, (tuple,), body)
         globals()[name] = made
     return made
 
 
-def _rebuild(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return _class(name, fields)(values)
+def _new(cls: Any, sequence: Any, dict: Any = None) -> Any:
+    """A result of its items; the second argument, which pickles give, has the fields that are no items: none."""
+    return tuple.__new__(cls, sequence)
+
+
+def __getattr__(name: str) -> type:
+    for fields, names in _FIELDS.items():
+        if name in names.split():
+            return _class(name, tuple(fields.split()))
+    raise AttributeError(f"module '{_naming.shown}.return_types' has no attribute '{name}'")

@@ -270,6 +270,11 @@ def save(
         flush()
 
 
+def _get_layout(name: str) -> Any:
+    """The layout of this repr: what PyTorch's plain pickles call."""
+    return getattr(_C, name.rpartition(".")[2])
+
+
 class Converted(NamedTuple):
     """What `convert` wrote."""
 

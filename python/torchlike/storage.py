@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 from torchlike import _C, _mapped, _naming
@@ -218,3 +219,27 @@ def _legacy_storages(module: str, device: str) -> dict[str, Any]:
 _own_storages = _legacy_storages("torchlike", "cpu")
 
 _mapped.install()
+
+
+def _load_from_bytes(b: bytes) -> Any:
+    """The storage in a file that plain pickles contain."""
+    from torchlike.serialization import load
+
+    return load(b, weights_only=False)
+
+
+def _reduce_storage(storage: Any) -> Any:
+    """A storage's plain pickle, as PyTorch has it: a file with nothing else in it; of one on meta its size."""
+    if storage.device.type == "meta":
+        return storage.__reduce__()
+    import io
+
+    from torchlike.serialization import save
+
+    buffer = io.BytesIO()
+    save(storage, buffer)
+    return _load_from_bytes, (buffer.getvalue(),)
+
+
+copyreg.pickle(UntypedStorage, _reduce_storage)
+copyreg.pickle(TypedStorage, _reduce_storage)

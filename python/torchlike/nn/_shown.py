@@ -42,6 +42,11 @@ def layout(module: Any, registry: Any = View) -> dict[str, Any]:
     return {**shown, **own}
 
 
+def pickled(module: Any) -> dict[str, Any]:
+    """A module's attributes as PyTorch's pickles of it have them."""
+    return layout(module, lambda m, kind: dict(View(m, kind)))
+
+
 class Shown(dict[str, Any]):
     """A module's `__dict__`: how it was when it was asked for, but for single names, which are looked up.
 

@@ -20,7 +20,7 @@ from torchlike.nn._hooks import (
 )
 from torchlike.nn._paths import Module as _PathMethods
 from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types, type_name
-from torchlike.nn._shown import Shown, replace
+from torchlike.nn._shown import Shown, pickled, replace
 from torchlike.nn._state import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401  (where PyTorch has it)
 from torchlike.nn._state import _IncompatibleKeys  # noqa: F401  (where PyTorch has it)
 from torchlike.nn.parameter import Parameter
@@ -290,7 +290,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(self._state_)
+        return pickled(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         replace(self, {"_parameters": {}, **state}, keep=True)
