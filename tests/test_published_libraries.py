@@ -161,6 +161,64 @@ def test_features_of_timm_models_by_tracing() -> None:
     """)
 
 
+@needs("timm")
+def test_optimizers_of_timm_step_lists_as_they_step_tensors() -> None:
+    installed("""
+        import torch
+        from timm.optim import create_optimizer_v2
+        for name in ("adopt", "lamb", "cadamw", "lion", "laprop", "nadamw"):
+            ends = []
+            for lists in (False, True):
+                torch.manual_seed(0)
+                model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2).double())
+                optimizer = create_optimizer_v2(model, opt=name, lr=1e-2, foreach=lists)
+                for _ in range(3):
+                    model[1](model[0](torch.ones(2, 3)).double()).square().mean().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                ends.append(torch.cat([p.detach().double().flatten() for p in model.parameters()]))
+            assert torch.allclose(*ends, atol=1e-6), name
+    """)
+
+
+@needs("transformers")
+def test_all_that_transformers_has_can_be_asked_for() -> None:
+    installed("""
+        import transformers
+        from transformers.exporters import exporter_executorch
+        assert all(hasattr(transformers, name) for name in dir(transformers))
+        try:
+            exporter_executorch.ValueRanges()
+            raise SystemExit("it was there")
+        except NotImplementedError as e:
+            assert str(e).startswith("torch.utils._sympy.value_ranges.ValueRanges is not supported")
+    """)
+
+
+@needs("transformers")
+@pytest.mark.parametrize("attention", ["eager", "sdpa", "flex_attention"])
+def test_kinds_of_attention_and_of_caches_agree(attention: str) -> None:
+    installed(
+        """
+        import sys, torch
+        from transformers import AutoModelForCausalLM, LlamaConfig
+        torch.manual_seed(0)
+        config = LlamaConfig(vocab_size=60, hidden_size=64, intermediate_size=48, num_hidden_layers=2,
+                             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+        ids = torch.arange(9)[None]
+        wanted = model(ids).logits
+        model.set_attn_implementation(sys.argv[1])
+        assert torch.allclose(model(ids).logits, wanted, atol=1e-5)
+        options = {"max_new_tokens": 8, "pad_token_id": 0, "do_sample": False}
+        kinds = ({"use_cache": False}, {"cache_implementation": "static"}, {"prompt_lookup_num_tokens": 3})
+        first = model.generate(ids, **options)
+        assert all(torch.equal(model.generate(ids, **options, **kind), first) for kind in kinds)
+        """,
+        attention,
+    )
+
+
 @needs("transformers", "accelerate")
 def test_a_trainer_trains_saves_and_goes_on(tmp_path: Path) -> None:
     installed(

@@ -369,3 +369,36 @@ def test_names_of_other_protocols() -> None:
 
     torch.utils.set_module(f, "torchlike.somewhere")
     assert f.__module__ == "torchlike.somewhere"
+
+
+def test_checks_that_are_operators() -> None:
+    aten, x = torch.ops.aten, torch.ones(2, 3)
+    same = {"size": [2, 3], "stride": [3, 1], "dtype": torch.float32, "device": "cpu"}
+    for check in (torch._assert_tensor_metadata, aten._assert_tensor_metadata.default):
+        assert check(x, **same, layout=torch.strided) is None
+        with pytest.raises(
+            RuntimeError, match=r"Tensor sizes mismatch! Expected: \[2, 4\], Got: \[2, 3\]"
+        ):
+            check(x, [2, 4])
+        with pytest.raises(RuntimeError, match="Tensor device mismatch! Expected: meta, Got: cpu"):
+            check(x, device="meta")
+    assert aten.sym_constrain_range(3, min=2, max=4) is None
+    with pytest.raises(RuntimeError, match=r"Invalid value range for 5 between \[2, 4\]"):
+        aten.sym_constrain_range(5, min=2, max=4)
+    with pytest.raises(RuntimeError, match="Max value to constrain_range_for_size must be greater"):
+        aten.sym_constrain_range_for_size(3, max=1)
+    with pytest.raises(RuntimeError, match="why"):
+        aten._assert_scalar.default(0, "why")
+
+
+def test_lists_of_tensors_by_device_and_type() -> None:
+    from torchlike.utils._foreach_utils import _group_tensors_by_device_and_dtype as grouped
+
+    a, b, c = torch.ones(1), torch.ones(2).double(), torch.ones(3)
+    found = grouped([[a, b, c], [1, None, 3], []], with_indices=True)
+    assert found.keys() == {(a.device, torch.float32), (a.device, torch.float64)}
+    assert found[a.device, torch.float32] == ([[a, c], [1, 3], []], [0, 2])
+    assert found[a.device, torch.float64] == ([[b], [None], []], [1])
+    assert torch.optim.Optimizer._group_tensors_by_device_and_dtype([[a]])[
+        a.device, torch.float32
+    ] == ([[a]], [])

@@ -13,6 +13,7 @@ __all__ = [
     "_assert",
     "_assert_async",
     "_assert_scalar",
+    "_assert_tensor_metadata",
     "_check",
     "_check_index",
     "_check_is_size",
@@ -23,6 +24,8 @@ __all__ = [
     "_check_value",
     "_check_with",
     "_is_functional_tensor",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
 ]
 
 Message = Any
@@ -44,6 +47,46 @@ def _assert_scalar(scalar: Any, assert_msg: str) -> None:
     """Raises: RuntimeError with the message if a number is zero."""
     if not scalar:
         raise RuntimeError(assert_msg)
+
+
+def _assert_tensor_metadata(
+    a: Any,
+    size: Any = None,
+    stride: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    layout: Any = None,
+) -> None:
+    """Raises: RuntimeError if a tensor has another shape, stride, type, device or layout than those that are given."""
+    compared = (
+        ("sizes", None if size is None else list(size), list(a.shape)),
+        ("strides", None if stride is None else list(stride), stride and list(a.stride())),
+        ("dtype", dtype, a.dtype),
+        ("device", None if device is None else _C.device(device), a.device),
+        ("layout", layout, a.layout),
+    )
+    for what, wanted, found in compared:
+        if wanted is not None and wanted != found:
+            raise RuntimeError(f"Tensor {what} mismatch! Expected: {wanted}, Got: {found}")
+
+
+def sym_constrain_range(size: Any, *, min: Any = None, max: Any = None) -> None:
+    """Raises: RuntimeError if a number is not in a range, or the range is empty."""
+    low, high = -(1 << 63) if min is None else min, (1 << 63) - 1 if max is None else max
+    if high < low:
+        raise RuntimeError(f"Max must be greater than or equal to min. Got min={low} max={high}")
+    if not low <= size <= high:
+        raise RuntimeError(f"Invalid value range for {size} between [{low}, {high}].")
+
+
+def sym_constrain_range_for_size(size: Any, *, min: Any = None, max: Any = None) -> None:
+    """Raises: RuntimeError if a size is not in a range, which has to end above 2."""
+    if max is not None and max <= 2:
+        raise RuntimeError(
+            f"Max value to constrain_range_for_size must be greater than 2. got: {max}"
+        )
+    sym_constrain_range(size, min=0 if min is None else min, max=max)
 
 
 def _check_with(error_type: type[Exception], cond: bool, message: Callable[[], str] | None) -> None:

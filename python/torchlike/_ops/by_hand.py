@@ -116,6 +116,21 @@ def sym_stride(self: Any, dim: Any = None) -> Any:
 
 
 @by_hand
+def _assert_async(self: Any, assert_msg: str = "") -> None:
+    torch._assert_async(self, assert_msg)
+
+
+@by_hand
+def _assert_scalar(self: Any, assert_msg: str) -> None:
+    torch._assert_scalar(self, assert_msg)
+
+
+@by_hand
+def _assert_tensor_metadata(*args: Any, **kwargs: Any) -> None:
+    torch._assert_tensor_metadata(*args, **kwargs)
+
+
+@by_hand
 def sym_numel(self: Any) -> Any:
     return self.numel()
 

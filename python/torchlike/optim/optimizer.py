@@ -177,6 +177,14 @@ class Optimizer:
         """Called after each step; a place for profilers to look at."""
 
     @staticmethod
+    def _group_tensors_by_device_and_dtype(
+        tensorlistlist: list[list[Any]], with_indices: bool = False
+    ) -> dict[Any, Any]:
+        from torchlike.utils import _foreach_utils
+
+        return _foreach_utils._group_tensors_by_device_and_dtype(tensorlistlist, with_indices)
+
+    @staticmethod
     def profile_hook_step(func: Any) -> Any:
         """The step function with the hooks around it."""
 

@@ -22,6 +22,8 @@ from torchlike.distributed.fsdp.api import (
     FullStateDictConfig,
     MixedPrecision,
     OptimStateDictConfig,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
     ShardingStrategy,
     StateDictConfig,
     StateDictType,
@@ -33,7 +35,13 @@ if TYPE_CHECKING:
 
     from torchlike.nn import Parameter
 
-__all__ = ["FullyShardedDataParallel", "OptimStateKeyType"]
+__all__ = [
+    "FullyShardedDataParallel",
+    "OptimStateKeyType",
+    # libraries import these from here
+    "ShardedOptimStateDictConfig",
+    "ShardedStateDictConfig",
+]
 
 _HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 _KEEPS = (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2)
