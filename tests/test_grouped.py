@@ -90,3 +90,14 @@ def test_scales():
         scaled_mm(x, w, one, ScalingType.BlockWise1x32, one, ScalingType.BlockWise1x32)
     with pytest.raises(NotImplementedError, match="swizzled"):
         scaled_mm(x, w, one, kind, one, kind, swizzle_a=SwizzleType.SWIZZLE_32_4_4)
+
+
+def test_modes_see_the_products_of_groups_as_one_operator():
+    """As in PyTorch, whose `FlopCounterMode` has no formula for it."""
+    from torchlike.utils.flop_counter import FlopCounterMode
+
+    rows, experts = torch.ones(4, 16), torch.ones(2, 16, 8)
+    ends = torch.tensor([2, 4], dtype=torch.int32)
+    with FlopCounterMode(display=False) as counter:
+        made = torch.nn.functional.grouped_mm(rows, experts, offs=ends)
+    assert made.shape == (4, 8) and counter.get_total_flops() == 0
