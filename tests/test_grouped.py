@@ -92,12 +92,21 @@ def test_scales():
         scaled_mm(x, w, one, kind, one, kind, swizzle_a=SwizzleType.SWIZZLE_32_4_4)
 
 
-def test_modes_see_the_products_of_groups_as_one_operator():
-    """As in PyTorch, whose `FlopCounterMode` has no formula for it."""
-    from torchlike.utils.flop_counter import FlopCounterMode
+def test_a_graph_of_the_gradients_is_one_of_its_arguments():
+    from torchlike.fx.experimental.proxy_tensor import make_fx
 
-    rows, experts = torch.ones(4, 16), torch.ones(2, 16, 8)
+    assert torch.ops.aten._grouped_mm.default  # named, and traced as what it is made of
+
+    def gradients(rows, experts, ends):
+        made = grouped_mm(rows, experts, offs=ends)
+        return torch.autograd.grad(made.square().sum(), (rows, experts))
+
     ends = torch.tensor([2, 4], dtype=torch.int32)
-    with FlopCounterMode(display=False) as counter:
-        made = torch.nn.functional.grouped_mm(rows, experts, offs=ends)
-    assert made.shape == (4, 8) and counter.get_total_flops() == 0
+    pairs = [
+        [torch.randn(*shape, requires_grad=True) for shape in ((4, 16), (2, 16, 8))]
+        for _ in range(2)
+    ]
+    graph = make_fx(gradients)(*pairs[0], ends)
+    for pair in pairs:
+        for got, want in zip(graph(*pair, ends), gradients(*pair, ends), strict=True):
+            assert torch.allclose(got, want, atol=1e-5)
