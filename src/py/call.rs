@@ -181,6 +181,11 @@ impl<'py> Incoming<'py> {
         if let Ret::Same(i) = result {
             return Ok(self.given(group, overload, i));
         }
+        if let Ret::Become(made) = result {
+            let target = self.given(group, overload, 0);
+            PyTensor::of(&target)?.become_(*made);
+            return Ok(target);
+        }
         if let Some(i) = overload.requires_grad
             && args.bool(i)
             && let Ret::One(t) = result
@@ -191,12 +196,20 @@ impl<'py> Incoming<'py> {
         Ok(viewing(made, &self.positional))
     }
 
-    /// The object that was given for a parameter.
+    /// The object that was given for a parameter: a tensor, or the only one of a list.
     fn given(&self, group: &Group, overload: &Overload, i: usize) -> Bound<'py, PyAny> {
-        self.positional
+        let object = self
+            .positional
             .get(i)
             .or_else(|| self.keyword(group, overload, i))
-            .map_or_else(|| self.py.None().into_bound(self.py), Clone::clone)
+            .map_or_else(|| self.py.None().into_bound(self.py), Clone::clone);
+        if is_tensor(&object) {
+            return object;
+        }
+        match super::data::items(&object).as_deref() {
+            Ok([only]) => only.clone(),
+            _ => object,
+        }
     }
 
     fn call_out(
