@@ -14,6 +14,8 @@ __all__ = [
     "histogramdd",
 ]
 
+rows: Any = torchlike  # those that begin with an underscore are in no stub
+
 
 def _check_histogram(input: Any, bins: Any, limits: Any, weight: Any) -> list[Any]:
     """PyTorch's words before anything is counted; what is said of each column."""
@@ -98,11 +100,11 @@ def histogramdd(
                     f"tensor for dimension {d}"
                 )
         edges = given
-        hist = torchlike._histogramdd_from_bin_tensors(input, given, weight=weight, density=density)
+        hist = rows._histogramdd_from_bin_tensors(input, given, weight=weight, density=density)
     else:
         options = {"range": range, "weight": weight, "density": density}
-        edges = torchlike._histogramdd_bin_edges(input, given, **options)
-        hist = torchlike._histogramdd_from_bin_cts(input, given, **options)
+        edges = rows._histogramdd_bin_edges(input, given, **options)
+        hist = rows._histogramdd_from_bin_cts(input, given, **options)
     made = return_types._class("histogramdd", ("hist", "bin_edges"))
     return made((hist, tuple(edges)))
 
