@@ -26,6 +26,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Elements above which a call lets other Python threads run.
 const RELEASE: i64 = 1 << 15;
+/// Elements that are computed in the time in which a tensor is held for a call without the lock.
+const HOLDING: i64 = 1 << 8;
 
 /// Runs `f`, turning a panic into an exception.
 #[inline(always)]
@@ -311,7 +313,7 @@ fn released<R: Send>(
 ) -> crate::Result<R> {
     let mut work = 0i64;
     args.for_each_tensor(|_, t| {
-        work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() })
+        work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() - HOLDING });
     });
     if args.values.first().is_some_and(
         |v| matches!(v, Arg::Ints(d) if d.iter().fold(1i64, |n, d| n.saturating_mul(*d)) > RELEASE),
