@@ -1,10 +1,13 @@
-//! Maps by numbers that this program made itself, as addresses: their hash is quick, and withstands nobody's choice of keys.
+//! Maps and sets by numbers that this program made itself, as addresses: their hash is quick, and withstands nobody's choice of keys.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map whose keys are numbers of our own.
 pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixed>>;
+
+/// A set of numbers of our own.
+pub type Set<K> = HashSet<K, BuildHasherDefault<Mixed>>;
 
 /// A hash that turns and multiplies.
 #[derive(Default, Clone, Copy)]

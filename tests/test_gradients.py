@@ -43,7 +43,7 @@ FIRST = {"_scaled_dot_product_flash_attention_for_cpu"}
 # PyTorch has no second derivative of them.
 ONCE = {
     "_attention", "_cdist_forward", "_nn.hardsigmoid", "_nn.multi_margin_loss", "_nn.multilabel_margin_loss",
-    "_pdist_forward", "_scaled_dot_product_flash_attention_for_cpu", "cdist", "embedding_bag", "pdist",
+    "_pdist_forward", "_scaled_dot_product_flash_attention_for_cpu", "embedding_bag", "pdist", "segment_reduce",
 }  # fmt: skip
 # Signs or phases of these results are free: their sizes are compared.
 FREE_PHASES = {"linalg.eig", "linalg.eigh", "linalg.svd"}
@@ -320,6 +320,17 @@ def leaf(*shape, dtype=torch.float64):
     return torch.randn(*shape, dtype=dtype).requires_grad_()
 
 
+SEGMENTS = torch.tensor([1, 3])
+MASK, PLACES = torch.tensor([True, False]), torch.tensor([1, 9])
+
+
+def pooled(grad, x):
+    """The gradient of a pool, which depends on what was pooled by its shape alone."""
+    return torch.ops.aten.avg_pool2d_backward(
+        grad.view(1, 2, 2), x, [1, 1], [1, 1], [0, 0], False, True, None
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "made"),
     [
@@ -333,6 +344,25 @@ def leaf(*shape, dtype=torch.float64):
         ("MeanBackward1", lambda x: F.adaptive_avg_pool2d(x[None, None], 1)),
         ("MulBackward1", torch.special.ndtr),
         ("CopySlices", lambda x: F.pad(x, (1, 2), mode="circular")),
+        ("SqueezeBackward4", lambda x: torch.stft(x[0], 4, return_complex=True)),
+        ("SqueezeBackward4", lambda x: F.dropout3d(x.reshape(1, 2, 2, 1) * 1, inplace=True)),
+        ("RreluWithNoiseBackward1", lambda x: F.rrelu(x * 1, inplace=True)),
+        ("RreluWithNoiseBackward1", lambda x: F.rrelu(x * 1, training=True, inplace=True)),
+        ("SegmentReduceBackward0", lambda x: torch.segment_reduce(x[0], "sum", lengths=SEGMENTS)),
+        (
+            "UnsafeMaskedIndexBackward0",
+            lambda x: torch._unsafe_masked_index(x[0], MASK, [PLACES], 1),
+        ),
+        ("ViewBackward0", lambda x: torch.cdist(x, x, compute_mode="use_mm_for_euclid_dist")),
+        ("CdistBackward0", lambda x: torch.cdist(x, x)),
+        (
+            "ViewBackward0",
+            lambda x: F.nll_loss(x.view(1, 2, 2), torch.tensor([[0, 1]]), reduction="none"),
+        ),
+        (
+            "AvgPool2DBackwardBackward0",
+            lambda x: pooled(x.detach(), x.new_ones(1, 2, 2).requires_grad_()),
+        ),
     ],
 )
 def test_nodes_have_pytorchs_names(name, made):
@@ -359,6 +389,18 @@ def test_nodes_have_pytorchs_names(name, made):
         (
             "the derivative for 'igamma: input' is not implemented",
             lambda: torch.igamma(leaf(3).abs(), leaf(3).abs()).sum().backward(),
+        ),
+        (
+            "derivative for aten::_chunk_cat is not implemented",
+            lambda: torch._chunk_cat([leaf(3), leaf(2)], 0, 2).sum().backward(),
+        ),
+        (
+            "derivative for aten::_histogramdd_from_bin_cts is not implemented",
+            lambda: torch.histogramdd(leaf(6, 2), [2, 3]).hist.sum().backward(),
+        ),
+        (
+            "derivative for aten::_histogramdd_from_bin_tensors is not implemented",
+            lambda: torch.histogramdd(leaf(6, 1), [torch.ones(2).double()]).hist.sum().backward(),
         ),
         (
             "the derivative for '_unique2' is not implemented",
@@ -392,3 +434,35 @@ def test_gradients_by_statistics():
 
     agree(derivatives.slopes(function, [x, w]))
     agree(derivatives.slopes(*derivatives.twice(function, [x, w])), rel=1e-3)
+
+
+def test_the_product_of_one_vector_is_that_vector():
+    x = leaf(3)
+    made = torch.cartesian_prod(x)
+    assert made.is_leaf and made.requires_grad
+    made.sum().backward()
+    assert x.grad.tolist() == [1, 1, 1]
+
+
+def test_a_module_in_place_gives_its_input_back():
+    base = leaf(2, 3, 4, 5) * 1
+    for training in (True, False):
+        made = F.dropout3d(base, training=training, inplace=True)
+        assert made is base and base.shape == (2, 3, 4, 5)
+
+
+def test_elements_behind_the_last_segment_have_no_gradient():
+    for reduce in ("sum", "mean", "prod", "max", "min"):
+        x = torch.tensor([1.0, 2, 3, 4], requires_grad=True)
+        made = torch.segment_reduce(x, reduce, lengths=torch.tensor([2]), unsafe=True)
+        made.sum().backward()
+        assert x.grad[2:].tolist() == [0, 0] and x.grad[:2].abs().sum() > 0
+
+
+def test_the_second_gradient_of_distances_by_a_product():
+    x, y = leaf(3, 4), leaf(2, 4)
+
+    def distances(x, y):
+        return torch.cdist(x, y, compute_mode="use_mm_for_euclid_dist")
+
+    assert torch.autograd.gradgradcheck(distances, (x, y))

@@ -76,7 +76,7 @@ pub fn parse(text: &str) -> Result<(Vec<Param>, Returns), String> {
 fn field(name: &str) -> String {
     match name {
         "self" => "input".into(),
-        "mod" | "type" | "in" | "as" | "where" => format!("r#{name}"),
+        "mod" | "type" | "in" | "as" | "where" | "unsafe" => format!("r#{name}"),
         other => other.to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use super::{slice, slice_mut};
 use crate::random::SharedGenerator;
 use crate::{DType, Device, Result, Tensor};
 
-/// Leaky relu whose slope is drawn for every element that is not positive; and what each element is multiplied by.
+/// Leaky relu whose slope is drawn for every element that is not positive; and what each element is multiplied by, if that is asked for.
 ///
 /// # Errors
 /// If memory cannot be had.
@@ -39,6 +39,8 @@ pub fn rrelu(
         };
         *o = v * *factor;
     }
-    super::copy::copy(&outs[0], &result)?;
-    super::copy::copy(&outs[1], &factors)
+    for (out, made) in outs.iter().zip([&result, &factors]) {
+        super::copy::copy(out, made)?;
+    }
+    Ok(())
 }

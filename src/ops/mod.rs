@@ -83,6 +83,7 @@ pub mod f {
     pub use super::index::advanced::calls::*;
     pub use super::index::along::calls::*;
     pub use super::index::mask::calls::*;
+    pub use super::index::masked::calls::*;
     pub use super::index::nonzero::calls::*;
     pub use super::index::scatter::calls::*;
     pub use super::index::slices::calls::*;
@@ -151,11 +152,13 @@ pub mod f {
     pub use super::reduce::moments::calls::*;
     pub use super::reduce::order::calls::*;
     pub use super::reduce::scan::calls::*;
+    pub use super::reduce::segments::calls::*;
     pub use super::reduce::statistics::calls::*;
     pub use super::reduce::sums::calls::*;
     pub use super::resize::calls::*;
     pub use super::sample::calls::*;
     pub use super::sort::histogram::calls::*;
+    pub use super::sort::histogram_nd::calls::*;
     pub use super::sort::order::calls::*;
     pub use super::sort::search::calls::*;
     pub use super::sort::unique::calls::*;
@@ -206,10 +209,12 @@ static FAMILIES: &[&[OpDef]] = &[
     reduce::statistics::OPS,
     reduce::order::OPS,
     reduce::scan::OPS,
+    reduce::segments::OPS,
     sort::order::OPS,
     sort::unique::OPS,
     sort::search::OPS,
     sort::histogram::OPS,
+    sort::histogram_nd::OPS,
     // Overloads of `normal`: tensors come before numbers.
     sample::OPS,
     random::OPS,
@@ -222,6 +227,7 @@ static FAMILIES: &[&[OpDef]] = &[
     index::take::OPS,
     index::advanced::OPS,
     index::mask::OPS,
+    index::masked::OPS,
     index::nonzero::OPS,
     nn::activation::OPS,
     nn::in_place::OPS,
@@ -306,6 +312,7 @@ static FAMILIES: &[&[OpDef]] = &[
 
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
+    ("_segment_reduce", "segment_reduce"),
     ("absolute", "abs"),
     ("negative", "neg"),
     ("arcsin", "asin"),

@@ -26,6 +26,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Elements above which a call lets other Python threads run.
 const RELEASE: i64 = 1 << 15;
+/// Elements that are computed in the time in which a tensor is held for a call without the lock.
+const HOLDING: i64 = 1 << 8;
 
 /// Runs `f`, turning a panic into an exception.
 #[inline(always)]
@@ -181,6 +183,11 @@ impl<'py> Incoming<'py> {
         if let Ret::Same(i) = result {
             return Ok(self.given(group, overload, i));
         }
+        if let Ret::Become(made) = result {
+            let target = self.given(group, overload, 0);
+            PyTensor::of(&target)?.become_(*made);
+            return Ok(target);
+        }
         if let Some(i) = overload.requires_grad
             && args.bool(i)
             && let Ret::One(t) = result
@@ -191,12 +198,20 @@ impl<'py> Incoming<'py> {
         Ok(viewing(made, &self.positional))
     }
 
-    /// The object that was given for a parameter.
+    /// The object that was given for a parameter: a tensor, or the only one of a list.
     fn given(&self, group: &Group, overload: &Overload, i: usize) -> Bound<'py, PyAny> {
-        self.positional
+        let object = self
+            .positional
             .get(i)
             .or_else(|| self.keyword(group, overload, i))
-            .map_or_else(|| self.py.None().into_bound(self.py), Clone::clone)
+            .map_or_else(|| self.py.None().into_bound(self.py), Clone::clone);
+        if is_tensor(&object) {
+            return object;
+        }
+        match super::data::items(&object).as_deref() {
+            Ok([only]) => only.clone(),
+            _ => object,
+        }
     }
 
     fn call_out(
@@ -298,7 +313,7 @@ fn released<R: Send>(
 ) -> crate::Result<R> {
     let mut work = 0i64;
     args.for_each_tensor(|_, t| {
-        work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() })
+        work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() - HOLDING });
     });
     if args.values.first().is_some_and(
         |v| matches!(v, Arg::Ints(d) if d.iter().fold(1i64, |n, d| n.saturating_mul(*d)) > RELEASE),

@@ -1,10 +1,11 @@
 //! What steps of optimizers ask of lists of tensors, once for all.
 
-use super::object::{is_plain_tensor, tensor_ref, wrap};
+use super::object::{PyTensor, is_plain_tensor, tensor_ref, wrap};
 use super::types::PyDType;
 use super::{data, watch, wrappers};
 use crate::ops::f;
 use crate::{Device, Tensor};
+use pyo3::exceptions::PyKeyError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
@@ -14,7 +15,7 @@ type Begins<'py> = Vec<(Bound<'py, PyString>, Option<Bound<'py, PyAny>>)>;
 
 /// The parameters that have a gradient, the gradients, and a list for each of these entries of their state. A state begins
 /// with the first gradient; its numbers have a dtype, and are beside the parameter or on the host. `None` if a class or a mode may
-/// want to know of what is done, or a gradient is no strided tensor.
+/// want to know of what is done, a gradient is no strided tensor, or a state has to begin and nothing is said of how.
 #[pyfunction]
 fn _gather<'py>(
     params: &Bound<'py, PyList>,
@@ -33,7 +34,10 @@ fn _gather<'py>(
         let Some(t) = known_one(&p) else {
             return Ok(None);
         };
-        let grad = p.getattr(intern!(py, "grad"))?;
+        let grad = match is_plain_tensor(p.get_type_ptr()) {
+            true => PyTensor::grad(p.cast()?)?,
+            false => p.getattr(intern!(py, "grad"))?,
+        };
         if grad.is_none() {
             continue;
         }
@@ -52,6 +56,9 @@ fn _gather<'py>(
             }
         };
         if own.is_empty() {
+            if begins.is_empty() {
+                return Ok(None);
+            }
             let device = if beside { t.device() } else { Device::CPU };
             for (name, value) in &begins {
                 let made = match value {
@@ -62,7 +69,10 @@ fn _gather<'py>(
             }
         }
         for (name, list) in names.iter().zip(&mut lists[2..]) {
-            list.push(own.as_any().get_item(name)?);
+            list.push(match own.get_item(name)? {
+                Some(entry) => entry,
+                None => return Err(PyKeyError::new_err(name.clone().unbind())),
+            });
         }
         lists[0].push(p);
         lists[1].push(grad);
@@ -89,27 +99,29 @@ fn known_one<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
 /// those at the same place of each list of one dtype. `None` if not. Empty lists are left out of account.
 #[pyfunction]
 fn _alike(lists: Vec<Bound<'_, PyList>>) -> Option<bool> {
-    let mut lists = lists.into_iter().filter(|l| !l.is_empty());
-    let first: Vec<_> = lists.next()?.iter().collect();
-    let first = plain(&first)?;
-    let device = first.first()?.device();
-    if !first.iter().all(|t| t.device() == device) {
-        return None;
-    }
-    for list in lists {
-        let items: Vec<_> = list.iter().collect();
-        let own = plain(&items)?;
-        let pairs = own.iter().zip(&first);
-        if own.len() != first.len() || pairs.clone().any(|(t, p)| t.dtype() != p.dtype()) {
+    let mut dtypes = Vec::new();
+    let mut device = None;
+    for list in lists.iter().filter(|l| !l.is_empty()) {
+        if dtypes.is_empty() {
+            for o in list.iter() {
+                let t = plain_one(&o)?;
+                if *device.get_or_insert(t.device()) != t.device() {
+                    return None;
+                }
+                dtypes.push(t.dtype());
+            }
+            continue;
+        }
+        if list.len() != dtypes.len() {
             return None;
         }
+        for (o, dtype) in list.iter().zip(&dtypes) {
+            if plain_one(&o)?.dtype() != *dtype {
+                return None;
+            }
+        }
     }
-    Some(first.iter().any(|t| t.dtype().is_complex()))
-}
-
-/// The tensors in a list, if nobody made their classes special.
-fn plain<'a>(items: &'a [Bound<'_, PyAny>]) -> Option<Vec<&'a Tensor>> {
-    items.iter().map(plain_one).collect()
+    device.map(|_| dtypes.iter().any(|d| d.is_complex()))
 }
 
 /// The pieces of tensors on meshes in their place, in lists that lie alike at each place: what is done to elements can be done to

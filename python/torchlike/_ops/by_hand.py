@@ -404,6 +404,15 @@ def rrelu_with_noise(
 
 
 @by_hand
+def rrelu_with_noise_(
+    self: Any, noise: Any, lower: Any, upper: Any, training: bool, generator: Any
+) -> Any:
+    if not training:
+        return torch.rrelu_(self, lower, upper, False, generator)
+    return self.copy_(rrelu_with_noise(self, noise, lower, upper, training, generator))
+
+
+@by_hand
 def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> Any:
     return row("_nn.multilabel_margin_loss", self, target, reduction)
 

@@ -172,10 +172,15 @@ def rrelu(
     inplace: bool = False,
 ) -> Any:
     """The operator, which also keeps the slopes."""
-    if inplace:
-        return NotImplemented
+    operator = aten.rrelu_with_noise_ if inplace else aten.rrelu_with_noise
     noise = aten.empty_like(self, memory_format=_C.contiguous_format)
-    return aten.rrelu_with_noise(self, noise, lower, upper, training, generator)
+    return operator(self, noise, lower, upper, training, generator)
+
+
+@of("rrelu_", _N + "rrelu_")
+def rrelu_in_place(**given: Any) -> Any:
+    """As `rrelu`, over its input."""
+    return rrelu(**given, inplace=True)
 
 
 @of(_N + "softsign")

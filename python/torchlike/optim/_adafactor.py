@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike import _optim
 from torchlike.optim import _common as common
 from torchlike.optim._common import Tensor, Tensors
 from torchlike.optim.optimizer import Optimizer, ParamsT
@@ -120,21 +121,50 @@ def adafactor(
     if grad_scale is not None or found_inf is not None:
         raise AssertionError("Grad scaling should occur outside of optimizer.step()")
     lr = common._to_scalar(lr)
-    lists = (params, grads, row_vars, col_vars, variances, state_steps)
-    for p, grad, rows, columns, square, count in common.each(*lists, maximize=maximize):
-        count += 1
-        step = count.item()
-        least = torch.finfo(p.dtype).eps if eps1 is None else eps1
-        rate = max(eps2, p.norm(2).item() / p.numel() ** 0.5) * min(lr, 1 / step**0.5)
+    common.count_up(state_steps)
+    directions = _directions(
+        (params, grads, row_vars, col_vars, variances, state_steps), beta2_decay, eps1, maximize
+    )
+    for p, update, count in zip(params, directions, state_steps, strict=True):
+        rate = max(eps2, p.norm(2).item() / p.numel() ** 0.5) * min(lr, 1 / count.item() ** 0.5)
         if weight_decay != 0:
             p.mul_(1 - lr * weight_decay)
-        if grad.dim() > 1:
-            estimate = _factored(grad, rows, columns, step**beta2_decay, least)
-        else:
-            estimate = square.lerp_(grad * grad, step**beta2_decay).clone()
-        update = estimate.clamp_(min=least * least).rsqrt_().mul_(grad)
         size = update.norm(2).item() / (update.numel() ** 0.5 * d)
         p.add_(update, alpha=-rate / max(1.0, size))
+
+
+def _directions(
+    lists: tuple[Tensors, ...], beta2_decay: float, eps1: float | None, maximize: bool
+) -> Tensors:
+    """The gradients over the roots of their average squares, which change."""
+    found: Tensors = []
+    kinds: dict[Any, list[int]] = {}
+    for i, (p, grad, rows, columns, square, count) in enumerate(zip(*lists, strict=True)):
+        least = torch.finfo(p.dtype).eps if eps1 is None else eps1
+        kinds.setdefault((least, square is None), []).append(i)
+        if square is None:
+            found.append(_factored(grad, rows, columns, count.item() ** beta2_decay, least))
+        else:
+            found.append(torch.empty_like(square))
+    _, grads, _, _, variances, counts = lists
+    for (least, factored), which in kinds.items():
+        own = [[several[i] for i in which] for several in (found, grads, variances, counts)]
+        if factored:
+            own[2] = []
+        numbers = {"beta2_decay": beta2_decay, "least": least * least, "maximize": maximize}
+        if not common.in_one_call(_optim.adafactor, tuple(own[:3]), (own[3],), numbers):
+            for i in which:
+                found[i] = _direction(found[i], grads[i], variances[i], counts[i], **numbers)
+    return found
+
+
+def _direction(
+    estimate: Any, grad: Any, square: Any, count: Any, beta2_decay: float, least: float, maximize: bool
+) -> Any:
+    """The direction of one parameter, operation by operation."""
+    if square is not None:
+        estimate = square.lerp_(grad * grad, count.item() ** beta2_decay).clone()
+    return estimate.clamp_(min=least).rsqrt_().mul_(-grad if maximize else grad)
 
 
 def _factored(grad: Any, rows: Any, columns: Any, weight: float, least: float) -> Any:

@@ -148,7 +148,7 @@ def check_capturable(
 
 def check_counts(counts: Tensors, name: str = "state_steps") -> None:
     """Counts are tensors; they were numbers once."""
-    if not all(isinstance(t, Tensor) for t in counts):
+    if not all(issubclass(kind, Tensor) for kind in set(map(type, counts))):
         raise RuntimeError(
             f"API has changed, `{name}` argument must contain a list of singleton tensors"
         )
@@ -193,7 +193,9 @@ def gather(optimizer: Any, group: dict[str, Any], *names: str) -> Any:
     A parameter's state begins with its first gradient, as the optimizer's ``_begins``, or its ``_start``, says.
     """
     begins = optimizer._begins(group)
-    if begins is not None and not group.get("fused") and isinstance(optimizer.state, dict):
+    if begins is not None and isinstance(optimizer.state, dict):
+        if group.get("fused"):
+            begins = ()  # what begins is looked at one by one: not all can be fused
         dtype, beside = _get_scalar_dtype(), bool(group.get("capturable"))
         found = torch._C._gather(group["params"], optimizer.state, names, begins, dtype, beside)
         if found is not None:
@@ -254,7 +256,11 @@ def taken_whole(lists: Iterable[Tensors], numbers: Iterable[Any] = ()) -> bool |
         return None
     if any(isinstance(n, Tensor) and n.requires_grad for n in numbers):
         return None
-    return torch._C._alike([list(tensors) for tensors in lists])
+    return torch._C._alike(_as_lists(lists))
+
+
+def _as_lists(several: Iterable[Iterable[Any]]) -> list[Tensors]:
+    return [one if type(one) is list else list(one) for one in several]
 
 
 def count_up(steps: Tensors) -> None:
@@ -303,11 +309,15 @@ def in_one_call(
     """
     if apart:
         return False
-    pieces = torch._C._pieces_alike([list(tensors) for tensors in lists])
-    lists = lists if pieces is None else tuple(pieces)
     kind = taken_whole(lists, numbers.values())
     if kind is None:
-        return False
+        pieces = torch._C._pieces_alike(_as_lists(lists))
+        if pieces is None:
+            return False
+        lists = tuple(pieces)
+        kind = taken_whole(lists, numbers.values())
+        if kind is None:
+            return False
     if kind:
         lists = tuple(tensors[:] for tensors in lists)
         _view_as_real(*(tensors for tensors in lists if tensors))
@@ -355,7 +365,8 @@ def fused_here(fused: Any, params: Tensors, grad_scale: Any, found_inf: Any) -> 
 
     Only fused steps take a scale out of the gradients.
     """
-    whole = bool(fused) and all(p.device.type in ("cpu", "cuda") for p in params)
+    devices = {p.device for p in params} if fused else ()
+    whole = bool(fused) and all(device.type in ("cpu", "cuda") for device in devices)
     if not whole and (grad_scale is not None or found_inf is not None):
         if fused:
             raise NotImplementedError(

@@ -1,7 +1,7 @@
 //! What each optimizer does to one element, for devices beside the host: the same operations as in `rules`, in their language.
 
 use super::rules::{
-    Adadelta, Adagrad, Adam, Adamax, Asgd, Entry, Nadam, Radam, Rmsprop, Rprop, Sgd,
+    Adadelta, Adafactor, Adagrad, Adam, Adamax, Asgd, Entry, Nadam, Radam, Rmsprop, Rprop, Sgd,
 };
 use super::{Beside, Rule, Update};
 
@@ -38,8 +38,17 @@ pub(crate) fn texts() -> Vec<(&'static str, usize)> {
             root: 0.0,
         })
     }
+    fn adafactor<const F: bool>() -> (&'static str, usize) {
+        of(Adafactor::<F> {
+            entry: Entry::default(),
+            weight: 0.0,
+            least: 0.0,
+        })
+    }
     let entry = Entry::default();
     vec![
+        adafactor::<false>(),
+        adafactor::<true>(),
         sgd::<false>(),
         sgd::<true>(),
         adam::<false>(),
@@ -258,6 +267,20 @@ impl Beside for Rprop {
                    if (size < added(v[2])) size = added(v[2]); if (size > added(v[3])) size = added(v[3]); \
                    if (falls) g = 0; p = r(p - (g > V(0) ? size : g < V(0) ? -size : g * V(0) * size)); s0 = g; s1 = size;",
             numbers: numbers([self.etas[0], self.etas[1], self.sizes[0], self.sizes[1]]),
+        }
+    }
+}
+
+impl<const FACTORED: bool> Beside for Adafactor<FACTORED> {
+    fn device(&self) -> Rule {
+        Rule {
+            entry: self.entry,
+            text: if FACTORED {
+                "p = r(r(V(1) / V(sqrt(larger(p, added(v[1]))))) * g);"
+            } else {
+                "s0 = lerp(s0, r(g * g), v[0]); p = r(r(V(1) / V(sqrt(larger(s0, added(v[1]))))) * g);"
+            },
+            numbers: numbers([self.weight, self.least]),
         }
     }
 }

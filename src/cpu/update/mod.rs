@@ -8,12 +8,13 @@ mod sweep;
 mod unscale;
 
 use super::{copy, pool, slice, slice_mut};
+use crate::mixed::Set as Numbers;
 use crate::{Result, Tensor, bail, dims};
 use half::{bf16, f16};
 pub(crate) use number::Rounding;
 use number::{Each, Last, Stored};
 use smallvec::SmallVec;
-use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 use sweep::sweep;
 pub(crate) use unscale::{unscale, unscale_checked};
@@ -109,15 +110,38 @@ pub(crate) struct Set<'a> {
     /// Its gradient.
     pub g: &'a Tensor,
     /// Its state.
-    pub s: Vec<&'a Tensor>,
+    pub s: SmallVec<[&'a Tensor; 3]>,
+}
+
+/// A dense tensor seen as a line: itself, or one made of it. Small, as there are several of each parameter.
+enum Line<'a> {
+    There(&'a Tensor),
+    Made(Box<Tensor>),
+}
+
+impl Line<'_> {
+    fn made(t: Tensor) -> Self {
+        Self::Made(Box::new(t))
+    }
+}
+
+impl Deref for Line<'_> {
+    type Target = Tensor;
+
+    fn deref(&self) -> &Tensor {
+        match self {
+            Self::There(t) => t,
+            Self::Made(t) => t,
+        }
+    }
 }
 
 /// A set whose tensors are dense and lie alike, as flat ranges, with what has to be copied back.
 struct Flat<'a> {
     update: &'a dyn Step,
-    g: Cow<'a, Tensor>,
+    g: Line<'a>,
     /// The parameter, then the state.
-    written: SmallVec<[Cow<'a, Tensor>; 4]>,
+    written: SmallVec<[Line<'a>; 4]>,
     back: Vec<(&'a Tensor, Tensor)>,
 }
 
@@ -134,7 +158,7 @@ pub(crate) fn run(sets: Vec<Set<'_>>, rounds: Rounds) -> Result<()> {
         for flat in &mut flats {
             let one = std::slice::from_mut(flat);
             if !apart(one) {
-                one[0].g = Cow::Owned(copy::converted(&one[0].g, one[0].g.dtype())?);
+                one[0].g = Line::made(copy::converted(&one[0].g, one[0].g.dtype())?);
             }
             if !apart(one) {
                 bail!(
@@ -153,11 +177,11 @@ pub(crate) fn run(sets: Vec<Set<'_>>, rounds: Rounds) -> Result<()> {
 }
 
 /// A dense tensor's elements in the order of memory.
-fn line(t: &Tensor) -> Cow<'_, Tensor> {
+fn line(t: &Tensor) -> Line<'_> {
     if t.is_contiguous() {
-        return Cow::Borrowed(t);
+        return Line::There(t);
     }
-    Cow::Owned(line_of(t))
+    Line::made(line_of(t))
 }
 
 fn line_of(t: &Tensor) -> Tensor {
@@ -166,23 +190,21 @@ fn line_of(t: &Tensor) -> Tensor {
 
 fn flat(set: Set<'_>) -> Result<Flat<'_>> {
     let Set { update, p, g, s } = set;
-    let as_p = dims::is_dense(p.shape(), p.strides());
-    let lies = |t: &Tensor| lies(t, p);
     let mut back = Vec::new();
     let mut written = SmallVec::new();
     for t in std::iter::once(p).chain(s) {
-        if lies(t) {
+        if lies(t, p) {
             written.push(line(t));
             continue;
         }
-        let made = aside(t, p, as_p)?;
-        written.push(Cow::Owned(line_of(&made)));
+        let made = aside(t, p)?;
+        written.push(Line::made(line_of(&made)));
         back.push((t, made));
     }
-    let g = if lies(g) {
+    let g = if lies(g, p) {
         line(g)
     } else {
-        Cow::Owned(line_of(&aside(g, p, as_p)?))
+        Line::made(line_of(&aside(g, p)?))
     };
     Ok(Flat {
         update,
@@ -200,8 +222,8 @@ fn lies(t: &Tensor, p: &Tensor) -> bool {
 }
 
 /// A copy that lies as the parameter, or in rows if that has gaps.
-fn aside(t: &Tensor, p: &Tensor, as_p: bool) -> Result<Tensor> {
-    let strides = if as_p {
+fn aside(t: &Tensor, p: &Tensor) -> Result<Tensor> {
+    let strides = if dims::is_dense(p.shape(), p.strides()) {
         p.strides().clone()
     } else {
         dims::contiguous_strides(p.shape())
@@ -213,6 +235,15 @@ fn aside(t: &Tensor, p: &Tensor, as_p: bool) -> Result<Tensor> {
 
 /// Whether nothing that is written lies over anything else.
 fn apart(flats: &[Flat<'_>]) -> bool {
+    // Mostly each tensor has a storage of its own.
+    let mut seen = Numbers::with_capacity_and_hasher(flats.len() * 5, Default::default());
+    let mut alone = |t: &Tensor| seen.insert(t.storage().id());
+    if flats
+        .iter()
+        .all(|f| alone(&f.g) && f.written.iter().all(|t| alone(t)))
+    {
+        return true;
+    }
     let mut ranges: Vec<(usize, usize, bool)> = Vec::with_capacity(flats.len() * 4);
     let mut add = |t: &Tensor, written| {
         let start = t.data_ptr() as usize;

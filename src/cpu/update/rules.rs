@@ -360,3 +360,29 @@ impl Update for Rprop {
         (R::r::<S>(p - way), [g, size, s[2]])
     }
 }
+
+/// Adafactor's direction: the gradient over the root of an average of squares. What is written is the direction; where the average
+/// is kept by rows and columns, it holds their estimate before, and else the average is a state.
+#[derive(Clone, Copy)]
+pub(crate) struct Adafactor<const FACTORED: bool> {
+    pub entry: Entry,
+    /// How much of the way the average goes.
+    pub weight: f64,
+    /// The least average.
+    pub least: f64,
+}
+
+impl<const FACTORED: bool> Update for Adafactor<FACTORED> {
+    const STATES: usize = !FACTORED as usize;
+    #[inline(always)]
+    fn step<S: Stored, R: Rounding>(self, p: S::In, g: S::In, mut s: States<S>) -> Stepped<S> {
+        let (estimate, g) = self.entry.enter::<S, R>(p, g);
+        let mut average = estimate;
+        if !FACTORED {
+            s[0] = lerp::<S, R>(s[0], R::r::<S>(g * g), self.weight);
+            average = s[0];
+        }
+        let root = larger(average, added::<S, R>(self.least)).root();
+        (R::r::<S>(R::r::<S>(S::In::of(1.0) / root) * g), s)
+    }
+}

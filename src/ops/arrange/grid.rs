@@ -3,7 +3,7 @@
 use crate::dims;
 use crate::ops::arrange::join::some;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, OpDef, compose};
+use crate::ops::core::op::{F, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
@@ -107,7 +107,7 @@ fn broadcast_tensors(a: &calls::BroadcastTensors) -> Result<Vec<Tensor>> {
     a.tensors.iter().map(|t| f::expand(t, &shape)).collect()
 }
 
-fn cartesian_prod(a: &calls::CartesianProd) -> Result<Tensor> {
+fn cartesian_prod(a: &calls::CartesianProd) -> Result<Ret> {
     for t in a.tensors.iter() {
         ensure!(
             t.ndim() == 1,
@@ -116,14 +116,14 @@ fn cartesian_prod(a: &calls::CartesianProd) -> Result<Tensor> {
             t.shape()
         );
     }
-    if let (Some(only), 1) = (a.tensors.get(0), a.tensors.len()) {
-        return f::alias(only);
+    if a.tensors.len() == 1 {
+        return Ok(Ret::Same(0));
     }
     let flat = f::meshgrid(a.tensors)?
         .iter()
         .map(|t| f::reshape(t, &[-1]))
         .collect::<Result<Vec<_>>>()?;
-    f::Stack::new(&flat).dim(1).call()
+    f::Stack::new(&flat).dim(1).call().map(Ret::One)
 }
 
 fn combinations(a: &calls::Combinations) -> Result<Tensor> {

@@ -41,6 +41,15 @@ pub static OPS: &[OpDef] = &[
     .batch(Batch::Inserting)
     .amp(Cast::Widest, Cast::Kept),
     compose(
+        "_chunk_cat",
+        "(Tensor[] tensors, int dim, int num_chunks)",
+        F | O,
+        chunk_cat,
+        "Each tensor cut along `dim` into chunks of one size, filled up with zeros, and the chunks side by side.",
+    )
+    .samples("[f32[5, 2], f32[3, 2]], 0, 2")
+    .refused(),
+    compose(
         "hstack",
         "(Tensor[] tensors)",
         F | O,
@@ -334,6 +343,34 @@ fn at_least(t: &Tensor, n: usize) -> Result<Ret> {
         _ => return Ok(Ret::Same(0)),
     };
     Ok(made.into())
+}
+
+fn chunk_cat(a: &calls::_ChunkCat) -> Result<Tensor> {
+    let Some(first) = a.tensors.get(0) else {
+        bail!(Runtime, "_chunk_cat expects a non-empty input tensor list")
+    };
+    ensure!(
+        a.num_chunks >= 1,
+        Runtime,
+        "_chunk_cat expects positive num_chunks"
+    );
+    let dim = wrap_dim(a.dim, first.ndim())?;
+    let mut rows = Vec::with_capacity(a.tensors.len());
+    for t in a.tensors.iter() {
+        ensure!(
+            dim < t.ndim(),
+            Index,
+            "Dimension specified as {dim} but tensor has {} dimensions",
+            t.ndim()
+        );
+        let size = t.shape()[dim];
+        let whole = (size + a.num_chunks - 1) / a.num_chunks * a.num_chunks;
+        let filled = f::new_zeros(t, &t.shape().with(dim, whole))?;
+        helpers::copy_(&f::narrow(&filled, dim as i64, 0, size)?, t)?;
+        let shape = Dims::from(&t.shape()[..dim]).concat(&[a.num_chunks, -1]);
+        rows.push(f::reshape(&filled, &shape)?);
+    }
+    f::Cat::new(&rows).dim(dim as i64 + 1).call()
 }
 
 fn column_stack(a: &calls::ColumnStack) -> Result<Tensor> {

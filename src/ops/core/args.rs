@@ -164,7 +164,7 @@ impl<'a> Args<'a> {
         )
     }
 
-    /// The tensor at `i`.
+    /// The tensor at `i`, which may be the only one of a list.
     ///
     /// # Errors
     /// If it is none.
@@ -172,6 +172,7 @@ impl<'a> Args<'a> {
     pub fn tensor(&self, i: usize) -> Result<&'a Tensor> {
         match self.values[i] {
             Arg::Tensor(t) => Ok(t),
+            Arg::Tensors(ref list) if list.len() == 1 => Ok(list[0]),
             _ => Err(self.wrong(i, "Tensor")),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::ops::core::helpers::at_hand;
 use crate::ops::core::op::{Cast, FM, OpDef, compose};
+use crate::ops::core::typed;
 use crate::ops::f;
 use crate::ops::view::shape::type_name;
 use crate::{DeviceKind, Dims, Result, Tensor, ensure};
@@ -193,9 +194,10 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
     } else {
         f::_fft_r2c(&framed, &[2], norm, onesided)?
     };
-    let mut made = f::transpose(&made, 1, 2)?;
+    let mut made = typed::changed(&f::Transpose::new(&made, 1, 2).args()?)?;
     if t.ndim() == 1 {
-        made = f::squeeze_dim(&made, 0)?;
+        let args = f::SqueezeDim::new(&made, 0).args()?.to_owned();
+        made = typed::changed(&args.borrow())?;
     }
     if a.return_complex.unwrap_or(true) {
         Ok(made)

@@ -8,6 +8,20 @@ use torchlike_macros::operators;
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
+    compose(
+        "_grad.euclidean_dist",
+        "(Tensor grad, Tensor x1, Tensor x2, Tensor result)",
+        0,
+        |a| {
+            // Rows that are equal have no direction.
+            let ratio = f::div(a.grad, a.result)?;
+            let ratio = f::masked_fill(&ratio, &f::eq(a.result, 0i64)?, 0i64)?;
+            let sums = f::SumDim::new(&ratio, &[-1][..]).keepdim(true).call()?;
+            f::sub(&f::mul(a.x1, &sums)?, &f::matmul(&ratio, a.x2)?)
+        },
+        "The gradient of Euclidean distances by their first matrix.",
+    )
+    .samples("f32[3, 5], f32[3, 4], f32[5, 4], f32[3, 5]"),
     kernel(
         "_grad._cdist_backward",
         "(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist)",

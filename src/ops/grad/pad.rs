@@ -30,7 +30,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 7], f32[2, 3, 4], [2, 1]; c64[3, 7], c64[3, 4], [1, 2]")
-    .grad("grad_output: _pad_mode(grad, padding, 'reflect')"),
+    .grad("grad_output: _pad_mode(grad, padding, 'reflect'); self: zeros_like(grad)"),
     kernel(
         "_grad.reflection_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 6, 7], f32[2, 3, 4, 4], [2, 1, 1, 1]; f32[1, 2, 5, 4].cl, f32[1, 2, 4, 4].cl, [0, 0, 0, 1]")
-    .grad("grad_output: _pad_mode(grad, padding, 'reflect')"),
+    .grad("grad_output: _pad_mode(grad, padding, 'reflect'); self: zeros_like(grad)"),
     kernel(
         "_grad.reflection_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
@@ -48,7 +48,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 4, 4, 4], f32[2, 3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")
-    .grad("grad_output: _pad_mode(grad, padding, 'reflect')"),
+    .grad("grad_output: _pad_mode(grad, padding, 'reflect'); self: zeros_like(grad)"),
     kernel(
         "_grad.replication_pad1d_backward",
         "(Tensor grad_output, Tensor self, int[2] padding)",
@@ -57,7 +57,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of padding by the edges.",
     )
     .samples("f32[2, 3, 9], f32[2, 3, 4], [4, 1]; c64[3, 7], c64[3, 4], [1, 2]")
-    .grad("grad_output: _pad_mode(grad, padding, 'replicate')"),
+    .grad("grad_output: _pad_mode(grad, padding, 'replicate'); self: zeros_like(grad)"),
     kernel(
         "_grad.replication_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
@@ -66,7 +66,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of padding by the edges.",
     )
     .samples("f32[2, 3, 6, 5], f32[2, 3, 4, 4], [2, -1, 1, 1]")
-    .grad("grad_output: _pad_mode(grad, padding, 'replicate')"),
+    .grad("grad_output: _pad_mode(grad, padding, 'replicate'); self: zeros_like(grad)"),
     kernel(
         "_grad.replication_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
@@ -75,7 +75,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of padding by the edges.",
     )
     .samples("f32[3, 4, 4, 4], f32[3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")
-    .grad("grad_output: _pad_mode(grad, padding, 'replicate')"),
+    .grad("grad_output: _pad_mode(grad, padding, 'replicate'); self: zeros_like(grad)"),
 ];
 
 /// A padding of the last `n` dimensions.

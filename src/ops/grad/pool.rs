@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         "f32[1, 2, 3, 3], f32[1, 2, 6, 6], 2, 2, 0, 1, False, i64[1, 2, 3, 3].below(36); \
          f32[1, 2, 3, 2].cl, f32[1, 2, 5, 5].cl, [3, 2], [2, 2], [1, 0], [1, 2], False, i64[1, 2, 3, 2].below(25).cl",
     )
-    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 2)"),
+    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 2); self: zeros_like(grad)"),
     kernel(
         "_grad.max_pool3d_with_indices_backward",
         "(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices)",
@@ -57,7 +57,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of windows at the places of their largest elements.",
     )
     .samples("f32[2, 2, 2, 2], f32[2, 4, 4, 4], 2, 2, 0, 1, False, i64[2, 2, 2, 2].below(64)")
-    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 3)"),
+    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 3); self: zeros_like(grad)"),
     kernel(
         "_grad.avg_pool2d_backward",
         "(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override)",
@@ -75,7 +75,7 @@ pub static OPS: &[OpDef] = &[
          f32[1, 2, 3, 3].cl, f32[1, 2, 5, 5].cl, 3, 2, 1, False, False, None; \
          f32[2, 3, 3], f32[2, 5, 5], 3, 2, 1, True, True, 5",
     )
-    .grad("grad_output: nn.functional.avg_pool2d(grad, kernel_size, stride if stride.count else None, padding, ceil_mode, count_include_pad, divisor_override)"),
+    .grad("grad_output: nn.functional.avg_pool2d(grad, kernel_size, stride if stride.count else None, padding, ceil_mode, count_include_pad, divisor_override); self: zeros_like(grad)"),
     kernel(
         "_grad.avg_pool3d_backward",
         "(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override)",
@@ -89,7 +89,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of windows, a share to each element.",
     )
     .samples("f32[1, 2, 2, 2, 2], f32[1, 2, 4, 4, 4], 2, 2, 0, False, True, None")
-    .grad("grad_output: nn.functional.avg_pool3d(grad, kernel_size, stride if stride.count else None, padding, ceil_mode, count_include_pad, divisor_override)"),
+    .grad("grad_output: nn.functional.avg_pool3d(grad, kernel_size, stride if stride.count else None, padding, ceil_mode, count_include_pad, divisor_override); self: zeros_like(grad)"),
     kernel(
         "_grad._adaptive_avg_pool2d_backward",
         "(Tensor grad_output, Tensor self)",
@@ -100,7 +100,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of windows, a share to each element.",
     )
     .samples("f32[1, 2, 2, 3], f32[1, 2, 5, 5]; f32[2, 2, 2], f32[2, 4, 3]")
-    .grad("grad_output: nn.functional.adaptive_avg_pool2d(grad, [grad_output.rows, grad_output.columns])"),
+    .grad("grad_output: nn.functional.adaptive_avg_pool2d(grad, [grad_output.rows, grad_output.columns]); self: zeros_like(grad)"),
     kernel(
         "_grad._adaptive_avg_pool3d_backward",
         "(Tensor grad_output, Tensor self)",
@@ -111,7 +111,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of windows, a share to each element.",
     )
     .samples("f32[1, 2, 2, 2, 2], f32[1, 2, 3, 4, 5]")
-    .grad("grad_output: nn.functional.adaptive_avg_pool3d(grad, [grad_output.sizes[2], grad_output.sizes[3], grad_output.sizes[4]] if grad_output.ndim == 5 else [grad_output.sizes[1], grad_output.sizes[2], grad_output.sizes[3]])"),
+    .grad("grad_output: nn.functional.adaptive_avg_pool3d(grad, [grad_output.sizes[2], grad_output.sizes[3], grad_output.sizes[4]] if grad_output.ndim == 5 else [grad_output.sizes[1], grad_output.sizes[2], grad_output.sizes[3]]); self: zeros_like(grad)"),
     kernel(
         "_grad.adaptive_max_pool2d_backward",
         "(Tensor grad_output, Tensor self, Tensor indices)",
@@ -124,7 +124,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of windows at the places of their largest elements.",
     )
     .samples("f32[1, 2, 2, 3], f32[1, 2, 5, 5], i64[1, 2, 2, 3].below(25)")
-    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 2)"),
+    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 2); self: zeros_like(grad)"),
     kernel(
         "_grad.adaptive_max_pool3d_backward",
         "(Tensor grad_output, Tensor self, Tensor indices)",
@@ -137,7 +137,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of windows at the places of their largest elements.",
     )
     .samples("f32[2, 2, 2, 1], f32[2, 3, 3, 3], i64[2, 2, 2, 1].below(27)")
-    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 3)"),
+    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 3); self: zeros_like(grad)"),
     kernel(
         "_grad.fractional_max_pool2d_backward",
         "(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices)",
@@ -150,7 +150,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of windows at the places of their largest elements.",
     )
     .samples("f32[1, 2, 2, 2], f32[1, 2, 5, 5], 2, 2, i64[1, 2, 2, 2].below(25)")
-    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 2)"),
+    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 2); self: zeros_like(grad)"),
     kernel(
         "_grad.fractional_max_pool3d_backward",
         "(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices)",
@@ -163,7 +163,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of windows at the places of their largest elements.",
     )
     .samples("f32[1, 2, 2, 2, 2], f32[1, 2, 4, 4, 4], 2, 2, i64[1, 2, 2, 2, 2].below(64)")
-    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 3)"),
+    .grad("grad_output: _grad.max_pool_double_backward(grad, indices, 3); self: zeros_like(grad)"),
     compose(
         "_grad.max_pool_double_backward",
         "(Tensor grad, Tensor indices, int dim)",

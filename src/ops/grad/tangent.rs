@@ -48,6 +48,14 @@ pub static OPS: &[OpDef] = &[
         "The running mean of tangents, weighted by the exponentials.",
     )
     .samples("f32[2, 3], f32[2, 3], 1; c64[3], c64[3], 0; f32[()], f32[()], 0"),
+    compose(
+        "_grad.vector_norm_tangent",
+        "(Tensor self_t, Tensor self, Scalar ord, Tensor result, int[1]? dim, bool keepdim)",
+        0,
+        vector_norm,
+        "The tangent of a norm: the gradient's real part along the tangent.",
+    )
+    .samples("f32[2, 3], f32[2, 3], 3.0, f32[2].pos, [1], False; c64[3], c64[3], 2, f32[()].pos, None, False"),
 ];
 
 fn cholesky(a: &calls::_GradCholeskyTangent) -> Result<Tensor> {
@@ -94,6 +102,17 @@ fn logsumexp(a: &calls::_GradLogsumexpTangent) -> Result<Tensor> {
     let weights = weights(a.input, a.dim)?;
     let sum = |t: &Tensor| f::SumDim::new(t, a.dim).keepdim(a.keepdim).call();
     f::div(&sum(&f::mul(a.self_t, &weights)?)?, &sum(&weights)?)
+}
+
+fn vector_norm(a: &calls::_GradVectorNormTangent) -> Result<Tensor> {
+    let ones = f::ones_like(a.result)?;
+    let by = f::_grad_vector_norm(&ones, a.input, a.ord, a.result, a.dim, a.keepdim)?;
+    let along = f::real(&f::mul(&f::conj(&by)?, a.self_t)?)?;
+    let sum = match a.dim.filter(|d| !d.is_empty()) {
+        Some(dim) => f::SumDim::new(&along, dim).keepdim(a.keepdim).call()?,
+        None => f::reshape(&f::sum(&along)?, a.result.shape())?,
+    };
+    f::to_dtype(&sum, a.result.dtype())
 }
 
 fn logcumsumexp(a: &calls::_GradLogcumsumexpTangent) -> Result<Ret> {

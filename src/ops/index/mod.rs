@@ -5,6 +5,7 @@ pub mod along;
 mod beside;
 pub mod getitem;
 pub mod mask;
+pub mod masked;
 pub mod nonzero;
 pub mod scatter;
 pub mod slices;

@@ -70,7 +70,8 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| euclidean(a.x1, a.x2),
         "The Euclidean distances between all rows of two matrices, by a product.",
-    ).samples("f32[3, 4], f32[5, 4]; f64[2, 3, 4], f64[2, 5, 4]"),
+    ).samples("f32[3, 4], f32[5, 4]; f64[2, 3, 4], f64[2, 5, 4]")
+    .grad("EuclideanDistBackward0 | x1: _grad.euclidean_dist(grad, x1, x2, result); x2: _grad.euclidean_dist(grad.transpose(-2, -1), x2, x1, result.transpose(-2, -1))"),
     compose(
         "cdist",
         "(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary')",
@@ -78,7 +79,6 @@ pub static OPS: &[OpDef] = &[
         cdist,
         "The distances between all rows of two matrices.",
     ).samples("f32[0, 4, 5], f32[3, 5], 1.5, 'use_mm_for_euclid_dist'; f32[3, 4], f32[5, 4], 2.0, 'use_mm_for_euclid_dist'")
-    .grad("x1: _cdist_backward(grad, x1, x2, p, result); x2: _cdist_backward(grad.transpose(-2, -1).contiguous(), x2, x1, p, result.transpose(-2, -1).contiguous())")
     .amp(Cast::Single, Cast::Single),
 ];
 
@@ -180,7 +180,8 @@ fn cdist(a: &calls::Cdist) -> Result<Tensor> {
         return f::_cdist_forward(x, y, a.p, mode);
     }
     let spread = |t: &Tensor| f::expand(t, &batch.concat(&t.shape()[t.ndim() - 2..]));
-    f::_euclidean_dist(&spread(x)?, &spread(y)?)
+    let made = f::_euclidean_dist(&spread(x)?, &spread(y)?)?;
+    f::view(&made, made.shape())
 }
 
 /// Distances by the squares of rows and a product of matrices.

@@ -1,6 +1,7 @@
 //! Dropout: masks drawn as PyTorch draws them.
 
 use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::typed;
 use crate::ops::f;
 use crate::{DType, Dims, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
@@ -278,11 +279,15 @@ fn batched(t: &Tensor, p: f64, train: bool, inplace: bool, ndim: usize) -> Resul
     if t.ndim() == ndim {
         return drop_some(t, p, train, Kind::FEATURE, inplace);
     }
-    let wide = f::unsqueeze(t, 0)?;
-    let dropped = drop_some(&wide, p, train, Kind::FEATURE, inplace)?;
     if inplace {
-        return Ok(Ret::Same(0));
+        // Views in place are calls that the graph has too.
+        let wide = typed::changed(&f::Unsqueeze::new(t, 0).args()?)?;
+        drop_some(&wide, p, train, Kind::FEATURE, true)?;
+        let made = typed::changed(&f::SqueezeDim::new(&wide, 0).args()?)?;
+        return Ok(Ret::Become(Box::new(made)));
     }
+    let wide = f::unsqueeze(t, 0)?;
+    let dropped = drop_some(&wide, p, train, Kind::FEATURE, false)?;
     let dropped = if let Ret::One(t) = dropped { t } else { wide };
     f::squeeze_dim(&dropped, 0).map(Ret::from)
 }

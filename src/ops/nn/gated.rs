@@ -1,10 +1,10 @@
 //! Activations that are more than a map: softmax, glu, prelu, rrelu.
 
-use crate::ops::core::op::{Cast, F, FM, FMO, O, OpDef, Plan, X, compose, forward, kernel};
+use crate::ops::core::op::{Cast, F, FM, FMO, O, OpDef, Plan, Ret, X, compose, forward, kernel};
 use crate::ops::core::rules;
 use crate::ops::f;
-use crate::ops::nn::in_place::flagged;
-use crate::{DType, Dims, Result, Scalar, Tensor, cpu, ensure, kernels};
+use crate::random::SharedGenerator;
+use crate::{DType, Dims, Result, Tensor, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -49,36 +49,28 @@ pub static OPS: &[OpDef] = &[
         "rrelu",
         "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
         F,
-        rrelu,
+        |a| rrelu(a.input, a.lower.to_f64(), a.upper.to_f64(), a.training, a.generator, false),
         "Leaky relu with a random slope.",
     ).samples("f32[3, 4]; f32[3, 4], 0.1, 0.3, True"),
     compose(
         "rrelu_",
         "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None)",
         F,
-        |a| {
-            let call = slopes(a.input, a.lower, a.upper, a.training);
-            flagged(true, call.generator(a.generator).args())
-        },
+        |a| rrelu(a.input, a.lower.to_f64(), a.upper.to_f64(), a.training, a.generator, true),
         "Leaky relu with a random slope, in place.",
     ).samples("f32[3, 4]"),
     compose(
         "nn.functional.rrelu",
         "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False)",
         F,
-        |a| {
-            flagged(
-                a.inplace,
-                slopes(a.input, a.lower, a.upper, a.training).args(),
-            )
-        },
+        |a| rrelu(a.input, a.lower, a.upper, a.training, None, a.inplace),
         "Leaky relu with a random slope.",
     ).samples("f32[3, 4], upper=0.3333; f32[3, 4], lower=0.0, upper=1.0, training=True"),
     compose(
         "nn.functional.rrelu_",
         "(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False)",
         F,
-        |a| flagged(true, slopes(a.input, a.lower, a.upper, a.training).args()),
+        |a| rrelu(a.input, a.lower, a.upper, a.training, None, true),
         "Leaky relu with a random slope, in place.",
     ).samples("f32[3, 4]; f32[3], 0.1, 0.3, True"),
     compose(
@@ -208,21 +200,14 @@ fn prelu(t: &Tensor, w: &Tensor) -> Result<Tensor> {
     f::_nn_prelu(t, &f::reshape(w, &shape)?)
 }
 
-/// A call of `rrelu`.
-fn slopes<'a>(
-    t: &'a Tensor,
-    lower: impl Into<Scalar>,
-    upper: impl Into<Scalar>,
+fn rrelu(
+    t: &Tensor,
+    lower: f64,
+    upper: f64,
     training: bool,
-) -> f::Rrelu<'a> {
-    f::Rrelu::new(t)
-        .lower(lower)
-        .upper(upper)
-        .training(training)
-}
-
-fn rrelu(a: &calls::Rrelu) -> Result<Tensor> {
-    let (lower, upper) = (a.lower.to_f64(), a.upper.to_f64());
+    generator: Option<&SharedGenerator>,
+    inplace: bool,
+) -> Result<Ret> {
     ensure!(
         lower <= upper,
         Runtime,
@@ -238,13 +223,15 @@ fn rrelu(a: &calls::Rrelu) -> Result<Tensor> {
         Runtime,
         "rrelu: upper bound must be finite, got {upper}"
     );
-    if a.training {
-        let [out, _] = f::_NnRrelu::new(a.input, lower, upper)
-            .generator(a.generator)
-            .call()?;
-        return Ok(out);
+    let mean = (lower + upper) / 2.0;
+    let drawn = f::_NnRrelu::new(t, lower, upper).generator(generator);
+    match (training, inplace) {
+        (true, true) => drawn.call_()?,
+        (true, false) => return drawn.call().map(|[out, _]| Ret::One(out)),
+        (false, true) => f::_NnRreluMean::new(t, mean).call_()?,
+        (false, false) => return f::_nn_rrelu_mean(&t.contiguous()?, mean).map(Ret::One),
     }
-    f::_nn_rrelu_mean(&a.input.contiguous()?, (lower + upper) / 2.0)
+    Ok(Ret::Same(0))
 }
 
 fn rule_rrelu(a: &calls::_NnRrelu) -> Result<Plan> {

@@ -1,6 +1,6 @@
 //! The steps that PyTorch has as operators: computed without rounding in between, and with gradients that may be scaled.
 
-use super::{check, entry, number, step, takes, value};
+use super::{by_count, check, entry, number, numbers, step, takes, value};
 use crate::cpu::update::rules::{Adagrad, Adam, Sgd};
 use crate::cpu::update::{self, Rounds};
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
@@ -206,12 +206,13 @@ fn check_adam([p, g, m, v, top, steps]: AdamLists, amsgrad: bool) -> Result<Plan
 
 fn adam(lists: AdamLists, amsgrad: bool, n: &AdamNumbers, rounds: Rounds) -> Result<()> {
     let [p, g, m, v, top, steps] = lists;
-    let steps = steps.iter().map(number).collect::<Result<Vec<_>>>()?;
+    let steps = numbers(steps)?;
     if amsgrad {
-        let make = |i| Ok(n.update::<true>(steps[i]));
+        let make = by_count(&steps, |count| n.update::<true>(count));
         return step(p, g, &[m, v, top], rounds, make);
     }
-    step(p, g, &[m, v], rounds, |i| Ok(n.update::<false>(steps[i])))
+    let make = by_count(&steps, |count| n.update::<false>(count));
+    step(p, g, &[m, v], rounds, make)
 }
 
 macro_rules! fused_adam {
@@ -293,15 +294,13 @@ struct AdagradNumbers {
 
 fn adagrad([p, g, sums, steps]: [Tensors; 4], n: &AdagradNumbers, rounds: Rounds) -> Result<()> {
     let entry = coupled(n.maximize, n.weight_decay);
-    let steps = steps.iter().map(number).collect::<Result<Vec<_>>>()?;
-    let make = |i: usize| {
-        Ok(Adagrad {
-            entry,
-            lr: n.lr / (1.0 + (steps[i] - 1.0) * n.lr_decay),
-            eps: n.eps,
-        })
+    let steps = numbers(steps)?;
+    let make = |count: f64| Adagrad {
+        entry,
+        lr: n.lr / (1.0 + (count - 1.0) * n.lr_decay),
+        eps: n.eps,
     };
-    step(p, g, &[sums], rounds, make)
+    step(p, g, &[sums], rounds, by_count(&steps, make))
 }
 
 fn rule_adagrad(a: &calls::_FusedAdagrad_) -> Result<Plan> {

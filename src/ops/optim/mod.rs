@@ -77,6 +77,24 @@ fn value(o: Operand) -> Result<f64> {
     }
 }
 
+/// The number in each tensor of a list.
+fn numbers(list: Tensors) -> Result<Vec<f64>> {
+    list.iter().map(number).collect()
+}
+
+/// Updates by the counts of their parameters, which are mostly the same: then `make`, with its powers, is asked once.
+fn by_count<U: Copy>(steps: &[f64], make: impl Fn(f64) -> U) -> impl FnMut(usize) -> Result<U> {
+    let mut last: Option<(f64, U)> = None;
+    move |i| {
+        let count = steps[i];
+        let (_, update) = *match &mut last {
+            Some(known) if known.0 == count => known,
+            other => other.insert((count, make(count))),
+        };
+        Ok(update)
+    }
+}
+
 /// L2 decay, which belongs to the gradient.
 fn coupled(maximize: bool, weight_decay: f64) -> Entry {
     Entry {

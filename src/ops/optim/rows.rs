@@ -1,7 +1,7 @@
 //! The steps that PyTorch makes operation by operation: each is one operator here, which rounds where PyTorch does.
 
-use super::{check, check_numbers, coupled, entry, number, step, takes};
-use crate::cpu::update::rules::{Adadelta, Adamax, Asgd, Nadam, Radam, Rmsprop, Rprop};
+use super::{by_count, check, check_numbers, coupled, entry, number, numbers, step, takes};
+use crate::cpu::update::rules::{Adadelta, Adafactor, Adamax, Asgd, Nadam, Radam, Rmsprop, Rprop};
 use crate::cpu::update::{Rounds, Update};
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
 use crate::ops::core::typed::Tensors;
@@ -32,6 +32,13 @@ pub static OPS: &[OpDef] = &[
         body!(rule_adadelta, anywhere: run_adadelta, scratch: |a, _, _, room| takes(&[a.params, a.grads, a.square_avgs, a.acc_deltas], room)).mutates(0b1101),
         "One step of Adadelta for all parameters of a list.",
     ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32[3, 4].pos, bf16[5].pos], lr=0.1, rho=0.9, eps=1e-6, weight_decay=0.1, maximize=False; [f64[3]], [f64[3]], [f64[3].pos], [f64[3].pos], lr=0.1, rho=0.9, eps=1e-6, weight_decay=0.0, maximize=True"),
+    kernel(
+        "_optim.adafactor",
+        "(Tensor[] directions, Tensor[] grads, Tensor[] variances, Tensor[] state_steps, *, float beta2_decay, float least, bool maximize) -> None",
+        F,
+        body!(rule_adafactor, anywhere: run_adafactor, scratch: |a, _, _, room| takes(&[a.directions, a.grads, a.variances], room)).mutates(0b101),
+        "The directions of a step of Adafactor; without variances, directions are estimates of them before.",
+    ).no_grad().samples("[f32[3, 4], bf16[5]], [f32[3, 4], bf16[5]], [f32[3, 4].pos, bf16[5].pos], [f32(3.0), f32(1.0)], beta2_decay=-0.8, least=1e-6, maximize=False; [f64[3].pos], [f64[3]], [], [f32(3.0)], beta2_decay=-0.8, least=0.001, maximize=True"),
     kernel(
         "_optim.adamax",
         "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_infs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, bool maximize) -> None",
@@ -134,9 +141,27 @@ fn run_adadelta(a: &calls::_OptimAdadelta, (): &(), _: &[Tensor]) -> Result<()> 
     step(a.params, a.grads, &states, Rounds::Each, |_| Ok(update))
 }
 
-/// The number in each tensor of a list.
-fn numbers(list: Tensors) -> Result<Vec<f64>> {
-    list.iter().map(number).collect()
+fn rule_adafactor(a: &calls::_OptimAdafactor) -> Result<Plan> {
+    let kept = (!a.variances.is_empty()).then_some(a.variances);
+    let beside: Vec<_> = [a.grads].into_iter().chain(kept).collect();
+    check(a.directions, &beside, &[a.state_steps])
+}
+
+fn run_adafactor(a: &calls::_OptimAdafactor, (): &(), _: &[Tensor]) -> Result<()> {
+    fn of<const FACTORED: bool>(a: &calls::_OptimAdafactor, states: &[Tensors]) -> Result<()> {
+        let steps = numbers(a.state_steps)?;
+        let make = |count: f64| Adafactor::<FACTORED> {
+            entry: coupled(a.maximize, 0.0),
+            weight: count.powf(a.beta2_decay),
+            least: a.least,
+        };
+        let make = by_count(&steps, make);
+        step(a.directions, a.grads, states, Rounds::Each, make)
+    }
+    match a.variances.is_empty() {
+        true => of::<true>(a, &[]),
+        false => of::<false>(a, &[a.variances]),
+    }
 }
 
 fn rule_adamax(a: &calls::_OptimAdamax) -> Result<Plan> {
@@ -146,15 +171,13 @@ fn rule_adamax(a: &calls::_OptimAdamax) -> Result<Plan> {
 
 fn run_adamax(a: &calls::_OptimAdamax, (): &(), _: &[Tensor]) -> Result<()> {
     let steps = numbers(a.state_steps)?;
-    let make = |i: usize| {
-        Ok(Adamax {
-            entry: coupled(a.maximize, a.weight_decay),
-            betas: [a.beta1, a.beta2],
-            eps: a.eps,
-            size: a.lr / (1.0 - a.beta1.powf(steps[i])),
-        })
+    let make = |count: f64| Adamax {
+        entry: coupled(a.maximize, a.weight_decay),
+        betas: [a.beta1, a.beta2],
+        eps: a.eps,
+        size: a.lr / (1.0 - a.beta1.powf(count)),
     };
-    let states = [a.exp_avgs, a.exp_infs];
+    let (states, make) = ([a.exp_avgs, a.exp_infs], by_count(&steps, make));
     step(a.params, a.grads, &states, Rounds::Each, make)
 }
 
@@ -217,22 +240,21 @@ fn rule_radam(a: &calls::_OptimRadam) -> Result<Plan> {
 fn run_radam(a: &calls::_OptimRadam, (): &(), _: &[Tensor]) -> Result<()> {
     let steps = numbers(a.state_steps)?;
     let limit = 2.0 / (1.0 - a.beta2) - 1.0;
-    let make = |i: usize| {
-        let step = steps[i];
+    let make = |step: f64| {
         let correction = 1.0 - a.beta2.powf(step);
         let length = limit - 2.0 * step * a.beta2.powf(step) / correction;
         let trust =
             (length - 4.0) * (length - 2.0) * limit / ((limit - 4.0) * (limit - 2.0) * length);
-        Ok(Radam {
+        Radam {
             entry: entry(a.maximize, a.weight_decay, a.decoupled_weight_decay, a.lr),
             lr: a.lr,
             betas: [a.beta1, a.beta2],
             eps: a.eps,
             correction: 1.0 - a.beta1.powf(step),
             adaptive: (length > 5.0).then(|| [correction.sqrt(), trust.sqrt()]),
-        })
+        }
     };
-    let states = [a.exp_avgs, a.exp_avg_sqs];
+    let (states, make) = ([a.exp_avgs, a.exp_avg_sqs], by_count(&steps, make));
     step(a.params, a.grads, &states, Rounds::Each, make)
 }
 

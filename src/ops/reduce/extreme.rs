@@ -58,7 +58,7 @@ pub static OPS: &[OpDef] = &[
         body!(norm, anywhere: write_norm).unmeasured(),
         "The norm of the elements over dimensions as vectors.",
     ).samples("f32[3, 4], ord=6; c64[3, 4], ord=6; f32[3, 4], ord=-2.1, dim=0, keepdim=True")
-    .grad("self: None if ord == 0 else _grad.vector_norm(grad, self, ord, result, dim, keepdim)")
+    .grad("self: None if ord == 0 else _grad.vector_norm(grad, self, ord, result, dim, keepdim); jvp: _grad.vector_norm_tangent(self_t, self, ord, result, dim, keepdim)")
     .amp(Cast::Kept, Cast::Result),
     compose(
         "norm",

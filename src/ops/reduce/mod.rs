@@ -7,5 +7,6 @@ pub mod moments;
 pub mod order;
 pub mod rule;
 pub mod scan;
+pub mod segments;
 pub mod statistics;
 pub mod sums;

@@ -236,17 +236,22 @@ fn outer_edges(t: &Tensor, given: Option<&[f64]>) -> Result<(f64, f64)> {
         None if t.numel() == 0 => (0.0, 1.0),
         None => counting::range(t)?,
     };
+    bounds(lo, hi, 0)
+}
+
+/// The range of equal bins of a dimension, with some room where it is empty.
+pub(super) fn bounds(lo: f64, hi: f64, dim: usize) -> Result<(f64, f64)> {
     ensure!(
         lo.is_finite() && hi.is_finite(),
         Runtime,
-        "torch.histogramdd: dimension 0's range [{}, {}] is not finite",
+        "torch.histogramdd: dimension {dim}'s range [{}, {}] is not finite",
         shown(lo),
         shown(hi)
     );
     ensure!(
         lo <= hi,
         Runtime,
-        "torch.histogramdd: min should not exceed max, but got min {lo} max {hi} for dimension 0"
+        "torch.histogramdd: min should not exceed max, but got min {lo} max {hi} for dimension {dim}"
     );
     Ok(widened((lo, hi), 0.5))
 }
