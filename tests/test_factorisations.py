@@ -214,3 +214,31 @@ def test_private_compositions():
     put = torch._unsafe_masked_index_put_accumulate(x, mask, index, torch.ones(2, 2))
     assert put.tolist() == [[1, 1, 2], [4, 4, 6]]
     assert torch._segment_reduce(torch.ones(3), "sum", lengths=torch.tensor([3])).item() == 3
+
+
+def test_rows_of_histograms_refuse_what_does_not_fit():
+    x, w = torch.arange(12.0).reshape(6, 2), torch.ones(6)
+    edges = [torch.ones(2), torch.ones(2).double()]
+    for wrong, text in (
+        (
+            lambda: torch._histogramdd_bin_edges(x, [2, 3], range=[1.0]),
+            "range should have 4 elements",
+        ),
+        (lambda: torch._histogramdd_from_bin_cts(x, [2]), "size of bins must be equal"),
+        (lambda: torch._histogramdd_from_bin_tensors(x, edges[:1]), "expected 2 sequences"),
+        (
+            lambda: torch._histogramdd_from_bin_tensors(x, edges),
+            "bins for dimension 1 with dtype double",
+        ),
+        (
+            lambda: torch.histogramdd(x, 2, weight=w.double()),
+            r"input\(float\), and weight\(double\)",
+        ),
+        (lambda: torch.histogram(x, 2, weight=w), r"shape \[12, 1\] and weight with shape \[6\]"),
+        (lambda: torch.histogram(x, 2, range=[1.0]), "range should have 2 elements, but got 1"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            wrong()
+    assert torch.histogram(x, 2, weight=torch.ones(12)).hist.tolist() == [6, 6]
+    with pytest.raises(RuntimeError):
+        torch._chunk_cat([x], 0, 2**63 - 1)

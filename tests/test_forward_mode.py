@@ -223,8 +223,9 @@ def test_tangents_that_others_wrote_end_at_their_level():
 
 @pytest.mark.parametrize("p", [0, 0.5, 1, 1.5, 2, 3, float("inf")])
 def test_norms_of_zeros_have_a_tangent_of_zero(p):
-    for x in (torch.zeros(3), torch.zeros(0)) if p not in (1, float("inf")) else (torch.zeros(3),):
+    for size in (3,) if p in (1, float("inf")) else (3, 0):
+        x = torch.zeros(size)
         with fw.dual_level():
             made = torch.linalg.vector_norm(fw.make_dual(x, torch.ones_like(x)), p)
             tangent = fw.unpack_dual(made).tangent
-        assert tangent is None or tangent.item() == 0
+        assert tangent.item() == 0

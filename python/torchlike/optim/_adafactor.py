@@ -159,7 +159,13 @@ def _directions(
 
 
 def _direction(
-    estimate: Any, grad: Any, square: Any, count: Any, beta2_decay: float, least: float, maximize: bool
+    estimate: Any,
+    grad: Any,
+    square: Any,
+    count: Any,
+    beta2_decay: float,
+    least: float,
+    maximize: bool,
 ) -> Any:
     """The direction of one parameter, operation by operation."""
     if square is not None:

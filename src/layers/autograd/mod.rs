@@ -132,7 +132,7 @@ fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
             target.bump();
             return Ok(ret);
         }
-        Ret::Same(i) => args.tensor(*i)?.clone(),
+        Ret::Same(i) => args.same(*i)?.clone(),
         _ => match ret.look().as_slice() {
             [one] => (*one).clone(),
             _ => bail!(Runtime, "{}_ has several results", c.args.name()),

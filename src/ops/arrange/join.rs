@@ -364,7 +364,9 @@ fn chunk_cat(a: &calls::_ChunkCat) -> Result<Tensor> {
             t.ndim()
         );
         let size = t.shape()[dim];
-        let whole = (size + a.num_chunks - 1) / a.num_chunks * a.num_chunks;
+        let chunk = size / a.num_chunks + i64::from(size % a.num_chunks != 0);
+        // A number that is no size is refused as one.
+        let whole = chunk.saturating_mul(a.num_chunks);
         let filled = f::new_zeros(t, &t.shape().with(dim, whole))?;
         helpers::copy_(&f::narrow(&filled, dim as i64, 0, size)?, t)?;
         let shape = Dims::from(&t.shape()[..dim]).concat(&[a.num_chunks, -1]);

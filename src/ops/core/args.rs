@@ -164,7 +164,7 @@ impl<'a> Args<'a> {
         )
     }
 
-    /// The tensor at `i`, which may be the only one of a list.
+    /// The tensor at `i`.
     ///
     /// # Errors
     /// If it is none.
@@ -172,8 +172,19 @@ impl<'a> Args<'a> {
     pub fn tensor(&self, i: usize) -> Result<&'a Tensor> {
         match self.values[i] {
             Arg::Tensor(t) => Ok(t),
-            Arg::Tensors(ref list) if list.len() == 1 => Ok(list[0]),
             _ => Err(self.wrong(i, "Tensor")),
+        }
+    }
+
+    /// The tensor that a result `Ret::Same(i)` is: the one at `i`, or the only one of a list there.
+    ///
+    /// # Errors
+    /// If there is none.
+    #[inline]
+    pub fn same(&self, i: usize) -> Result<&'a Tensor> {
+        match self.values[i] {
+            Arg::Tensors(ref list) if list.len() == 1 => Ok(list[0]),
+            _ => self.tensor(i),
         }
     }
 

@@ -87,7 +87,7 @@ pub fn run(op: &'static Op, values: &[Arg]) -> Result<Ret> {
 /// As [`call`].
 pub fn fresh(args: &Args) -> Result<Ret> {
     Ok(match call(Call::new(args))? {
-        Ret::Same(i) => Ret::One(args.tensor(i)?.clone()),
+        Ret::Same(i) => Ret::One(args.same(i)?.clone()),
         ret => ret,
     })
 }
@@ -232,7 +232,7 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
                 writable::check_target(out)?;
             }
             let results = match f(c.args)? {
-                Ret::Same(i) => vec![c.args.tensor(i)?.clone()],
+                Ret::Same(i) => vec![c.args.same(i)?.clone()],
                 ret => ret.tensors(),
             };
             write_out(c.args, results, outs)

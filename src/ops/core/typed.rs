@@ -282,7 +282,7 @@ pub fn any(args: &Args) -> Result<Ret> {
 /// If it is something else.
 pub fn tensor_of(ret: Ret, args: &Args) -> Result<Tensor> {
     match ret {
-        Ret::Same(i) => args.tensor(i).cloned(),
+        Ret::Same(i) => args.same(i).cloned(),
         other => other.one(),
     }
 }
@@ -301,7 +301,7 @@ pub fn one(args: &Args) -> Result<Tensor> {
 /// What the call reports.
 pub fn list(args: &Args) -> Result<Vec<Tensor>> {
     Ok(match any(args)? {
-        Ret::Same(i) => vec![args.tensor(i)?.clone()],
+        Ret::Same(i) => vec![args.same(i)?.clone()],
         other => other.tensors(),
     })
 }
@@ -345,10 +345,7 @@ pub fn in_place(args: &Args) -> Result<()> {
 /// # Errors
 /// What the call reports.
 pub fn changed(args: &Args) -> Result<Tensor> {
-    match dispatch::call(Call::in_place(args)?)? {
-        Ret::Same(i) => Ok(args.tensor(i)?.clone()),
-        ret => ret.one(),
-    }
+    tensor_of(dispatch::call(Call::in_place(args)?)?, args)
 }
 
 /// Calls with `out=`.

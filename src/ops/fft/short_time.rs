@@ -194,11 +194,12 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
     } else {
         f::_fft_r2c(&framed, &[2], norm, onesided)?
     };
-    let mut made = typed::changed(&f::Transpose::new(&made, 1, 2).args()?)?;
-    if t.ndim() == 1 {
-        let args = f::SqueezeDim::new(&made, 0).args()?.to_owned();
-        made = typed::changed(&args.borrow())?;
-    }
+    // Views in place are calls that the graph has too.
+    let turned = typed::changed(&f::Transpose::new(&made, 1, 2).args()?)?;
+    let made = match t.ndim() {
+        1 => typed::changed(&f::SqueezeDim::new(&turned, 0).args()?)?,
+        _ => turned,
+    };
     if a.return_complex.unwrap_or(true) {
         Ok(made)
     } else {

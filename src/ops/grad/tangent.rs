@@ -108,11 +108,8 @@ fn vector_norm(a: &calls::_GradVectorNormTangent) -> Result<Tensor> {
     let ones = f::ones_like(a.result)?;
     let by = f::_grad_vector_norm(&ones, a.input, a.ord, a.result, a.dim, a.keepdim)?;
     let along = f::real(&f::mul(&f::conj(&by)?, a.self_t)?)?;
-    let sum = match a.dim.filter(|d| !d.is_empty()) {
-        Some(dim) => f::SumDim::new(&along, dim).keepdim(a.keepdim).call()?,
-        None => f::reshape(&f::sum(&along)?, a.result.shape())?,
-    };
-    f::to_dtype(&sum, a.result.dtype())
+    let sum = f::SumDim::new(&along, a.dim).keepdim(a.keepdim);
+    f::to_dtype(&sum.call()?, a.result.dtype())
 }
 
 fn logcumsumexp(a: &calls::_GradLogcumsumexpTangent) -> Result<Ret> {

@@ -188,21 +188,21 @@ fn nll(
             target.shape().first().copied().unwrap_or(0)
         );
     }
-    let places = x.shape().iter().skip(2);
-    let each: Dims = x.shape().iter().take(1).chain(places).copied().collect();
-    let fits = *target.shape() == each && x.numel() > 0;
-    if !fits || matches!(x.ndim(), 0..=2 | 4) {
-        let [loss, _] = f::_nn_nll_loss(x, target, weight, r as i64, ignore)?;
-        return Ok(loss);
+    if matches!(x.ndim(), 3 | 5..) && x.numel() > 0 {
+        let (n, classes) = (x.shape()[0], x.shape()[1]);
+        let each = Dims::from(&[n][..]).concat(&x.shape()[2..]);
+        if *target.shape() == each {
+            // Any number of dimensions is as two.
+            let image = f::view(&x.contiguous()?, &[n, classes, 1, -1])?;
+            let target = f::view(&target.contiguous()?, &[n, 1, -1])?;
+            let [loss, _] = f::_nn_nll_loss(&image, &target, weight, r as i64, ignore)?;
+            return match r {
+                Reduction::None => f::view(&loss, &each),
+                _ => Ok(loss),
+            };
+        }
     }
-    // Any number of dimensions is as two.
-    let (n, classes) = (x.shape()[0], x.shape()[1]);
-    let image = f::view(&x.contiguous()?, &[n, classes, 1, -1])?;
-    let target = f::view(&target.contiguous()?, &[n, 1, -1])?;
-    let [loss, _] = f::_nn_nll_loss(&image, &target, weight, r as i64, ignore)?;
-    if matches!(r, Reduction::None) {
-        return f::view(&loss, &each);
-    }
+    let [loss, _] = f::_nn_nll_loss(x, target, weight, r as i64, ignore)?;
     Ok(loss)
 }
 

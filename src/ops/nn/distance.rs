@@ -181,6 +181,7 @@ fn cdist(a: &calls::Cdist) -> Result<Tensor> {
     }
     let spread = |t: &Tensor| f::expand(t, &batch.concat(&t.shape()[t.ndim() - 2..]));
     let made = f::_euclidean_dist(&spread(x)?, &spread(y)?)?;
+    // PyTorch's graph has the batch's view, though it changes nothing here.
     f::view(&made, made.shape())
 }
 

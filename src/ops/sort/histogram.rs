@@ -7,7 +7,7 @@ use crate::ops::core::typed::Operand;
 use crate::ops::pointwise::rule::result_type;
 use crate::ops::reduce::rule::comparable;
 use crate::ops::sort::search::{as_tensor, shape_of, wide};
-use crate::{DType, Result, Tensor, cpu, ensure, err, mode};
+use crate::{DType, Dims, Result, Tensor, cpu, ensure, err, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -161,34 +161,80 @@ enum Edges<'a> {
 }
 
 fn edges_of<'a>(t: &Tensor, edges: &'a Tensor) -> Result<Edges<'a>> {
-    ensure!(
-        edges.ndim() == 1,
-        Runtime,
-        "torch.histogramdd: bins tensor should have one dimension, but got {} dimensions in the bins tensor for dimension 0",
-        edges.ndim()
-    );
+    check_edges(t, edges, 0)?;
+    Ok(Edges::Given(edges))
+}
+
+/// Refuses what are no edges of bins along a dimension of this input.
+pub(super) fn check_edges(t: &Tensor, edges: &Tensor, dim: usize) -> Result<()> {
     ensure!(
         edges.dtype() == t.dtype(),
         Runtime,
-        "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype {} and bins for dimension 0 with dtype {}",
+        "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype {} and bins for dimension {dim} with dtype {}",
         t.dtype().cpp_name(),
         edges.dtype().cpp_name()
     );
     ensure!(
+        edges.ndim() == 1,
+        Runtime,
+        "torch.histogramdd: bins tensor should have one dimension, but got {} dimensions in the bins tensor for dimension {dim}",
+        edges.ndim()
+    );
+    ensure!(
         edges.numel() > 0,
         Runtime,
-        "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension 0"
+        "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension {dim}"
     );
-    Ok(Edges::Given(edges))
+    Ok(())
 }
 
 fn equal(bins: i64, range: Option<&[f64]>) -> Result<Edges<'_>> {
+    check_count(bins, 0)?;
+    check_range(range, 1)?;
+    Ok(Edges::Equal(bins, range))
+}
+
+/// Refuses a number of bins along a dimension that is none.
+pub(super) fn check_count(bins: i64, dim: usize) -> Result<()> {
     ensure!(
         bins > 0,
         Runtime,
-        "torch.histogram(): bins must be > 0, but got {bins} for dimension 0"
+        "torch.histogram(): bins must be > 0, but got {bins} for dimension {dim}"
     );
-    Ok(Edges::Equal(bins, range))
+    Ok(())
+}
+
+/// Refuses a range that has not two ends for each of `n` dimensions.
+pub(super) fn check_range(range: Option<&[f64]>, n: usize) -> Result<()> {
+    let given = range.map_or(2 * n, <[f64]>::len);
+    ensure!(
+        given == 2 * n,
+        Runtime,
+        "torch.histogramdd: for a {n}-dimensional histogram range should have {} elements, but got {given}",
+        2 * n
+    );
+    Ok(())
+}
+
+/// Refuses vectors of other types, and weights that are not one for each vector.
+pub(super) fn check_vectors(d: DType, shape: &Dims, weight: Option<(DType, &Dims)>) -> Result<()> {
+    d.check_kernel(matches!(d, DType::F32 | DType::F64), "histogramdd")?;
+    let Some((dtype, weights)) = weight else {
+        return Ok(());
+    };
+    ensure!(
+        dtype == d,
+        Runtime,
+        "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got input({}), and weight({})",
+        d.cpp_name(),
+        dtype.cpp_name()
+    );
+    ensure!(
+        weights[..] == shape[..shape.len() - 1],
+        Runtime,
+        "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape {shape} and weight with shape {weights}"
+    );
+    Ok(())
 }
 
 fn histogram<'a>(
@@ -197,17 +243,11 @@ fn histogram<'a>(
     weight: Option<&'a Tensor>,
     density: bool,
 ) -> Result<(Plan, Histogram<'a>)> {
+    // Elements are vectors of one coordinate.
     let d = t.dtype();
-    d.check_kernel(matches!(d, DType::F32 | DType::F64), "histogramdd")?;
-    if let Some(w) = weight {
-        ensure!(
-            w.shape() == t.shape(),
-            Runtime,
-            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape {} and weight with shape {}",
-            t.shape().concat(&[1]),
-            w.shape()
-        );
-    }
+    let count = weight.map(|w| (w.dtype(), Dims::from(&[w.numel()][..])));
+    let weights = count.as_ref().map(|(dtype, shape)| (*dtype, shape));
+    check_vectors(d, &Dims::from(&[t.numel(), 1][..]), weights)?;
     let bins = match edges {
         Edges::Given(edges) => edges.numel() - 1,
         Edges::Equal(bins, _) => bins,
@@ -222,25 +262,18 @@ fn histogram<'a>(
     Ok((plan, found))
 }
 
-/// The range of equal bins: as given, that of the data, or 0 to 1 for no data.
-fn outer_edges(t: &Tensor, given: Option<&[f64]>) -> Result<(f64, f64)> {
+/// The range of equal bins along a dimension: as given, that of the data, or 0 to 1 for no data; with some room where it is empty.
+pub(super) fn outer_edges(
+    t: &Tensor,
+    given: Option<&[f64]>,
+    dim: usize,
+    found: impl FnOnce(&Tensor) -> Result<(f64, f64)>,
+) -> Result<(f64, f64)> {
     let (lo, hi) = match given {
-        Some(range) => {
-            ensure!(
-                range.len() == 2,
-                Runtime,
-                "torch.histogramdd: for a 1-dimensional histogram range should have 2 elements"
-            );
-            (range[0], range[1])
-        }
+        Some(ends) => (ends[2 * dim], ends[2 * dim + 1]),
         None if t.numel() == 0 => (0.0, 1.0),
-        None => counting::range(t)?,
+        None => found(t)?,
     };
-    bounds(lo, hi, 0)
-}
-
-/// The range of equal bins of a dimension, with some room where it is empty.
-pub(super) fn bounds(lo: f64, hi: f64, dim: usize) -> Result<(f64, f64)> {
     ensure!(
         lo.is_finite() && hi.is_finite(),
         Runtime,
@@ -260,7 +293,7 @@ fn write_histogram<A>(_: &A, h: &Histogram, outs: &[Tensor]) -> Result<()> {
     let edges = match h.edges {
         Edges::Given(e) => cpu::slice::<f64>(&cpu::copy::dense(e, DType::F64)?).to_vec(),
         Edges::Equal(bins, range) => {
-            let range = outer_edges(h.input, range)?;
+            let range = outer_edges(h.input, range, 0, counting::range)?;
             counting::even_edges(bins as usize, range, h.input.dtype())
         }
     };

@@ -3,7 +3,9 @@
 use crate::ops::core::helpers::beside;
 use crate::ops::core::op::{F, OpDef, compose};
 use crate::ops::f;
-use crate::ops::sort::histogram::bounds;
+use crate::ops::sort::histogram::{
+    check_count, check_edges, check_range, check_vectors, outer_edges,
+};
 use crate::{DType, Dims, Result, Scalar, Tensor, ensure};
 use torchlike_macros::operators;
 
@@ -14,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         "_histogramdd_bin_edges",
         "(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
         F,
-        |a| edges(a.input, a.bins, a.range),
+        |a| edges(a.input, a.bins, a.range, a.weight),
         "The edges of equal bins for each column, between given limits or the smallest and largest number.",
     )
     .samples("f32[6, 2], [2, 3]; f64[6, 1], [2], range=[0.0, 1.0]")
@@ -24,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False)",
         F,
         |a| {
-            let edges = edges(a.input, a.bins, a.range)?;
+            let edges = edges(a.input, a.bins, a.range, a.weight)?;
             counted(a.input, &edges.iter().collect::<Vec<_>>(), a.weight, a.density)
         },
         "How many vectors fall in each cell of a grid of equal bins.",
@@ -35,7 +37,7 @@ pub static OPS: &[OpDef] = &[
         "_histogramdd_from_bin_tensors",
         "(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False)",
         F,
-        |a| counted(a.input, &a.bins.refs(), a.weight, a.density),
+        between,
         "How many vectors fall in each cell of a grid with these edges.",
     )
     .samples("f32[6, 2], [f32([-1, 0, 1]), f32([-2, 2])]")
@@ -47,31 +49,62 @@ fn rows(t: &Tensor) -> Result<Tensor> {
     f::reshape(t, &[-1, t.size(-1)?])
 }
 
-fn edges(t: &Tensor, bins: &[i64], range: Option<&[f64]>) -> Result<Vec<Tensor>> {
+/// How many coordinates the vectors have.
+fn coordinates(t: &Tensor) -> Result<usize> {
+    ensure!(
+        t.ndim() >= 2,
+        Runtime,
+        "torch.histogramdd: input tensor should have at least 2 dimensions"
+    );
+    Ok(t.size(-1)? as usize)
+}
+
+fn check(t: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+    check_vectors(t.dtype(), t.shape(), weight.map(|w| (w.dtype(), w.shape())))
+}
+
+fn edges(
+    t: &Tensor,
+    bins: &[i64],
+    range: Option<&[f64]>,
+    weight: Option<&Tensor>,
+) -> Result<Vec<Tensor>> {
+    ensure!(
+        bins.len() == coordinates(t)?,
+        Runtime,
+        "histogramdd: The size of bins must be equal to the innermost dimension of the input."
+    );
+    check(t, weight)?;
+    check_range(range, bins.len())?;
     let flat = rows(t)?;
+    let extremes = |column: &Tensor| {
+        let value = |t: Tensor| Ok::<f64, crate::Error>(t.item()?.to_f64());
+        Ok((value(f::min(column)?)?, value(f::max(column)?)?))
+    };
     let edge = |(d, &count): (usize, &i64)| {
-        ensure!(
-            count > 0,
-            Runtime,
-            "torch.histogram(): bins must be > 0, but got {count} for dimension {d}"
-        );
-        let given = range.map(|r| (r[2 * d], r[2 * d + 1]));
-        let (low, high) = match given {
-            Some(limits) => limits,
-            None if flat.numel() == 0 => (0.0, 1.0),
-            None => {
-                let column = f::select(&flat, 1, d as i64)?;
-                let value = |t: Tensor| Ok::<f64, crate::Error>(t.item()?.to_f64());
-                (value(f::min(&column)?)?, value(f::max(&column)?)?)
-            }
-        };
-        let (low, high) = bounds(low, high, d)?;
+        check_count(count, d)?;
+        let column = f::select(&flat, 1, d as i64)?;
+        let (low, high) = outer_edges(&column, range, d, extremes)?;
         f::Linspace::new(low, high, count + 1)
             .dtype(t.dtype())
             .device(beside(t))
             .call()
     };
     bins.iter().enumerate().map(edge).collect()
+}
+
+fn between(a: &calls::_HistogramddFromBinTensors) -> Result<Tensor> {
+    let (n, given) = (coordinates(a.input)?, a.bins.len());
+    ensure!(
+        given == n,
+        Runtime,
+        "torch.histogramdd: expected {n} sequences of bin edges for a {n}-dimensional histogram but got {given}"
+    );
+    check(a.input, a.weight)?;
+    for (d, edges) in a.bins.iter().enumerate() {
+        check_edges(a.input, edges, d)?;
+    }
+    counted(a.input, &a.bins.refs(), a.weight, a.density)
 }
 
 /// The number of rows in each cell between edges, or the sum of their weights.
@@ -105,13 +138,11 @@ fn counted(
         amounts = f::where_(&inside, &amounts, 0.0)?;
         place = f::add(&f::mul(&place, n)?, &cell)?;
     }
-    let counts = f::new_zeros(&flat, &[sizes.iter().product()])?;
-    let counts = if counts.numel() == 0 {
-        counts
-    } else {
-        f::index_add(&counts, 0, &place, &amounts)?
-    };
-    let made = f::reshape(&counts, &sizes)?;
+    let mut made = f::new_zeros(&flat, &sizes)?;
+    if made.numel() > 0 {
+        let counts = f::index_add(&f::view(&made, &[-1])?, 0, &place, &amounts)?;
+        made = f::view(&counts, &sizes)?;
+    }
     if density {
         return by_volume(&made, edges);
     }
