@@ -176,18 +176,6 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The tensor that a result `Ret::Same(i)` is: the one at `i`, or the only one of a list there.
-    ///
-    /// # Errors
-    /// If there is none.
-    #[inline]
-    pub fn same(&self, i: usize) -> Result<&'a Tensor> {
-        match self.values[i] {
-            Arg::Tensors(ref list) if list.len() == 1 => Ok(list[0]),
-            _ => self.tensor(i),
-        }
-    }
-
     /// The tensor at `i`, if given.
     #[must_use]
     #[inline]

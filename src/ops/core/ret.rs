@@ -1,5 +1,6 @@
 //! What calls give back.
 
+use crate::ops::core::args::{Arg, Args};
 use crate::{DType, Result, Tensor};
 use smallvec::SmallVec;
 
@@ -131,5 +132,19 @@ impl<const N: usize> From<[Option<Tensor>; N]> for Ret {
 impl From<Tensor> for Ret {
     fn from(t: Tensor) -> Self {
         Self::One(t)
+    }
+}
+
+impl<'a> Args<'a> {
+    /// The tensor that a result `Ret::Same(i)` is: the one at `i`, or the only one of a list there.
+    ///
+    /// # Errors
+    /// If there is none.
+    #[inline]
+    pub fn same(&self, i: usize) -> Result<&'a Tensor> {
+        match self.values[i] {
+            Arg::Tensors(ref list) if list.len() == 1 => Ok(list[0]),
+            _ => self.tensor(i),
+        }
     }
 }
