@@ -135,6 +135,10 @@ def test_operators_and_transforms_of_torchvision() -> None:
         assert abs(ramp.grad.sum().item() - 16) < 1e-4
         assert torchvision.ops.roi_align(ramp.detach().to("meta"), torch.empty(3, 5, device="meta"), (2, 3)).shape == (
             3, 1, 2, 3)
+        none = torch.zeros(1, 4, 8, 8, requires_grad=True)
+        for pool in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool"):
+            getattr(torchvision.ops, pool)(none, torch.zeros(0, 5), 2).sum().backward()
+        assert none.grad.count_nonzero() == 0
         image = tv_tensors.Image(torch.randint(0, 256, (3, 24, 24), dtype=torch.uint8))
         box = tv_tensors.BoundingBoxes([[1, 2, 10, 12]], format="XYXY", canvas_size=(24, 24))
         small, moved = v2.Compose([v2.Resize((12, 12)), v2.RandomHorizontalFlip(1.0)])(image, box)

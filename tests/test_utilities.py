@@ -347,8 +347,6 @@ def test_operators_of_libraries() -> None:
     library.register_vmap("torchlike_tests::double", lambda info, dims, x: (x, 0))
     library.register_autocast("torchlike_tests::double", "cpu", torch.bfloat16)
     library.register_torch_dispatch("torchlike_tests::double", type(None), lambda *_: None)
-    with pytest.raises(RuntimeError, match="fake implementation"):
-        library.get_ctx()
     with pytest.raises(NotImplementedError, match="never be called"):
         library.fallthrough_kernel()
 

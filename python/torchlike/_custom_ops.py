@@ -1,6 +1,8 @@
 """The old way of writing operators in Python; `torch.library` is the way."""
 
 from torchlike import _absent
+from torchlike.library import get_ctx as get_ctx
+from torchlike.library import infer_schema as infer_schema
 
 globals().update(
     _absent.names(

@@ -10,7 +10,9 @@ from torchlike import _C
 from torchlike._library_checks import opcheck as opcheck
 from torchlike._library_schema import infer_schema
 from torchlike._ops import OpOverload, ops, waiting
+from torchlike._ops.batches import RULE
 from torchlike._ops.custom import key_name
+from torchlike._ops.fake import get_ctx as get_ctx
 from torchlike._ops.schema import parse
 
 if TYPE_CHECKING:
@@ -203,12 +205,12 @@ class CustomOpDef:
         _register_autograd(self._opoverload, backward, setup_context, self)
 
     def register_vmap(self, func: Any = None) -> Any:
-        """Notes how batches are computed."""
-        return func if func is not None else lambda f: f
+        """Sets how batches are computed, as `torch.library.register_vmap` does."""
+        return register_vmap(self, func)
 
     def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Any = None, /) -> Any:
-        """Notes what a mode or class does with the operator."""
-        return fn if fn is not None else lambda f: f
+        """Sets what a mode or a class of tensors does with it, as `torch.library.register_torch_dispatch` does."""
+        return register_torch_dispatch(self, torch_dispatch_class, fn)
 
     def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
         """Notes the dtype of arguments under autocast.
@@ -333,6 +335,13 @@ def register_autograd(
     _register_autograd(overload, backward, setup_context, op)
 
 
+def _operator(asker: str, op: Any) -> OpOverload:
+    """The overload that a registration means."""
+    if not isinstance(op, str | OpOverload | CustomOpDef):
+        raise ValueError(f"{asker}({op}): got unexpected type for op: {type(op)}")
+    return _overload(op)
+
+
 def _register_autograd(overload: Any, backward: Any, setup_context: Any, op: Any) -> None:
     from torchlike._ops.gradient import Formula
 
@@ -346,8 +355,23 @@ def _register_autograd(overload: Any, backward: Any, setup_context: Any, op: Any
 
 
 def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
-    """Notes how batches are computed."""
-    return func if func is not None else lambda f: f
+    """Sets how an operator is computed for whole batches under `vmap`; without it, examples are computed one by one.
+
+    Args:
+        op: the operator: a name, an overload or what `custom_op` made.
+        func: called with `(info, in_dims, *args, **kwargs)`: `info.batch_size`, `info.randomness`, where the examples
+            lie in each argument, and the arguments with all examples. It gives the outputs and where the examples
+            lie in them.
+
+    Raises:
+        ValueError: if `op` is something else.
+    """
+    overload = _operator("register_vmap", op)
+
+    def inner(func: Any) -> None:
+        overload.kernels[RULE] = func
+
+    return inner if func is None else inner(func)
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
@@ -368,8 +392,29 @@ def _register_autocast(overload: Any, device_type: str, cast_inputs: Any) -> Non
 def register_torch_dispatch(
     op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None
 ) -> Any:
-    """Notes what a mode or class does with the operator."""
-    return func if func is not None else lambda f: f
+    """Sets what a mode or a class of tensors does with an operator, in place of its `__torch_dispatch__`.
+
+    Args:
+        op: the operator: a name, an overload or what `custom_op` made.
+        torch_dispatch_class: the class of the mode or of the tensors; classes that derive from it are others.
+        func: called with `(mode, func, types, args, kwargs)`, the mode being off, or with the class of the tensors in
+            its place.
+
+    Raises:
+        ValueError: if `op` is something else.
+        RuntimeError: if there is a rule for that class.
+    """
+    overload = _operator("register_torch_dispatch", op)
+
+    def inner(func: Any) -> Any:
+        if torch_dispatch_class in overload.kernels:
+            raise RuntimeError(
+                f"{torch_dispatch_class} already has a `__torch_dispatch__` rule registered for {overload.name()}"
+            )
+        overload.kernels[torch_dispatch_class] = func
+        return func
+
+    return inner if func is None else inner(func)
 
 
 def get_kernel(op: Any, dispatch_key: Any) -> Callable[..., Any]:
@@ -378,10 +423,3 @@ def get_kernel(op: Any, dispatch_key: Any) -> Callable[..., Any]:
 
     kernel: Callable[..., Any] = kernel_of(_overload(op), key_name(dispatch_key))
     return kernel
-
-
-def get_ctx() -> Any:
-    """Raises: sizes that depend on values are not known here."""
-    raise RuntimeError(
-        "torch.library.get_ctx() should not be called outside of a fake implementation"
-    )

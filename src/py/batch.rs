@@ -33,6 +33,18 @@ fn _batch_exit(level: u32) {
     batch::exit(level);
 }
 
+/// Sets a level and those opened since aside for random operators; gives the numbers that `_batch_take_back` wants.
+#[pyfunction]
+fn _batch_set_aside(level: u32) -> Vec<u32> {
+    batch::set_aside(level)
+}
+
+/// Ends what `_batch_set_aside` began.
+#[pyfunction]
+fn _batch_take_back(levels: Vec<u32>) {
+    batch::take_back(&levels);
+}
+
 /// One example of a level: the tensor without dimension `dim`.
 #[pyfunction]
 fn _batch_hide<'py>(t: &Bound<'py, PyTensor>, dim: i64, level: u32) -> PyResult<Bound<'py, PyAny>> {
@@ -186,6 +198,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_batch_enter _batch_exit _batch_hide _batch_show _batch_is_at _batch_about _batch_levels _batch_whole _func_input _leads_elsewhere _untracked);
+    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_about _batch_levels _batch_whole _func_input _leads_elsewhere _untracked);
     Ok(())
 }

@@ -17,7 +17,7 @@ __all__ = ["Argument", "FunctionSchema", "OpOverload", "OpOverloadPacket", "ops"
 
 
 # Kernels of operators that nobody has defined yet, by their names and devices.
-waiting: dict[str, dict[str, Callable[..., Any]]] = {}
+waiting: dict[str, dict[str | type, Callable[..., Any]]] = {}
 
 
 class OpOverload:
@@ -35,7 +35,7 @@ class OpOverload:
         self.__qualname__ = self.__name__
         self.__module__ = f"torch._ops.{self.namespace}"
         self.tags: list[Any] = []
-        self.kernels: dict[str, Callable[..., Any]] = {}
+        self.kernels: dict[str | type, Callable[..., Any]] = {}
         self.definition: Any = None  # the `CustomOpDef` that made it
         self.fitting: set[tuple[type, ...]] = set()  # types of arguments that fit
 

@@ -6,7 +6,9 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
-from torchlike._ops import binding, gradient, modes
+from torchlike._ops import batches, binding, fake, gradient, modes
+from torchlike._ops.batches import RULE
+from torchlike.autograd.function import OPEN
 
 if TYPE_CHECKING:
     from torchlike._ops import OpOverload
@@ -29,24 +31,30 @@ def _device_key(values: dict[str, Any]) -> str:
     return "CPU"
 
 
-def kernel_of(overload: OpOverload, key: str) -> Any:
-    """The kernel for a device.
+def kernel_of(overload: OpOverload, key: str, mode: Any = None) -> Any:
+    """The kernel for a device; for `Meta`, on behalf of a mode of fake tensors if one is given.
 
     Raises:
         NotImplementedError: if there is none.
         RuntimeError: if a function of Python's has none for shapes alone.
+        UnsupportedOperatorException: if there is none for fake tensors.
     """
-    definition = overload.definition
-    if key == "Meta" and definition is not None and key not in overload.kernels:
+    kernels, definition = overload.kernels, overload.definition
+    shapes = key == "Meta"
+    if shapes and definition is not None and key not in kernels:
         raise RuntimeError(
             f"There was no fake impl registered for {definition!r}. This is necessary for torch.compile/export/fx "
             f"tracing to work. Please use `{definition._init_fn.__name__}.register_fake` to add an fake impl."
         )
     for name in (key, *ANYWHERE):
-        if name in overload.kernels:
-            return overload.kernels[name]
+        if name in kernels:
+            return fake.Shown(overload, kernels[name], mode) if shapes else kernels[name]
+    if mode is not None:
+        from torchlike._subclasses.fake_tensor import UnsupportedOperatorException
+
+        raise UnsupportedOperatorException(overload)
     name = overload.name()
-    if key == "Meta":
+    if shapes:
         raise NotImplementedError(
             f"{name}: attempted to run this operator with Meta tensors, but there was no fake impl or Meta kernel "
             "registered. You may have run into this message while using an operator with PT2 compilation APIs "
@@ -54,11 +62,12 @@ def kernel_of(overload: OpOverload, key: str) -> Any:
             "impl. Please see the following for next steps:  "
             "https://pytorch.org/tutorials/advanced/custom_ops_landing_page.html"
         )
+    known = ", ".join(k for k in kernels if isinstance(k, str))
     raise NotImplementedError(
         f"Could not run '{name}' with arguments from the '{key}' backend. This could be because the operator doesn't "
         "exist for this backend, or was omitted during the selective/custom build process (if using custom build). "
         "If you are a Facebook employee using PyTorch on mobile, please visit https://fburl.com/ptmfixes for possible "
-        f"resolutions. '{name}' is only available for these backends: [{', '.join(overload.kernels)}]."
+        f"resolutions. '{name}' is only available for these backends: [{known}]."
     )
 
 
@@ -68,7 +77,7 @@ _SIMPLE = frozenset(("CompositeExplicitAutograd", "Autograd"))
 
 def kernel_for(overload: OpOverload, args: tuple[Any, ...]) -> Any:
     """The kernel of a call that is known to fit, and of which nobody else is to know; None for other calls."""
-    if tuple(map(type, args)) not in overload.fitting or modes.stack():
+    if tuple(map(type, args)) not in overload.fitting or modes.stack() or batches.levels_of(args):
         return None
     kernels = overload.kernels
     if not kernels.keys() <= _SIMPLE or gradient.wanted(overload, args):
@@ -95,9 +104,17 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
     if (kind := _cast_for(overload, values)) is not None:
         return _run_cast(overload, values, kind)
     args, kwargs = binding.spelled(overload._schema, values)
-    if modes.wanted(values.values()):
+    key, tracked = _device_key(values), gradient.wanted(overload, values.values())
+    composed = _made_of_others(overload, key)
+    # A transform that records inside of vmap is nearer to the call than vmap is.
+    if not (tracked and OPEN.transforms) and not (composed and RULE not in overload.kernels):
+        levels = batches.levels_of(values.values())
+        if levels:
+            return batches.run(overload, args, kwargs, levels)
+    if not composed and modes.wanted(values.values()):
         return modes.ask(overload, args, kwargs)
-    kernel = kernel_of(overload, _device_key(values))
+    mode = fake.mode_of(values.values())
+    kernel = kernel_of(overload, key if mode is None else "Meta", mode)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         result = kernel(*args, **kwargs)
@@ -106,9 +123,16 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
             _check_aliases(overload.definition, values, result)
         return result
 
-    if gradient.wanted(overload, values.values()):
+    if tracked:
         return gradient.run(overload, args, kwargs, call)
     return call(*args, **kwargs)
+
+
+def _made_of_others(overload: OpOverload, key: str) -> bool:
+    """Whether an operator is a function of others and nothing else, so that these are what is seen."""
+    kernels = overload.kernels
+    others = (key, "CompositeExplicitAutograd", "default", "Autograd")
+    return "CompositeImplicitAutograd" in kernels and not any(k in kernels for k in others)
 
 
 def _cast_for(overload: OpOverload, values: dict[str, Any]) -> str | None:

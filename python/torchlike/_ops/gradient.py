@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
-from torchlike._ops import modes
+from torchlike._ops import binding, modes
 from torchlike.utils._pytree import tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
@@ -73,13 +73,10 @@ def _made(overload: OpOverload) -> Any:
         registered = formula()
         if registered is None or registered.setup_context is None:
             return result
-        args, kwargs = tree_unflatten(flat, spec)
-        if kwargs:
-            registered.setup_context(
-                ctx=ctx, inputs=args, keyword_only_inputs=kwargs, output=result
-            )
-        else:
-            registered.setup_context(ctx=ctx, inputs=args, output=result)
+        values = binding.bind(overload._schema, *tree_unflatten(flat, spec))
+        named = [a.name for a in overload._schema.arguments if a.kwarg_only]
+        kwargs = {"keyword_only_inputs": {n: values.pop(n) for n in named}} if named else {}
+        registered.setup_context(ctx=ctx, inputs=tuple(values.values()), output=result, **kwargs)
         return result
 
     def backward(ctx: Any, *grads: Any) -> Any:

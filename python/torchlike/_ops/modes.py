@@ -80,14 +80,22 @@ def ask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if stack():
         mode = pop()
         try:
-            answer = mode.__torch_dispatch__(func, types, args, kwargs)
+            rule = func.kernels.get(type(mode))
+            if rule is None:
+                answer = mode.__torch_dispatch__(func, types, args, kwargs)
+            else:
+                answer = rule(mode, func, types, args, kwargs)
         finally:
             push(mode)
         if answer is not NotImplemented:
             return answer
         refused.append(f"  - mode object {mode!r}")
     for t, handler in handlers:
-        answer = handler(func, types, args, kwargs)
+        rule = func.kernels.get(type(t))
+        if rule is None:
+            answer = handler(func, types, args, kwargs)
+        else:
+            answer = rule(type(t), func, types, args, kwargs)
         if answer is not NotImplemented:
             return answer
         refused.append(f"  - tensor subclass {type(t)!r}")

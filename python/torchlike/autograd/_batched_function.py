@@ -10,7 +10,7 @@ from torchlike._C import Tensor
 from torchlike.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class VmapInfo(NamedTuple):
@@ -41,23 +41,61 @@ def apply(function: Any, own_rule: bool, args: tuple[Any, ...], levels: Sequence
             f"You tried to vmap over {name}, but it does not have vmap support. Please override and implement the vmap "
             f"staticmethod or set generate_vmap_rule=True. {_PAGE}"
         )
+
+    def rule(info: VmapInfo, in_dims: Any, *whole: Any) -> Any:
+        if own_rule:
+            return function.vmap(info, in_dims, *whole)
+        return _made(function, in_dims, info.randomness).apply(*whole), 0
+
+    return by_rule(name, rule, args, {}, levels)
+
+
+def by_rule(
+    name: str,
+    rule: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    levels: Sequence[int],
+) -> Any:
+    """The result of a call with examples, by a rule for whole batches.
+
+    Args:
+        name: what messages call that which is called.
+        rule: called with `(info, in_dims, *whole, **kwargs)`, gives what it computes and along which dimensions the
+            examples lie in that.
+        levels: the levels of `vmap` whose examples are among the arguments; the innermost is left.
+
+    Raises:
+        RuntimeError: if the rule gives something else, or the `vmap` has ended.
+    """
     level = levels[-1]
     open_level = _C._batch_about(level)
     if open_level is None:
         raise RuntimeError(f"{name} was called with an example of a vmap that has ended")
     size, randomness = open_level
-    at = [isinstance(a, Tensor) and _C._batch_is_at(a, level) for a in args]
-    whole = [_C._batch_show(a, 0, level, size) if b else a for a, b in zip(args, at, strict=True)]
-    in_dims = tuple(0 if b else None for b in at)
-    if own_rule:
-        made, out_dims = function.vmap(VmapInfo(size, randomness), in_dims, *whole)
-    else:
-        made, out_dims = _made(function, in_dims, randomness).apply(*whole), 0
+    leaves, spec = tree_flatten(args)
+    at = [isinstance(a, Tensor) and _C._batch_is_at(a, level) for a in leaves]
+    whole = [_C._batch_show(a, 0, level, size) if b else a for a, b in zip(leaves, at, strict=True)]
+    in_dims = tree_unflatten([0 if b else None for b in at], spec)
+    aside = _C._batch_set_aside(level)
+    try:
+        made = rule(VmapInfo(size, randomness), in_dims, *tree_unflatten(whole, spec), **kwargs)
+    finally:
+        _C._batch_take_back(aside)
+    if not isinstance(made, tuple) or len(made) != 2:
+        got = f"{len(made)} returns" if isinstance(made, tuple) else f"a {type(made)}"
+        raise RuntimeError(
+            "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure "
+            f"compatible with the output. Got {got} instead"
+        )
+    made, out_dims = made
     leaves, spec = tree_flatten(made)
     dims = _broadcast_to_and_flatten(out_dims, spec)
     if dims is None:
         raise RuntimeError(
-            f"The {name}.vmap staticmethod returned out_dims {out_dims} that do not fit its output"
+            "The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected "
+            f"out_dims={out_dims} to be compatible with the structure of `output`. out_dims has structure "
+            f"{tree_flatten(out_dims)[1]} but output has structure {spec}. {_PAGE}"
         )
     return tree_unflatten(
         [

@@ -142,6 +142,8 @@ def _gradients(kernel: Any, inputs: list[Any], grad: Any, rest: tuple[Any, ...])
     with torchlike.enable_grad():
         leaves = [t.detach().requires_grad_() for t in inputs]
         result = kernel(*leaves, *rest)
+    if not result.requires_grad:  # no region, so nothing was read
+        return tuple(torchlike.zeros_like(t) for t in inputs)
     found = torchlike.autograd.grad(result, leaves, grad, allow_unused=True)
     return tuple(
         torchlike.zeros_like(t) if g is None else g for t, g in zip(inputs, found, strict=True)

@@ -36,6 +36,8 @@ struct Level {
     number: u32,
     size: i64,
     randomness: Randomness,
+    /// A rule of whole batches runs, for which the level is not there.
+    aside: bool,
 }
 
 thread_local! {
@@ -61,10 +63,34 @@ pub fn enter(size: i64, randomness: Randomness) -> u32 {
             number,
             size,
             randomness,
+            aside: false,
         });
     });
     mode::set_layers(mode::layers() | mode::BATCHED);
     number
+}
+
+/// Sets a level of this thread and those opened since aside: random operators draw as if they were not open. Gives the
+/// numbers of those that were not aside before, for [`take_back`].
+#[must_use]
+pub fn set_aside(number: u32) -> Vec<u32> {
+    let mut set = Vec::new();
+    OPEN.with_borrow_mut(|open| {
+        for level in open.iter_mut().skip_while(|l| l.number != number).filter(|l| !l.aside) {
+            level.aside = true;
+            set.push(level.number);
+        }
+    });
+    set
+}
+
+/// Ends what [`set_aside`] began for these levels.
+pub fn take_back(numbers: &[u32]) {
+    OPEN.with_borrow_mut(|open| {
+        for level in open.iter_mut().filter(|l| numbers.contains(&l.number)) {
+            level.aside = false;
+        }
+    });
 }
 
 /// How many examples an open level has, and what random operators do there.
@@ -322,7 +348,7 @@ fn composed(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
 
 /// Draws random numbers, if the open levels allow it.
 fn draw(c: Call, levels: &[(u32, i64)], next: Next) -> Result<Ret> {
-    let Some(open) = OPEN.with_borrow(|l| l.last().copied()) else {
+    let Some(open) = OPEN.with_borrow(|l| l.iter().rfind(|l| !l.aside).copied()) else {
         return next.call(c);
     };
     match open.randomness {
