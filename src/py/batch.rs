@@ -9,7 +9,7 @@ use crate::tensor::Edge;
 use crate::{Result, Tensor};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 
 /// Opens a level for so many examples, and gives its number; `randomness` is 'error', 'different' or 'same'.
 #[pyfunction]
@@ -68,19 +68,28 @@ fn _batch_is_at(t: &Bound<'_, PyTensor>, level: u32) -> bool {
     batch::is_at(t.get().get(), level)
 }
 
-/// The levels that the tensors among some values are examples of, the lowest first.
+/// The levels that the tensors among some values are examples of, also in lists, the lowest first.
 #[pyfunction]
 fn _batch_levels(values: &Bound<'_, PyTuple>) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
+    let mut add = |value: &Bound<'_, PyAny>| {
+        if let Some(t) = tensor_ref(value) {
+            found.extend(t.batch().iter().map(|d| d.level));
+        }
+    };
     if batch::is_on() {
-        for o in values.iter() {
-            if let Some(t) = tensor_ref(&o) {
-                found.extend(t.batch().iter().map(|d| d.level));
+        for value in values {
+            if let Ok(list) = value.cast::<PyList>() {
+                list.iter().for_each(|v| add(&v));
+            } else if let Ok(tuple) = value.cast::<PyTuple>() {
+                tuple.iter().for_each(|v| add(&v));
+            } else {
+                add(&value);
             }
         }
-        found.sort_unstable();
-        found.dedup();
     }
+    found.sort_unstable();
+    found.dedup();
     found
 }
 

@@ -6,8 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike import _C, _lazy
-from torchlike.utils._pytree import tree_leaves
+from torchlike import _lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,11 +17,6 @@ else:
     _batched_function = _lazy.module("torchlike.autograd._batched_function")
 
 RULE = "FuncTorchBatched"
-
-
-def levels_of(values: Any) -> list[int]:
-    """The levels of `vmap` whose examples are among arguments, also in lists."""
-    return _C._batch_levels(tuple(tree_leaves(list(values))))
 
 
 def run(

@@ -77,7 +77,7 @@ _SIMPLE = frozenset(("CompositeExplicitAutograd", "Autograd"))
 
 def kernel_for(overload: OpOverload, args: tuple[Any, ...]) -> Any:
     """The kernel of a call that is known to fit, and of which nobody else is to know; None for other calls."""
-    if tuple(map(type, args)) not in overload.fitting or modes.stack() or batches.levels_of(args):
+    if tuple(map(type, args)) not in overload.fitting or modes.stack() or _C._batch_levels(args):
         return None
     kernels = overload.kernels
     if not kernels.keys() <= _SIMPLE or gradient.wanted(overload, args):
@@ -108,7 +108,7 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
     composed = _made_of_others(overload, key)
     # A transform that records inside of vmap is nearer to the call than vmap is.
     if not (tracked and OPEN.transforms) and not (composed and RULE not in overload.kernels):
-        levels = batches.levels_of(values.values())
+        levels = _C._batch_levels(tuple(values.values()))
         if levels:
             return batches.run(overload, args, kwargs, levels)
     if not composed and modes.wanted(values.values()):

@@ -76,7 +76,11 @@ pub fn enter(size: i64, randomness: Randomness) -> u32 {
 pub fn set_aside(number: u32) -> Vec<u32> {
     let mut set = Vec::new();
     OPEN.with_borrow_mut(|open| {
-        for level in open.iter_mut().skip_while(|l| l.number != number).filter(|l| !l.aside) {
+        for level in open
+            .iter_mut()
+            .skip_while(|l| l.number != number)
+            .filter(|l| !l.aside)
+        {
             level.aside = true;
             set.push(level.number);
         }
