@@ -3,8 +3,7 @@
 //! An operator is a zero-sized type that implements [`Op`] for the types it supports; a [`Loop`] is its body for one
 //! of them. Bodies only see dense blocks that do not overlap: `rows` brings every other operand into that form.
 
-#![allow(unsafe_code, reason = "loops over raw, checked memory")]
-
+mod blocks;
 mod ctx;
 
 use crate::cpu::halves::Half;
@@ -15,6 +14,10 @@ use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+use blocks::{
+    beside_numbers, beside_over_numbers, light_dense, light_numbers, light_over,
+    light_over_numbers, plain, plain_numbers, wide,
+};
 pub use ctx::{Ctx, FromCtx};
 
 /// An operator on elements of type `A`.
@@ -91,9 +94,13 @@ pub struct Loop {
     block: fn(Form, Level) -> Option<Block>,
     unit: usize,
     reads: DType,
+    /// What numbers beside the operands are read as.
+    numbers: DType,
     writes: DType,
     /// The same in bf16, where it has a body of its own.
     halves: Option<&'static Self>,
+    /// The same of one operand in bf16 beside numbers in single precision.
+    beside: Option<&'static Self>,
 }
 
 impl Loop {
@@ -105,8 +112,10 @@ impl Loop {
             block,
             unit,
             reads: A::DTYPE,
+            numbers: A::DTYPE,
             writes: O::Out::DTYPE,
             halves: None,
+            beside: None,
         }
     }
 
@@ -114,6 +123,19 @@ impl Loop {
     #[must_use]
     pub fn halves(&self) -> Option<&'static Self> {
         self.halves
+    }
+
+    /// The same for a first operand and a result in bf16, the others being numbers in single precision: a loop for
+    /// [`Form::Numbers`] and [`Form::OverNumbers`] alone.
+    #[must_use]
+    pub fn beside(&self) -> Option<&'static Self> {
+        self.beside
+    }
+
+    /// The type of the second and the third operand where these are numbers.
+    #[must_use]
+    pub fn numbers(&self) -> DType {
+        self.numbers
     }
 
     /// The type of the operands' elements.
@@ -128,172 +150,29 @@ impl Loop {
         self.writes
     }
 
+    /// Whether memory is its limit by far: stores past the caches, which arithmetic has to wait for, cost the others more
+    /// than they save.
+    #[must_use]
+    pub fn is_brief(&self) -> bool {
+        self.unit == 1 && self.reads != DType::BF16
+    }
+
     /// Counts of elements are multiples of this.
     #[must_use]
     pub fn unit(&self) -> usize {
         self.unit
     }
 
-    /// The code of this machine for operands in a form; that for dense ones is always there.
+    /// The code of this machine for operands in a form; that for dense ones is always there, but for [`Loop::beside`].
     ///
     /// It may be called with room for elements of [`Loop::writes`], a multiple of the unit. Each operand (of those that the
-    /// operator ignores: any other again) holds as many elements of [`Loop::reads`] as the form says; but for a first one
-    /// in its place, the result overlaps none.
+    /// operator ignores: any other again) holds as many elements of [`Loop::reads`] as the form says, numbers being of
+    /// [`Loop::numbers`]; but for a first one in its place, the result overlaps none.
     #[inline]
     #[must_use]
     pub fn block(&self, form: Form) -> Option<Block> {
         (self.block)(form, simd::level())
     }
-}
-
-type Sides<'a, O, A> = (&'a mut [MaybeUninit<<O as Op<A>>::Out>], [&'a [A]; 3]);
-
-/// The sides of a block as slices.
-///
-/// # Safety
-/// As for [`Loop::block`].
-#[inline(always)]
-unsafe fn sides<'a, O: Op<A>, A>(
-    form: Form,
-    out: &'a mut [MaybeUninit<u8>],
-    operands: [*const u8; 3],
-) -> Sides<'a, O, A> {
-    let n = out.len() / size_of::<O::Out>();
-    let lengths = form.lengths(n);
-    let operand = |k: usize| {
-        if lengths[k] == 0 {
-            return &[][..];
-        }
-        // SAFETY: as the caller promises.
-        unsafe { std::slice::from_raw_parts(operands[k].cast::<A>(), lengths[k]) }
-    };
-    // SAFETY: as the caller promises.
-    let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), n) };
-    (out, [operand(0), operand(1), operand(2)])
-}
-
-/// A block function, compiled as [`simd_fn!`](crate::cpu::simd::simd_fn) says; gives that for a level. One that is `spare` is
-/// left out on machines without AVX2, which are too few for more code than does.
-macro_rules! block_fn {
-    ($name:ident, $kind:ident, $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
-        fn $name<O: Op<A>, A: Element>(level: Level) -> Option<Block> {
-            #[inline(always)]
-            unsafe fn body<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], operands: [*const u8; 3], $c: &Ctx) {
-                // SAFETY: as the caller promises.
-                let ($out, $x) = unsafe { sides::<O, A>($form, out, operands) };
-                $body
-            }
-            block_fn!(@$kind level)
-        }
-    };
-    (@baseline) => {{
-        unsafe fn baseline<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
-            // SAFETY: as the caller promises.
-            unsafe { body::<O, A>(out, x, c) }
-        }
-        Some(baseline::<O, A>)
-    }};
-    (@once $level:ident) => {{ let _ = $level; block_fn!(@baseline) }};
-    (@stream $level:ident) => {{ block_fn!(@set $level, Avx2, "avx2,fma,f16c"); block_fn!(@baseline) }};
-    (@spare $level:ident) => {{
-        block_fn!(@set $level, Avx2, "avx2,fma,f16c");
-        #[cfg(not(target_arch = "x86_64"))]
-        let found = block_fn!(@baseline);
-        #[cfg(target_arch = "x86_64")]
-        let found = None;
-        found
-    }};
-    (@wide $level:ident) => {{
-        block_fn!(@set $level, Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-        block_fn!(@stream $level)
-    }};
-    (@set $level:ident, $set:ident, $features:literal) => {
-        #[cfg(target_arch = "x86_64")]
-        if $level >= Level::$set {
-            #[target_feature(enable = $features)]
-            unsafe fn with<O: Op<A>, A: Element>(out: &mut [MaybeUninit<u8>], x: [*const u8; 3], c: &Ctx) {
-                // SAFETY: as the caller promises.
-                unsafe { body::<O, A>(out, x, c) }
-            }
-            return Some(with::<O, A>);
-        }
-    };
-}
-block_fn!(plain, once, Form::Dense, |out, x, c| {
-    each::<O, A>(out, x, c);
-});
-block_fn!(plain_numbers, once, Form::Numbers, |out, x, c| {
-    each_with_numbers::<O, A>(out, x, c);
-});
-block_fn!(light_dense, stream, Form::Dense, |out, x, c| {
-    each::<O, A>(out, x, c);
-});
-block_fn!(light_numbers, spare, Form::Numbers, |out, x, c| {
-    each_with_numbers::<O, A>(out, x, c);
-});
-block_fn!(light_over, spare, Form::Over, |out, x, c| {
-    let n = out.len();
-    let (y, z) = (&x[1][..n], &x[2][..n]);
-    for i in 0..n {
-        out[i].write(O::f([taken(&out[i]), y[i], z[i]], c));
-    }
-});
-block_fn!(light_over_numbers, spare, Form::OverNumbers, |out, x, c| {
-    let (y, z) = (x[1][0], x[2][0]);
-    for o in out {
-        o.write(O::f([taken(o), y, z], c));
-    }
-});
-// Chunks of a known length need no code for what is left over.
-block_fn!(wide, wide, Form::Dense, |out, x, c| {
-    let (out, _) = out.as_chunks_mut::<UNIT>();
-    let [x, y, z] = x.map(|x| x.as_chunks::<UNIT>().0);
-    for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
-        let mut missed = false;
-        for i in 0..UNIT {
-            missed |= O::missed(*out[i].write(O::f([x[i], y[i], z[i]], c)));
-        }
-        if missed {
-            mend::<O, A>(out, [x, y, z], c);
-        }
-    }
-});
-
-/// Computes what a branch-free body, which has written all results, missed.
-#[cold]
-#[inline(never)]
-fn mend<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>; UNIT], x: [&[A; UNIT]; 3], c: &Ctx) {
-    for (i, o) in out.iter_mut().enumerate() {
-        if O::missed(taken(o)) {
-            o.write(O::again(x.map(|x| x[i]), c));
-        }
-    }
-}
-
-#[inline(always)]
-fn each<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ctx) {
-    let n = out.len();
-    let [x, y, z] = x.map(|x| &x[..n]);
-    for i in 0..n {
-        out[i].write(O::f([x[i], y[i], z[i]], c));
-    }
-}
-
-#[inline(always)]
-fn each_with_numbers<O: Op<A>, A: Copy>(out: &mut [MaybeUninit<O::Out>], x: [&[A]; 3], c: &Ctx) {
-    let (n, y, z) = (out.len(), x[1][0], x[2][0]);
-    let x = &x[0][..n];
-    for i in 0..n {
-        out[i].write(O::f([x[i], y, z], c));
-    }
-}
-
-/// What lies in a result's place: an operand, or the result itself.
-#[inline(always)]
-fn taken<B, A: Copy>(place: &MaybeUninit<B>) -> A {
-    debug_assert_eq!(size_of::<A>(), size_of::<B>());
-    // SAFETY: only for forms whose first operand, an `A`, lies there.
-    unsafe { place.as_ptr().cast::<A>().read() }
 }
 
 /// `x && y`. Of the conjunction itself the compiler makes loads that depend on the first operand, five times slower.
@@ -322,6 +201,19 @@ impl<O: Op<f32, Out = f32>> Op<bf16> for Rounded<O> {
     #[inline(always)]
     fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
         bf16::narrow(O::f(x.map(Half::widen), c))
+    }
+}
+
+/// An operator on elements that are narrower than the numbers beside them.
+trait Beside<A>: Op<A> {
+    /// The result for one element and two numbers; those beyond the operator's own are to be ignored.
+    fn beside(x: A, y: f32, z: f32, c: &Ctx) -> Self::Out;
+}
+
+impl<O: Op<f32, Out = f32>> Beside<bf16> for Rounded<O> {
+    #[inline(always)]
+    fn beside(x: bf16, y: f32, z: f32, c: &Ctx) -> bf16 {
+        bf16::narrow(O::f([x.widen(), y, z], c))
     }
 }
 
@@ -364,6 +256,10 @@ const fn common_loop<O: Op<f32, Out = f32>>() -> &'static Loop {
     const {
         &Loop {
             halves: Some(&Loop::of::<Rounded<O>, bf16>(halves_block::<O>, 1)),
+            beside: Some(&Loop {
+                numbers: DType::F32,
+                ..Loop::of::<Rounded<O>, bf16>(beside_block::<O>, 1)
+            }),
             ..*light_loop::<O, f32>()
         }
     }
@@ -372,6 +268,13 @@ fn halves_block<O: Op<f32, Out = f32>>(form: Form, level: Level) -> Option<Block
     match form {
         Form::Dense => light_dense::<Rounded<O>, bf16>(level),
         Form::Over => light_over::<Rounded<O>, bf16>(level),
+        _ => None,
+    }
+}
+fn beside_block<O: Op<f32, Out = f32>>(form: Form, level: Level) -> Option<Block> {
+    match form {
+        Form::Numbers => beside_numbers::<Rounded<O>, bf16>(level),
+        Form::OverNumbers => beside_over_numbers::<Rounded<O>, bf16>(level),
         _ => None,
     }
 }
@@ -474,6 +377,7 @@ pub fn boolean<O: Op<bool>>(d: DType) -> Option<&'static Loop> {
     let made = const {
         &Loop {
             reads: DType::Bool,
+            numbers: DType::Bool,
             ..*light_loop::<Truths<O>, u8>()
         }
     };

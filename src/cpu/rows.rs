@@ -314,11 +314,9 @@ pub fn run(
     operands: &[Operand],
     out: &Tensor,
 ) -> Result<()> {
-    let (kernel, compute) = match in_halves(kernel, compute, operands, out) {
-        Some(halves) => (halves, halves.reads()),
-        None => (kernel, compute),
-    };
-    if compute == kernel.reads() && short::run(kernel, ctx, operands, out) {
+    let kernel = in_halves(kernel, ctx, compute, operands, out).unwrap_or(kernel);
+    let alike = compute == kernel.reads() && compute == kernel.numbers();
+    if alike && short::run(kernel, ctx, operands, out) {
         return Ok(());
     }
     match operands.len() {
@@ -328,19 +326,33 @@ pub fn run(
     }
 }
 
-/// The loop over bf16 where all sides are tensors of that type.
+/// The loop over bf16 where all sides are of that type, the operands behind the first perhaps numbers.
 fn in_halves(
     kernel: &Loop,
+    ctx: &Ctx,
     compute: DType,
     operands: &[Operand],
     out: &Tensor,
 ) -> Option<&'static Loop> {
-    let halves = kernel.halves()?;
-    let is_half = |t: &Tensor| t.dtype() == DType::BF16;
-    let all = operands
-        .iter()
-        .all(|o| matches!(o, Operand::Tensor(t) if is_half(t)));
-    (compute == DType::BF16 && is_half(out) && all).then_some(halves)
+    let is_half = |o: &Operand| matches!(o, Operand::Tensor(t) if t.dtype() == DType::BF16);
+    let (first, others) = operands.split_first()?;
+    if compute != DType::BF16 || out.dtype() != DType::BF16 || !is_half(first) {
+        return None;
+    }
+    if others.iter().all(is_half) {
+        return kernel.halves();
+    }
+    let mut beside = others.iter().zip(1..);
+    let numbers =
+        beside.all(|(o, k)| matches!(o, Operand::Number(_)) || counts_as_number(ctx, k, o));
+    kernel
+        .beside()
+        .filter(|b| numbers && b.block(Form::Numbers).is_some())
+}
+
+/// Whether an operand is a tensor that keeps its precision beside 16-bit ones, as a number does.
+fn counts_as_number(ctx: &Ctx, k: usize, operand: &Operand) -> bool {
+    ctx.wide_numbers && k == 1 && matches!(operand, Operand::Tensor(t) if t.ndim() == 0)
 }
 
 /// [`run`] for the number of operands and the result.
@@ -365,8 +377,7 @@ fn run_sides<const N: usize>(
             Operand::Number(v) if single => Place::number(*v, room, kernel),
             Operand::Number(v) => Place::number(rounded(*v, compute), room, kernel),
             Operand::Tensor(t) if !halves || t.dtype() == compute => Place::tensor(t, out.shape()),
-            // A tensor that counts as a number.
-            Operand::Tensor(t) if single && k == 1 && t.ndim() == 0 => {
+            Operand::Tensor(t) if single && counts_as_number(ctx, k, operand) => {
                 Place::number(read_scalar(t, 0)?, room, kernel)
             }
             Operand::Tensor(t) => {
@@ -376,14 +387,22 @@ fn run_sides<const N: usize>(
     }
     let mut sides = [Side::new(kernel.writes(), out.dtype(), kernel.writes())?; N];
     for (side, place) in sides.iter_mut().zip(&places).skip(1) {
-        *side = Side::new(place.dtype, kernel.reads(), kernel.reads())?;
+        let read = if place.is_number() {
+            kernel.numbers()
+        } else {
+            kernel.reads()
+        };
+        *side = Side::new(place.dtype, read, read)?;
     }
+    let meeting = meeting(&places, out.shape());
+    let large = n * out.dtype().size() >= past::FROM && out.dtype() == kernel.writes();
     let rows = Rows {
         kernel,
         ctx,
         sides,
-        stream: n * out.dtype().size() >= past::FROM && out.dtype() == kernel.writes(),
-        meeting: meeting(&places, out.shape()),
+        // What is read before it is written is in the caches anyhow.
+        stream: large && kernel.is_brief() && meeting == Meeting::Apart,
+        meeting,
     };
     walk(&rows, &places, out.shape(), n);
     Ok(())
@@ -405,7 +424,7 @@ pub fn scratch(
     }
     for (k, operand) in operands.iter().enumerate() {
         match operand {
-            Operand::Tensor(t) if ctx.wide_numbers && k == 1 && t.ndim() == 0 => {}
+            _ if counts_as_number(ctx, k, operand) => {}
             Operand::Tensor(t) if t.dtype() != compute => room.converted(t, compute).map(drop)?,
             _ => {}
         }

@@ -52,9 +52,9 @@ impl<'a> Place<'a> {
         Self { run, ..place }
     }
 
-    /// That of a number, in the type that the loop reads.
+    /// That of a number, in the type that the loop reads it in.
     pub fn number(value: Scalar, room: &'a mut [u64; 2], kernel: &Loop) -> Self {
-        let dtype = kernel.reads();
+        let dtype = kernel.numbers();
         write_scalar(room, dtype, value);
         Self {
             ptr: room.as_mut_ptr().cast(),
@@ -62,6 +62,11 @@ impl<'a> Place<'a> {
             run: Some(0),
             tensor: None,
         }
+    }
+
+    /// Whether it is that of a number.
+    pub fn is_number(&self) -> bool {
+        self.tensor.is_none()
     }
 
     /// Strides in elements, as if it had been expanded to the shape.
