@@ -257,3 +257,70 @@ def test_inner_products_of_any_length_and_layout(dtype):
             want = (a.double() * b.double()).sum().to(a.dtype)
             assert torch.equal(a.dot(b), want)
     assert not torch.empty(0, dtype=x.dtype).dot(torch.empty(0, dtype=x.dtype)).signbit()
+
+
+SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-40, 3.0e38]
+
+
+def some(n, dtype):
+    """Numbers of both signs, special ones among them."""
+    torch.manual_seed(n)
+    x = torch.randn(n).mul_(3)
+    x[: len(SPECIAL)] = torch.tensor(SPECIAL)
+    return x.to(dtype)
+
+
+@pytest.mark.parametrize("n", [8, 70, 5000])
+@pytest.mark.parametrize("function", ["mul", "add", "sub", "div", "maximum"])
+def test_halves_beside_numbers_are_rounded_once(function, n):
+    x = some(n, torch.bfloat16)
+    number = 1.1 if function in ("mul", "div") else float(torch.tensor(1.1, dtype=torch.bfloat16))
+    call = getattr(torch, function)
+    if function == "maximum":
+        call, number = torch.clamp_min, float(torch.tensor(1.1, dtype=torch.bfloat16))
+    wanted = call(x.float(), number).bfloat16()
+    for made in (call(x, number), call(x.clone(), number, out=x.clone()), call(x[::2], number)):
+        torch.testing.assert_close(made, wanted[:: n // len(made)], rtol=0, atol=0, equal_nan=True)
+    if function in ("mul", "div"):
+        zero_d = call(x, torch.tensor(number))
+        assert zero_d.dtype == torch.bfloat16
+        torch.testing.assert_close(zero_d, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.float16])
+@pytest.mark.parametrize("n", [7, 64, 2001])
+def test_what_gives_operands_back_does_so_in_place(n, dtype):
+    x, y = some(n, dtype), some(n, dtype).flip(0)
+    calls = {
+        "relu": lambda x, out: torch.relu_(out) if out is not None else torch.relu(x),
+        "maximum": lambda x, out: torch.maximum(x, y, out=out),
+        "minimum": lambda x, out: torch.minimum(x, y, out=out),
+        "clamp": lambda x, out: torch.clamp(x, -1, 1, out=out),
+        "leaky_relu": lambda x, out: torch.nn.functional.leaky_relu(x, 0.1, out is not None),
+        "threshold": lambda x, out: torch.nn.functional.threshold(x, 0.5, 9, out is not None),
+        "abs": lambda x, out: torch.abs(x, out=out),
+        "neg": lambda x, out: torch.neg(x, out=out),
+        "floor": lambda x, out: torch.floor(x, out=out),
+        "sqrt": lambda x, out: torch.sqrt(x, out=out),
+    }
+    for name, call in calls.items():
+        wanted, place = call(x, None), x.clone()
+        call(place, place)
+        assert torch.equal(place.isnan(), wanted.isnan()), name
+        assert torch.equal(place.nan_to_num(), wanted.nan_to_num()), name
+        assert place.view(-1)[3:5].signbit().equal(wanted[3:5].signbit()), name
+        exact = call(x.double(), None) if name in ("abs", "neg", "floor", "relu") else None
+        if exact is not None:
+            torch.testing.assert_close(wanted.double(), exact, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("ahead", [1, 3, 40, -3])
+def test_copies_between_places_that_are_nearly_alike_within_a_page(ahead, dtype):
+    x = np.arange(70_000).astype(dtype)
+    t = torch.from_numpy(x.copy())
+    assert t.roll(ahead).numpy().tolist() == np.roll(x, ahead).tolist()
+    assert t.flip(0).numpy().tolist() == x[::-1].tolist()
+    made = torch.zeros(2, 80_000, dtype=t.dtype)
+    made[:, 7 + ahead : 7 + ahead + 70_000].copy_(t)
+    assert made[1, 7 + ahead : 7 + ahead + 70_000].equal(t) and made[:, : 7 + ahead].sum() == 0

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint rows")]
 
-use super::copy::copy_bytes;
+use super::copy::{copy_bytes, copy_run};
 use super::lines::Shared;
 use super::{iter, memory, pool};
 use crate::Tensor;
@@ -82,8 +82,9 @@ pub fn rows<'t>(out: &Tensor, list: impl Iterator<Item = &'t Tensor>, dim: usize
         for i in range {
             let mut at = i * line;
             for &(from, part) in &parts {
+                let from = &from[i * part..][..part];
                 // SAFETY: every row has its own bytes, and every part of it.
-                unsafe { to.part(at, part) }.copy_from_slice(&from[i * part..][..part]);
+                unsafe { copy_run(to.part(at, part).as_mut_ptr(), from.as_ptr(), part) };
                 at += part;
             }
         }

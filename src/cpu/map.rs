@@ -196,11 +196,24 @@ impl<O: Op<bool>> Op<u8> for Truths<O> {
 /// An operator in single precision on bf16: no element goes by way of memory in between.
 struct Rounded<O>(PhantomData<O>);
 
+/// The same for an operator whose results have no more digits than its operands: there is nothing to round.
+struct Exact<O>(PhantomData<O>);
+
+impl<O: Op<f32, Out = f32>> Op<bf16> for Exact<O> {
+    type Out = bf16;
+    #[inline(always)]
+    fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
+        bf16::from_bits(
+            (O::f([x[0].widen(), x[1].widen(), x[2].widen()], c).to_bits() >> 16) as u16,
+        )
+    }
+}
+
 impl<O: Op<f32, Out = f32>> Op<bf16> for Rounded<O> {
     type Out = bf16;
     #[inline(always)]
     fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
-        bf16::narrow(O::f(x.map(Half::widen), c))
+        bf16::narrow(O::f([x[0].widen(), x[1].widen(), x[2].widen()], c))
     }
 }
 
@@ -251,11 +264,12 @@ fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> 
         _ => None,
     }
 }
-/// The same, and for bf16: three passes over blocks for what takes one cost as much as the memory.
-const fn common_loop<O: Op<f32, Out = f32>>() -> &'static Loop {
+/// The same, and for bf16, rounded by `R` or not at all: three passes over blocks for what takes one cost as much as the
+/// memory.
+const fn halved_loop<O: Op<f32, Out = f32>, R: Op<bf16, Out = bf16>>() -> &'static Loop {
     const {
         &Loop {
-            halves: Some(&Loop::of::<Rounded<O>, bf16>(halves_block::<O>, 1)),
+            halves: Some(&Loop::of::<R, bf16>(halves_block::<R>, 1)),
             beside: Some(&Loop {
                 numbers: DType::F32,
                 ..Loop::of::<Rounded<O>, bf16>(beside_block::<O>, 1)
@@ -264,10 +278,12 @@ const fn common_loop<O: Op<f32, Out = f32>>() -> &'static Loop {
         }
     }
 }
-fn halves_block<O: Op<f32, Out = f32>>(form: Form, level: Level) -> Option<Block> {
+fn halves_block<R: Op<bf16, Out = bf16>>(form: Form, level: Level) -> Option<Block> {
     match form {
-        Form::Dense => light_dense::<Rounded<O>, bf16>(level),
-        Form::Over => light_over::<Rounded<O>, bf16>(level),
+        Form::Dense => light_dense::<R, bf16>(level),
+        Form::Over => light_over::<R, bf16>(level),
+        // In place an operator of one operand has no others to read.
+        Form::OverNumbers => light_over_numbers::<R, bf16>(level),
         _ => None,
     }
 }
@@ -360,7 +376,12 @@ pub fn light<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
 /// The same for operators that models are full of: bf16 has bodies of its own.
 #[must_use]
 pub fn common<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
-    reals(d, common_loop::<O>, light_loop::<O, f64>)
+    reals(d, halved_loop::<O, Rounded<O>>, light_loop::<O, f64>)
+}
+/// The same for those of them whose results have no more digits than their operands.
+#[must_use]
+pub fn exact<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
+    reals(d, halved_loop::<O, Exact<O>>, light_loop::<O, f64>)
 }
 /// Loops for the complex types; complex of halves gets that for single precision.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Activations: pointwise loops under their own names, and the functions around them. `in_place` has those that write
 //! into their input.
 
-use crate::cpu::map::{Ctx, FromCtx as _};
+use crate::cpu::map::{Ctx, FromCtx as _, both};
 use crate::cpu::math::Elementary as _;
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, X, compose};
 use crate::ops::f;
@@ -49,7 +49,7 @@ map_op! { Hardsigmoid, 1, [light] |x, c| clamp6(x + 3.0) / 6.0 }
 
 map_op! { Hardswish, 1, [light] |x, c| x * clamp6(x + 3.0) / 6.0 }
 
-map_op! { LeakyRelu, 1, [light] |x, c| if x > 0.0 { x } else { x * T::ctx(c, 0) } }
+map_op! { LeakyRelu, 1, [common] |x, c| if x > 0.0 { x } else { x * T::ctx(c, 0) } }
 
 map_op! {
     Softplus, 1,
@@ -73,11 +73,7 @@ map_op! {
 
 map_op! {
     Hardshrink, 1,
-    [light] |x, c| if x >= -T::ctx(c, 0) && x <= T::ctx(c, 0) {
-        0.0
-    } else {
-        x
-    }
+    [light] |x, c| if both(x >= -T::ctx(c, 0), x <= T::ctx(c, 0)) { 0.0 } else { x }
 }
 
 map_op! {

@@ -27,7 +27,7 @@ map_op! {
     [complex] |x, y, c| x - y * T::ctx(c, 0)
 }
 map_op! { Mul, 2, [int uint] |x, y, c| x.wrapping_mul(y), [common complex] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
-map_op! { Div, 2, [light complex] |x, y, c| x / y }
+map_op! { Div, 2, [common complex] |x, y, c| x / y }
 map_op! { DivTrunc, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_div(y) }, [light] |x, y, c| (x / y).trunc() }
 /// The remainder with the sign of the divisor, from that with the sign of the dividend.
 macro_rules! signed_as {

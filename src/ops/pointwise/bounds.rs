@@ -10,13 +10,13 @@ use torchlike_macros::operators;
 map_op! {
     Maximum, 2,
     [int] |x, y, c| x.max(y),
-    [light] |x, y, c| if (x > y) | x.is_nan() { x } else { y },
+    [exact] |x, y, c| if (x > y) | x.is_nan() { x } else { y },
     [boolean] |x, y, c| x | y
 }
 map_op! {
     Minimum, 2,
     [int] |x, y, c| x.min(y),
-    [light] |x, y, c| if (x < y) | x.is_nan() { x } else { y },
+    [exact] |x, y, c| if (x < y) | x.is_nan() { x } else { y },
     [boolean] |x, y, c| x & y
 }
 map_op! { Fmax, 2, [int] |x, y, c| x.max(y), [light] |x, y, c| x.max(y), [boolean] |x, y, c| x | y }
@@ -24,7 +24,7 @@ map_op! { Fmin, 2, [int] |x, y, c| x.min(y), [light] |x, y, c| x.min(y), [boolea
 map_op! {
     Clamp3, 3,
     [int] |x, lo, hi, c| x.max(lo).min(hi),
-    [light] |x, lo, hi, c| {
+    [exact] |x, lo, hi, c| {
         // Comparisons with NaN are false, which keeps a NaN x; NaN bounds are told apart afterwards.
         let v = if lo > x { lo } else { x };
         let v = if hi < v { hi } else { v };

@@ -11,10 +11,10 @@ use torchlike_macros::operators;
 map_op! {
     Abs, 1 => real,
     [int] |x, c| if x < 0 as T { (0 as T).wrapping_sub(x) } else { x },
-    [light] |x, c| x.abs(),
+    [exact] |x, c| x.abs(),
     [complex] |x, c| x.norm()
 }
-map_op! { Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [light complex] |x, c| -x }
+map_op! { Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [exact complex] |x, c| -x }
 map_op! {
     Sign, 1,
     [int] |x, c| T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
@@ -45,14 +45,14 @@ map_op! {
     }
 }
 map_op! { Ceil, 1, [int uint] |x, c| x, [light] |x, c| x.ceil() }
-map_op! { Floor, 1, [int uint] |x, c| x, [light] |x, c| x.floor() }
-map_op! { Trunc, 1, [int uint] |x, c| x, [light] |x, c| x.trunc() }
-map_op! { Round, 1, [int uint] |x, c| x, [light] |x, c| x.round_ties_even() }
+map_op! { Floor, 1, [int uint] |x, c| x, [exact] |x, c| x.floor() }
+map_op! { Trunc, 1, [int uint] |x, c| x, [exact] |x, c| x.trunc() }
+map_op! { Round, 1, [int uint] |x, c| x, [exact] |x, c| x.round_ties_even() }
 map_op! { Frac, 1, [light] |x, c| x - x.trunc() }
-map_op! { Square, 1, [int] |x, c| x.wrapping_mul(x), [light complex] |x, c| x * x, [boolean] |x, c| x }
-map_op! { Sqrt, 1, [float complex] |x, c| x.sqrt_() }
-map_op! { Rsqrt, 1, [float] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| 1.0 / x.sqrt_() }
-map_op! { Reciprocal, 1, [light] |x, c| 1.0 / x, [complex] |x, c| crate::cpu::math::reciprocal(x) }
+map_op! { Square, 1, [int] |x, c| x.wrapping_mul(x), [common complex] |x, c| x * x, [boolean] |x, c| x }
+map_op! { Sqrt, 1, [common complex] |x, c| x.sqrt_() }
+map_op! { Rsqrt, 1, [common] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| 1.0 / x.sqrt_() }
+map_op! { Reciprocal, 1, [common] |x, c| 1.0 / x, [complex] |x, c| crate::cpu::math::reciprocal(x) }
 map_op! { Exp, 1, [float complex] |x, c| x.exp_() }
 map_op! { Exp2, 1, [single complex] |x, c| x.exp2_() }
 map_op! { Expm1, 1, [single complex] |x, c| x.expm1_() }
@@ -78,7 +78,7 @@ map_op! { Erfc, 1, [single] |x, c| x.erfc_() }
 map_op! { Erfinv, 1, [single] |x, c| x.erfinv_() }
 map_op! { Lgamma, 1, [heavy] |x, c| x.lgamma_() }
 map_op! { Digamma, 1, [heavy] |x, c| x.digamma_() }
-map_op! { Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [common] |x, c| if x < 0.0 { 0.0 } else { x } }
+map_op! { Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [exact] |x, c| if x < 0.0 { 0.0 } else { x } }
 map_op! { BitwiseNot, 1, [int boolean] |x, c| !x }
 map_op! {
     LogicalNot, 1 => bool,
