@@ -164,6 +164,10 @@ impl<'a> Frames<'a> {
         let (s, size) = (self.sizes(b), self.g.size);
         let line = b.count[1] + self.reach[1];
         let advance = self.phase.advance;
+        if channels == 1 && !zeros && pixel * advance[2] as usize == 1 {
+            // SAFETY: the caller's.
+            return unsafe { self.fill_lines(b, x, image, to) };
+        }
         for (i, plane) in self.planes.iter().enumerate() {
             let (lo, hi) = self.valid(1, plane[2], b.first[1], line);
             let from = (b.first[1] as i64 + self.low[1]) * advance[2] + plane[2];
@@ -193,6 +197,43 @@ impl<'a> Frames<'a> {
                             };
                             run.copy(channels, to.add(lo), each);
                         }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Frames<'_> {
+    /// [`Frames::fill`] of one channel whose lines are runs, the zeros being there: images of few lines are mostly lines.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn fill_lines<T: Copy>(&self, b: &Block, x: *const T, image: usize, to: *mut T) {
+        let (s, size, advance) = (self.sizes(b), self.g.size, self.phase.advance);
+        let rows = b.count[0] + self.reach[0];
+        for (i, plane) in self.planes.iter().enumerate() {
+            let (lo, hi) = self.valid(1, plane[2], b.first[1], b.count[1] + self.reach[1]);
+            let (top, end) = self.valid(0, plane[1], b.first[0], rows);
+            if lo >= hi || top >= end {
+                continue;
+            }
+            let column = b.first[1] as i64 + self.low[1] + plane[2] + lo as i64;
+            let line = ((b.first[0] + top) as i64 + self.low[0]) * advance[1] + plane[1];
+            for (slice, (n, d)) in self.slices(b).enumerate() {
+                let z = d as i64 * advance[0] + plane[0];
+                if z < 0 || z >= size[0] as i64 {
+                    continue;
+                }
+                let first = (z * size[1] as i64 + line) * size[2] as i64 + column;
+                // SAFETY: lines and elements lie in the image, and the copy has room for them.
+                unsafe {
+                    let mut from = x.add(n * image + first as usize);
+                    let mut to = to.add(i * s.plane + (slice * s.lines + top) * s.pitch + lo);
+                    for _ in top..end {
+                        copy_line(from, to, hi - lo);
+                        from = from.wrapping_add(advance[1] as usize * size[2]);
+                        to = to.wrapping_add(s.pitch);
                     }
                 }
             }

@@ -11,6 +11,9 @@ use crate::cpu::gemm::{Dots, SLACK, WindowElement};
 use crate::cpu::{pool, slice};
 use crate::{DType, Device, Element, Result, Tensor};
 
+/// Elements of lines that cost less in one run with what is between them than each by itself.
+const SHORT: usize = 32;
+
 /// The gradient `[outputs, taps]`; both tensors are dense.
 ///
 /// # Errors
@@ -23,64 +26,122 @@ pub(super) fn by_lines<T: WindowElement + Element>(
     dtype: DType,
 ) -> Result<Tensor> {
     let frames = Frames::new(g, phase);
-    let (count, units) = extents(&frames, g, size_of::<T>());
+    // The same blocks for any number of threads, or sums would be rounded otherwise.
+    let (count, units) = extents(&frames, g, size_of::<T>(), 1);
     let taps = phase.taps.len();
     let out = Tensor::empty(&[g.outputs as i64, taps as i64], dtype, Device::CPU)?;
-    let (from_grad, with) = (slice::<T>(grad), slice::<T>(x));
     let to = Shared::at(out.data_ptr());
     let og = g.outputs / g.groups;
-    let [depth, h, w] = phase.count;
-    let (plane, all) = (g.size.iter().product::<usize>(), g.positions());
-    let steps = (plane * g.inputs, plane, 1);
+    let lines = Lines {
+        frames,
+        grad: slice(grad),
+        x: slice(x),
+        units,
+        count,
+    };
     pool::parallel_for(g.groups, 1, |range| {
-        let (mut frame, mut lines, mut gradient) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rooms = Rooms::default();
         for group in range {
             // SAFETY: the sums of one group a step.
-            let sums = unsafe { to.get().cast::<T>().add(group * og * taps) };
-            for i in 0..og * taps {
-                // SAFETY: as above.
-                unsafe { sums.add(i).write(T::default()) };
-            }
-            for b in blocks([g.batch * depth, h, w], [units, count[0], count[1]]) {
-                let s = frames.sizes(&b);
-                let each = b.count[0] * b.count[1];
-                frame.resize(frames.room(&b, 1), T::default());
-                gradient.resize(b.units * each + SLACK, T::default());
-                lines.clear();
-                for slice in 0..b.units {
-                    lines.extend((0..b.count[0]).map(|row| (slice * s.lines + row) * s.pitch));
-                }
-                // SAFETY: channel and gradients lie in the dense tensors, the rooms were made for the block.
-                unsafe {
-                    frames.fill(
-                        &b,
-                        1,
-                        with.as_ptr().add(group * plane),
-                        steps,
-                        frame.as_mut_ptr(),
-                        true,
-                    );
-                    for o in 0..og {
-                        for (i, (image, d)) in frames.slices(&b).enumerate() {
-                            let at = (d * h + b.first[0]) * w + b.first[1];
-                            let from = (image * g.outputs + group * og + o) * all + at;
-                            let from = from_grad.as_ptr().add(from);
-                            copy_line(from, gradient.as_mut_ptr().add(i * each), each);
-                        }
-                        T::window_dots(Dots {
-                            g: gradient.as_ptr(),
-                            width: b.count[1],
-                            x: frame.as_ptr(),
-                            lines: &lines,
-                            taps: &frames.table(&b, 1),
-                            sums: sums.add(o * taps),
-                        });
-                    }
-                }
+            let sums = unsafe {
+                std::slice::from_raw_parts_mut(
+                    to.get().cast::<T>().add(group * og * taps),
+                    og * taps,
+                )
+            };
+            let whole = lines.count[1] < SHORT;
+            lines.group(group, &mut rooms, whole, sums);
+            // The zeros between lines are times what is not theirs: numbers, or all is summed again without them.
+            if whole && !sums.iter().all(|v| v.to_scalar().to_f64().is_finite()) {
+                lines.group(group, &mut rooms, false, sums);
             }
         }
     });
     Ok(out)
+}
+
+/// What a thread works in.
+#[derive(Default)]
+struct Rooms<T> {
+    frame: Vec<T>,
+    /// The block that has its zeros in the frame.
+    framed: Option<Block>,
+    gradient: Vec<T>,
+    lines: Vec<usize>,
+    /// Slices, lines and columns that the gradient is laid out for.
+    laid: Option<(usize, [usize; 2])>,
+}
+
+/// Gradients and images, both dense, cut into blocks.
+struct Lines<'a, T> {
+    frames: Frames<'a>,
+    grad: &'a [T],
+    x: &'a [T],
+    units: usize,
+    count: [usize; 2],
+}
+
+impl<T: WindowElement + Element> Lines<'_, T> {
+    /// The sums of a group, over each line by itself, or `whole` blocks of lines with zeros between them.
+    fn group(&self, group: usize, rooms: &mut Rooms<T>, whole: bool, sums: &mut [T]) {
+        let (frames, g) = (&self.frames, self.frames.g);
+        let [depth, h, w] = frames.phase.count;
+        let (plane, all) = (g.size.iter().product::<usize>(), g.positions());
+        let (og, taps) = (g.outputs / g.groups, frames.phase.taps.len());
+        sums.fill(T::default());
+        for b in blocks(
+            [g.batch * depth, h, w],
+            [self.units, self.count[0], self.count[1]],
+        ) {
+            let s = frames.sizes(&b);
+            let pitch = if whole { s.pitch } else { b.count[1] };
+            let start = |slice: usize, row: usize| {
+                if whole {
+                    (slice * s.lines + row) * pitch
+                } else {
+                    (slice * b.count[0] + row) * pitch
+                }
+            };
+            rooms.frame.resize(frames.room(&b, 1), T::default());
+            if !whole || rooms.laid != Some((b.units, b.count)) {
+                rooms.gradient.clear();
+                let end = start(b.units - 1, b.count[0] - 1) + b.count[1];
+                rooms.gradient.resize(end + SLACK, T::default());
+                rooms.laid = whole.then_some((b.units, b.count));
+                rooms.lines.clear();
+                for slice in 0..if whole { 0 } else { b.units } {
+                    let row = |row| (slice * s.lines + row) * s.pitch;
+                    rooms.lines.extend((0..b.count[0]).map(row));
+                }
+            }
+            let zeros = !rooms.framed.is_some_and(|a| frames.alike(&a, &b));
+            rooms.framed = Some(b);
+            let steps = (plane * g.inputs, plane, 1);
+            // SAFETY: channel and gradients lie in the dense tensors, the rooms were made for the block.
+            unsafe {
+                let x = self.x.as_ptr().add(group * plane);
+                frames.fill(&b, 1, x, steps, rooms.frame.as_mut_ptr(), zeros);
+                for o in 0..og {
+                    for (i, (image, d)) in frames.slices(&b).enumerate() {
+                        for row in 0..b.count[0] {
+                            let at = (d * h + b.first[0] + row) * w + b.first[1];
+                            let from = (image * g.outputs + group * og + o) * all + at;
+                            let to = rooms.gradient.as_mut_ptr().add(start(i, row));
+                            copy_line(self.grad.as_ptr().add(from), to, b.count[1]);
+                        }
+                    }
+                    T::window_dots(Dots {
+                        g: rooms.gradient.as_ptr(),
+                        width: if whole { s.flat } else { b.count[1] },
+                        x: rooms.frame.as_ptr(),
+                        lines: if whole { &[0] } else { &rooms.lines },
+                        taps: &frames.table(&b, 1),
+                        sums: sums.as_mut_ptr().add(o * taps),
+                    });
+                }
+            }
+        }
+    }
 }
 
 /// All blocks of slices, lines and columns.

@@ -48,7 +48,7 @@ pub(super) fn suits(g: &Geometry, phase: &Phase, dtype: DType) -> bool {
         return false;
     }
     let frames = Frames::new(g, phase);
-    let (count, units) = extents(&frames, g, dtype.size());
+    let (count, units) = extents(&frames, g, dtype.size(), 1);
     let block = Block {
         unit: 0,
         units,
@@ -66,8 +66,13 @@ fn step_of(g: &Geometry, phase: &Phase) -> usize {
     (DEPTH / phase.taps.len()).clamp(1, g.inputs / g.groups)
 }
 
-/// Lines, columns and slices of a block: what fits the caches, and less if threads would have nothing to do.
-pub(super) fn extents(frames: &Frames, g: &Geometry, size: usize) -> ([usize; 2], usize) {
+/// Lines, columns and slices of a block: what fits the caches, and less if so many threads would have nothing to do.
+pub(super) fn extents(
+    frames: &Frames,
+    g: &Geometry,
+    size: usize,
+    threads: usize,
+) -> ([usize; 2], usize) {
     let phase = frames.phase;
     let [depth, h, w] = phase.count;
     let (channels, og) = (step_of(g, phase), g.outputs / g.groups);
@@ -75,7 +80,7 @@ pub(super) fn extents(frames: &Frames, g: &Geometry, size: usize) -> ([usize; 2]
     let each = channels * frames.planes() * size;
     let most = if few { SMALL } else { FRAME } / each;
     let total = g.batch * depth * h * w;
-    let shares = 4 * pool::num_threads();
+    let shares = 4 * threads;
     let share = (total * g.groups)
         .div_ceil(shares)
         .max(if few { 512 } else { 128 });
@@ -107,7 +112,7 @@ pub(super) fn windows<T: WindowElement + Element>(
 ) -> Result<()> {
     let w = weights(w, g, phase, false)?;
     let frames = Frames::new(g, phase);
-    let (count, units) = extents(&frames, g, size_of::<T>());
+    let (count, units) = extents(&frames, g, size_of::<T>(), pool::num_threads());
     let channels = step_of(g, phase);
     let packed = packed_weights::<T>(&w, g, phase.taps.len(), channels)?;
     let all = Convolution {
