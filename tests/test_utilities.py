@@ -349,6 +349,10 @@ def test_operators_of_libraries() -> None:
     library.register_torch_dispatch("torchlike_tests::double", type(None), lambda *_: None)
     with pytest.raises(NotImplementedError, match="never be called"):
         library.fallthrough_kernel()
+    space = library.Library("torchlike_tests", "IMPL")
+    space.fallback(library.fallthrough_kernel, "CPU")
+    with pytest.raises(NotImplementedError, match=r"Library\.fallback"):
+        space.fallback(lambda *_: None, "CPU")
 
 
 def test_whole_files_are_converted_and_verified(tmp_path) -> None:

@@ -111,7 +111,15 @@ class Library:
         kernels[key] = fn
 
     def fallback(self, fn: Any, dispatch_key: Any = "", **_: Any) -> None:
-        """Accepted, without an effect."""
+        """Says that calls without a kernel for a key go on to the next, as they do here.
+
+        Raises:
+            NotImplementedError: for any other function than `fallthrough_kernel`.
+        """
+        if fn is not fallthrough_kernel:
+            raise NotImplementedError(
+                "Library.fallback(): what operators without a kernel come down to is not a function of the user's here"
+            )
 
     def _register_fake(self, op_name: str, fn: Any, **_: Any) -> None:
         self.impl(op_name, fn, "Meta")
