@@ -1,5 +1,6 @@
 //! One source, several instruction sets: which one this machine has, and the macro that compiles a loop for each.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// The vector instruction sets that kernels are compiled for.
@@ -47,6 +48,38 @@ fn detect() -> Level {
     let found = Level::Baseline;
     LEVEL.store(found as u8, Relaxed);
     found
+}
+
+/// Bytes of a core's second cache, asked once: one megabyte where the machine does not say.
+#[must_use]
+pub fn second_cache() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        #[cfg(target_arch = "x86_64")]
+        #[allow(
+            unsafe_code,
+            unused_unsafe,
+            reason = "unsafe before Rust 1.94; every x86-64 has the instruction"
+        )]
+        let kilobytes = {
+            use std::arch::x86_64::__cpuid;
+            // AMD's leaf of that cache, which Intel has too.
+            const LEAF: u32 = 0x8000_0006;
+            // SAFETY: the instruction is always there.
+            let ask = |leaf| unsafe { __cpuid(leaf) };
+            if ask(0x8000_0000).eax >= LEAF {
+                ask(LEAF).ecx >> 16
+            } else {
+                0
+            }
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let kilobytes = 0u32;
+        match kilobytes as usize {
+            0 => 1 << 20,
+            found => found << 10,
+        }
+    })
 }
 
 /// Compiles a function's body for several instruction sets and picks one at run time.

@@ -7,13 +7,14 @@ use super::frame::{Block, Frames, turn};
 use super::gather::weights;
 use super::{Geometry, Phase};
 use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows};
+use crate::cpu::simd::second_cache;
 use crate::cpu::{pool, slice};
 use crate::{DType, Element, Result, Tensor};
 
-/// Bytes of a copy of windows: with its results and the weights of a tile it fits a second cache of a megabyte.
-const FRAME: usize = 208 << 10;
-/// Bytes of the results of a block.
-const RESULT: usize = 512 << 10;
+/// A copy of windows has this part of the second cache, which holds its results and the weights of a tile besides.
+const FRAME: usize = 5;
+/// The results of a block have this part.
+const RESULT: usize = 2;
 /// Steps of a product between which sums are stored.
 const DEPTH: usize = 2304;
 /// Bytes of a copy for few channels a group, of which the first cache holds two.
@@ -78,13 +79,14 @@ pub(super) fn extents(
     let (channels, og) = (step_of(g, phase), g.outputs / g.groups);
     let few = channels * frames.planes() <= 4;
     let each = channels * frames.planes() * size;
-    let most = if few { SMALL } else { FRAME } / each;
+    let cache = second_cache();
+    let most = if few { SMALL } else { cache / FRAME } / each;
     let total = g.batch * depth * h * w;
     let shares = 4 * threads;
     let share = (total * g.groups)
         .div_ceil(shares)
         .max(if few { 512 } else { 128 });
-    let most = most.min(RESULT / (og * size)).min(share).max(64);
+    let most = most.min(cache / RESULT / (og * size)).min(share).max(64);
     if h * w <= most {
         let all = g.batch * depth;
         let units = (most / (h * w)).clamp(1, all);

@@ -155,7 +155,6 @@ impl Veil {
         // SAFETY: numbers of the size of `A`, whose bits are its own.
         unsafe {
             match size_of::<A>() {
-                2 => transmute_copy(&(transmute_copy::<A, u16>(&v) | self.0 as u16)),
                 4 => transmute_copy(&(transmute_copy::<A, u32>(&v) | self.0 as u32)),
                 8 => transmute_copy(&(transmute_copy::<A, u64>(&v) | self.0)),
                 _ => v,
