@@ -282,6 +282,8 @@ fn halves_block<R: Op<bf16, Out = bf16>>(form: Form, level: Level) -> Option<Blo
     match form {
         Form::Dense => light_dense::<R, bf16>(level),
         Form::Over => light_over::<R, bf16>(level),
+        // In place an operator of one operand has no others to read.
+        Form::OverNumbers => light_over_numbers::<R, bf16>(level),
         _ => None,
     }
 }
