@@ -1,9 +1,13 @@
 """Layers: reprs, state dict keys, shapes and messages."""
 
+import itertools
+import math
+
 import pytest
 
 import torchlike as torch
 from torchlike import nn
+from torchlike.nn import functional as F
 
 REPRS = [
     (lambda: nn.Linear(2, 3, bias=False), "Linear(in_features=2, out_features=3, bias=False)"),
@@ -191,3 +195,28 @@ def test_loader_batches():
     batches = [x.tolist() for x, _ in DataLoader(data, batch_size=2)]
     assert batches == [[0, 1], [2, 3], [4]] and len(DataLoader(data, 2, drop_last=True)) == 2
     assert sorted(i for part in random_split(data, [0.5, 0.5]) for i in part.indices) == [*range(5)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
+@pytest.mark.parametrize("window", [(2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 2)])
+def test_the_largest_of_a_window_is_the_first_of_its_equals(window, dtype):
+    size, stride, padding, dilation = window
+    torch.manual_seed(0)
+    x = torch.randint(-2, 3, (2, 2, 9, 21)).to(dtype)
+    if dtype.is_floating_point:
+        x.view(-1)[::19] = math.nan
+        x.view(-1)[7::11] = -0.0
+        x[0, 0] = -math.inf
+    made, at = F.max_pool2d(x, size, stride, padding, dilation, return_indices=True)
+    for n, c, i, j in itertools.product(*map(range, made.shape)):
+        rows = [i * stride - padding + k * dilation for k in range(size)]
+        columns = [j * stride - padding + k * dilation for k in range(size)]
+        seen = [(r, s) for r in rows if 0 <= r < 9 for s in columns if 0 <= s < 21]
+        best, place = x[n, c][seen[0]].item(), seen[0]
+        for r, s in seen:
+            v = x[n, c, r, s].item()
+            if v > best or v != v:
+                best, place = v, (r, s)
+        assert at[n, c, i, j].item() == place[0] * 21 + place[1]
+        value = made[n, c, i, j].item()
+        assert value == best or (value != value and best != best)

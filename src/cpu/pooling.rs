@@ -2,10 +2,13 @@
 
 #![allow(unsafe_code, reason = "walks planes of dense tensors")]
 
+mod row;
+
 use super::lines::Shared;
 use super::{copy, pool};
-use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Element, MemoryFormat, Result, Tensor, bail, dims};
+pub use row::plus;
+use row::{Lines, Row};
 
 /// One window along one dimension: its elements are `start`, `start + step`, ... below `end`.
 #[derive(Clone, Copy, Debug)]
@@ -271,7 +274,7 @@ fn typed<T: Pooled>(
         l.planes * rows,
         if shared { grain } else { rows.max(1) },
         |r| {
-            let mut line = vec![T::LEAST; l.size[2]];
+            let mut lines = Lines::new(l.size[2]);
             let mut own: Option<(usize, Windows)> = None;
             for row in r {
                 let plane = row / rows.max(1);
@@ -318,144 +321,17 @@ fn typed<T: Pooled>(
                     w: &w[2],
                 };
                 match (rule, at) {
+                    (Rule::Max, Some(at)) if l.inner == 1 => here.max_lines_at(out, at, &mut lines),
                     (Rule::Max, Some(at)) => here.max_at(out, at),
-                    (Rule::Max, None) if l.inner == 1 => here.max_lines(out, &mut line),
+                    (Rule::Max, None) if l.inner == 1 => here.max_lines(out, &mut lines),
                     (Rule::Max, None) => here.max_inner(out),
                     (Rule::Mean { divisor, padding }, _) => {
-                        here.mean(out, &mut line, divisor, padding)
+                        here.mean(out, &mut lines, divisor, padding)
                     }
                 }
             }
         },
     );
-}
-
-/// One row of outputs.
-struct Row<'a, T> {
-    x: &'a [T],
-    size: [usize; 3],
-    inner: usize,
-    d: Window,
-    h: Window,
-    w: &'a [Window],
-}
-
-simd_fn! { wide
-    /// The larger of two elements each, NaN if either is.
-    fn larger<T: Pooled>(a: &mut [T], b: &[T]) {
-        for (a, &b) in a.iter_mut().zip(b) {
-            *a = if b > *a || b.nan() { b } else { *a };
-        }
-    }
-}
-
-simd_fn! { wide
-    /// `a[i] += b[i]`.
-    pub fn plus<T: Sum>(a: &mut [T], b: &[T]) {
-        for (a, &b) in a.iter_mut().zip(b) {
-            *a = *a + b;
-        }
-    }
-}
-
-impl<T: Pooled> Row<'_, T> {
-    /// Calls `f` with the offset of each input line of the row's windows.
-    fn lines(&self, mut f: impl FnMut(usize)) {
-        for d in (self.d.start..self.d.end).step_by(self.d.step) {
-            for h in (self.h.start..self.h.end).step_by(self.h.step) {
-                f((d * self.size[1] + h) * self.size[2]);
-            }
-        }
-    }
-
-    /// Maxima with positions.
-    fn max_at(&self, out: &mut [T], at: &mut [i64]) {
-        let n = self.inner;
-        for (o, w) in self.w.iter().enumerate() {
-            let first = (self.d.start * self.size[1] + self.h.start) * self.size[2] + w.start;
-            for c in 0..n {
-                let (mut best, mut place) = (T::LEAST, first);
-                self.lines(|line| {
-                    for i in (line + w.start..line + w.end).step_by(w.step) {
-                        let v = self.x[i * n + c];
-                        if v > best || v.nan() {
-                            (best, place) = (v, i);
-                        }
-                    }
-                });
-                out[o * n + c] = best;
-                at[o * n + c] = place as i64;
-            }
-        }
-    }
-
-    /// Maxima of planes: first over lines, a vector at a time, then along the line.
-    fn max_lines(&self, out: &mut [T], line: &mut [T]) {
-        line.fill(T::LEAST);
-        let n = self.size[2];
-        self.lines(|start| larger(line, &self.x[start..start + n]));
-        for (o, w) in out.iter_mut().zip(self.w) {
-            let mut best = T::LEAST;
-            let mut i = w.start;
-            while i < w.end {
-                let v = line[i];
-                best = if v > best || v.nan() { v } else { best };
-                i += w.step;
-            }
-            *o = best;
-        }
-    }
-
-    /// Maxima with channels innermost.
-    fn max_inner(&self, out: &mut [T]) {
-        let n = self.inner;
-        for (o, w) in out.chunks_exact_mut(n).zip(self.w) {
-            o.fill(T::LEAST);
-            self.lines(|line| {
-                for i in (line + w.start..line + w.end).step_by(w.step) {
-                    larger(o, &self.x[i * n..(i + 1) * n]);
-                }
-            });
-        }
-    }
-
-    fn mean(&self, out: &mut [T], line: &mut [T], divisor: Option<i64>, padding: bool) {
-        let (n, zero) = (self.inner, T::default());
-        let count = |w: &Window| {
-            let all = [&self.d, &self.h, w];
-            divisor.unwrap_or_else(|| all.iter().map(|w| w.counted(padding)).product())
-        };
-        let empty = self.d.end <= self.d.start || self.h.end <= self.h.start;
-        if n == 1 {
-            line.fill(zero);
-            let width = self.size[2];
-            self.lines(|start| plus(line, &self.x[start..start + width]));
-            for (o, w) in out.iter_mut().zip(self.w) {
-                *o = if empty || w.end <= w.start {
-                    zero
-                } else {
-                    line[w.start..w.end]
-                        .iter()
-                        .fold(zero, |a, &b| a + b)
-                        .over(count(w))
-                };
-            }
-            return;
-        }
-        for (o, w) in out.chunks_exact_mut(n).zip(self.w) {
-            o.fill(zero);
-            if empty || w.end <= w.start {
-                continue;
-            }
-            self.lines(|line| {
-                for i in line + w.start..line + w.end {
-                    plus(o, &self.x[i * n..(i + 1) * n]);
-                }
-            });
-            let by = count(w);
-            o.iter_mut().for_each(|v| *v = v.over(by));
-        }
-    }
 }
 
 /// Puts pooled values back where their positions say; `out` is dense and of zeros.

@@ -4,8 +4,8 @@
 
 use super::{Beside, Block, Ctx, Form, Op, UNIT};
 use crate::Element;
-use crate::cpu::simd::Level;
-use std::mem::{MaybeUninit, transmute_copy};
+use crate::cpu::simd::{Level, Veil};
+use std::mem::MaybeUninit;
 
 type Sides<'a, O, A> = (&'a mut [MaybeUninit<<O as Op<A>>::Out>], [&'a [A]; 3]);
 
@@ -137,30 +137,6 @@ block_fn!(beside_over_numbers: Beside, spare, |out, x, c| {
 unsafe fn singles(operands: [*const u8; 3]) -> [f32; 2] {
     // SAFETY: as the caller promises.
     [1, 2].map(|k| unsafe { operands[k].cast::<f32>().read_unaligned() })
-}
-
-/// Hides that an operand comes from the result's place. Where an operator gives its operand back, the compiler would store
-/// the others alone, by masks, which there are for 32 bits and more: ten times slower on AMD.
-struct Veil(u64);
-
-impl Veil {
-    #[inline(always)]
-    fn new() -> Self {
-        Self(std::hint::black_box(0))
-    }
-
-    /// The same element.
-    #[inline(always)]
-    fn over<A: Copy>(&self, v: A) -> A {
-        // SAFETY: numbers of the size of `A`, whose bits are its own.
-        unsafe {
-            match size_of::<A>() {
-                4 => transmute_copy(&(transmute_copy::<A, u32>(&v) | self.0 as u32)),
-                8 => transmute_copy(&(transmute_copy::<A, u64>(&v) | self.0)),
-                _ => v,
-            }
-        }
-    }
 }
 
 // Chunks of a known length need no code for what is left over.
