@@ -12,8 +12,8 @@ use crate::{DType, Element};
 use half::bf16;
 use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 
+pub use blocks::Block;
 use blocks::{
     beside_numbers, beside_over_numbers, light_dense, light_numbers, light_over,
     light_over_numbers, plain, plain_numbers, wide,
@@ -82,10 +82,6 @@ impl Form {
         }
     }
 }
-
-/// Computes the elements of a result: its memory, operands, numbers. That the result is a reference tells the compiler that
-/// no store changes an operand or a number.
-pub type Block = unsafe fn(&mut [MaybeUninit<u8>], [*const u8; 3], &Ctx);
 
 /// The loop of an operator for one element type. Made from the operator's own types, so that what it reads and writes
 /// cannot be told wrongly.

@@ -2,10 +2,14 @@
 
 #![allow(unsafe_code, reason = "loops over raw, checked memory")]
 
-use super::{Beside, Block, Ctx, Form, Op, UNIT};
+use super::{Beside, Ctx, Form, Op, UNIT};
 use crate::Element;
 use crate::cpu::simd::{Level, Veil};
 use std::mem::MaybeUninit;
+
+/// Computes the elements of a result: its memory, operands, numbers. That the result is a reference tells the compiler that
+/// no store changes an operand or a number.
+pub type Block = unsafe fn(&mut [MaybeUninit<u8>], [*const u8; 3], &Ctx);
 
 type Sides<'a, O, A> = (&'a mut [MaybeUninit<<O as Op<A>>::Out>], [&'a [A]; 3]);
 
