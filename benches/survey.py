@@ -62,7 +62,9 @@ softshrink softsign tanhshrink glu normalize softmin
 )
 ANY = words(
     """
-x+x[0] x+x[:,:1] x+x.t() x*3 x**2 torch.where(k,x,y) x.masked_fill(k,1) x.clamp(0,1) torch.lerp(x,y,0.3)
+x+x[0] x+x[:,:1] x+x.t() x*3 x**2 torch.where(k,x,y) x.clone().relu_() x.clone().abs_()
+x.clone().clamp_min_(0.1) x.clone().mul_(1.5) x.view(-1).roll(5) x.view(-1).flip(0)
+F.leaky_relu(x.clone(),0.1,True) F.threshold(x.clone(),0.1,1,True) x.masked_fill(k,1) x.clamp(0,1) torch.lerp(x,y,0.3)
 torch.addcmul(x,x,y) x.index_select(0,i) x.index_select(1,i) x.gather(0,j) x.gather(1,j) x.take(j) x[i] x[:,i]
 x[i,i] x[x>0] x.scatter(1,j,x) x.scatter_add(1,j,x) x.index_add(0,i,x) x.index_copy(0,i,x)
 x.index_put((i,),x,accumulate=True) x.index_fill(0,i,1) x.masked_select(k) x.masked_scatter(k,x) x.roll(5,1)

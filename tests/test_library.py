@@ -6,11 +6,6 @@ import pytest
 
 import torchlike as torch
 from torchlike import library, nn
-from torchlike._subclasses.fake_tensor import (
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
 from torchlike.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
@@ -134,127 +129,6 @@ def test_operators_of_python(space):
     with Log() as m:
         twice(torch.ones(1))
     assert m.log == ["aten.ones.default", "mine.twice.default"]
-
-
-def test_fake_tensors_ask_for_shapes_alone(space):
-    host = library.Library("mine", "DEF")
-
-    def elements(x):
-        return torch.from_numpy(x.numpy() * 2)
-
-    @library.custom_op("mine::opaque", mutates_args=())
-    def opaque(x: torch.Tensor) -> torch.Tensor:
-        return elements(x)
-
-    for name in ("silent", "composed", "picky"):
-        host.define(f"{name}(Tensor x) -> Tensor")
-        host.impl(name, elements, "CPU")
-    host.impl("composed", lambda x: x * 2, "CompositeExplicitAutograd")
-    library.register_fake(
-        "mine::picky", lambda x: x.new_empty(library.get_ctx().new_dynamic_size())
-    )
-    mode = FakeTensorMode()
-    with mode:
-        here, far = torch.ones(3), torch.ones(3, device="cuda:1", requires_grad=True)
-        with pytest.raises(RuntimeError, match="There was no fake impl registered"):
-            opaque(here)
-    opaque.register_fake(lambda x: torch.empty(3, device=x.device))
-    opaque.register_autograd(lambda ctx, grad: grad * 2)
-    assert opaque(torch.ones(2)).tolist() == [2, 2]
-    for _ in range(2):  # the second time the call is known to fit
-        made = opaque(far)
-        assert type(made) is type(far) and made.fake_mode is mode and made.device == far.device
-        assert torch.ops.mine.composed(here).device.type == "cpu"
-        with pytest.raises(UnsupportedOperatorException, match=r"mine\.silent\.default"):
-            torch.ops.mine.silent(here)
-    opaque(far).sum().backward()
-    assert far.grad.device == far.device
-    with pytest.raises(DynamicOutputShapeException, match=r"mine\.picky\.default"):
-        torch.ops.mine.picky(here)
-    with pytest.raises(
-        RuntimeError, match=r"mine::picky .*test_library.py:.* data-dependent shape"
-    ):
-        torch.ops.mine.picky(torch.ones(3, device="meta"))
-    assert library.get_ctx() is None
-
-
-def doubled(x: torch.Tensor, k: float = 2.0) -> torch.Tensor:
-    return torch.from_numpy(x.detach().numpy() * k)
-
-
-def test_batches_of_operators_of_python(space):
-    opaque = library.custom_op("mine::opaque", doubled, mutates_args=())
-    x = torch.arange(6.0).reshape(2, 3)
-    with pytest.warns(UserWarning, match="batching rule for mine::opaque"):
-        assert torch.vmap(opaque)(x).equal(x * 2)
-    told = []
-
-    @opaque.register_vmap
-    def _(info, in_dims, x, k=2.0):
-        told.append((info.batch_size, in_dims, tuple(x.shape)))
-        return opaque(x, k), 0
-
-    assert torch.vmap(lambda row: opaque(row, 3.0), in_dims=1)(x).equal(x.T * 3)
-    assert told.pop() == (3, (0, None), (3, 2))
-    assert torch.vmap(torch.vmap(opaque))(x).equal(x * 2) and len(told) == 2
-    assert torch.vmap(lambda row: row + opaque(torch.ones(3)))(x).equal(x + 2)
-    opaque.register_autograd(
-        lambda ctx, grad: (opaque(grad, ctx.k), None),
-        setup_context=lambda ctx, inputs, output: setattr(ctx, "k", inputs[1]),
-    )
-    leaf = x.clone().requires_grad_()
-    torch.vmap(opaque)(leaf).sum().backward()
-    assert leaf.grad.equal(torch.full((2, 3), 2.0))
-    opaque.register_vmap(lambda info, in_dims, x, k=2.0: x)
-    with pytest.raises(RuntimeError, match=r"to have two returns.* Got a <class"):
-        torch.vmap(opaque)(x)
-
-
-def test_batches_one_by_one(space):
-    names = {"listed": "Tensor[] x", "written": "Tensor(a!) x"}
-    host = library.Library("mine", "DEF")
-    for name, argument in names.items():
-        host.define(f"{name}({argument}) -> {'()' if name == 'written' else 'Tensor'}")
-        host.impl(name, lambda x: x, "CPU")
-    x = torch.ones(2, 3)
-    with pytest.raises(RuntimeError, match="could not generate a fallback"):
-        torch.vmap(lambda row: torch.ops.mine.listed([row]))(x)
-    with pytest.raises(RuntimeError, match="doesn't work on out= or view ops"):
-        torch.vmap(torch.ops.mine.written)(x)
-    drawn = library.custom_op(
-        "mine::drawn", lambda x: torch.rand(x.shape), mutates_args=(), schema="(Tensor x) -> Tensor"
-    )
-    with pytest.warns(UserWarning, match="batching rule for mine::drawn"):
-        made = torch.vmap(drawn)(x)
-    assert made.shape == (2, 3) and not made[0].equal(made[1])
-    with pytest.raises(RuntimeError, match="randomness error mode"):
-        torch.vmap(lambda row: row + torch.rand(3))(x)
-
-
-def test_rules_of_modes_and_classes(space):
-    host = library.Library("mine", "DEF")
-    for name, key in {"plain": "CPU", "made": "CompositeImplicitAutograd"}.items():
-        host.define(f"{name}(Tensor x) -> Tensor")
-        host.impl(name, lambda x: x * 2, key)
-
-    @library.register_torch_dispatch("mine::plain", Log)
-    def rule(mode, func, types, args, kwargs):
-        return func(*args, **kwargs) + 1
-
-    library.register_torch_dispatch(
-        "mine::plain", Wrapped, lambda cls, func, types, args, kwargs: func(args[0].inner) + 10
-    )
-    with Log() as m:
-        made = torch.ops.mine.plain(torch.ones(1))
-    assert m.log == ["aten.ones.default"] and made.item() == 3
-    assert torch.ops.mine.plain(Wrapped(torch.ones(1))).item() == 12
-    with Log() as m:
-        torch.ops.mine.made(torch.ones(1))
-    assert m.log == ["aten.ones.default", "aten.mul.Tensor"]
-    with pytest.raises(RuntimeError, match="already has a `__torch_dispatch__` rule"):
-        library.register_torch_dispatch("mine::plain", Log, rule)
-    with pytest.raises(ValueError, match="unexpected type for op: <class 'int'>"):
-        library.register_torch_dispatch(3, Log, rule)
 
 
 def test_opcheck_finds_writes(space):

@@ -24,6 +24,8 @@ pub use ctx::{Ctx, FromCtx};
 pub trait Op<A> {
     /// The result's element type.
     type Out: Element;
+    /// How many operands it has.
+    const OPERANDS: usize;
     /// The result for one element of each operand; those beyond the operator's own are to be ignored.
     fn f(x: [A; 3], c: &Ctx) -> Self::Out;
     /// Whether a branch-free `f` may not have reached this result's operands.
@@ -183,6 +185,7 @@ struct Truths<O>(PhantomData<O>);
 
 impl<O: Op<bool>> Op<u8> for Truths<O> {
     type Out = O::Out;
+    const OPERANDS: usize = O::OPERANDS;
     #[inline(always)]
     fn f(x: [u8; 3], c: &Ctx) -> O::Out {
         O::f(x.map(|byte| byte != 0), c)
@@ -197,6 +200,7 @@ struct Exact<O>(PhantomData<O>);
 
 impl<O: Op<f32, Out = f32>> Op<bf16> for Exact<O> {
     type Out = bf16;
+    const OPERANDS: usize = O::OPERANDS;
     #[inline(always)]
     fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
         bf16::from_bits(
@@ -207,6 +211,7 @@ impl<O: Op<f32, Out = f32>> Op<bf16> for Exact<O> {
 
 impl<O: Op<f32, Out = f32>> Op<bf16> for Rounded<O> {
     type Out = bf16;
+    const OPERANDS: usize = O::OPERANDS;
     #[inline(always)]
     fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
         bf16::narrow(O::f([x[0].widen(), x[1].widen(), x[2].widen()], c))
@@ -255,7 +260,8 @@ fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> 
     match form {
         Form::Dense => light_dense::<O, A>(level),
         Form::Numbers => light_numbers::<O, A>(level),
-        Form::Over if same => light_over::<O, A>(level),
+        // In place an operator of one operand has no others to read.
+        Form::Over if same && O::OPERANDS > 1 => light_over::<O, A>(level),
         Form::OverNumbers if same => light_over_numbers::<O, A>(level),
         _ => None,
     }
@@ -266,10 +272,14 @@ const fn halved_loop<O: Op<f32, Out = f32>, R: Op<bf16, Out = bf16>>() -> &'stat
     const {
         &Loop {
             halves: Some(&Loop::of::<R, bf16>(halves_block::<R>, 1)),
-            beside: Some(&Loop {
-                numbers: DType::F32,
-                ..Loop::of::<Rounded<O>, bf16>(beside_block::<O>, 1)
-            }),
+            beside: if O::OPERANDS > 1 {
+                Some(&Loop {
+                    numbers: DType::F32,
+                    ..Loop::of::<Rounded<O>, bf16>(beside_block::<O>, 1)
+                })
+            } else {
+                None
+            },
             ..*light_loop::<O, f32>()
         }
     }
@@ -277,9 +287,8 @@ const fn halved_loop<O: Op<f32, Out = f32>, R: Op<bf16, Out = bf16>>() -> &'stat
 fn halves_block<R: Op<bf16, Out = bf16>>(form: Form, level: Level) -> Option<Block> {
     match form {
         Form::Dense => light_dense::<R, bf16>(level),
-        Form::Over => light_over::<R, bf16>(level),
-        // In place an operator of one operand has no others to read.
-        Form::OverNumbers => light_over_numbers::<R, bf16>(level),
+        Form::Over if R::OPERANDS > 1 => light_over::<R, bf16>(level),
+        Form::OverNumbers if R::OPERANDS == 1 => light_over_numbers::<R, bf16>(level),
         _ => None,
     }
 }

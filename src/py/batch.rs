@@ -9,7 +9,7 @@ use crate::tensor::Edge;
 use crate::{Result, Tensor};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyTuple;
 
 /// Opens a level for so many examples, and gives its number; `randomness` is 'error', 'different' or 'same'.
 #[pyfunction]
@@ -68,28 +68,19 @@ fn _batch_is_at(t: &Bound<'_, PyTensor>, level: u32) -> bool {
     batch::is_at(t.get().get(), level)
 }
 
-/// The levels that the tensors among some values are examples of, also in lists, the lowest first.
+/// The levels that the tensors among some values are examples of, the lowest first.
 #[pyfunction]
 fn _batch_levels(values: &Bound<'_, PyTuple>) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
-    let mut add = |value: &Bound<'_, PyAny>| {
-        if let Some(t) = tensor_ref(value) {
-            found.extend(t.batch().iter().map(|d| d.level));
-        }
-    };
     if batch::is_on() {
-        for value in values {
-            if let Ok(list) = value.cast::<PyList>() {
-                list.iter().for_each(|v| add(&v));
-            } else if let Ok(tuple) = value.cast::<PyTuple>() {
-                tuple.iter().for_each(|v| add(&v));
-            } else {
-                add(&value);
+        for o in values.iter() {
+            if let Some(t) = tensor_ref(&o) {
+                found.extend(t.batch().iter().map(|d| d.level));
             }
         }
+        found.sort_unstable();
+        found.dedup();
     }
-    found.sort_unstable();
-    found.dedup();
     found
 }
 
@@ -192,13 +183,17 @@ pub fn check_memory(t: &Tensor) -> PyResult<()> {
     ))
 }
 
-/// Tells that a row runs once for each example.
-fn warn(op: &'static Op) {
+/// Tells that an operator, as `aten::sin`, runs once for each example.
+#[pyfunction]
+fn _batch_warn(name: &str) {
     told(&format!(
-        "There is a performance drop because we have not yet implemented the batching rule for aten::{}. Please file us an \
-         issue on GitHub so that we can prioritize its implementation.",
-        op.public_name()
+        "There is a performance drop because we have not yet implemented the batching rule for {name}. Please file us an \
+         issue on GitHub so that we can prioritize its implementation."
     ));
+}
+
+fn warn(op: &'static Op) {
+    _batch_warn(&format!("aten::{}", op.public_name()));
 }
 
 /// Adds the functions to the module.
@@ -207,6 +202,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_about _batch_levels _batch_whole _func_input _leads_elsewhere _untracked);
+    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_about _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _untracked);
     Ok(())
 }

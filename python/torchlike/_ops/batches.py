@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike import _lazy
+from torchlike import _C, _lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,11 +43,7 @@ def _one_by_one(overload: OpOverload) -> Callable[..., Any]:
         )
 
     def rule(info: Any, in_dims: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
-        warnings.warn(
-            f"There is a performance drop because we have not yet implemented the batching rule for {name}. Please "
-            "file us an issue on GitHub so that we can prioritize its implementation.",
-            stacklevel=2,
-        )
+        _C._batch_warn(name)
         made = [
             overload(
                 *(a if d is None else a[i] for a, d in zip(args, in_dims, strict=True)), **kwargs

@@ -23,8 +23,8 @@ def key_name(key: Any) -> str:
     return _KEYS.get(text, text)
 
 
-def _device_key(values: dict[str, Any]) -> str:
-    kinds = {t.device.type for t in modes.tensors(values.values())}
+def _device_key(given: tuple[Any, ...]) -> str:
+    kinds = {t.device.type for t in given}
     for kind in ("meta", "cuda"):
         if kind in kinds:
             return _KEYS[kind]
@@ -94,7 +94,7 @@ def note(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     for a, value in zip(declared, args, strict=True):
         if isinstance(value, list | tuple):
             return
-        if isinstance(value, _C.Tensor) and a.base != "Tensor":
+        if isinstance(value, _C.Tensor) and (a.base != "Tensor" or _C._is_fake(value)):
             return
     overload.fitting.add(tuple(map(type, args)))
 
@@ -104,16 +104,18 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
     if (kind := _cast_for(overload, values)) is not None:
         return _run_cast(overload, values, kind)
     args, kwargs = binding.spelled(overload._schema, values)
-    key, tracked = _device_key(values), gradient.wanted(overload, values.values())
+    given = modes.tensors(values.values())
+    key, tracked = _device_key(given), gradient.wanted(overload, given)
     composed = _made_of_others(overload, key)
     # A transform that records inside of vmap is nearer to the call than vmap is.
-    if not (tracked and OPEN.transforms) and not (composed and RULE not in overload.kernels):
-        levels = _C._batch_levels(tuple(values.values()))
+    inside = tracked and OPEN.transforms
+    if not inside and (RULE in overload.kernels or not composed):
+        levels = _C._batch_levels(given)
         if levels:
             return batches.run(overload, args, kwargs, levels)
-    if not composed and modes.wanted(values.values()):
+    if not composed and modes.wanted(given):
         return modes.ask(overload, args, kwargs)
-    mode = fake.mode_of(values.values())
+    mode = fake.mode_of(given)
     kernel = kernel_of(overload, key if mode is None else "Meta", mode)
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -6,11 +6,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchlike import _C
-from torchlike._ops import modes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from torchlike._ops import OpOverload
 
 _running: ContextVar[Shown | None] = ContextVar("_running", default=None)
@@ -68,12 +65,12 @@ def _source(kernel: Any) -> str:
     return repr(kernel) if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def mode_of(values: Iterable[Any]) -> Any:
+def mode_of(tensors: tuple[Any, ...]) -> Any:
     """The mode of fake tensors that is on, or that one of the tensors belongs to; None if all is real."""
     mode = _C._fake_mode_here()
     if mode is not None:
         return mode
-    return next((_C._fake_mode_of(t) for t in modes.tensors(values) if _C._is_fake(t)), None)
+    return next((_C._fake_mode_of(t) for t in tensors if _C._is_fake(t)), None)
 
 
 class Shown:

@@ -45,7 +45,7 @@ def apply(function: Any, own_rule: bool, args: tuple[Any, ...], levels: Sequence
     def rule(info: VmapInfo, in_dims: Any, *whole: Any) -> Any:
         if own_rule:
             return function.vmap(info, in_dims, *whole)
-        return _made(function, in_dims, info.randomness).apply(*whole), 0
+        return _made(function, in_dims, info).apply(*whole), 0
 
     return by_rule(name, rule, args, {}, levels)
 
@@ -144,19 +144,27 @@ class _Context:
         )
 
 
-def _made(function: Any, in_dims: tuple[Any, ...], randomness: str) -> Any:
+def _hidden(value: Any, dims: Any, level: int) -> Any:
+    """One example of an argument, also of tensors in lists: examples lie along dimension 0 where `dims` says so."""
+    if isinstance(value, Tensor):
+        return _C._batch_hide(value, 0, level) if dims == 0 else value
+    if value is None or dims is None:
+        return value
+    leaves, spec = tree_flatten(value)
+    pairs = zip(leaves, tree_flatten(dims)[0], strict=True)
+    return tree_unflatten(
+        [_hidden(x, d, level) if isinstance(x, Tensor) else x for x, d in pairs], spec
+    )
+
+
+def _made(function: Any, in_dims: tuple[Any, ...], info: VmapInfo) -> Any:
     """A function of whole batches, each of whose parts is that of one example, under `vmap`."""
 
-    def batch(args: Sequence[Any]) -> int:
-        return next(a.shape[0] for a, d in zip(args, in_dims, strict=True) if d == 0)
-
-    def each(call: Any, ctx: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
+    def each(call: Any, ctx: Any, args: Sequence[Any], dims: Sequence[Any]) -> Any:
         """A part of the function on examples, given whole batches; gives whole batches, and what was no tensor."""
-        with _vmap.level(size, randomness) as number:
-            given = [
-                _C._batch_hide(a, 0, number) if d == 0 and isinstance(a, Tensor) else a
-                for a, d in zip(args, dims, strict=True)
-            ]
+        size = info.batch_size
+        with _vmap.level(size, info.randomness) as number:
+            given = [_hidden(a, d, number) for a, d in zip(args, dims, strict=True)]
             made = call(*([] if ctx is None else [_Context(ctx, number, size)]), *given)
             leaves, spec = tree_flatten(made)
             return tree_unflatten(
@@ -170,11 +178,10 @@ def _made(function: Any, in_dims: tuple[Any, ...], randomness: str) -> Any:
     class Whole(torch.autograd.Function):
         @staticmethod
         def forward(*args: Any) -> Any:
-            return each(function.forward, None, batch(args), args, in_dims)
+            return each(function.forward, None, args, in_dims)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            ctx._size = batch(inputs)
             several = isinstance(output, tuple)
             outs = output if several else (output,)
 
@@ -182,11 +189,11 @@ def _made(function: Any, in_dims: tuple[Any, ...], randomness: str) -> Any:
                 made = all_[len(inputs) :]
                 function.setup_context(ctx, all_[: len(inputs)], made if several else made[0])
 
-            each(note, ctx, ctx._size, (*inputs, *outs), (*in_dims, *(0 for _ in outs)))
+            each(note, ctx, (*inputs, *outs), (*in_dims, *(0 for _ in outs)))
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            made = each(function.backward, ctx, ctx._size, grads, [0] * len(grads))
+            made = each(function.backward, ctx, grads, [0] * len(grads))
             made = made if isinstance(made, tuple) else (made,)
             # What is the same for all examples has the sum of their gradients.
             same = [d is None for d in in_dims] + [False] * (len(made) - len(in_dims))
@@ -197,7 +204,7 @@ def _made(function: Any, in_dims: tuple[Any, ...], randomness: str) -> Any:
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
-            return each(function.jvp, ctx, ctx._size, tangents, in_dims)
+            return each(function.jvp, ctx, tangents, in_dims)
 
     Whole.__name__ = f"Vmapped{function.__name__}"
     return Whole

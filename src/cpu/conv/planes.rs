@@ -67,9 +67,11 @@ struct Rooms<T> {
     /// The block that has its zeros in the frame.
     framed: Option<Block>,
     gradient: Vec<T>,
+    /// Where lines that are summed begin in the frame, and how far from there each tap is.
     lines: Vec<usize>,
-    /// Slices, lines and columns that the gradient is laid out for.
-    laid: Option<(usize, [usize; 2])>,
+    taps: Vec<usize>,
+    /// What the rooms are laid out for: whole blocks or lines; slices, lines and columns.
+    laid: Option<(bool, usize, [usize; 2])>,
 }
 
 /// Gradients and images, both dense, cut into blocks.
@@ -94,25 +96,27 @@ impl<T: WindowElement + Element> Lines<'_, T> {
             [self.units, self.count[0], self.count[1]],
         ) {
             let s = frames.sizes(&b);
-            let pitch = if whole { s.pitch } else { b.count[1] };
-            let start = |slice: usize, row: usize| {
-                if whole {
-                    (slice * s.lines + row) * pitch
-                } else {
-                    (slice * b.count[0] + row) * pitch
-                }
+            // Runs of a slice, their lengths, and how far they are apart.
+            let (runs, each, pitch) = if whole {
+                (b.count[0], b.count[1], s.pitch)
+            } else {
+                let all = b.count[0] * b.count[1];
+                (1, all, all)
             };
-            rooms.frame.resize(frames.room(&b, 1), T::default());
-            if !whole || rooms.laid != Some((b.units, b.count)) {
+            let lines = if whole { s.lines } else { 1 };
+            let start = |slice: usize, run: usize| (slice * lines + run) * pitch;
+            let laid = (whole, b.units, b.count);
+            if rooms.laid != Some(laid) {
+                rooms.laid = Some(laid);
+                rooms.frame.resize(frames.room(&b, 1), T::default());
+                rooms.taps = frames.table(&b, 1);
                 rooms.gradient.clear();
-                let end = start(b.units - 1, b.count[0] - 1) + b.count[1];
+                let end = start(b.units - 1, runs - 1) + each;
                 rooms.gradient.resize(end + SLACK, T::default());
-                rooms.laid = whole.then_some((b.units, b.count));
                 rooms.lines.clear();
-                for slice in 0..if whole { 0 } else { b.units } {
-                    let row = |row| (slice * s.lines + row) * s.pitch;
-                    rooms.lines.extend((0..b.count[0]).map(row));
-                }
+                let line = |i| (i / b.count[0] * s.lines + i % b.count[0]) * s.pitch;
+                let count = if whole { 1 } else { b.units * b.count[0] };
+                rooms.lines.extend((0..count).map(line));
             }
             let zeros = !rooms.framed.is_some_and(|a| frames.alike(&a, &b));
             rooms.framed = Some(b);
@@ -123,19 +127,19 @@ impl<T: WindowElement + Element> Lines<'_, T> {
                 frames.fill(&b, 1, x, steps, rooms.frame.as_mut_ptr(), zeros);
                 for o in 0..og {
                     for (i, (image, d)) in frames.slices(&b).enumerate() {
-                        for row in 0..b.count[0] {
-                            let at = (d * h + b.first[0] + row) * w + b.first[1];
+                        for run in 0..runs {
+                            let at = (d * h + b.first[0] + run) * w + b.first[1];
                             let from = (image * g.outputs + group * og + o) * all + at;
-                            let to = rooms.gradient.as_mut_ptr().add(start(i, row));
-                            copy_line(self.grad.as_ptr().add(from), to, b.count[1]);
+                            let to = rooms.gradient.as_mut_ptr().add(start(i, run));
+                            copy_line(self.grad.as_ptr().add(from), to, each);
                         }
                     }
                     T::window_dots(Dots {
                         g: rooms.gradient.as_ptr(),
                         width: if whole { s.flat } else { b.count[1] },
                         x: rooms.frame.as_ptr(),
-                        lines: if whole { &[0] } else { &rooms.lines },
-                        taps: &frames.table(&b, 1),
+                        lines: &rooms.lines,
+                        taps: &rooms.taps,
                         sums: sums.as_mut_ptr().add(o * taps),
                     });
                 }

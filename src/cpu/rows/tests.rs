@@ -9,6 +9,7 @@ use crate::{Device, Element, Scalar};
 struct Minus;
 impl<A: Element + std::ops::Sub<Output = A>> Op<A> for Minus {
     type Out = A;
+    const OPERANDS: usize = 2;
     #[inline(always)]
     fn f([a, b, _]: [A; 3], _: &Ctx) -> A {
         a - b
