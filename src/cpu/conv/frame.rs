@@ -202,9 +202,7 @@ impl<'a> Frames<'a> {
             }
         }
     }
-}
 
-impl Frames<'_> {
     /// [`Frames::fill`] of one channel whose lines are runs, the zeros being there: images of few lines are mostly lines.
     ///
     /// # Safety
