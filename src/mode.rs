@@ -6,7 +6,7 @@
 
 use crate::{DType, Device};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// The flags of a tensor are the lowest byte.
 pub const TENSOR_FLAGS: u32 = 0;
@@ -74,6 +74,8 @@ thread_local! {
 }
 
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
+
+static FILLS_BLANKS: AtomicBool = AtomicBool::new(false);
 
 /// What layers are switched on for this thread: a sum of [`COUNTING`], [`RECORDING`], [`DISPATCH`], [`FORWARD`],
 /// [`BATCHED`], [`PROFILING`], [`AUTOCAST`], [`FAKING`], [`TRACING`], [`COMPOSING`].
@@ -202,4 +204,16 @@ pub fn default_dtype() -> DType {
 /// Sets the dtype of tensors made from Python floats.
 pub fn set_default_dtype(dtype: DType) {
     DEFAULT_DTYPE.store(dtype as u8, Relaxed);
+}
+
+/// True if uninitialised tensors are made of a known value, so that who reads one notices.
+#[inline]
+#[must_use]
+pub fn fills_blanks() -> bool {
+    FILLS_BLANKS.load(Relaxed)
+}
+
+/// Sets whether uninitialised tensors are filled.
+pub fn set_fills_blanks(on: bool) {
+    FILLS_BLANKS.store(on, Relaxed);
 }

@@ -247,6 +247,29 @@ def test_settings_are_remembered() -> None:
         assert torch.is_grad_enabled()
 
 
+def test_memory_that_nobody_wrote_is_marked_while_determinism_is_asked_for() -> None:
+    made = {
+        torch.float32: None, torch.bfloat16: None, torch.int32: 2**31 - 1, torch.int64: 2**63 - 1,
+        torch.uint8: 255, torch.bool: True,
+    }  # fmt: skip
+    torch.use_deterministic_algorithms(True)
+    try:
+        for dtype, most in made.items():
+            fresh = torch.ones(2).to(dtype)
+            for t in (torch.empty(3, dtype=dtype), torch.empty_like(fresh), fresh.new_empty(2),
+                      torch.empty_strided((2, 2), (1, 2), dtype=dtype), fresh.clone().resize_(5)[2:]):  # fmt: skip
+                assert t.isnan().all() if dtype.is_floating_point else (t == most).all()
+        assert torch.isnan(torch.Tensor(2)).all()
+        assert torch.empty(2, device="meta").is_meta
+        torch.utils.deterministic.fill_uninitialized_memory = False
+        assert not torch.utils.deterministic.fill_uninitialized_memory
+        with pytest.raises(RuntimeError, match="expected a bool, but got int"):
+            torch.utils.deterministic.fill_uninitialized_memory = 1
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = True
+        torch.use_deterministic_algorithms(False)
+
+
 def test_what_is_switched_off_says_so() -> None:
     assert not torch.is_autocast_enabled()
     assert torch.is_autocast_cache_enabled()

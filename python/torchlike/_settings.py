@@ -32,6 +32,7 @@ __all__ = [
     "use_deterministic_algorithms",
 ]
 
+_fill = True
 _deterministic = 0  # 0 off, 1 warn, 2 error: kernels are deterministic in any case
 _matmul_precision = "highest"
 _interop_threads: int | None = None
@@ -140,10 +141,31 @@ def set_flush_denormal(mode: bool) -> bool:
     return not mode
 
 
+def _say_deterministic(level: int, fill: bool) -> None:
+    global _deterministic, _fill
+    _deterministic, _fill = level, fill
+    _C._set_fills_blanks(level > 0 and fill)
+
+
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Remembers the wish; the kernels are deterministic with and without it."""
-    global _deterministic
-    _deterministic = (1 if warn_only else 2) if mode else 0
+    """Fills memory that nobody wrote (see `utils.deterministic`); the kernels are deterministic with and without it."""
+    _say_deterministic((1 if warn_only else 2) if mode else 0, _fill)
+
+
+def fills_memory() -> bool:
+    """Whether that memory is filled while deterministic algorithms are asked for."""
+    return _fill
+
+
+def fill_memory(mode: bool) -> None:
+    """Sets it.
+
+    Raises:
+        RuntimeError: if it is no truth value.
+    """
+    if not isinstance(mode, bool):
+        raise RuntimeError(f"expected a bool, but got {type(mode).__name__}")
+    _say_deterministic(_deterministic, mode)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -158,7 +180,6 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """`default`, `warn` or `error`, or their numbers 0, 1, 2."""
-    global _deterministic
     modes = {"default": 0, "warn": 1, "error": 2}
     if not isinstance(debug_mode, int | str):
         raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
@@ -172,7 +193,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
         raise RuntimeError(
             f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}"
         )
-    _deterministic = debug_mode
+    _say_deterministic(debug_mode, _fill)
 
 
 def get_deterministic_debug_mode() -> int:

@@ -4,7 +4,8 @@ use crate::dims;
 use crate::ops::copy::strides_in;
 use crate::ops::core::op::{I, OpDef, becomes};
 use crate::ops::core::{place, writable};
-use crate::{Dims, Result, Storage, Tensor, ensure};
+use crate::ops::create::factory::mark_unwritten;
+use crate::{Dims, Result, Storage, Tensor, ensure, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -113,7 +114,15 @@ fn check_resizable(t: &Tensor) -> Result<()> {
 
 fn resized(t: &Tensor, shape: &[i64], strides: Option<&Dims>) -> Result<Tensor> {
     let mut t = t.clone();
+    let elements = |t: &Tensor| (t.storage().nbytes() / t.dtype().size()) as i64;
+    let before = elements(&t);
     place::resize(&mut t, shape, strides)?;
+    let more = elements(&t) - before;
+    if mode::fills_blanks() && more > 0 {
+        let (shape, strides) = (Dims::from([more]), Dims::from([1]));
+        let new = Tensor::checked(t.storage().clone(), shape, strides, before, t.dtype())?;
+        mark_unwritten(&new)?;
+    }
     Ok(t)
 }
 

@@ -307,14 +307,10 @@ pub fn legacy_constructor(
             type_name(&first)
         ))
     })?;
-    crate::ops::create::factory::check_size(&shape)?;
-    if crate::mode::layers() & (crate::mode::RECORDING | crate::mode::FAKING) != 0 {
-        return Ok(crate::f::Empty::new(&shape)
-            .dtype(dtype)
-            .device(device)
-            .call()?);
-    }
-    Ok(Tensor::empty(&shape, dtype, device)?)
+    Ok(crate::f::Empty::new(&shape)
+        .dtype(dtype)
+        .device(device)
+        .call()?)
 }
 
 /// Reads a list of numbers into a fresh row-major tensor.

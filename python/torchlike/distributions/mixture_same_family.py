@@ -32,7 +32,7 @@ class MixtureSameFamily(Distribution):
             )
         if not isinstance(component_distribution, Distribution):
             raise ValueError(
-                "The Component distribution need to be an instance of torch.distributions.Distribution"
+                "The Component distribution needs to be an instance of torch.distributions.Distribution"
             )
         mixed = mixture_distribution.batch_shape
         batch = component_distribution.batch_shape[:-1]

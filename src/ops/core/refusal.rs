@@ -88,6 +88,7 @@ fn kernel(name: &str) -> String {
         "bitwise_right_shift" => "rshift_cpu",
         "floor_divide" => "div_floor_cpu",
         "_div_trunc" => "div_trunc_cpu",
+        "addcmul" | "addcdiv" => return format!("{name}_cpu_out"),
         "pow" => "pow",
         "digamma" => "digamma",
         "gelu" => "GeluKernelImpl",

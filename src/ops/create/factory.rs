@@ -195,9 +195,30 @@ pub static OPS: &[OpDef] = &[
     .batch(Batch::Lead),
 ];
 
-/// The kernel of factories whose results hold anything.
-fn nothing<A, P>(_: &A, _: &P, _: &[Tensor]) -> Result<()> {
+/// The kernel of factories whose results hold anything: no number or the largest one where that was asked for.
+fn nothing<A, P>(_: &A, _: &P, outs: &[Tensor]) -> Result<()> {
+    if mode::fills_blanks() {
+        outs.iter().try_for_each(mark_unwritten)?;
+    }
     Ok(())
+}
+
+/// Fills a new tensor with what `torch.utils.deterministic.fill_uninitialized_memory` names.
+pub(in crate::ops) fn mark_unwritten(t: &Tensor) -> Result<()> {
+    if t.device().is_meta() || t.dtype().is_quantized() {
+        return Ok(());
+    }
+    let d = t.dtype();
+    kernels::fill(
+        t,
+        match d {
+            DType::Bool => Scalar::Bool(true),
+            d if !d.is_integral(false) => Scalar::Float(f64::NAN),
+            // All bits of the largest number without a sign are set, as in -1.
+            d if !d.is_signed() => Scalar::Int(-1),
+            d => Scalar::Int(i64::MAX >> (64 - 8 * d.size())),
+        },
+    )
 }
 
 /// Fills a tensor on a GPU with what a host kernel makes.

@@ -143,6 +143,8 @@ impl Steps {
     }
 
     fn fill(&self, out: &Tensor) -> Result<()> {
+        let d = out.dtype();
+        d.check_kernel(!d.is_complex(), "arange_cpu")?;
         if out.dtype().is_integral(true) {
             let (s, d) = (self.start.to_i64(), self.step.to_i64());
             return write_with(out, |i| Scalar::Int(s.wrapping_add(d.wrapping_mul(i))));
@@ -172,20 +174,19 @@ fn space_rule(
     device: Option<Device>,
 ) -> Result<Plan> {
     ensure!(steps >= 0, Runtime, "number of steps must be non-negative");
-    let mut complex = false;
-    for v in [start, end] {
-        match v {
-            Operand::Tensor(t) => {
-                ensure!(
-                    t.ndim() == 0,
-                    Runtime,
-                    "linspace only supports 0-dimensional start and end tensors"
-                );
-                complex |= t.dtype().is_complex();
-            }
-            Operand::Scalar(s) => complex |= matches!(s, Scalar::Complex(_)),
-        }
-    }
+    let dims = [start, end].map(|v| v.tensor().map_or(0, Tensor::ndim));
+    ensure!(
+        dims == [0, 0],
+        Runtime,
+        "linspace only supports 0-dimensional start and end tensors, but got start with {} dimension(s) and end with {} \
+         dimension(s).",
+        dims[0],
+        dims[1]
+    );
+    let complex = [start, end].iter().any(|v| match v {
+        Operand::Tensor(t) => t.dtype().is_complex(),
+        Operand::Scalar(s) => matches!(s, Scalar::Complex(_)),
+    });
     let dtype = dtype.unwrap_or_else(|| {
         if complex {
             mode::default_dtype().to_complex()
@@ -211,8 +212,10 @@ fn power(base: Option<f64>, v: Scalar) -> Scalar {
 
 /// Evenly spaced numbers, or powers of a base; symmetric about the middle, in the precision PyTorch computes them in.
 fn space(out: &Tensor, start: Operand, end: Operand, base: Option<f64>) -> Result<()> {
-    let (start, end) = (end_value(start)?, end_value(end)?);
     let dtype = out.dtype();
+    let kernel = base.map_or("linspace_cpu", |_| "logspace_cpu");
+    dtype.check_kernel(dtype != DType::Bool, kernel)?;
+    let (start, end) = (end_value(start)?, end_value(end)?);
     if out.numel() == 1 {
         return write_with(out, |_| power(base, start));
     }

@@ -205,6 +205,13 @@ fn vander(a: &calls::Vander) -> Result<Tensor> {
 }
 
 fn linalg_vander(a: &calls::LinalgVander) -> Result<Tensor> {
+    let d = a.x.dtype();
+    ensure!(
+        d != DType::Bool && !d.is_reduced_float(),
+        Runtime,
+        "linalg.vander supports floating point, complex, and integer tensors, but got {}",
+        d.scalar_type()
+    );
     let x = if a.x.ndim() == 0 {
         f::unsqueeze(a.x, -1)?
     } else {

@@ -267,6 +267,21 @@ fn value(s: Scalar, d: DType) -> Result<Ctx> {
     }
 }
 
+/// addcdiv of two tensors of integers is refused, whatever it is added to.
+fn no_division_of_integers(a: &calls::Addcdiv, d: DType) -> Result<Ctx> {
+    ensure!(
+        ![a.tensor1, a.tensor2]
+            .iter()
+            .all(|t| t.dtype().is_integral(true)),
+        Runtime,
+        "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division \
+         of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / \
+         tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future \
+         addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
+    );
+    value(a.value, d)
+}
+
 /// Products, quotients and interpolations with a number keep it in single precision beside 16-bit tensors.
 /// lerp does not promote, but for a weight without dimensions.
 fn one_type(a: &calls::Lerp, _: DType) -> Result<Ctx> {
@@ -487,5 +502,5 @@ pub static OPS: &[OpDef] = &[
     map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple.").no_grad(),
     map_row!(Lerp "lerp", 3, same, typed!(one_type, DType), FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),
     map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2.").grad("self: grad; tensor1: grad * (tensor2 * value).conj(); tensor2: grad * (tensor1 * value).conj()").amp(Cast::Kept, Cast::Widest),
-    map_row!(Addcdiv "addcdiv", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2.").grad("self: grad; tensor1: grad * (value / tensor2).conj(); tensor2: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()").amp(Cast::Kept, Cast::Widest),
+    map_row!(Addcdiv "addcdiv", 3, same, typed!(no_division_of_integers, DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2.").grad("self: grad; tensor1: grad * (value / tensor2).conj(); tensor2: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()").amp(Cast::Kept, Cast::Widest),
 ];

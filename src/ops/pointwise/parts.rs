@@ -71,8 +71,9 @@ fn frexp(a: &calls::Frexp, (): &(), outs: &[Tensor]) -> Result<()> {
     cpu::copy::copy(&outs[1], &Tensor::from_slice(&exponent, wide.shape())?)
 }
 
-/// Two real tensors of one type among those that `fine` knows.
-fn check_parts(x: &Tensor, y: &Tensor, fine: fn(DType) -> bool) -> Result<()> {
+/// Two real tensors of one type that has complex numbers.
+fn check_parts(x: &Tensor, y: &Tensor) -> Result<()> {
+    let fine = |d| matches!(d, DType::F16 | DType::F32 | DType::F64);
     ensure!(
         fine(x.dtype()) && fine(y.dtype()),
         Runtime,
@@ -91,15 +92,15 @@ fn check_parts(x: &Tensor, y: &Tensor, fine: fn(DType) -> bool) -> Result<()> {
 }
 
 fn complex_rule(a: &calls::Complex) -> Result<Plan> {
-    check_parts(a.real, a.imag, |d| {
-        matches!(d, DType::F16 | DType::F32 | DType::F64)
-    })?;
+    check_parts(a.real, a.imag)?;
     let (shape, strides) = result_layout(&[a.real.into(), a.imag.into()])?;
     Ok(Plan::one(shape, strides, a.real.dtype().to_complex()))
 }
 
 fn polar(a: &calls::Polar) -> Result<Tensor> {
-    check_parts(a.abs, a.angle, |d| matches!(d, DType::F32 | DType::F64))?;
+    check_parts(a.abs, a.angle)?;
+    let d = a.abs.dtype();
+    d.check_kernel(d != DType::F16, "polar_cpu")?;
     let real = f::mul(a.abs, &f::cos(a.angle)?)?;
     let imag = f::mul(a.abs, &f::sin(a.angle)?)?;
     f::complex(&real, &imag)
