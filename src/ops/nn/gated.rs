@@ -17,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule_rrelu, run_rrelu).unmeasured().random(None),
         "x where positive, else x times a random slope; and what each element is multiplied by.",
     ).samples("f32[3, 4], 0.1, 0.3")
-    .grad("RreluWithNoiseBackward0 in place RreluWithNoiseBackward1 | self: grad * result1"),
+    .grad("RreluWithNoiseBackward0 in place RreluWithNoiseBackward1 | self: where(self.lt(0), grad * (result / self), grad)"),
     forward(
         "_nn.rrelu_mean",
         "(Tensor self, float slope)",
