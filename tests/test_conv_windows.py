@@ -89,6 +89,11 @@ CASES = {
         4,
         geometry((7, 6, 5), (3, 2, 3), stride=(2, 1, 2), padding=(1, 0, 1)),
     ),
+    "tiles": (2, 48, 40, geometry((15, 22), 3, padding=1)),
+    "tiles of small images": (11, 33, 64, geometry((7, 9), 3, padding=1)),
+    "tiles of groups": (2, 64, 98, geometry((13, 31), 3, padding=2, groups=2)),
+    "tiles of wide lines": (1, 32, 40, geometry((6, 1101), 3)),
+    "tiles of slices": (3, 32, 37, geometry((3, 11, 12), (1, 3, 3), padding=(0, 1, 1))),
     "no image": (0, 3, 4, geometry((5, 5), 3)),
 }
 
@@ -177,6 +182,10 @@ def test_infinities_stay_where_windows_see_them():
     w = torch.ones(2, 1, 3, 3)
     for y in (F.conv2d(x, w, None, 1, 1, 1, 2), F.conv2d(x, torch.ones(2, 2, 3, 3), None, 1, 1)):
         assert int((~y.isfinite()).sum()) in (8, 16)
+    many = torch.cat([x, torch.zeros(1, 62, 9, 9)], 1)
+    for last in (torch.contiguous_format, torch.channels_last):
+        y = F.conv2d(many.to(memory_format=last), torch.ones(64, 64, 3, 3), None, 1, 1)
+        assert int((~y.isfinite()).sum()) == 8 * 64
     w.requires_grad_()
     y = F.conv2d(x, w, None, 1, 1, 1, 2)
     (gw,) = torch.autograd.grad(y, [w], torch.ones(y.shape))

@@ -7,6 +7,7 @@
 use super::gather::copy_line;
 use super::{Geometry, Phase, inside};
 use crate::cpu::gemm::SLACK;
+use crate::cpu::simd::simd_fn;
 use crate::cpu::transpose::four_words;
 
 /// Some output positions: whole images (or slices of volumes), or part of one, or part of a line.
@@ -260,10 +261,8 @@ impl<T: Copy> Run<T> {
                 let (from, to) = (self.from.add(c * self.step), to.add(c * each));
                 match self.pixel {
                     1 => copy_line(from, to, self.n),
-                    2 => {
-                        for i in 0..self.n {
-                            *to.add(i) = *from.add(2 * i);
-                        }
+                    2 if size_of::<T>() == 4 && self.n > HALF => {
+                        every_second(from.cast(), self.n, to.cast());
                     }
                     pixel => {
                         for i in 0..self.n {
@@ -272,6 +271,35 @@ impl<T: Copy> Run<T> {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Elements that are taken from twice as many at a time.
+const HALF: usize = 8;
+
+simd_fn! { stream
+    /// Every second one of words: `n` of them, more than [`HALF`].
+    fn every_second(from: *const u32, n: usize, to: *mut u32) {
+        let mut i = 0;
+        // SAFETY: the caller's: all words up to the last that is taken exist, and the last ones are read from there backwards.
+        unsafe {
+            while i + HALF < n {
+                let read = from.add(2 * i).cast::<[u32; 2 * HALF]>().read_unaligned();
+                let mut taken = [0; HALF];
+                for k in 0..HALF {
+                    taken[k] = read[2 * k];
+                }
+                to.add(i).cast::<[u32; HALF]>().write_unaligned(taken);
+                i += HALF;
+            }
+            i = n - HALF;
+            let read = from.add(2 * i - 1).cast::<[u32; 2 * HALF]>().read_unaligned();
+            let mut taken = [0; HALF];
+            for k in 0..HALF {
+                taken[k] = read[2 * k + 1];
+            }
+            to.add(i).cast::<[u32; HALF]>().write_unaligned(taken);
         }
     }
 }

@@ -14,6 +14,7 @@ mod pixels;
 mod planes;
 pub mod room;
 mod windows;
+mod winograd;
 
 use super::room::Rooms;
 use super::{copy, matrix, pool};
@@ -208,6 +209,12 @@ fn convolve_phases(
     let bias = bias.map(|b| copy::dense(b, b.dtype())).transpose()?;
     let bias = bias.as_ref();
     for phase in phases {
+        let plan = winograd::Plan::of(g, phase, out.dtype(), pool::num_threads());
+        if let Some(plan) = plan
+            && winograd::winograd(&plan, out, x, w, bias, g, phase)?
+        {
+            continue;
+        }
         match out.dtype() {
             d if !suits(g, phase, d) => blocks(out, x, w, bias, g, phase)?,
             DType::F32 => windows::<f32>(out, x, w, bias, g, phase)?,

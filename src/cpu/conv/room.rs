@@ -4,6 +4,7 @@ use super::backward::Cut;
 use super::direct::spread;
 use super::pixels::Pixels;
 use super::windows::suits;
+use super::winograd::Plan;
 use super::{Geometry, Phase, Work};
 use crate::cpu::room::Room;
 use crate::{DType, Result, Tensor};
@@ -120,7 +121,12 @@ fn by_phases(
     room.all_dense([bias], out.dtype())?;
     for phase in phases {
         room.within(|room| {
-            if suits(g, phase, out.dtype()) {
+            if let Some(plan) = Plan::of(g, phase, out.dtype(), room.threads()) {
+                weights(room, w, g, phase, false)?;
+                let [packed, tasks, each] = plan.rooms(g);
+                room.elements(packed, w.dtype())?;
+                (0..tasks.min(room.threads())).try_for_each(|_| room.elements(each, DType::F32))
+            } else if suits(g, phase, out.dtype()) {
                 let w = weights(room, w, g, phase, false)?;
                 let packed = if g.outputs == g.groups { 0 } else { w.numel() };
                 room.elements(packed as usize, w.dtype())

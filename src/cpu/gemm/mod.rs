@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "matrices are passed to the kernels by pointer")]
 
+pub mod coefficients;
 pub mod complex;
 mod kernel;
 mod pack;

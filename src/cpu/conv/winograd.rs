@@ -1,0 +1,459 @@
+//! Convolutions with windows of 3 x 3 and single steps, by Winograd's F(2 x 2, 3 x 3): 16 products in place of 36 for each four
+//! results (Lavin and Gray 2015, "Fast algorithms for convolutional neural networks").
+//!
+//! Input and weights are brought to 16 coefficients each, which meet in one matrix product a coefficient; the factors are
+//! halves, so that integers stay exact. A number that is not finite reaches all four results of a tile: then the convolution is
+//! to be made directly.
+
+#![allow(unsafe_code, reason = "rooms are read and written by pointer")]
+
+use super::super::lines::Shared;
+use super::frame::{Block, Frames, turn};
+use super::gather::{copy_line, weights};
+use super::{Geometry, Phase, Tap};
+use crate::cpu::gemm::coefficients::{
+    COEFFICIENTS as ALL, LANES, Results, Tiles, Weights, of_tiles, of_weights, to_results,
+    weight_tiles,
+};
+use crate::cpu::gemm::{SLACK, WindowElement, Windows};
+use crate::cpu::room::Rooms;
+use crate::cpu::simd::simd_fn;
+use crate::cpu::{pool, slice};
+use crate::{DType, Device, Result, Tensor};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Bytes of the coefficients of a block.
+const BLOCK: usize = 3 << 19;
+/// Bytes of a copy of some channels, which the first cache holds.
+const FRAME: usize = 24 << 10;
+
+/// How a convolution is cut into tiles of 2 x 2 results, and those into blocks.
+pub(super) struct Plan {
+    /// Tiles as windows of 4 x 4 that move by two elements.
+    tiles: Phase,
+    /// Which tap of the phase lies at each place of the window.
+    places: [usize; 9],
+    /// Lines and columns of a block's tiles, and its slices.
+    count: [usize; 2],
+    units: usize,
+}
+
+/// Where in a thread's room everything lies, in elements.
+struct Layout {
+    /// Channels copied at a time.
+    channels: usize,
+    /// From one row of coefficients to the next, and from one coefficient to the next; of input and result.
+    input: [usize; 2],
+    result: [usize; 2],
+    /// From one line of results to the next.
+    line: usize,
+    /// Where the result's coefficients, the copy and the lines begin, and where they end.
+    at: [usize; 4],
+}
+
+impl Plan {
+    /// The plan, if this way is the faster one: all weights have to be brought to coefficients first.
+    pub(super) fn of(g: &Geometry, phase: &Phase, dtype: DType, threads: usize) -> Option<Self> {
+        let (cg, og) = (g.inputs / g.groups, g.outputs / g.groups);
+        let [depth, h, w] = phase.count;
+        let plain = phase.advance == [1; 3] && phase.step == [1; 3] && phase.taps.len() == 9;
+        if dtype != DType::F32 || !plain || g.batch * depth * h * w * og == 0 {
+            return None;
+        }
+        let low: [i64; 3] =
+            std::array::from_fn(|i| phase.taps.iter().map(|t| t.at[i]).min().unwrap_or(0));
+        let mut places = [9; 9];
+        for (i, tap) in phase.taps.iter().enumerate() {
+            let [z, y, x] = std::array::from_fn(|k| (tap.at[k] - low[k]) as usize);
+            if z > 0 || y > 2 || x > 2 {
+                return None;
+            }
+            places[3 * y + x] = i;
+        }
+        let (lines, columns) = (h.div_ceil(2), w.div_ceil(2));
+        let slices = g.batch * depth;
+        let all = slices * lines * columns;
+        // In products: what windows in place compute between the lines, weights, and what is made of each channel.
+        let direct = 9 * slices * (h + 1) * (w + 1);
+        let these = ALL * all + 400 + 250 * all / og + 220 * all / cg;
+        if places.contains(&9) || 8 * these > 7 * direct {
+            return None;
+        }
+        let taps = (0..ALL as i64).map(|i| Tap {
+            weight: 0,
+            at: [low[0], low[1] + i / 4, low[2] + i % 4],
+        });
+        let most = (BLOCK / (4 * ALL * (cg + og))).clamp(64, 256);
+        let most = most.min(all.div_ceil(4 * threads).max(32));
+        let (count, units) = if lines * columns <= most {
+            let units = (most / (lines * columns)).clamp(1, slices);
+            ([lines, columns], slices.div_ceil(slices.div_ceil(units)))
+        } else if columns <= most {
+            let cuts = lines.div_ceil(most / columns);
+            ([lines.div_ceil(cuts), columns], 1)
+        } else {
+            let width = most / LANES * LANES;
+            ([1, columns.div_ceil(columns.div_ceil(width))], 1)
+        };
+        Some(Self {
+            tiles: Phase {
+                taps: taps.collect(),
+                advance: [1, 2, 2],
+                first: [0; 3],
+                step: [1; 3],
+                count: [depth, lines, columns],
+            },
+            places,
+            count,
+            units,
+        })
+    }
+
+    fn layout(&self, frames: &Frames, g: &Geometry) -> Layout {
+        let (cg, og) = (g.inputs / g.groups, g.outputs / g.groups);
+        let block = Block {
+            unit: 0,
+            units: self.units,
+            first: [0; 2],
+            count: self.count,
+        };
+        let tiles = self.units * self.count[0] * self.count[1];
+        let channels = (FRAME / (4 * frames.room(&block, 1))).clamp(1, cg);
+        // Coefficients whole pages apart would push each other out of the first cache.
+        let (row, wide) = (
+            tiles.next_multiple_of(LANES),
+            tiles.next_multiple_of(LANES) + SLACK,
+        );
+        let input = [row, (cg * row).next_multiple_of(1024) + 2 * SLACK];
+        let result = [wide, (og * wide).next_multiple_of(1024) + 2 * SLACK];
+        let line = self.count[1].next_multiple_of(LANES);
+        let results = ALL * input[1];
+        let frame = results + ALL * result[1];
+        let lines = frame + frames.room(&block, channels).next_multiple_of(16) + SLACK;
+        // Of channels innermost all are turned at a time; the last lines are where others are laid between each other.
+        let end = lines + line * if g.channels_last { 4 * og } else { 6 };
+        Layout {
+            channels,
+            input,
+            result,
+            line,
+            at: [results, frame, lines, end],
+        }
+    }
+
+    fn blocks(&self, g: &Geometry) -> [usize; 3] {
+        let [depth, lines, columns] = self.tiles.count;
+        [
+            (g.batch * depth).div_ceil(self.units),
+            lines.div_ceil(self.count[0]),
+            columns.div_ceil(self.count[1]),
+        ]
+    }
+
+    /// Elements of the weights' coefficients, the number of tasks, and the elements of each one's room.
+    pub(super) fn rooms(&self, g: &Geometry) -> [usize; 3] {
+        let layout = self.layout(&Frames::new(g, &self.tiles), g);
+        let tasks = self.blocks(g).iter().product::<usize>() * g.groups;
+        [ALL * g.groups * matrix(g), tasks, layout.at[3]]
+    }
+}
+
+/// From one matrix of weights' coefficients to the next: not whole pages, which would push each other out of the first cache.
+fn matrix(g: &Geometry) -> usize {
+    (g.outputs / g.groups * (g.inputs / g.groups)).next_multiple_of(16) + 16
+}
+
+/// One phase of a convolution; `x` is laid out as the geometry says, the bias dense. False if something is not finite, so that
+/// the results are not to be used.
+///
+/// # Errors
+/// If memory cannot be had.
+pub(super) fn winograd(
+    plan: &Plan,
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    g: &Geometry,
+    phase: &Phase,
+) -> Result<bool> {
+    let w = weights(w, g, phase, false)?;
+    let [packed, tasks, room] = plan.rooms(g);
+    let packed = Tensor::empty(&[packed as i64], DType::F32, Device::CPU)?;
+    coefficients(&packed, &w, g, &plan.places);
+    let rooms = Rooms::new(tasks, || {
+        Tensor::empty(&[room as i64], DType::F32, Device::CPU)
+    })?;
+    let frames = Frames::new(g, &plan.tiles);
+    let all = Convolution {
+        layout: plan.layout(&frames, g),
+        frames,
+        plan,
+        out,
+        size: [phase.count[1], phase.count[2]],
+        x: slice::<f32>(x),
+        w: slice::<f32>(&packed),
+        bias: bias.map(slice::<f32>),
+        wild: AtomicBool::new(false),
+    };
+    pool::parallel_for(tasks, 1, |range| {
+        let done = rooms.with(|room| {
+            let room = room.data_ptr().cast::<f32>();
+            // SAFETY: the room is this thread's, as large as the layout says.
+            range.for_each(|task| unsafe { all.task(task, room) });
+            Ok(())
+        });
+        if done.is_err() {
+            all.wild.store(true, Relaxed);
+        }
+    });
+    Ok(!all.wild.load(Relaxed))
+}
+
+/// The coefficients of weights `[group][output][input][tap]`, as tiles of a matrix of each group and coefficient.
+fn coefficients(packed: &Tensor, w: &Tensor, g: &Geometry, places: &[usize; 9]) {
+    let size = [g.outputs / g.groups, g.inputs / g.groups];
+    let (to, from) = (Shared::at(packed.data_ptr()), slice::<f32>(w));
+    let (each, count) = (size[0] * size[1], weight_tiles(size[0]));
+    let grain = (8192 * count / each).max(1);
+    pool::parallel_for(g.groups * count, grain, |range| {
+        for task in range {
+            let (group, tile) = (task / count, task % count);
+            // SAFETY: a group's weights and matrices; every task writes a tile of its own.
+            unsafe {
+                of_weights(Weights {
+                    from: from[group * each * 9..].as_ptr(),
+                    size,
+                    places,
+                    tile,
+                    to: to.get().cast::<f32>().add(group * ALL * matrix(g)),
+                    each: matrix(g),
+                });
+            }
+        }
+    });
+}
+
+simd_fn! { stream
+    /// Lays two lines between each other.
+    fn between(a: &[f32], b: &[f32], to: &mut [f32]) {
+        let n = a.len();
+        let (b, to) = (&b[..n], &mut to[..2 * n]);
+        for i in 0..n {
+            to[2 * i] = a[i];
+            to[2 * i + 1] = b[i];
+        }
+    }
+}
+
+simd_fn! { stream
+    /// Whether an element is no number, or infinite.
+    fn has_wild(line: &[f32]) -> bool {
+        const MOST: u32 = 0x7F80_0000;
+        let found = line.iter().fold(0, |all, v| all | u32::from(v.to_bits() & MOST == MOST));
+        found != 0
+    }
+}
+
+/// What all tasks read.
+struct Convolution<'a> {
+    frames: Frames<'a>,
+    plan: &'a Plan,
+    layout: Layout,
+    out: &'a Tensor,
+    /// Lines and columns of the result.
+    size: [usize; 2],
+    x: &'a [f32],
+    /// The weights' coefficients.
+    w: &'a [f32],
+    bias: Option<&'a [f32]>,
+    /// Whether something was not finite.
+    wild: AtomicBool,
+}
+
+impl Convolution<'_> {
+    /// A group of a block, in a room of the layout's size.
+    unsafe fn task(&self, task: usize, room: *mut f32) {
+        let g = self.frames.g;
+        let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
+        let [_, rows, columns] = self.plan.blocks(g);
+        let (at, group) = (task / g.groups, task % g.groups);
+        let (unit, rest) = (at / (rows * columns), at % (rows * columns));
+        let [depth, lines, width] = self.plan.tiles.count;
+        let [most, wide] = self.plan.count;
+        let first = [rest / columns * most, rest % columns * wide];
+        let unit = unit * self.plan.units;
+        let block = Block {
+            unit,
+            units: self.plan.units.min(g.batch * depth - unit),
+            first,
+            count: [most.min(lines - first[0]), wide.min(width - first[1])],
+        };
+        let n = block.units * block.count[0] * block.count[1];
+        let table: Vec<usize> = (0..cg).map(|c| c * self.layout.input[0]).collect();
+        // SAFETY: the caller's; the parts of the room do not meet.
+        unsafe {
+            self.analyse(&block, group * cg, room);
+            for e in 0..ALL {
+                f32::windows(Windows {
+                    m: og,
+                    n,
+                    a: self.w[(group * ALL + e) * matrix(g)..].as_ptr(),
+                    b: room.add(e * self.layout.input[1]),
+                    rows: &table,
+                    c: room.add(self.layout.at[0] + e * self.layout.result[1]),
+                    pitch: self.layout.result[0],
+                    add: false,
+                });
+            }
+            self.store(&block, group * og, room);
+        }
+    }
+
+    /// Brings the channels of a group to coefficients.
+    unsafe fn analyse(&self, b: &Block, first: usize, room: *mut f32) {
+        let g = self.frames.g;
+        let (cg, s) = (g.inputs / g.groups, self.frames.sizes(b));
+        let plane = g.size.iter().product::<usize>();
+        let steps = if g.channels_last {
+            (plane * g.inputs, 1, g.inputs)
+        } else {
+            (plane * g.inputs, plane, 1)
+        };
+        let mut at = [0; ALL];
+        at.copy_from_slice(&self.frames.table(b, 1));
+        let each = self.frames.planes() * s.plane;
+        for c0 in (0..cg).step_by(self.layout.channels) {
+            let channels = self.layout.channels.min(cg - c0);
+            // SAFETY: the channels lie in `x`, the room is as large as the layout says. Lanes behind a line are written again
+            // with the line that follows, those behind the last one are slack.
+            unsafe {
+                let frame = room.add(self.layout.at[1]);
+                let x = self.x.as_ptr().add((first + c0) * steps.1);
+                self.frames.fill(b, channels, x, steps, frame, c0 == 0);
+                for c in 0..channels {
+                    let mut to = room.add((c0 + c) * self.layout.input[0]);
+                    for line in 0..b.units * b.count[0] {
+                        let (unit, row) = (line / b.count[0], line % b.count[0]);
+                        let from = frame.add(c * each + (unit * s.lines + row) * s.pitch);
+                        of_tiles(Tiles {
+                            from,
+                            at: &at,
+                            n: b.count[1],
+                            to,
+                            each: self.layout.input[1],
+                        });
+                        to = to.add(b.count[1]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the results of a block of their coefficients, and puts them to their places.
+    unsafe fn store(&self, b: &Block, first: usize, room: *mut f32) {
+        let g = self.frames.g;
+        let (og, line) = (g.outputs / g.groups, self.layout.line);
+        let [pitch, each] = self.layout.result;
+        let n = b.count[1];
+        let mut wild = false;
+        for (slice, place) in self.frames.slices(b).enumerate() {
+            for row in 0..b.count[0] {
+                // SAFETY: as in the caller.
+                unsafe {
+                    let from = room.add(self.layout.at[0] + (slice * b.count[0] + row) * n);
+                    let lines = room.add(self.layout.at[2]);
+                    for o in 0..og {
+                        let to = lines.add(if g.channels_last { 4 * o * line } else { 0 });
+                        to_results(Results {
+                            from: from.add(o * pitch),
+                            each,
+                            n,
+                            bias: self.bias.map_or(0.0, |v| v[first + o]),
+                            to,
+                            line,
+                        });
+                        if !g.channels_last {
+                            wild |= self.put(b, place, row, first + o, to);
+                            continue;
+                        }
+                        for i in 0..4 {
+                            wild |= has_wild(std::slice::from_raw_parts(to.add(i * line), n));
+                        }
+                    }
+                    if g.channels_last {
+                        self.put_turned(b, place, row, first, lines);
+                    }
+                }
+            }
+        }
+        if wild {
+            self.wild.store(true, Relaxed);
+        }
+    }
+
+    /// Where the results of a line of tiles begin in an image, how many lines they have, and how many columns.
+    fn spot(&self, b: &Block, depth: usize, row: usize) -> (usize, usize, usize) {
+        let g = self.frames.g;
+        let [y, x] = [2 * (b.first[0] + row), 2 * b.first[1]];
+        let at = (depth * g.out[1] + y) * g.out[2] + x;
+        let (lines, columns) = (self.size[0] - y, self.size[1] - x);
+        (at, lines.min(2), columns.min(2 * b.count[1]))
+    }
+
+    /// Puts the results of a line of tiles to one channel of an image. True if one of them is not finite.
+    unsafe fn put(
+        &self,
+        b: &Block,
+        (image, depth): (usize, usize),
+        row: usize,
+        channel: usize,
+        lines: *mut f32,
+    ) -> bool {
+        let (g, line) = (self.frames.g, self.layout.line);
+        let (at, count, n) = self.spot(b, depth, row);
+        let out = self.out.data_ptr().cast::<f32>();
+        let mut wild = false;
+        // SAFETY: lines and channel lie within the dense result, and no other task has them; the room has two lines more.
+        unsafe {
+            let out = out.add((image * g.outputs + channel) * g.positions() + at);
+            for i in 0..count {
+                let half = |j: usize| {
+                    std::slice::from_raw_parts(lines.add((2 * i + j) * line), n.div_ceil(2))
+                };
+                let both = lines.add(4 * line);
+                let whole = std::slice::from_raw_parts_mut(both, n.next_multiple_of(2));
+                between(half(0), half(1), whole);
+                wild |= has_wild(whole);
+                copy_line(both, out.add(i * g.out[2]), n);
+            }
+        }
+        wild
+    }
+
+    /// Puts the results of a line of tiles to the channels of a group, which are innermost.
+    unsafe fn put_turned(
+        &self,
+        b: &Block,
+        (image, depth): (usize, usize),
+        row: usize,
+        first: usize,
+        lines: *const f32,
+    ) {
+        let (g, line) = (self.frames.g, self.layout.line);
+        let (at, count, n) = self.spot(b, depth, row);
+        let out = self.out.data_ptr().cast::<f32>();
+        let (og, step) = (g.outputs / g.groups, g.outputs);
+        for (i, j) in (0..count).flat_map(|i| [(i, 0), (i, 1)]) {
+            let position = image * g.positions() + at + i * g.out[2] + j;
+            // SAFETY: as above.
+            unsafe {
+                let (from, to) = (
+                    lines.add((2 * i + j) * line),
+                    out.add(position * step + first),
+                );
+                turn(from, 4 * line, to, 2 * step, og, (n - j).div_ceil(2));
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What Winograd's convolution F(2 x 2, 3 x 3) makes of its input and of its products: sums and differences of 16 vectors, in
+//! registers.
+
+#![allow(unsafe_code, reason = "lines are read and written by pointer")]
+
+use super::kernel::tiles;
+use super::policy::{self, Policy, Real, Task};
+use super::turn::LANES as TURNED;
+use crate::cpu::simd::{Level, level};
+
+/// Tiles that are made at a time: up to so many elements are read and written behind the last one of a line.
+pub const LANES: usize = 8;
+/// Coefficients of a tile.
+pub const COEFFICIENTS: usize = 16;
+
+/// Tiles of a line of the input, which become coefficients.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles<'a, T> {
+    /// Where the table counts from.
+    pub from: *const T,
+    /// The places of the first tile's 4 x 4 elements; those of the next tile follow each.
+    pub at: &'a [usize; COEFFICIENTS],
+    /// How many tiles.
+    pub n: usize,
+    /// The first coefficient of the first tile.
+    pub to: *mut T,
+    /// From one coefficient to the next.
+    pub each: usize,
+}
+
+/// Coefficients of a line of tiles, which become results.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<T> {
+    /// The first coefficient of the first tile.
+    pub from: *const T,
+    /// From one coefficient to the next.
+    pub each: usize,
+    /// How many tiles.
+    pub n: usize,
+    /// Added to every result.
+    pub bias: T,
+    /// Each tile's first result; the other three are in lines of their own.
+    pub to: *mut T,
+    /// From one of these lines to the next.
+    pub line: usize,
+}
+
+/// Weights of a group, which become tiles of matrices as products with windows read them.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights<'a, T> {
+    /// The group's weights, `[output][input][tap]`.
+    pub from: *const T,
+    /// Outputs and inputs.
+    pub size: [usize; 2],
+    /// Which tap lies at each place of the 3 x 3 window.
+    pub places: &'a [usize; 9],
+    /// The tile, one of [`weight_tiles`].
+    pub tile: usize,
+    /// The matrix of the first coefficient.
+    pub to: *mut T,
+    /// From one matrix to the next.
+    pub each: usize,
+}
+
+/// Rows of a tile on this machine.
+fn height() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    match level() {
+        Level::Avx512 => return policy::F32Avx512::TALL,
+        Level::Avx2 => return policy::F32Avx2::TALL,
+        Level::Baseline => {}
+    }
+    policy::F32Portable::TALL
+}
+
+/// The tiles that the weights of so many outputs make.
+#[must_use]
+pub fn weight_tiles(outputs: usize) -> usize {
+    outputs.div_ceil(height())
+}
+
+/// Runs a task in vectors of [`LANES`] elements at most: lines are short.
+macro_rules! in_lanes {
+    ($task:ident($args:expr)) => {
+        // SAFETY: the caller's; the instructions of a level are there where `level` says so.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if level() >= Level::Avx2 {
+                return policy::F32Avx2::with($task::<policy::F32Avx2>($args));
+            }
+            policy::F32Portable::with($task::<policy::F32Portable>($args));
+        }
+    };
+}
+
+/// Makes coefficients of tiles.
+///
+/// # Safety
+/// Elements and coefficients are there, and lanes behind the last ones.
+pub unsafe fn of_tiles(tiles: Tiles<f32>) {
+    in_lanes!(Forth(tiles));
+}
+
+/// Makes coefficients of weights.
+///
+/// # Safety
+/// The weights and the matrices are there.
+pub unsafe fn of_weights(weights: Weights<f32>) {
+    in_lanes!(Weigh(weights));
+}
+
+/// Makes results of coefficients.
+///
+/// # Safety
+/// Coefficients and results are there, and lanes behind the last ones.
+pub unsafe fn to_results(results: Results<f32>) {
+    in_lanes!(Back(results));
+}
+
+struct Weigh<'a, P: Policy>(Weights<'a, P::T>);
+struct Forth<'a, P: Policy>(Tiles<'a, P::T>);
+struct Back<P: Policy>(Results<P::T>);
+
+#[inline(always)]
+unsafe fn plus<P: Policy>(a: P::V, b: P::V) -> P::V {
+    // SAFETY: the caller's, as below. A product with one is exact.
+    unsafe { P::muladd(b, P::splat(P::Acc::ONE), a) }
+}
+#[inline(always)]
+unsafe fn minus<P: Policy<Acc = f32>>(a: P::V, b: P::V) -> P::V {
+    unsafe { P::muladd(b, P::splat(-1.0), a) }
+}
+
+/// What four elements become along one dimension.
+#[inline(always)]
+unsafe fn four<P: Policy<Acc = f32>>([a, b, c, d]: [P::V; 4]) -> [P::V; 4] {
+    unsafe {
+        [
+            minus::<P>(a, c),
+            plus::<P>(b, c),
+            minus::<P>(c, b),
+            minus::<P>(b, d),
+        ]
+    }
+}
+
+/// What three weights become.
+#[inline(always)]
+unsafe fn spread<P: Policy<Acc = f32>>([a, b, c]: [P::V; 3]) -> [P::V; 4] {
+    unsafe {
+        let (both, half) = (plus::<P>(a, c), P::splat(0.5));
+        let sum = P::muladd(plus::<P>(both, b), half, P::zero());
+        let difference = P::muladd(minus::<P>(both, b), half, P::zero());
+        [a, sum, difference, c]
+    }
+}
+
+/// What four products become.
+#[inline(always)]
+unsafe fn two<P: Policy<Acc = f32>>([a, b, c, d]: [P::V; 4]) -> [P::V; 2] {
+    unsafe {
+        [
+            plus::<P>(plus::<P>(a, b), c),
+            minus::<P>(minus::<P>(b, c), d),
+        ]
+    }
+}
+
+impl<P: Policy<T = f32, Acc = f32>> Task for Weigh<'_, P> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let p = self.0;
+        let [outputs, inputs] = p.size;
+        let Some((r0, h)) = tiles(outputs, height()).nth(p.tile) else {
+            return;
+        };
+        for c in 0..inputs {
+            for i0 in (0..h).step_by(P::W) {
+                // SAFETY: the caller's. Lanes behind the last output are those of the next input, which is written later.
+                unsafe {
+                    let taps = taps::<P>(&p, c, (r0 + i0, h - i0));
+                    let mut columns = [[P::zero(); 4]; 3];
+                    for j in 0..3 {
+                        let place = |i: usize| p.places[3 * i + j];
+                        columns[j] = spread::<P>([taps[place(0)], taps[place(1)], taps[place(2)]]);
+                    }
+                    let to = p.to.add(r0 * inputs + c * h + i0);
+                    let last = c + 1 == inputs;
+                    for i in 0..4 {
+                        let row = spread::<P>([columns[0][i], columns[1][i], columns[2][i]]);
+                        for j in 0..4 {
+                            let at = to.add((4 * i + j) * p.each);
+                            if last {
+                                P::store_part(at, row[j], (h - i0).min(P::W));
+                            } else {
+                                P::store(at, row[j]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The nine weights between an input and the outputs from one on, of which there are so many; a vector holds the outputs.
+#[inline(always)]
+unsafe fn taps<P: Policy<T = f32, Acc = f32>>(
+    p: &Weights<f32>,
+    input: usize,
+    (first, count): (usize, usize),
+) -> [P::V; 9] {
+    // SAFETY: the caller's; lanes without an output are the last one's.
+    unsafe {
+        let mut taps = [P::zero(); 9];
+        let mut ninth = [0.0; 16];
+        let mut from = [p.from; 16];
+        for i in 0..P::W {
+            from[i] = p
+                .from
+                .add(((first + i.min(count - 1)) * p.size[1] + input) * 9);
+            ninth[i] = *from[i].add(8);
+        }
+        taps[8] = P::load(ninth.as_ptr());
+        for t in (0..8).step_by(P::W) {
+            let mut rows = [P::zero(); TURNED];
+            for i in 0..P::W {
+                rows[i] = P::load(from[i].add(t));
+            }
+            P::turn(&mut rows);
+            taps[t..t + P::W].copy_from_slice(&rows[..P::W]);
+        }
+        taps
+    }
+}
+
+impl<P: Policy<T = f32, Acc = f32>> Task for Forth<'_, P> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let p = self.0;
+        for t in (0..p.n.next_multiple_of(LANES)).step_by(P::W) {
+            // SAFETY: the caller's.
+            unsafe {
+                let mut columns = [[P::zero(); 4]; 4];
+                for j in 0..4 {
+                    let mut column = columns[j];
+                    for i in 0..4 {
+                        column[i] = P::load(p.from.add(p.at[4 * i + j] + t));
+                    }
+                    columns[j] = four::<P>(column);
+                }
+                for i in 0..4 {
+                    let row =
+                        four::<P>([columns[0][i], columns[1][i], columns[2][i], columns[3][i]]);
+                    for j in 0..4 {
+                        P::store(p.to.add((4 * i + j) * p.each + t), row[j]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<P: Policy<T = f32, Acc = f32>> Task for Back<P> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let p = self.0;
+        for t in (0..p.n.next_multiple_of(LANES)).step_by(P::W) {
+            // SAFETY: the caller's.
+            unsafe {
+                let bias = P::splat(p.bias);
+                let mut columns = [[P::zero(); 2]; 4];
+                for j in 0..4 {
+                    let mut column = [P::zero(); 4];
+                    for i in 0..4 {
+                        column[i] = P::load(p.from.add((4 * i + j) * p.each + t));
+                    }
+                    columns[j] = two::<P>(column);
+                }
+                for i in 0..2 {
+                    let row =
+                        two::<P>([columns[0][i], columns[1][i], columns[2][i], columns[3][i]]);
+                    for j in 0..2 {
+                        let at = p.to.add((2 * i + j) * p.line + t);
+                        P::store(at, plus::<P>(row[j], bias));
+                    }
+                }
+            }
+        }
+    }
+}
