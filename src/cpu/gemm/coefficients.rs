@@ -128,12 +128,14 @@ unsafe fn plus<P: Policy>(a: P::V, b: P::V) -> P::V {
 }
 #[inline(always)]
 unsafe fn minus<P: Policy<Acc = f32>>(a: P::V, b: P::V) -> P::V {
+    // SAFETY: as above.
     unsafe { P::muladd(b, P::splat(-1.0), a) }
 }
 
 /// What four elements become along one dimension.
 #[inline(always)]
 unsafe fn four<P: Policy<Acc = f32>>([a, b, c, d]: [P::V; 4]) -> [P::V; 4] {
+    // SAFETY: as above.
     unsafe {
         [
             minus::<P>(a, c),
@@ -147,6 +149,7 @@ unsafe fn four<P: Policy<Acc = f32>>([a, b, c, d]: [P::V; 4]) -> [P::V; 4] {
 /// What three weights become.
 #[inline(always)]
 unsafe fn spread<P: Policy<Acc = f32>>([a, b, c]: [P::V; 3]) -> [P::V; 4] {
+    // SAFETY: as above.
     unsafe {
         let (both, half) = (plus::<P>(a, c), P::splat(0.5));
         let sum = P::muladd(plus::<P>(both, b), half, P::zero());
@@ -158,6 +161,7 @@ unsafe fn spread<P: Policy<Acc = f32>>([a, b, c]: [P::V; 3]) -> [P::V; 4] {
 /// What four products become.
 #[inline(always)]
 unsafe fn two<P: Policy<Acc = f32>>([a, b, c, d]: [P::V; 4]) -> [P::V; 2] {
+    // SAFETY: as above.
     unsafe {
         [
             plus::<P>(plus::<P>(a, b), c),
