@@ -261,7 +261,7 @@ impl<T: Copy> Run<T> {
                 let (from, to) = (self.from.add(c * self.step), to.add(c * each));
                 match self.pixel {
                     1 => copy_line(from, to, self.n),
-                    2 if size_of::<T>() == 4 && self.n > HALF => {
+                    2 if size_of::<T>() == 4 && self.n >= HALF => {
                         every_second(from.cast(), self.n, to.cast());
                     }
                     pixel => {
@@ -275,31 +275,39 @@ impl<T: Copy> Run<T> {
     }
 }
 
-/// Elements that are taken from twice as many at a time.
-const HALF: usize = 8;
+/// The fewest words of which every second one is taken by vectors.
+const HALF: usize = 4;
+
+/// `N` words, every second one from the first on; the second half is read so that it ends with the last that is taken.
+#[inline(always)]
+unsafe fn half<const N: usize>(from: *const u32, to: *mut u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        let low = from.cast::<[u32; N]>().read_unaligned();
+        let high = from.add(N - 1).cast::<[u32; N]>().read_unaligned();
+        let mut taken = [0; N];
+        for k in 0..N / 2 {
+            taken[k] = low[2 * k];
+            taken[N / 2 + k] = high[2 * k + 1];
+        }
+        to.cast::<[u32; N]>().write_unaligned(taken);
+    }
+}
 
 simd_fn! { stream
-    /// Every second one of words: `n` of them, more than [`HALF`].
+    /// Every second one of words: `n` of them, [`HALF`] or more.
     fn every_second(from: *const u32, n: usize, to: *mut u32) {
-        let mut i = 0;
-        // SAFETY: the caller's: all words up to the last that is taken exist, and the last ones are read from there backwards.
+        // SAFETY: the caller's: all words up to the last that is taken exist. The last vector takes some again.
         unsafe {
-            while i + HALF < n {
-                let read = from.add(2 * i).cast::<[u32; 2 * HALF]>().read_unaligned();
-                let mut taken = [0; HALF];
-                for k in 0..HALF {
-                    taken[k] = read[2 * k];
-                }
-                to.add(i).cast::<[u32; HALF]>().write_unaligned(taken);
-                i += HALF;
+            if n < 2 * HALF {
+                half::<HALF>(from, to);
+                half::<HALF>(from.add(2 * (n - HALF)), to.add(n - HALF));
+                return;
             }
-            i = n - HALF;
-            let read = from.add(2 * i - 1).cast::<[u32; 2 * HALF]>().read_unaligned();
-            let mut taken = [0; HALF];
-            for k in 0..HALF {
-                taken[k] = read[2 * k + 1];
+            for i in (0..n).step_by(2 * HALF) {
+                let i = i.min(n - 2 * HALF);
+                half::<{ 2 * HALF }>(from.add(2 * i), to.add(i));
             }
-            to.add(i).cast::<[u32; HALF]>().write_unaligned(taken);
         }
     }
 }

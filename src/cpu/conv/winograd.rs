@@ -9,7 +9,7 @@
 
 use super::super::lines::Shared;
 use super::frame::{Block, Frames, turn};
-use super::gather::{copy_line, weights};
+use super::gather::weights;
 use super::{Geometry, Phase, Tap};
 use crate::cpu::gemm::coefficients::{
     COEFFICIENTS as ALL, LANES, Results, Tiles, Weights, of_tiles, of_weights, to_results,
@@ -126,12 +126,12 @@ impl Plan {
         );
         let input = [row, (cg * row).next_multiple_of(1024) + 2 * SLACK];
         let result = [wide, (og * wide).next_multiple_of(1024) + 2 * SLACK];
-        let line = self.count[1].next_multiple_of(LANES);
+        let line = tiles.next_multiple_of(LANES);
         let results = ALL * input[1];
         let frame = results + ALL * result[1];
         let lines = frame + frames.room(&block, channels).next_multiple_of(16) + SLACK;
-        // Of channels innermost all are turned at a time; the last lines are where others are laid between each other.
-        let end = lines + line * if g.channels_last { 4 * og } else { 6 };
+        // Channels that are innermost are turned all at a time.
+        let end = lines + 4 * line * if g.channels_last { og } else { 1 };
         Layout {
             channels,
             input,
@@ -235,13 +235,16 @@ fn coefficients(packed: &Tensor, w: &Tensor, g: &Geometry, places: &[usize; 9]) 
 }
 
 simd_fn! { stream
-    /// Lays two lines between each other.
+    /// Lays the elements of two lines between each other, the first one's first.
     fn between(a: &[f32], b: &[f32], to: &mut [f32]) {
-        let n = a.len();
-        let (b, to) = (&b[..n], &mut to[..2 * n]);
+        let n = to.len() / 2;
+        let (pairs, rest) = to.split_at_mut(2 * n);
         for i in 0..n {
-            to[2 * i] = a[i];
-            to[2 * i + 1] = b[i];
+            pairs[2 * i] = a[i];
+            pairs[2 * i + 1] = b[i];
+        }
+        if let Some(last) = rest.first_mut() {
+            *last = a[n];
         }
     }
 }
@@ -322,29 +325,27 @@ impl Convolution<'_> {
         };
         let mut at = [0; ALL];
         at.copy_from_slice(&self.frames.table(b, 1));
+        let lines: Vec<usize> = (0..b.units)
+            .flat_map(|unit| (0..b.count[0]).map(move |row| (unit * s.lines + row) * s.pitch))
+            .collect();
         let each = self.frames.planes() * s.plane;
         for c0 in (0..cg).step_by(self.layout.channels) {
             let channels = self.layout.channels.min(cg - c0);
-            // SAFETY: the channels lie in `x`, the room is as large as the layout says. Lanes behind a line are written again
-            // with the line that follows, those behind the last one are slack.
+            // SAFETY: the channels lie in `x`, the room is as large as the layout says. Lanes behind the last line are slack, or
+            // the next channel's, which is written later.
             unsafe {
                 let frame = room.add(self.layout.at[1]);
                 let x = self.x.as_ptr().add((first + c0) * steps.1);
                 self.frames.fill(b, channels, x, steps, frame, c0 == 0);
                 for c in 0..channels {
-                    let mut to = room.add((c0 + c) * self.layout.input[0]);
-                    for line in 0..b.units * b.count[0] {
-                        let (unit, row) = (line / b.count[0], line % b.count[0]);
-                        let from = frame.add(c * each + (unit * s.lines + row) * s.pitch);
-                        of_tiles(Tiles {
-                            from,
-                            at: &at,
-                            n: b.count[1],
-                            to,
-                            each: self.layout.input[1],
-                        });
-                        to = to.add(b.count[1]);
-                    }
+                    of_tiles(Tiles {
+                        from: frame.add(c * each),
+                        at: &at,
+                        lines: &lines,
+                        n: b.count[1],
+                        to: room.add((c0 + c) * self.layout.input[0]),
+                        each: self.layout.input[1],
+                    });
                 }
             }
         }
@@ -355,36 +356,30 @@ impl Convolution<'_> {
         let g = self.frames.g;
         let (og, line) = (g.outputs / g.groups, self.layout.line);
         let [pitch, each] = self.layout.result;
-        let n = b.count[1];
+        let n = b.units * b.count[0] * b.count[1];
         let mut wild = false;
-        for (slice, place) in self.frames.slices(b).enumerate() {
-            for row in 0..b.count[0] {
-                // SAFETY: as in the caller.
-                unsafe {
-                    let from = room.add(self.layout.at[0] + (slice * b.count[0] + row) * n);
-                    let lines = room.add(self.layout.at[2]);
-                    for o in 0..og {
-                        let to = lines.add(if g.channels_last { 4 * o * line } else { 0 });
-                        to_results(Results {
-                            from: from.add(o * pitch),
-                            each,
-                            n,
-                            bias: self.bias.map_or(0.0, |v| v[first + o]),
-                            to,
-                            line,
-                        });
-                        if !g.channels_last {
-                            wild |= self.put(b, place, row, first + o, to);
-                            continue;
-                        }
-                        for i in 0..4 {
-                            wild |= has_wild(std::slice::from_raw_parts(to.add(i * line), n));
-                        }
-                    }
-                    if g.channels_last {
-                        self.put_turned(b, place, row, first, lines);
-                    }
+        // SAFETY: as in the caller.
+        unsafe {
+            let (from, lines) = (room.add(self.layout.at[0]), room.add(self.layout.at[2]));
+            for o in 0..og {
+                let to = lines.add(if g.channels_last { 4 * o * line } else { 0 });
+                to_results(Results {
+                    from: from.add(o * pitch),
+                    each,
+                    n,
+                    bias: self.bias.map_or(0.0, |v| v[first + o]),
+                    to,
+                    line,
+                });
+                for i in 0..4 {
+                    wild |= has_wild(std::slice::from_raw_parts(to.add(i * line), n));
                 }
+                if !g.channels_last {
+                    self.put(b, first + o, to);
+                }
+            }
+            if g.channels_last {
+                self.put_turned(b, first, lines);
             }
         }
         if wild {
@@ -392,67 +387,56 @@ impl Convolution<'_> {
         }
     }
 
-    /// Where the results of a line of tiles begin in an image, how many lines they have, and how many columns.
-    fn spot(&self, b: &Block, depth: usize, row: usize) -> (usize, usize, usize) {
-        let g = self.frames.g;
-        let [y, x] = [2 * (b.first[0] + row), 2 * b.first[1]];
-        let at = (depth * g.out[1] + y) * g.out[2] + x;
-        let (lines, columns) = (self.size[0] - y, self.size[1] - x);
-        (at, lines.min(2), columns.min(2 * b.count[1]))
+    /// The lines of a block's tiles: how many tiles are before, the image, where in it the results begin, and how many lines and
+    /// columns these have.
+    fn spots(&self, b: &Block) -> impl Iterator<Item = (usize, usize, usize, [usize; 2])> {
+        let (out, b) = (self.frames.g.out, *b);
+        let size = self.size;
+        let slices = self.frames.slices(&b).enumerate();
+        slices.flat_map(move |(slice, (image, depth))| {
+            (0..b.count[0]).map(move |row| {
+                let [y, x] = [2 * (b.first[0] + row), 2 * b.first[1]];
+                let at = (depth * out[1] + y) * out[2] + x;
+                let count = [(size[0] - y).min(2), (size[1] - x).min(2 * b.count[1])];
+                ((slice * b.count[0] + row) * b.count[1], image, at, count)
+            })
+        })
     }
 
-    /// Puts the results of a line of tiles to one channel of an image. True if one of them is not finite.
-    unsafe fn put(
-        &self,
-        b: &Block,
-        (image, depth): (usize, usize),
-        row: usize,
-        channel: usize,
-        lines: *mut f32,
-    ) -> bool {
+    /// Puts the results of a block to one channel.
+    unsafe fn put(&self, b: &Block, channel: usize, lines: *const f32) {
         let (g, line) = (self.frames.g, self.layout.line);
-        let (at, count, n) = self.spot(b, depth, row);
         let out = self.out.data_ptr().cast::<f32>();
-        let mut wild = false;
-        // SAFETY: lines and channel lie within the dense result, and no other task has them; the room has two lines more.
-        unsafe {
-            let out = out.add((image * g.outputs + channel) * g.positions() + at);
+        for (before, image, at, [count, n]) in self.spots(b) {
             for i in 0..count {
-                let half = |j: usize| {
-                    std::slice::from_raw_parts(lines.add((2 * i + j) * line), n.div_ceil(2))
-                };
-                let both = lines.add(4 * line);
-                let whole = std::slice::from_raw_parts_mut(both, n.next_multiple_of(2));
-                between(half(0), half(1), whole);
-                wild |= has_wild(whole);
-                copy_line(both, out.add(i * g.out[2]), n);
+                // SAFETY: lines and channel lie within the dense result, and no other task has them.
+                unsafe {
+                    let half = |j: usize| {
+                        let from = lines.add((2 * i + j) * line + before);
+                        std::slice::from_raw_parts(from, n.div_ceil(2))
+                    };
+                    let to = (image * g.outputs + channel) * g.positions() + at + i * g.out[2];
+                    let to = std::slice::from_raw_parts_mut(out.add(to), n);
+                    between(half(0), half(1), to);
+                }
             }
         }
-        wild
     }
 
-    /// Puts the results of a line of tiles to the channels of a group, which are innermost.
-    unsafe fn put_turned(
-        &self,
-        b: &Block,
-        (image, depth): (usize, usize),
-        row: usize,
-        first: usize,
-        lines: *const f32,
-    ) {
+    /// Puts the results of a block to the channels of a group, which are innermost.
+    unsafe fn put_turned(&self, b: &Block, first: usize, lines: *const f32) {
         let (g, line) = (self.frames.g, self.layout.line);
-        let (at, count, n) = self.spot(b, depth, row);
         let out = self.out.data_ptr().cast::<f32>();
         let (og, step) = (g.outputs / g.groups, g.outputs);
-        for (i, j) in (0..count).flat_map(|i| [(i, 0), (i, 1)]) {
-            let position = image * g.positions() + at + i * g.out[2] + j;
-            // SAFETY: as above.
-            unsafe {
-                let (from, to) = (
-                    lines.add((2 * i + j) * line),
-                    out.add(position * step + first),
-                );
-                turn(from, 4 * line, to, 2 * step, og, (n - j).div_ceil(2));
+        for (before, image, at, [count, n]) in self.spots(b) {
+            for (i, j) in (0..count).flat_map(|i| [(i, 0), (i, 1)]) {
+                let position = image * g.positions() + at + i * g.out[2] + j;
+                // SAFETY: as above.
+                unsafe {
+                    let from = lines.add((2 * i + j) * line + before);
+                    let to = out.add(position * step + first);
+                    turn(from, 4 * line, to, 2 * step, og, (n + 1 - j) / 2);
+                }
             }
         }
     }

@@ -13,16 +13,18 @@ pub const LANES: usize = 8;
 /// Coefficients of a tile.
 pub const COEFFICIENTS: usize = 16;
 
-/// Tiles of a line of the input, which become coefficients.
+/// Tiles of lines of the input, which become coefficients.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles<'a, T> {
     /// Where the table counts from.
     pub from: *const T,
     /// The places of the first tile's 4 x 4 elements; those of the next tile follow each.
     pub at: &'a [usize; COEFFICIENTS],
-    /// How many tiles.
+    /// How far on each line begins.
+    pub lines: &'a [usize],
+    /// Tiles of a line.
     pub n: usize,
-    /// The first coefficient of the first tile.
+    /// The first coefficient of the first tile; those of a line follow those of the one before.
     pub to: *mut T,
     /// From one coefficient to the next.
     pub each: usize,
@@ -242,24 +244,29 @@ impl<P: Policy<T = f32, Acc = f32>> Task for Forth<'_, P> {
     #[inline(always)]
     unsafe fn run(self) {
         let p = self.0;
-        for t in (0..p.n.next_multiple_of(LANES)).step_by(P::W) {
-            // SAFETY: the caller's.
+        let mut to = p.to;
+        for &line in p.lines {
+            // SAFETY: the caller's. Lanes behind a line are written again with the next one.
             unsafe {
-                let mut columns = [[P::zero(); 4]; 4];
-                for j in 0..4 {
-                    let mut column = columns[j];
-                    for i in 0..4 {
-                        column[i] = P::load(p.from.add(p.at[4 * i + j] + t));
-                    }
-                    columns[j] = four::<P>(column);
-                }
-                for i in 0..4 {
-                    let row =
-                        four::<P>([columns[0][i], columns[1][i], columns[2][i], columns[3][i]]);
+                for t in (0..p.n.next_multiple_of(LANES)).step_by(P::W) {
+                    let from = p.from.add(line + t);
+                    let mut columns = [[P::zero(); 4]; 4];
                     for j in 0..4 {
-                        P::store(p.to.add((4 * i + j) * p.each + t), row[j]);
+                        let mut column = columns[j];
+                        for i in 0..4 {
+                            column[i] = P::load(from.add(p.at[4 * i + j]));
+                        }
+                        columns[j] = four::<P>(column);
+                    }
+                    for i in 0..4 {
+                        let row =
+                            four::<P>([columns[0][i], columns[1][i], columns[2][i], columns[3][i]]);
+                        for j in 0..4 {
+                            P::store(to.add((4 * i + j) * p.each + t), row[j]);
+                        }
                     }
                 }
+                to = to.add(p.n);
             }
         }
     }
