@@ -30,12 +30,27 @@ const FRAME: usize = 24 << 10;
 /// How a convolution is cut into tiles of 2 x 2 results, and those into blocks.
 pub(super) struct Plan {
     /// Tiles as windows of 4 x 4 that move by two elements.
-    tiles: Phase,
+    pub(super) tiles: Phase,
     /// Which tap of the phase lies at each place of the window.
-    places: [usize; 9],
+    pub(super) places: [usize; 9],
     /// Lines and columns of a block's tiles, and its slices.
-    count: [usize; 2],
-    units: usize,
+    pub(super) count: [usize; 2],
+    pub(super) units: usize,
+}
+
+/// Windows of so many lines and columns that move by two elements.
+pub(super) fn squares(low: [i64; 3], side: i64, count: [usize; 3]) -> Phase {
+    let taps = (0..side * side).map(|i| Tap {
+        weight: 0,
+        at: [low[0], low[1] + i / side, low[2] + i % side],
+    });
+    Phase {
+        taps: taps.collect(),
+        advance: [1, 2, 2],
+        first: [0; 3],
+        step: [1; 3],
+        count,
+    }
 }
 
 /// Where in a thread's room everything lies, in elements.
@@ -56,8 +71,22 @@ impl Plan {
     pub(super) fn of(g: &Geometry, phase: &Phase, dtype: DType, threads: usize) -> Option<Self> {
         let (cg, og) = (g.inputs / g.groups, g.outputs / g.groups);
         let [depth, h, w] = phase.count;
+        let (slices, all) = (g.batch * depth, g.batch * depth * h.div_ceil(2) * w.div_ceil(2));
+        // In products: what windows in place compute between the lines, weights, and what is made of each channel.
+        let direct = 9 * slices * (h + 1) * (w + 1);
+        let these = ALL * all + 400 + 250 * all / og.max(1) + 220 * all / cg.max(1);
+        if 8 * these > 7 * direct {
+            return None;
+        }
+        let most = (BLOCK / (4 * ALL * (cg + og).max(1))).clamp(64, 256);
+        Self::cut(g, phase, dtype, most.min(all.div_ceil(4 * threads).max(32)))
+    }
+
+    /// The plan of blocks of so many tiles, if windows are of 3 x 3, and numbers of single precision.
+    pub(super) fn cut(g: &Geometry, phase: &Phase, dtype: DType, most: usize) -> Option<Self> {
+        let [depth, h, w] = phase.count;
         let plain = phase.advance == [1; 3] && phase.step == [1; 3] && phase.taps.len() == 9;
-        if dtype != DType::F32 || !plain || g.batch * depth * h * w * og == 0 {
+        if dtype != DType::F32 || !plain || g.batch * depth * h * w * g.outputs == 0 {
             return None;
         }
         let low: [i64; 3] =
@@ -70,21 +99,10 @@ impl Plan {
             }
             places[3 * y + x] = i;
         }
-        let (lines, columns) = (h.div_ceil(2), w.div_ceil(2));
-        let slices = g.batch * depth;
-        let all = slices * lines * columns;
-        // In products: what windows in place compute between the lines, weights, and what is made of each channel.
-        let direct = 9 * slices * (h + 1) * (w + 1);
-        let these = ALL * all + 400 + 250 * all / og + 220 * all / cg;
-        if places.contains(&9) || 8 * these > 7 * direct {
+        if places.contains(&9) {
             return None;
         }
-        let taps = (0..ALL as i64).map(|i| Tap {
-            weight: 0,
-            at: [low[0], low[1] + i / 4, low[2] + i % 4],
-        });
-        let most = (BLOCK / (4 * ALL * (cg + og))).clamp(64, 256);
-        let most = most.min(all.div_ceil(4 * threads).max(32));
+        let (slices, lines, columns) = (g.batch * depth, h.div_ceil(2), w.div_ceil(2));
         let (count, units) = if lines * columns <= most {
             let units = (most / (lines * columns)).clamp(1, slices);
             ([lines, columns], slices.div_ceil(slices.div_ceil(units)))
@@ -96,13 +114,7 @@ impl Plan {
             ([1, columns.div_ceil(columns.div_ceil(width))], 1)
         };
         Some(Self {
-            tiles: Phase {
-                taps: taps.collect(),
-                advance: [1, 2, 2],
-                first: [0; 3],
-                step: [1; 3],
-                count: [depth, lines, columns],
-            },
+            tiles: squares(low, 4, [depth, lines, columns]),
             places,
             count,
             units,
@@ -111,12 +123,7 @@ impl Plan {
 
     fn layout(&self, frames: &Frames, g: &Geometry) -> Layout {
         let (cg, og) = (g.inputs / g.groups, g.outputs / g.groups);
-        let block = Block {
-            unit: 0,
-            units: self.units,
-            first: [0; 2],
-            count: self.count,
-        };
+        let block = self.largest();
         let tiles = self.units * self.count[0] * self.count[1];
         let channels = (FRAME / (4 * frames.room(&block, 1))).clamp(1, cg);
         // Coefficients whole pages apart would push each other out of the first cache.
@@ -141,19 +148,42 @@ impl Plan {
         }
     }
 
-    fn blocks(&self, g: &Geometry) -> [usize; 3] {
+    /// The largest block.
+    pub(super) fn largest(&self) -> Block {
+        Block {
+            unit: 0,
+            units: self.units,
+            first: [0; 2],
+            count: self.count,
+        }
+    }
+
+    /// How many blocks there are.
+    pub(super) fn blocks(&self, g: &Geometry) -> usize {
         let [depth, lines, columns] = self.tiles.count;
-        [
-            (g.batch * depth).div_ceil(self.units),
-            lines.div_ceil(self.count[0]),
-            columns.div_ceil(self.count[1]),
-        ]
+        let cuts = lines.div_ceil(self.count[0]) * columns.div_ceil(self.count[1]);
+        (g.batch * depth).div_ceil(self.units) * cuts
+    }
+
+    /// One of them.
+    pub(super) fn block(&self, g: &Geometry, i: usize) -> Block {
+        let [depth, lines, columns] = self.tiles.count;
+        let [most, wide] = self.count;
+        let cuts = [lines.div_ceil(most), columns.div_ceil(wide)];
+        let (unit, rest) = (i / (cuts[0] * cuts[1]) * self.units, i % (cuts[0] * cuts[1]));
+        let first = [rest / cuts[1] * most, rest % cuts[1] * wide];
+        Block {
+            unit,
+            units: self.units.min(g.batch * depth - unit),
+            first,
+            count: [most.min(lines - first[0]), wide.min(columns - first[1])],
+        }
     }
 
     /// Elements of the weights' coefficients, the number of tasks, and the elements of each one's room.
     pub(super) fn rooms(&self, g: &Geometry) -> [usize; 3] {
         let layout = self.layout(&Frames::new(g, &self.tiles), g);
-        let tasks = self.blocks(g).iter().product::<usize>() * g.groups;
+        let tasks = self.blocks(g) * g.groups;
         [ALL * g.groups * matrix(g), tasks, layout.at[3]]
     }
 }
@@ -251,10 +281,27 @@ simd_fn! { stream
 
 simd_fn! { stream
     /// Whether an element is no number, or infinite.
-    fn has_wild(line: &[f32]) -> bool {
+    pub(super) fn has_wild(line: &[f32]) -> bool {
         const MOST: u32 = 0x7F80_0000;
         let found = line.iter().fold(0, |all, v| all | u32::from(v.to_bits() & MOST == MOST));
         found != 0
+    }
+}
+
+/// Where the lines of a block's tiles begin in a copy.
+pub(super) fn lines_of(frames: &Frames, b: &Block) -> Vec<usize> {
+    let (s, rows) = (frames.sizes(b), b.count[0]);
+    let line = |i: usize| (i / rows * s.lines + i % rows) * s.pitch;
+    (0..b.units * rows).map(line).collect()
+}
+
+/// From image to image, from channel to channel and from pixel to pixel of an input.
+pub(super) fn steps(g: &Geometry) -> (usize, usize, usize) {
+    let plane = g.size.iter().product::<usize>();
+    if g.channels_last {
+        (plane * g.inputs, 1, g.inputs)
+    } else {
+        (plane * g.inputs, plane, 1)
     }
 }
 
@@ -279,19 +326,7 @@ impl Convolution<'_> {
     unsafe fn task(&self, task: usize, room: *mut f32) {
         let g = self.frames.g;
         let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
-        let [_, rows, columns] = self.plan.blocks(g);
-        let (at, group) = (task / g.groups, task % g.groups);
-        let (unit, rest) = (at / (rows * columns), at % (rows * columns));
-        let [depth, lines, width] = self.plan.tiles.count;
-        let [most, wide] = self.plan.count;
-        let first = [rest / columns * most, rest % columns * wide];
-        let unit = unit * self.plan.units;
-        let block = Block {
-            unit,
-            units: self.plan.units.min(g.batch * depth - unit),
-            first,
-            count: [most.min(lines - first[0]), wide.min(width - first[1])],
-        };
+        let (block, group) = (self.plan.block(g, task / g.groups), task % g.groups);
         let n = block.units * block.count[0] * block.count[1];
         let table: Vec<usize> = (0..cg).map(|c| c * self.layout.input[0]).collect();
         // SAFETY: the caller's; the parts of the room do not meet.
@@ -317,17 +352,10 @@ impl Convolution<'_> {
     unsafe fn analyse(&self, b: &Block, first: usize, room: *mut f32) {
         let g = self.frames.g;
         let (cg, s) = (g.inputs / g.groups, self.frames.sizes(b));
-        let plane = g.size.iter().product::<usize>();
-        let steps = if g.channels_last {
-            (plane * g.inputs, 1, g.inputs)
-        } else {
-            (plane * g.inputs, plane, 1)
-        };
+        let steps = steps(g);
         let mut at = [0; ALL];
         at.copy_from_slice(&self.frames.table(b, 1));
-        let lines: Vec<usize> = (0..b.units)
-            .flat_map(|unit| (0..b.count[0]).map(move |row| (unit * s.lines + row) * s.pitch))
-            .collect();
+        let lines = lines_of(&self.frames, b);
         let each = self.frames.planes() * s.plane;
         for c0 in (0..cg).step_by(self.layout.channels) {
             let channels = self.layout.channels.min(cg - c0);
