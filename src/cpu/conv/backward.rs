@@ -8,6 +8,7 @@ use super::gather::{by_size, gather, gather_last, split_lines};
 use super::pixels::Pixels;
 use super::planes::by_lines;
 use super::windows::suits;
+use super::winograd_backward::Backward;
 use super::{BLOCK, Geometry, Phase, matrix_in};
 use crate::cpu::gemm::WindowElement;
 use crate::cpu::room::Rooms;
@@ -79,6 +80,11 @@ fn summed<T: Real + WindowElement + Element>(
         }
     };
     let (grad, x) = (laid(grad)?, laid(x)?);
+    if let Some(plan) = Backward::of(g, phase, wide)
+        && let Some(made) = plan.run(&grad, &x)?
+    {
+        return Ok(made);
+    }
     match Pixels::<T>::new(&grad, &x, g, phase) {
         Some(pixels) => pixels.run(wide),
         None => Products::new(&grad, &x, g, phase, wide)?.run(),

@@ -15,6 +15,7 @@ mod planes;
 pub mod room;
 mod windows;
 mod winograd;
+mod winograd_backward;
 
 use super::room::Rooms;
 use super::{copy, matrix, pool};

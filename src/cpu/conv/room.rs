@@ -5,6 +5,7 @@ use super::direct::spread;
 use super::pixels::Pixels;
 use super::windows::suits;
 use super::winograd::Plan;
+use super::winograd_backward::Backward;
 use super::{Geometry, Phase, Work};
 use crate::cpu::room::Room;
 use crate::{DType, Result, Tensor};
@@ -262,6 +263,13 @@ fn summed<T: crate::cpu::gemm::WindowElement + crate::Element>(
     }
     let grad = laid(room, grad, wide, g.channels_last)?;
     let x = laid(room, x, wide, g.channels_last)?;
+    if let Some(plan) = Backward::of(g, phase, wide) {
+        let [sums, coefficients, copy, tasks] = plan.rooms();
+        for n in [g.outputs * (g.inputs / g.groups) * 9, sums, coefficients] {
+            room.elements(n, wide)?;
+        }
+        return (0..tasks.min(room.threads())).try_for_each(|_| room.elements(copy, wide));
+    }
     match Pixels::<T>::sizes(g, phase) {
         Some(parts) => {
             room.elements(parts, wide)?;

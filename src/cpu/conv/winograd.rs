@@ -71,7 +71,10 @@ impl Plan {
     pub(super) fn of(g: &Geometry, phase: &Phase, dtype: DType, threads: usize) -> Option<Self> {
         let (cg, og) = (g.inputs / g.groups, g.outputs / g.groups);
         let [depth, h, w] = phase.count;
-        let (slices, all) = (g.batch * depth, g.batch * depth * h.div_ceil(2) * w.div_ceil(2));
+        let (slices, all) = (
+            g.batch * depth,
+            g.batch * depth * h.div_ceil(2) * w.div_ceil(2),
+        );
         // In products: what windows in place compute between the lines, weights, and what is made of each channel.
         let direct = 9 * slices * (h + 1) * (w + 1);
         let these = ALL * all + 400 + 250 * all / og.max(1) + 220 * all / cg.max(1);
@@ -170,7 +173,10 @@ impl Plan {
         let [depth, lines, columns] = self.tiles.count;
         let [most, wide] = self.count;
         let cuts = [lines.div_ceil(most), columns.div_ceil(wide)];
-        let (unit, rest) = (i / (cuts[0] * cuts[1]) * self.units, i % (cuts[0] * cuts[1]));
+        let (unit, rest) = (
+            i / (cuts[0] * cuts[1]) * self.units,
+            i % (cuts[0] * cuts[1]),
+        );
         let first = [rest / cuts[1] * most, rest % cuts[1] * wide];
         Block {
             unit,

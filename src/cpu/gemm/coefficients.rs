@@ -64,6 +64,38 @@ pub struct Weights<'a, T> {
     pub each: usize,
 }
 
+/// Gradients of the results of lines of tiles, which become those of the products.
+#[derive(Clone, Copy, Debug)]
+pub struct Gradients<'a, T> {
+    /// Where the table counts from.
+    pub from: *const T,
+    /// The places of the first tile's 2 x 2 elements; those of the next tile follow each.
+    pub at: &'a [usize; 4],
+    /// How far on each line begins.
+    pub lines: &'a [usize],
+    /// Tiles of a line.
+    pub n: usize,
+    /// The first product's gradient of the first tile; those of a line follow those of the one before.
+    pub to: *mut T,
+    /// From one product to the next.
+    pub each: usize,
+}
+
+/// Gradients of the coefficients of weights, which become those of the weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Sums<'a, T> {
+    /// The first coefficient of the first weight.
+    pub from: *const T,
+    /// From one coefficient to the next.
+    pub each: usize,
+    /// How many weights.
+    pub n: usize,
+    /// Which tap lies at each place of the 3 x 3 window.
+    pub places: &'a [usize; 9],
+    /// The weights, `[weight][tap]`.
+    pub to: *mut T,
+}
+
 /// Rows of a tile on this machine.
 fn height() -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -111,6 +143,22 @@ pub unsafe fn of_weights(weights: Weights<f32>) {
     in_lanes!(Weigh(weights));
 }
 
+/// Makes gradients of products of those of results.
+///
+/// # Safety
+/// Elements and products are there, and lanes behind the last ones.
+pub unsafe fn of_gradients(gradients: Gradients<f32>) {
+    in_lanes!(Spread(gradients));
+}
+
+/// Makes gradients of weights of those of their coefficients.
+///
+/// # Safety
+/// Coefficients are there, and lanes behind the last ones; so are the weights.
+pub unsafe fn to_weights(sums: Sums<f32>) {
+    in_lanes!(Gather(sums));
+}
+
 /// Makes results of coefficients.
 ///
 /// # Safety
@@ -122,6 +170,8 @@ pub unsafe fn to_results(results: Results<f32>) {
 struct Weigh<'a, P: Policy>(Weights<'a, P::T>);
 struct Forth<'a, P: Policy>(Tiles<'a, P::T>);
 struct Back<P: Policy>(Results<P::T>);
+struct Spread<'a, P: Policy>(Gradients<'a, P::T>);
+struct Gather<'a, P: Policy>(Sums<'a, P::T>);
 
 #[inline(always)]
 unsafe fn plus<P: Policy>(a: P::V, b: P::V) -> P::V {
@@ -157,6 +207,32 @@ unsafe fn spread<P: Policy<Acc = f32>>([a, b, c]: [P::V; 3]) -> [P::V; 4] {
         let sum = P::muladd(plus::<P>(both, b), half, P::zero());
         let difference = P::muladd(minus::<P>(both, b), half, P::zero());
         [a, sum, difference, c]
+    }
+}
+
+/// What the gradients of two results become.
+#[inline(always)]
+unsafe fn apart<P: Policy<Acc = f32>>(a: P::V, b: P::V) -> [P::V; 4] {
+    // SAFETY: as above.
+    unsafe {
+        [
+            a,
+            plus::<P>(a, b),
+            minus::<P>(a, b),
+            minus::<P>(P::zero(), b),
+        ]
+    }
+}
+
+/// What the gradients of four coefficients become.
+#[inline(always)]
+unsafe fn three<P: Policy<Acc = f32>>([a, b, c, d]: [P::V; 4]) -> [P::V; 3] {
+    // SAFETY: as above.
+    unsafe {
+        let half = P::splat(0.5);
+        let sum = P::muladd(plus::<P>(b, c), half, P::zero());
+        let difference = P::muladd(minus::<P>(b, c), half, P::zero());
+        [plus::<P>(a, sum), difference, plus::<P>(sum, d)]
     }
 }
 
@@ -294,6 +370,67 @@ impl<P: Policy<T = f32, Acc = f32>> Task for Back<P> {
                     for j in 0..2 {
                         let at = p.to.add((2 * i + j) * p.line + t);
                         P::store(at, plus::<P>(row[j], bias));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<P: Policy<T = f32, Acc = f32>> Task for Spread<'_, P> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let p = self.0;
+        let mut to = p.to;
+        for &line in p.lines {
+            // SAFETY: the caller's. Lanes behind a line are written again with the next one.
+            unsafe {
+                for t in (0..p.n.next_multiple_of(LANES)).step_by(P::W) {
+                    let from = p.from.add(line + t);
+                    let mut columns = [[P::zero(); 4]; 2];
+                    for j in 0..2 {
+                        let (a, b) = (P::load(from.add(p.at[j])), P::load(from.add(p.at[2 + j])));
+                        columns[j] = apart::<P>(a, b);
+                    }
+                    for i in 0..4 {
+                        let row = apart::<P>(columns[0][i], columns[1][i]);
+                        for j in 0..4 {
+                            P::store(to.add((4 * i + j) * p.each + t), row[j]);
+                        }
+                    }
+                }
+                to = to.add(p.n);
+            }
+        }
+    }
+}
+
+impl<P: Policy<T = f32, Acc = f32>> Task for Gather<'_, P> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let p = self.0;
+        for k in (0..p.n).step_by(P::W) {
+            // SAFETY: the caller's.
+            unsafe {
+                let mut columns = [[P::zero(); 3]; 4];
+                for j in 0..4 {
+                    let mut column = [P::zero(); 4];
+                    for i in 0..4 {
+                        column[i] = P::load(p.from.add((4 * i + j) * p.each + k));
+                    }
+                    columns[j] = three::<P>(column);
+                }
+                let mut taps = [[0.0; TURNED]; 9];
+                for i in 0..3 {
+                    let row =
+                        three::<P>([columns[0][i], columns[1][i], columns[2][i], columns[3][i]]);
+                    for j in 0..3 {
+                        P::store(taps[p.places[3 * i + j]].as_mut_ptr(), row[j]);
+                    }
+                }
+                for i in 0..P::W.min(p.n - k) {
+                    for t in 0..9 {
+                        *p.to.add((k + i) * 9 + t) = taps[t][i];
                     }
                 }
             }

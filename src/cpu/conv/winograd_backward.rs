@@ -1,0 +1,245 @@
+//! Gradients of weights of 3 x 3 windows by the transpose of Winograd's F(2 x 2, 3 x 3): coefficients of the input meet those of
+//! the result's gradient in one product a coefficient, summed over all tiles.
+
+#![allow(unsafe_code, reason = "rooms are read and written by pointer")]
+
+use super::super::lines::Shared;
+use super::frame::{Block, Frames};
+use super::winograd::{Plan, has_wild, lines_of, squares, steps};
+use super::{Geometry, Phase};
+use crate::cpu::gemm::coefficients::{
+    COEFFICIENTS as ALL, Gradients, LANES, Sums, Tiles, of_gradients, of_tiles, to_weights,
+};
+use crate::cpu::gemm::{Mat, MatMut, SLACK, gemm};
+use crate::cpu::room::Rooms;
+use crate::cpu::{pool, slice};
+use crate::{DType, Device, Result, Tensor};
+
+/// Bytes of the coefficients of a block.
+const BLOCK: usize = 4 << 20;
+/// Bytes of a copy of some channels, which the first cache holds.
+const FRAME: usize = 24 << 10;
+
+/// How the sum is cut into blocks, which does not depend on the threads.
+pub(super) struct Backward<'a> {
+    g: &'a Geometry,
+    plan: Plan,
+    /// The result's gradient as an input, and its tiles.
+    results: Geometry,
+    squares: Phase,
+}
+
+/// A tensor that is brought to coefficients.
+struct Side<'a> {
+    frames: Frames<'a>,
+    from: &'a [f32],
+    /// Channels of a group, and how many are copied at a time.
+    channels: usize,
+    step: usize,
+    /// Where its coefficients begin, from channel to channel, and from one coefficient to the next.
+    at: usize,
+    row: usize,
+    each: usize,
+}
+
+impl Side<'_> {
+    /// Copies that bring all channels of a group.
+    fn tasks(&self) -> usize {
+        self.channels.div_ceil(self.step)
+    }
+
+    /// Elements of a copy.
+    fn room(&self, plan: &Plan) -> usize {
+        self.frames.room(&plan.largest(), self.step) + SLACK
+    }
+}
+
+impl<'a> Backward<'a> {
+    /// The plan, if this way is the faster one.
+    pub(super) fn of(g: &'a Geometry, phase: &Phase, dtype: DType) -> Option<Self> {
+        let (cg, og) = (g.inputs / g.groups, g.outputs / g.groups);
+        let [depth, h, w] = phase.count;
+        let (slices, all) = (
+            g.batch * depth,
+            g.batch * depth * h.div_ceil(2) * w.div_ceil(2),
+        );
+        let these = ALL * all + 800 + 350 * all / og.max(1) + 350 * all / cg.max(1);
+        if g.transposed || 8 * these > 8 * 9 * slices * h * w {
+            return None;
+        }
+        let most = (BLOCK / (4 * ALL * (cg + og).max(1))).clamp(64, 512);
+        let plan = Plan::cut(g, phase, dtype, most)?;
+        let results = Geometry {
+            inputs: g.outputs,
+            size: g.out,
+            ..g.clone()
+        };
+        let squares = squares([0; 3], 2, plan.tiles.count);
+        Some(Self {
+            g,
+            plan,
+            results,
+            squares,
+        })
+    }
+
+    /// From one coefficient of the weights to the next.
+    fn matrix(&self) -> usize {
+        let n = self.g.outputs / self.g.groups * (self.g.inputs / self.g.groups);
+        n.next_multiple_of(16) + 16
+    }
+
+    fn sides<'s>(&'s self, x: &'s [f32], grad: &'s [f32]) -> [Side<'s>; 2] {
+        let block = self.plan.largest();
+        let row = (block.units * block.count[0] * block.count[1]).next_multiple_of(LANES);
+        let side = |g: &'s Geometry, phase: &'s Phase, from: &'s [f32], at: usize| {
+            let frames = Frames::new(g, phase);
+            let channels = g.inputs / g.groups;
+            Side {
+                step: (FRAME / (4 * frames.room(&block, 1))).clamp(1, channels),
+                frames,
+                from,
+                channels,
+                at,
+                row,
+                each: (channels * row).next_multiple_of(1024) + 2 * SLACK,
+            }
+        };
+        let input = side(self.g, &self.plan.tiles, x, 0);
+        let end = ALL * input.each;
+        [input, side(&self.results, &self.squares, grad, end)]
+    }
+
+    /// Elements that the sums, the coefficients of a block, and each copy take; and how many copies there are.
+    pub(super) fn rooms(&self) -> [usize; 4] {
+        let [input, grad] = self.sides(&[], &[]);
+        let copy = input.room(&self.plan).max(grad.room(&self.plan));
+        let coefficients = grad.at + ALL * grad.each;
+        [
+            ALL * self.matrix() + SLACK,
+            coefficients,
+            copy,
+            input.tasks() + grad.tasks(),
+        ]
+    }
+
+    /// The gradient `[outputs, inputs of a group, taps]` of tensors that are laid out as the geometry says; nothing if something
+    /// is not finite.
+    ///
+    /// # Errors
+    /// If memory cannot be had.
+    pub(super) fn run(&self, grad: &Tensor, x: &Tensor) -> Result<Option<Tensor>> {
+        let g = self.g;
+        let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
+        let empty = |n: usize| Tensor::empty(&[n as i64], DType::F32, Device::CPU);
+        let made = empty(g.outputs * cg * 9)?;
+        let [sums, coefficients, copy, tasks] = self.rooms();
+        let (sums, coefficients) = (empty(sums)?, empty(coefficients)?);
+        let rooms = Rooms::new(tasks, || empty(copy))?;
+        let sides = self.sides(slice::<f32>(x), slice::<f32>(grad));
+        let [at, sum, to] = [&coefficients, &sums, &made].map(|t| Shared::at(t.data_ptr()));
+        for group in 0..g.groups {
+            for i in 0..self.plan.blocks(g) {
+                let block = self.plan.block(g, i);
+                pool::parallel_items(tasks, |task| {
+                    let inputs = sides[0].tasks();
+                    let (side, cut) = if task < inputs {
+                        (&sides[0], task)
+                    } else {
+                        (&sides[1], task - inputs)
+                    };
+                    let done = rooms.with(|room| {
+                        let (frame, to) = (room.data_ptr().cast(), at.get().cast());
+                        // SAFETY: every task has its own channels, and a copy of its own.
+                        unsafe { side.analyse(&block, group, cut, frame, to) };
+                        Ok(())
+                    });
+                    debug_assert!(done.is_ok(), "there is a room for each thread");
+                });
+                let n = block.units * block.count[0] * block.count[1];
+                let first = if i == 0 { 0.0 } else { 1.0 };
+                pool::parallel_items(ALL, |e| {
+                    let [b, a] = sides.each_ref().map(|s| {
+                        // SAFETY: within the coefficients.
+                        unsafe { at.get().cast::<f32>().add(s.at + e * s.each).cast_const() }
+                    });
+                    let row = sides[0].row as isize;
+                    // SAFETY: every task has a matrix of its own.
+                    unsafe {
+                        let c = sum.get().cast::<f32>().add(e * self.matrix());
+                        let (a, b) = (Mat::new(a, row, 1), Mat::new(b, 1, row));
+                        gemm(
+                            og,
+                            cg,
+                            n,
+                            1.0,
+                            a,
+                            b,
+                            first,
+                            MatMut::new(c, cg as isize, 1),
+                            None,
+                        );
+                    }
+                });
+            }
+            pool::parallel_for(og, (4096 / cg).max(1), |rows| {
+                // SAFETY: every task has its own outputs.
+                unsafe {
+                    let start = rows.start * cg;
+                    to_weights(Sums {
+                        from: sum.get().cast::<f32>().add(start),
+                        each: self.matrix(),
+                        n: rows.len() * cg,
+                        places: &self.plan.places,
+                        to: to.get().cast::<f32>().add((group * og * cg + start) * 9),
+                    });
+                }
+            });
+        }
+        Ok((!has_wild(slice::<f32>(&made))).then_some(made))
+    }
+}
+
+impl Side<'_> {
+    /// Brings some channels of a group to coefficients.
+    unsafe fn analyse(&self, b: &Block, group: usize, cut: usize, frame: *mut f32, to: *mut f32) {
+        let g = self.frames.g;
+        let first = cut * self.step;
+        let channels = self.step.min(self.channels - first);
+        let (steps, lines, n) = (steps(g), lines_of(&self.frames, b), b.count[1]);
+        let table = self.frames.table(b, 1);
+        let each = self.frames.planes() * self.frames.sizes(b).plane;
+        // SAFETY: the channels lie in the tensor, the rooms are as large as the plan says.
+        unsafe {
+            let x = self
+                .from
+                .as_ptr()
+                .add((group * self.channels + first) * steps.1);
+            self.frames.fill(b, channels, x, steps, frame, true);
+            for c in 0..channels {
+                let from = frame.cast_const().add(c * each);
+                let to = to.add(self.at + (first + c) * self.row);
+                let (lines, each) = (&lines[..], self.each);
+                if let Ok(at) = table.as_slice().try_into() {
+                    of_tiles(Tiles {
+                        from,
+                        at,
+                        lines,
+                        n,
+                        to,
+                        each,
+                    });
+                } else if let Ok(at) = table.as_slice().try_into() {
+                    of_gradients(Gradients {
+                        from,
+                        at,
+                        lines,
+                        n,
+                        to,
+                        each,
+                    });
+                }
+            }
+        }
+    }
+}
