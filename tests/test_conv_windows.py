@@ -90,6 +90,7 @@ CASES = {
         geometry((7, 6, 5), (3, 2, 3), stride=(2, 1, 2), padding=(1, 0, 1)),
     ),
     "tiles": (2, 48, 40, geometry((15, 22), 3, padding=1)),
+    "tiles of many channels": (3, 96, 130, geometry((14, 9), 3, padding=1)),
     "tiles of small images": (11, 33, 64, geometry((7, 9), 3, padding=1)),
     "tiles of groups": (2, 64, 98, geometry((13, 31), 3, padding=2, groups=2)),
     "tiles of wide lines": (1, 32, 40, geometry((6, 1101), 3)),

@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Bytes of the coefficients of a block.
 const BLOCK: usize = 3 << 19;
-/// Bytes of a copy of some channels, which the first cache holds.
-const FRAME: usize = 24 << 10;
+/// Bytes of a copy of some channels, which the second cache holds: lines of many are copied at a time.
+pub(super) const FRAME: usize = 128 << 10;
 
 /// How a convolution is cut into tiles of 2 x 2 results, and those into blocks.
 pub(super) struct Plan {
