@@ -9,8 +9,9 @@ from torchlike import _settings
 class _Deterministic(types.ModuleType):
     @property
     def fill_uninitialized_memory(self) -> bool:
-        """Whether new elements that nobody wrote are no numbers, or the largest ones, while deterministic algorithms are
-        asked for (`use_deterministic_algorithms`): reading them shows in the result.
+        """Whether new elements that nobody wrote are no numbers, or the largest ones.
+
+        So they are while deterministic algorithms are asked for (`use_deterministic_algorithms`): reading them shows.
 
         Raises:
             RuntimeError: if what is set is no truth value.

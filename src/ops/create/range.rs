@@ -36,7 +36,7 @@ pub static OPS: &[OpDef] = &[
         "linspace",
         "(Operand start, Operand end, int steps, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device), |a, _, outs| space(&outs[0], a.start, a.end, None), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, None))),
+        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device, "linspace_cpu"), |a, _, outs| space(&outs[0], a.start, a.end, None), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, None))),
         "Evenly spaced numbers.",
     ).samples("f32[()], -3, 0, dtype=c128, device=dev")
     .no_grad(),
@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         "logspace",
         "(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device), |a, _, outs| space(&outs[0], a.start, a.end, Some(a.base)), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, Some(a.base)))),
+        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device, "logspace_cpu"), |a, _, outs| space(&outs[0], a.start, a.end, Some(a.base)), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, Some(a.base)))),
         "Powers of a base at evenly spaced exponents.",
     ).samples("1, 3, 1, 2.0, device=dev; 0, 0, 0, 2.0, dtype=u8, device=dev")
     .no_grad(),
@@ -84,7 +84,7 @@ impl Steps {
         });
         self.check(dtype)?;
         if self.half_open {
-            dtype.check_kernel(dtype != DType::Bool, "arange_cpu")?;
+            dtype.check_kernel(dtype != DType::Bool && !dtype.is_complex(), "arange_cpu")?;
         }
         // Numbers of 64 bits are cut to integers before they are counted, those of all other types after.
         let n = if dtype == DType::I64 {
@@ -143,8 +143,6 @@ impl Steps {
     }
 
     fn fill(&self, out: &Tensor) -> Result<()> {
-        let d = out.dtype();
-        d.check_kernel(!d.is_complex(), "arange_cpu")?;
         if out.dtype().is_integral(true) {
             let (s, d) = (self.start.to_i64(), self.step.to_i64());
             return write_with(out, |i| Scalar::Int(s.wrapping_add(d.wrapping_mul(i))));
@@ -172,6 +170,7 @@ fn space_rule(
     steps: i64,
     dtype: Option<DType>,
     device: Option<Device>,
+    kernel: &str,
 ) -> Result<Plan> {
     ensure!(steps >= 0, Runtime, "number of steps must be non-negative");
     let dims = [start, end].map(|v| v.tensor().map_or(0, Tensor::ndim));
@@ -194,6 +193,7 @@ fn space_rule(
             mode::default_dtype()
         }
     });
+    dtype.check_kernel(dtype != DType::Bool, kernel)?;
     let device = match (start.tensor(), device) {
         (Some(t), None) => t.device(),
         _ => device_or_default(device)?,
@@ -213,8 +213,6 @@ fn power(base: Option<f64>, v: Scalar) -> Scalar {
 /// Evenly spaced numbers, or powers of a base; symmetric about the middle, in the precision PyTorch computes them in.
 fn space(out: &Tensor, start: Operand, end: Operand, base: Option<f64>) -> Result<()> {
     let dtype = out.dtype();
-    let kernel = base.map_or("linspace_cpu", |_| "logspace_cpu");
-    dtype.check_kernel(dtype != DType::Bool, kernel)?;
     let (start, end) = (end_value(start)?, end_value(end)?);
     if out.numel() == 1 {
         return write_with(out, |_| power(base, start));
