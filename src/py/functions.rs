@@ -208,12 +208,6 @@ fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Sets whether uninitialised tensors are filled with no number, or the largest one.
-#[pyfunction]
-fn _set_fills_blanks(on: bool) {
-    mode::set_fills_blanks(on);
-}
-
 #[pyfunction]
 fn get_default_device(py: Python<'_>) -> PyResult<Py<PyDevice>> {
     device(py, mode::default_device())
@@ -489,7 +483,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(tensor as_tensor from_numpy frombuffer is_tensor get_default_dtype set_default_dtype _set_fills_blanks get_default_device set_default_device
+    add!(tensor as_tensor from_numpy frombuffer is_tensor get_default_dtype set_default_dtype get_default_device set_default_device
         is_grad_enabled _set_grad_enabled is_inference_mode_enabled _set_inference _default_generator manual_seed get_num_threads
         set_num_threads result_type promote_types can_cast _record _recording _materialize _materialize_all _extract _clear_meta_init_cache _assign _swap _viewers
         _from_storage _legacy);

@@ -379,12 +379,18 @@ switch_class!(
     "Inside, neither objects nor modes take calls over."
 );
 
+/// Sets whether uninitialised tensors are filled with no number, or the largest one.
+#[pyfunction]
+fn _set_fills_blanks(on: bool) {
+    crate::mode::set_fills_blanks(on);
+}
+
 /// Registers the functions and classes.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_push_on_torch_function_stack _pop_torch_function_stack _len_torch_function_stack _get_function_stack_at
+    add!(_set_fills_blanks _push_on_torch_function_stack _pop_torch_function_stack _len_torch_function_stack _get_function_stack_at
         _is_torch_function_mode_enabled _is_torch_function_enabled _is_torch_function_all_disabled _has_torch_function
         _has_torch_function_unary _has_torch_function_variadic _watched _handle _overloaded_args _disabled_torch_function_impl);
     let py = m.py();

@@ -205,7 +205,7 @@ fn nothing<A, P>(_: &A, _: &P, outs: &[Tensor]) -> Result<()> {
 
 /// Fills a new tensor with what `torch.utils.deterministic.fill_uninitialized_memory` names.
 pub(in crate::ops) fn mark_unwritten(t: &Tensor) -> Result<()> {
-    if t.device().is_meta() || t.dtype().is_quantized() {
+    if t.storage().is_hollow() || t.dtype().is_quantized() {
         return Ok(());
     }
     let d = t.dtype();

@@ -6,9 +6,10 @@ use crate::ops::core::args::Args;
 use crate::ops::core::op::{Cast, E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
+use crate::ops::pointwise::factors;
 use crate::ops::pointwise::rule::{float, same};
 use crate::ops::pointwise::unary::{Reciprocal, Rsqrt, Sqrt, Square};
-use crate::{DType, Result, Scalar, Tensor, bail, cpu, ensure, kernels, map_op, map_row};
+use crate::{DType, Result, Scalar, Tensor, bail, ensure, kernels, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
@@ -201,43 +202,6 @@ map_op! {
 }
 map_op! { Addcdiv, 3, [light complex] |x, y, z, c| x + T::ctx(c, 0) * y / z }
 
-/// A factor for the loop, in each form that a type may need.
-fn factor(s: Scalar, d: DType) -> Result<Ctx> {
-    check_scale(s, d)?;
-    let mut ctx = Ctx::default();
-    (ctx.f[0], ctx.i[0], ctx.c[0]) = (s.to_f64(), s.to_i64(), s.to_c64());
-    Ok(ctx)
-}
-
-/// As [`factor`], in the type's own precision, as sums have it.
-fn narrow_factor(s: Scalar, d: DType) -> Result<Ctx> {
-    if d.is_reduced_float() {
-        check_scale(s, d)?;
-        let single = Scalar::Float(f64::from(s.to_f64() as f32));
-        return factor(cpu::halves::rounded(single, d), d);
-    }
-    factor(s, d)
-}
-
-fn check_scale(a: Scalar, d: DType) -> Result<()> {
-    if matches!(a, Scalar::Bool(_)) && d != DType::Bool {
-        bail!(Runtime, "Boolean alpha only supported for Boolean results.");
-    }
-    if a.is_floating() && d.is_integral(true) {
-        bail!(
-            Runtime,
-            "For integral input tensors, argument alpha must not be a floating point number."
-        );
-    }
-    if matches!(a, Scalar::Complex(_)) && !d.is_complex() {
-        bail!(
-            Runtime,
-            "For non-complex input tensors, argument alpha must not be a complex number."
-        );
-    }
-    Ok(())
-}
-
 /// `alpha` of sub, which truth values do not have.
 fn sub_alpha(a: &calls::Sub, d: DType) -> Result<Ctx> {
     let is_bool = |x: Operand| match x {
@@ -256,30 +220,7 @@ fn sub_alpha(a: &calls::Sub, d: DType) -> Result<Ctx> {
         "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the \
          `~` or `logical_not()` operator instead."
     );
-    narrow_factor(a.alpha, d)
-}
-
-/// `value` of addcmul and addcdiv; a truth value counts as a number.
-fn value(s: Scalar, d: DType) -> Result<Ctx> {
-    match s {
-        Scalar::Bool(b) if d != DType::Bool => factor(Scalar::Int(b.into()), d),
-        s => factor(s, d),
-    }
-}
-
-/// addcdiv of two tensors of integers is refused, whatever it is added to.
-fn no_division_of_integers(a: &calls::Addcdiv, d: DType) -> Result<Ctx> {
-    ensure!(
-        ![a.tensor1, a.tensor2]
-            .iter()
-            .all(|t| t.dtype().is_integral(true)),
-        Runtime,
-        "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division \
-         of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / \
-         tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future \
-         addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
-    );
-    value(a.value, d)
+    factors::narrow(a.alpha, d)
 }
 
 /// Products, quotients and interpolations with a number keep it in single precision beside 16-bit tensors.
@@ -437,7 +378,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3], 2.0")
     .grad("DivBackward1 | self: grad / other.conj()"),
-    map_row!(Add "add", 2, same, typed!(|a, d| narrow_factor(a.alpha, d), DType), FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`.").grad("self: grad; other: _grad.scale(grad, alpha.conj()); jvp: self_t + _grad.scale(other_t, alpha)"),
+    map_row!(Add "add", 2, same, typed!(|a, d| factors::narrow(a.alpha, d), DType), FMIO | N, "a + b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The sum, the second operand times `alpha`.").grad("self: grad; other: _grad.scale(grad, alpha.conj()); jvp: self_t + _grad.scale(other_t, alpha)"),
     map_row!(Sub "sub", 2, same, typed!(sub_alpha, DType), FMIO | N, "a - b * alpha", "(Operand self, Operand other, *, Scalar alpha=1)", "The difference, the second operand times `alpha`.").grad("SubBackward0 / SubBackward0 / RsubBackward1 | self: grad; other: _grad.scale(-grad, alpha.conj()); jvp: self_t - _grad.scale(other_t, alpha)"),
     compose(
         "rsub",
@@ -501,6 +442,6 @@ pub static OPS: &[OpDef] = &[
     map_row!(Gcd "gcd", 2, same, FMIO | J, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor.").no_grad(),
     map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple.").no_grad(),
     map_row!(Lerp "lerp", 3, same, typed!(one_type, DType), FMIO, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),
-    map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2.").grad("self: grad; tensor1: grad * (tensor2 * value).conj(); tensor2: grad * (tensor1 * value).conj()").amp(Cast::Kept, Cast::Widest),
-    map_row!(Addcdiv "addcdiv", 3, same, typed!(no_division_of_integers, DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2.").grad("self: grad; tensor1: grad * (value / tensor2).conj(); tensor2: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()").amp(Cast::Kept, Cast::Widest),
+    map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| factors::value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2.").grad("self: grad; tensor1: grad * (tensor2 * value).conj(); tensor2: grad * (tensor1 * value).conj()").amp(Cast::Kept, Cast::Widest),
+    map_row!(Addcdiv "addcdiv", 3, same, typed!(|a, d| factors::divided(a.value, [a.tensor1, a.tensor2], d), DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2.").grad("self: grad; tensor1: grad * (value / tensor2).conj(); tensor2: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()").amp(Cast::Kept, Cast::Widest),
 ];

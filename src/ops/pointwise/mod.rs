@@ -3,6 +3,7 @@
 pub mod binary;
 pub mod bounds;
 pub mod compare;
+pub mod factors;
 pub mod parts;
 pub mod rows;
 pub mod rule;

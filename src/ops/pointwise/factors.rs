@@ -1,0 +1,74 @@
+//! Numbers that operands are multiplied by on the way: checked, and in the forms that loops need.
+
+use crate::cpu::map::Ctx;
+use crate::{DType, Result, Scalar, Tensor, bail, cpu, ensure};
+
+/// A factor for the loop, in each form that a type may need.
+///
+/// # Errors
+/// If the number does not suit the type.
+pub fn factor(s: Scalar, d: DType) -> Result<Ctx> {
+    check_scale(s, d)?;
+    let mut ctx = Ctx::default();
+    (ctx.f[0], ctx.i[0], ctx.c[0]) = (s.to_f64(), s.to_i64(), s.to_c64());
+    Ok(ctx)
+}
+
+/// As [`factor`], in the type's own precision, as sums have it.
+///
+/// # Errors
+/// As there.
+pub fn narrow(s: Scalar, d: DType) -> Result<Ctx> {
+    if d.is_reduced_float() {
+        check_scale(s, d)?;
+        let single = Scalar::Float(f64::from(s.to_f64() as f32));
+        return factor(cpu::halves::rounded(single, d), d);
+    }
+    factor(s, d)
+}
+
+fn check_scale(a: Scalar, d: DType) -> Result<()> {
+    if matches!(a, Scalar::Bool(_)) && d != DType::Bool {
+        bail!(Runtime, "Boolean alpha only supported for Boolean results.");
+    }
+    if a.is_floating() && d.is_integral(true) {
+        bail!(
+            Runtime,
+            "For integral input tensors, argument alpha must not be a floating point number."
+        );
+    }
+    if matches!(a, Scalar::Complex(_)) && !d.is_complex() {
+        bail!(
+            Runtime,
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        );
+    }
+    Ok(())
+}
+
+/// `value` of addcmul and addcdiv; a truth value counts as a number.
+///
+/// # Errors
+/// As [`factor`].
+pub fn value(s: Scalar, d: DType) -> Result<Ctx> {
+    match s {
+        Scalar::Bool(b) if d != DType::Bool => factor(Scalar::Int(b.into()), d),
+        s => factor(s, d),
+    }
+}
+
+/// [`value`] of addcdiv, which refuses two tensors of integers, whatever they are added to.
+///
+/// # Errors
+/// If they are integers, or the number does not suit the type.
+pub fn divided(s: Scalar, operands: [&Tensor; 2], d: DType) -> Result<Ctx> {
+    ensure!(
+        !operands.iter().all(|t| t.dtype().is_integral(true)),
+        Runtime,
+        "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division \
+         of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / \
+         tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future \
+         addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
+    );
+    value(s, d)
+}
