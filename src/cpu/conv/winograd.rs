@@ -250,11 +250,12 @@ pub(super) fn winograd(
 fn coefficients(packed: &Tensor, w: &Tensor, g: &Geometry, places: &[usize; 9]) {
     let size = [g.outputs / g.groups, g.inputs / g.groups];
     let (to, from) = (Shared::at(packed.data_ptr()), slice::<f32>(w));
-    let (each, count) = (size[0] * size[1], weight_tiles(size[0]));
+    let (each, tiles) = (size[0] * size[1], weight_tiles(size[0]).collect::<Vec<_>>());
+    let count = tiles.len();
     let grain = (8192 * count / each).max(1);
     pool::parallel_for(g.groups * count, grain, |range| {
         for task in range {
-            let (group, tile) = (task / count, task % count);
+            let (group, tile) = (task / count, tiles[task % count]);
             // SAFETY: a group's weights and matrices; every task writes a tile of its own.
             unsafe {
                 of_weights(Weights {

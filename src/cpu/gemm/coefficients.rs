@@ -56,8 +56,8 @@ pub struct Weights<'a, T> {
     pub size: [usize; 2],
     /// Which tap lies at each place of the 3 x 3 window.
     pub places: &'a [usize; 9],
-    /// The tile, one of [`weight_tiles`].
-    pub tile: usize,
+    /// The tile, one of [`weight_tiles`]: its first output, and how many it has.
+    pub tile: (usize, usize),
     /// The matrix of the first coefficient.
     pub to: *mut T,
     /// From one matrix to the next.
@@ -107,10 +107,9 @@ fn height() -> usize {
     policy::F32Portable::TALL
 }
 
-/// The tiles that the weights of so many outputs make.
-#[must_use]
-pub fn weight_tiles(outputs: usize) -> usize {
-    outputs.div_ceil(height())
+/// The tiles that the weights of so many outputs make on this machine.
+pub fn weight_tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
+    tiles(outputs, height())
 }
 
 /// Runs a task in vectors of [`LANES`] elements at most: lines are short.
@@ -252,13 +251,10 @@ impl<P: Policy<T = f32, Acc = f32>> Task for Weigh<'_, P> {
     #[inline(always)]
     unsafe fn run(self) {
         let p = self.0;
-        let [outputs, inputs] = p.size;
-        let Some((r0, h)) = tiles(outputs, height()).nth(p.tile) else {
-            return;
-        };
+        let ([_, inputs], (r0, h)) = (p.size, p.tile);
         for c in 0..inputs {
             for i0 in (0..h).step_by(P::W) {
-                // SAFETY: the caller's. Lanes behind the last output are those of the next input, which is written later.
+                // SAFETY: the caller's. Lanes behind the last output are later inputs', as long as there are any.
                 unsafe {
                     let taps = taps::<P>(&p, c, (r0 + i0, h - i0));
                     let mut columns = [[P::zero(); 4]; 3];
@@ -267,15 +263,15 @@ impl<P: Policy<T = f32, Acc = f32>> Task for Weigh<'_, P> {
                         columns[j] = spread::<P>([taps[place(0)], taps[place(1)], taps[place(2)]]);
                     }
                     let to = p.to.add(r0 * inputs + c * h + i0);
-                    let last = c + 1 == inputs;
+                    let whole = (inputs - c) * h >= i0 + P::W;
                     for i in 0..4 {
                         let row = spread::<P>([columns[0][i], columns[1][i], columns[2][i]]);
                         for j in 0..4 {
                             let at = to.add((4 * i + j) * p.each);
-                            if last {
-                                P::store_part(at, row[j], (h - i0).min(P::W));
-                            } else {
+                            if whole {
                                 P::store(at, row[j]);
+                            } else {
+                                P::store_part(at, row[j], (h - i0).min(P::W));
                             }
                         }
                     }
@@ -432,6 +428,52 @@ impl<P: Policy<T = f32, Acc = f32>> Task for Gather<'_, P> {
                     for t in 0..9 {
                         *p.to.add((k + i) * 9 + t) = taps[t][i];
                     }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tile of any machine's height holds `G g G'` of its outputs, and nothing else is written.
+    #[test]
+    fn tiles_of_weights() {
+        const G: [[f32; 3]; 4] = [
+            [1.0, 0.0, 0.0],
+            [0.5, 0.5, 0.5],
+            [0.5, -0.5, 0.5],
+            [0.0, 0.0, 1.0],
+        ];
+        let places = [4, 0, 8, 1, 7, 2, 6, 3, 5];
+        for height in 1..=12 {
+            let (outputs, inputs) = (height + 3, 5);
+            let n = outputs * inputs;
+            let from: Vec<f32> = (0..n * 9).map(|i| (i * 31 % 17) as f32 - 8.0).collect();
+            let mut to = vec![0.125; COEFFICIENTS * n];
+            let weights = Weights {
+                from: from.as_ptr(),
+                size: [outputs, inputs],
+                places: &places,
+                tile: (2, height),
+                to: to.as_mut_ptr(),
+                each: n,
+            };
+            // SAFETY: buffers of these sizes.
+            unsafe { of_weights(weights) };
+            for (e, matrix) in to.chunks_exact(n).enumerate() {
+                for (k, &got) in matrix.iter().enumerate() {
+                    let at = k.wrapping_sub(2 * inputs);
+                    let (c, o) = (at / height, 2 + at % height);
+                    let mut want = 0.125;
+                    if c < inputs {
+                        let g = |i: usize, j: usize| from[(o * inputs + c) * 9 + places[3 * i + j]];
+                        let row = |i: usize| (0..3).map(|j| g(i, j) * G[e % 4][j]).sum::<f32>();
+                        want = (0..3).map(|i| G[e / 4][i] * row(i)).sum();
+                    }
+                    assert_eq!(got, want, "height {height}, coefficient {e}, element {k}");
                 }
             }
         }
