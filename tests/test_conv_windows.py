@@ -168,6 +168,26 @@ def test_threads_do_not_change_a_bit(name):
             assert np.array_equal(one.numpy().view(np.int32), other.numpy().view(np.int32))
 
 
+@pytest.mark.parametrize("size", [(2, 64, 80, 56), (3, 96, 66, 14), (5, 130, 70, 7)])
+def test_tiles_are_as_exact_as_single_precision(size):
+    n, inputs, outputs, side = size
+    torch.manual_seed(0)
+    x, w = torch.randn(n, inputs, side, side), torch.randn(outputs, inputs, 3, 3)
+    grad, threads = torch.randn(n, outputs, side, side), torch.get_num_threads()
+
+    def made(dtype):
+        a, b = (t.to(dtype).requires_grad_() for t in (x, w))
+        y = F.conv2d(a, b, None, 1, 1)
+        return y.detach(), *torch.autograd.grad(y, [a, b], grad.to(dtype))
+
+    try:
+        torch.set_num_threads(3)
+        for got, want in zip(made(torch.float32), made(torch.float64), strict=True):
+            assert (got - want).abs().max() < 3e-6 * want.abs().max()
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_sixteen_bits_are_rounded_once():
     x, w, _, g = made("3x3 of many channels")
     y = reference(x, w, np.zeros((len(x), len(w), *g["out"])), g)[0]

@@ -13,6 +13,7 @@ mod gather;
 mod pixels;
 mod planes;
 pub mod room;
+mod tiles;
 mod windows;
 mod winograd;
 mod winograd_backward;
@@ -85,6 +86,16 @@ impl Phase {
 impl Geometry {
     fn positions(&self) -> usize {
         self.out.iter().product()
+    }
+
+    /// From image to image of the input, from channel to channel and from pixel to pixel.
+    fn steps(&self) -> (usize, usize, usize) {
+        let plane = self.size.iter().product::<usize>();
+        if self.channels_last {
+            (plane * self.inputs, 1, self.inputs)
+        } else {
+            (plane * self.inputs, plane, 1)
+        }
     }
 
     fn taps_where(&self, at: impl Fn(usize, i64) -> Option<i64>) -> Vec<Tap> {

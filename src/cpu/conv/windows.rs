@@ -228,12 +228,7 @@ impl<T: WindowElement + Element> Convolution<'_, T> {
         let alike = before.is_some_and(|k| self.frames.alike(&k, b));
         let zeros = !alike || cg > self.channels;
         rooms.block = Some(*b);
-        let plane = g.size.iter().product::<usize>();
-        let steps = if g.channels_last {
-            (plane * g.inputs, 1, g.inputs)
-        } else {
-            (plane * g.inputs, plane, 1)
-        };
+        let steps = g.steps();
         for first in (0..cg).step_by(self.channels) {
             let channels = self.channels.min(cg - first);
             let from = (group * cg + first) * steps.1;

@@ -10,10 +10,10 @@
 use super::super::lines::Shared;
 use super::frame::{Block, Frames, turn};
 use super::gather::weights;
-use super::{Geometry, Phase, Tap};
+use super::tiles::{Side, squares};
+use super::{Geometry, Phase};
 use crate::cpu::gemm::coefficients::{
-    COEFFICIENTS as ALL, LANES, Results, Tiles, Weights, of_tiles, of_weights, to_results,
-    weight_tiles,
+    COEFFICIENTS as ALL, LANES, Results, Weights, of_weights, to_results, weight_tiles,
 };
 use crate::cpu::gemm::{SLACK, WindowElement, Windows};
 use crate::cpu::room::Rooms;
@@ -24,9 +24,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Bytes of the coefficients of a block.
 const BLOCK: usize = 3 << 19;
-/// Bytes of a copy of some channels, which the second cache holds: lines of many are copied at a time.
-pub(super) const FRAME: usize = 128 << 10;
-
 /// How a convolution is cut into tiles of 2 x 2 results, and those into blocks.
 pub(super) struct Plan {
     /// Tiles as windows of 4 x 4 that move by two elements.
@@ -38,27 +35,10 @@ pub(super) struct Plan {
     pub(super) units: usize,
 }
 
-/// Windows of so many lines and columns that move by two elements.
-pub(super) fn squares(low: [i64; 3], side: i64, count: [usize; 3]) -> Phase {
-    let taps = (0..side * side).map(|i| Tap {
-        weight: 0,
-        at: [low[0], low[1] + i / side, low[2] + i % side],
-    });
-    Phase {
-        taps: taps.collect(),
-        advance: [1, 2, 2],
-        first: [0; 3],
-        step: [1; 3],
-        count,
-    }
-}
-
-/// Where in a thread's room everything lies, in elements.
-struct Layout {
-    /// Channels copied at a time.
-    channels: usize,
-    /// From one row of coefficients to the next, and from one coefficient to the next; of input and result.
-    input: [usize; 2],
+/// Where in a thread's room everything lies, in elements: the input's coefficients first.
+struct Layout<'a> {
+    input: Side<'a>,
+    /// From one row of the result's coefficients to the next, and from one coefficient to the next.
     result: [usize; 2],
     /// From one line of results to the next.
     line: usize,
@@ -124,26 +104,18 @@ impl Plan {
         })
     }
 
-    fn layout(&self, frames: &Frames, g: &Geometry) -> Layout {
-        let (cg, og) = (g.inputs / g.groups, g.outputs / g.groups);
-        let block = self.largest();
-        let tiles = self.units * self.count[0] * self.count[1];
-        let channels = (FRAME / (4 * frames.room(&block, 1))).clamp(1, cg);
-        // Coefficients whole pages apart would push each other out of the first cache.
-        let (row, wide) = (
-            tiles.next_multiple_of(LANES),
-            tiles.next_multiple_of(LANES) + SLACK,
-        );
-        let input = [row, (cg * row).next_multiple_of(1024) + 2 * SLACK];
-        let result = [wide, (og * wide).next_multiple_of(1024) + 2 * SLACK];
-        let line = tiles.next_multiple_of(LANES);
-        let results = ALL * input[1];
+    fn layout<'a>(&'a self, g: &'a Geometry, x: &'a [f32]) -> Layout<'a> {
+        let (og, block) = (g.outputs / g.groups, self.largest());
+        let input = Side::new(Frames::new(g, &self.tiles), x, &block);
+        let line = (self.units * self.count[0] * self.count[1]).next_multiple_of(LANES);
+        let row = line + SLACK;
+        let result = [row, (og * row).next_multiple_of(1024) + 2 * SLACK];
+        let results = ALL * input.each;
         let frame = results + ALL * result[1];
-        let lines = frame + frames.room(&block, channels).next_multiple_of(16) + SLACK;
+        let lines = frame + input.room(&block);
         // Channels that are innermost are turned all at a time.
         let end = lines + 4 * line * if g.channels_last { og } else { 1 };
         Layout {
-            channels,
             input,
             result,
             line,
@@ -188,7 +160,7 @@ impl Plan {
 
     /// Elements of the weights' coefficients, the number of tasks, and the elements of each one's room.
     pub(super) fn rooms(&self, g: &Geometry) -> [usize; 3] {
-        let layout = self.layout(&Frames::new(g, &self.tiles), g);
+        let layout = self.layout(g, &[]);
         let tasks = self.blocks(g) * g.groups;
         [ALL * g.groups * matrix(g), tasks, layout.at[3]]
     }
@@ -220,14 +192,12 @@ pub(super) fn winograd(
     let rooms = Rooms::new(tasks, || {
         Tensor::empty(&[room as i64], DType::F32, Device::CPU)
     })?;
-    let frames = Frames::new(g, &plan.tiles);
     let all = Convolution {
-        layout: plan.layout(&frames, g),
-        frames,
+        layout: plan.layout(g, slice::<f32>(x)),
+        g,
         plan,
         out,
         size: [phase.count[1], phase.count[2]],
-        x: slice::<f32>(x),
         w: slice::<f32>(&packed),
         bias: bias.map(slice::<f32>),
         wild: AtomicBool::new(false),
@@ -295,32 +265,14 @@ simd_fn! { stream
     }
 }
 
-/// Where the lines of a block's tiles begin in a copy.
-pub(super) fn lines_of(frames: &Frames, b: &Block) -> Vec<usize> {
-    let (s, rows) = (frames.sizes(b), b.count[0]);
-    let line = |i: usize| (i / rows * s.lines + i % rows) * s.pitch;
-    (0..b.units * rows).map(line).collect()
-}
-
-/// From image to image, from channel to channel and from pixel to pixel of an input.
-pub(super) fn steps(g: &Geometry) -> (usize, usize, usize) {
-    let plane = g.size.iter().product::<usize>();
-    if g.channels_last {
-        (plane * g.inputs, 1, g.inputs)
-    } else {
-        (plane * g.inputs, plane, 1)
-    }
-}
-
 /// What all tasks read.
 struct Convolution<'a> {
-    frames: Frames<'a>,
+    g: &'a Geometry,
     plan: &'a Plan,
-    layout: Layout,
+    layout: Layout<'a>,
     out: &'a Tensor,
     /// Lines and columns of the result.
     size: [usize; 2],
-    x: &'a [f32],
     /// The weights' coefficients.
     w: &'a [f32],
     bias: Option<&'a [f32]>,
@@ -331,22 +283,25 @@ struct Convolution<'a> {
 impl Convolution<'_> {
     /// A group of a block, in a room of the layout's size.
     unsafe fn task(&self, task: usize, room: *mut f32) {
-        let g = self.frames.g;
+        let g = self.g;
         let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
         let (block, group) = (self.plan.block(g, task / g.groups), task % g.groups);
         let n = block.units * block.count[0] * block.count[1];
-        let table: Vec<usize> = (0..cg).map(|c| c * self.layout.input[0]).collect();
+        let (input, [results, frame, ..]) = (&self.layout.input, self.layout.at);
+        let table: Vec<usize> = (0..cg).map(|c| c * input.row).collect();
         // SAFETY: the caller's; the parts of the room do not meet.
         unsafe {
-            self.analyse(&block, group * cg, room);
+            for copy in 0..input.copies() {
+                input.analyse(&block, (group, copy), room.add(frame), room, copy == 0);
+            }
             for e in 0..ALL {
                 f32::windows(Windows {
                     m: og,
                     n,
                     a: self.w[(group * ALL + e) * matrix(g)..].as_ptr(),
-                    b: room.add(e * self.layout.input[1]),
+                    b: room.add(e * input.each),
                     rows: &table,
-                    c: room.add(self.layout.at[0] + e * self.layout.result[1]),
+                    c: room.add(results + e * self.layout.result[1]),
                     pitch: self.layout.result[0],
                     add: false,
                 });
@@ -355,40 +310,9 @@ impl Convolution<'_> {
         }
     }
 
-    /// Brings the channels of a group to coefficients.
-    unsafe fn analyse(&self, b: &Block, first: usize, room: *mut f32) {
-        let g = self.frames.g;
-        let (cg, s) = (g.inputs / g.groups, self.frames.sizes(b));
-        let steps = steps(g);
-        let mut at = [0; ALL];
-        at.copy_from_slice(&self.frames.table(b, 1));
-        let lines = lines_of(&self.frames, b);
-        let each = self.frames.planes() * s.plane;
-        for c0 in (0..cg).step_by(self.layout.channels) {
-            let channels = self.layout.channels.min(cg - c0);
-            // SAFETY: the channels lie in `x`, the room is as large as the layout says. Lanes behind the last line are slack, or
-            // the next channel's, which is written later.
-            unsafe {
-                let frame = room.add(self.layout.at[1]);
-                let x = self.x.as_ptr().add((first + c0) * steps.1);
-                self.frames.fill(b, channels, x, steps, frame, c0 == 0);
-                for c in 0..channels {
-                    of_tiles(Tiles {
-                        from: frame.add(c * each),
-                        at: &at,
-                        lines: &lines,
-                        n: b.count[1],
-                        to: room.add((c0 + c) * self.layout.input[0]),
-                        each: self.layout.input[1],
-                    });
-                }
-            }
-        }
-    }
-
     /// Makes the results of a block of their coefficients, and puts them to their places.
     unsafe fn store(&self, b: &Block, first: usize, room: *mut f32) {
-        let g = self.frames.g;
+        let g = self.g;
         let (og, line) = (g.outputs / g.groups, self.layout.line);
         let [pitch, each] = self.layout.result;
         let n = b.units * b.count[0] * b.count[1];
@@ -425,9 +349,9 @@ impl Convolution<'_> {
     /// The lines of a block's tiles: how many tiles are before, the image, where in it the results begin, and how many lines and
     /// columns these have.
     fn spots(&self, b: &Block) -> impl Iterator<Item = (usize, usize, usize, [usize; 2])> {
-        let (out, b) = (self.frames.g.out, *b);
+        let (out, b) = (self.g.out, *b);
         let size = self.size;
-        let slices = self.frames.slices(&b).enumerate();
+        let slices = self.layout.input.frames.slices(&b).enumerate();
         slices.flat_map(move |(slice, (image, depth))| {
             (0..b.count[0]).map(move |row| {
                 let [y, x] = [2 * (b.first[0] + row), 2 * b.first[1]];
@@ -440,7 +364,7 @@ impl Convolution<'_> {
 
     /// Puts the results of a block to one channel.
     unsafe fn put(&self, b: &Block, channel: usize, lines: *const f32) {
-        let (g, line) = (self.frames.g, self.layout.line);
+        let (g, line) = (self.g, self.layout.line);
         let out = self.out.data_ptr().cast::<f32>();
         for (before, image, at, [count, n]) in self.spots(b) {
             for i in 0..count {
@@ -460,7 +384,7 @@ impl Convolution<'_> {
 
     /// Puts the results of a block to the channels of a group, which are innermost.
     unsafe fn put_turned(&self, b: &Block, first: usize, lines: *const f32) {
-        let (g, line) = (self.frames.g, self.layout.line);
+        let (g, line) = (self.g, self.layout.line);
         let out = self.out.data_ptr().cast::<f32>();
         let (og, step) = (g.outputs / g.groups, g.outputs);
         for (before, image, at, [count, n]) in self.spots(b) {

@@ -4,12 +4,11 @@
 #![allow(unsafe_code, reason = "rooms are read and written by pointer")]
 
 use super::super::lines::Shared;
-use super::frame::{Block, Frames};
-use super::winograd::{FRAME, Plan, has_wild, lines_of, squares, steps};
+use super::frame::Frames;
+use super::tiles::{Side, squares};
+use super::winograd::{Plan, has_wild};
 use super::{Geometry, Phase};
-use crate::cpu::gemm::coefficients::{
-    COEFFICIENTS as ALL, Gradients, LANES, Sums, Tiles, of_gradients, of_tiles, to_weights,
-};
+use crate::cpu::gemm::coefficients::{COEFFICIENTS as ALL, Sums, to_weights};
 use crate::cpu::gemm::{Mat, MatMut, SLACK, gemm};
 use crate::cpu::room::Rooms;
 use crate::cpu::{pool, slice};
@@ -26,31 +25,6 @@ pub(super) struct Backward<'a> {
     /// The result's gradient as an input, and its tiles.
     results: Geometry,
     squares: Phase,
-}
-
-/// A tensor that is brought to coefficients.
-struct Side<'a> {
-    frames: Frames<'a>,
-    from: &'a [f32],
-    /// Channels of a group, and how many are copied at a time.
-    channels: usize,
-    step: usize,
-    /// Where its coefficients begin, from channel to channel, and from one coefficient to the next.
-    at: usize,
-    row: usize,
-    each: usize,
-}
-
-impl Side<'_> {
-    /// Copies that bring all channels of a group.
-    fn tasks(&self) -> usize {
-        self.channels.div_ceil(self.step)
-    }
-
-    /// Elements of a copy.
-    fn room(&self, plan: &Plan) -> usize {
-        self.frames.room(&plan.largest(), self.step) + SLACK
-    }
 }
 
 impl<'a> Backward<'a> {
@@ -88,39 +62,25 @@ impl<'a> Backward<'a> {
         n.next_multiple_of(16) + 16
     }
 
+    /// The input and the result's gradient.
     fn sides<'s>(&'s self, x: &'s [f32], grad: &'s [f32]) -> [Side<'s>; 2] {
         let block = self.plan.largest();
-        // Lanes behind the last tile are not the next channel's, which may be another task's.
-        let tiles = block.units * block.count[0] * block.count[1];
-        let row = tiles.next_multiple_of(LANES) + LANES;
-        let side = |g: &'s Geometry, phase: &'s Phase, from: &'s [f32], at: usize| {
-            let frames = Frames::new(g, phase);
-            let channels = g.inputs / g.groups;
-            Side {
-                step: (FRAME / (4 * frames.room(&block, 1))).clamp(1, channels),
-                frames,
-                from,
-                channels,
-                at,
-                row,
-                each: (channels * row).next_multiple_of(1024) + 2 * SLACK,
-            }
-        };
-        let input = side(self.g, &self.plan.tiles, x, 0);
-        let end = ALL * input.each;
-        [input, side(&self.results, &self.squares, grad, end)]
+        let input = Frames::new(self.g, &self.plan.tiles);
+        let result = Frames::new(&self.results, &self.squares);
+        [Side::new(input, x, &block), Side::new(result, grad, &block)]
     }
 
     /// Elements that the sums, the coefficients of a block, and each copy take; and how many copies there are.
     pub(super) fn rooms(&self) -> [usize; 4] {
         let [input, grad] = self.sides(&[], &[]);
-        let copy = input.room(&self.plan).max(grad.room(&self.plan));
-        let coefficients = grad.at + ALL * grad.each;
+        let block = self.plan.largest();
+        let copy = input.room(&block).max(grad.room(&block));
+        let coefficients = ALL * (input.each + grad.each);
         [
             ALL * self.matrix() + SLACK,
             coefficients,
             copy,
-            input.tasks() + grad.tasks(),
+            input.copies() + grad.copies(),
         ]
     }
 
@@ -139,21 +99,23 @@ impl<'a> Backward<'a> {
         let rooms = Rooms::new(tasks, || empty(copy))?;
         let sides = self.sides(slice::<f32>(x), slice::<f32>(grad));
         let [at, sum, to] = [&coefficients, &sums, &made].map(|t| Shared::at(t.data_ptr()));
-        let broken = AtomicBool::new(false);
+        let (end, broken) = (ALL * sides[0].each, AtomicBool::new(false));
         for group in 0..g.groups {
             for i in 0..self.plan.blocks(g) {
                 let block = self.plan.block(g, i);
                 pool::parallel_items(tasks, |task| {
-                    let inputs = sides[0].tasks();
-                    let (side, cut) = if task < inputs {
-                        (&sides[0], task)
+                    let inputs = sides[0].copies();
+                    let (side, copy, begin) = if task < inputs {
+                        (&sides[0], task, 0)
                     } else {
-                        (&sides[1], task - inputs)
+                        (&sides[1], task - inputs, end)
                     };
                     let done = rooms.with(|room| {
-                        let (frame, to) = (room.data_ptr().cast(), at.get().cast());
+                        let (frame, to) = (room.data_ptr().cast(), at.get().cast::<f32>());
                         // SAFETY: every task has its own channels, and a copy of its own.
-                        unsafe { side.analyse(&block, group, cut, frame, to) };
+                        unsafe {
+                            side.analyse(&block, (group, copy), frame, to.add(begin), true);
+                        }
                         Ok(())
                     });
                     if done.is_err() {
@@ -163,10 +125,9 @@ impl<'a> Backward<'a> {
                 let n = block.units * block.count[0] * block.count[1];
                 let first = if i == 0 { 0.0 } else { 1.0 };
                 pool::parallel_items(ALL, |e| {
-                    let [b, a] = sides.each_ref().map(|s| {
-                        // SAFETY: within the coefficients.
-                        unsafe { at.get().cast::<f32>().add(s.at + e * s.each).cast_const() }
-                    });
+                    // SAFETY: within the coefficients.
+                    let [b, a] = [e * sides[0].each, end + e * sides[1].each]
+                        .map(|n| unsafe { at.get().cast::<f32>().add(n).cast_const() });
                     let row = sides[0].row as isize;
                     // SAFETY: every task has a matrix of its own.
                     unsafe {
@@ -202,49 +163,5 @@ impl<'a> Backward<'a> {
         }
         let whole = !broken.load(Relaxed) && !has_wild(slice::<f32>(&made));
         Ok(whole.then_some(made))
-    }
-}
-
-impl Side<'_> {
-    /// Brings some channels of a group to coefficients.
-    unsafe fn analyse(&self, b: &Block, group: usize, cut: usize, frame: *mut f32, to: *mut f32) {
-        let g = self.frames.g;
-        let first = cut * self.step;
-        let channels = self.step.min(self.channels - first);
-        let (steps, lines, n) = (steps(g), lines_of(&self.frames, b), b.count[1]);
-        let table = self.frames.table(b, 1);
-        let each = self.frames.planes() * self.frames.sizes(b).plane;
-        // SAFETY: the channels lie in the tensor, the rooms are as large as the plan says.
-        unsafe {
-            let x = self
-                .from
-                .as_ptr()
-                .add((group * self.channels + first) * steps.1);
-            self.frames.fill(b, channels, x, steps, frame, true);
-            for c in 0..channels {
-                let from = frame.cast_const().add(c * each);
-                let to = to.add(self.at + (first + c) * self.row);
-                let (lines, each) = (&lines[..], self.each);
-                if let Ok(at) = table.as_slice().try_into() {
-                    of_tiles(Tiles {
-                        from,
-                        at,
-                        lines,
-                        n,
-                        to,
-                        each,
-                    });
-                } else if let Ok(at) = table.as_slice().try_into() {
-                    of_gradients(Gradients {
-                        from,
-                        at,
-                        lines,
-                        n,
-                        to,
-                        each,
-                    });
-                }
-            }
-        }
     }
 }

@@ -13,13 +13,13 @@ pub const LANES: usize = 8;
 /// Coefficients of a tile.
 pub const COEFFICIENTS: usize = 16;
 
-/// Tiles of lines of the input, which become coefficients.
+/// Tiles of lines of the input, or of the result's gradient, which become coefficients.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles<'a, T> {
     /// Where the table counts from.
     pub from: *const T,
-    /// The places of the first tile's 4 x 4 elements; those of the next tile follow each.
-    pub at: &'a [usize; COEFFICIENTS],
+    /// The places of the first tile's elements, 4 x 4 of the input or 2 x 2 of a gradient; those of the next tile follow each.
+    pub at: &'a [usize],
     /// How far on each line begins.
     pub lines: &'a [usize],
     /// Tiles of a line.
@@ -64,23 +64,6 @@ pub struct Weights<'a, T> {
     pub each: usize,
 }
 
-/// Gradients of the results of lines of tiles, which become those of the products.
-#[derive(Clone, Copy, Debug)]
-pub struct Gradients<'a, T> {
-    /// Where the table counts from.
-    pub from: *const T,
-    /// The places of the first tile's 2 x 2 elements; those of the next tile follow each.
-    pub at: &'a [usize; 4],
-    /// How far on each line begins.
-    pub lines: &'a [usize],
-    /// Tiles of a line.
-    pub n: usize,
-    /// The first product's gradient of the first tile; those of a line follow those of the one before.
-    pub to: *mut T,
-    /// From one product to the next.
-    pub each: usize,
-}
-
 /// Gradients of the coefficients of weights, which become those of the weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Sums<'a, T> {
@@ -114,14 +97,14 @@ pub fn weight_tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
 
 /// Runs a task in vectors of [`LANES`] elements at most: lines are short.
 macro_rules! in_lanes {
-    ($task:ident($args:expr)) => {
+    ($task:ident $(<$side:literal>)? ($args:expr)) => {
         // SAFETY: the caller's; the instructions of a level are there where `level` says so.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             if level() >= Level::Avx2 {
-                return policy::F32Avx2::with($task::<policy::F32Avx2>($args));
+                return policy::F32Avx2::with($task::<policy::F32Avx2 $(, $side)?>($args));
             }
-            policy::F32Portable::with($task::<policy::F32Portable>($args));
+            policy::F32Portable::with($task::<policy::F32Portable $(, $side)?>($args));
         }
     };
 }
@@ -131,7 +114,11 @@ macro_rules! in_lanes {
 /// # Safety
 /// Elements and coefficients are there, and lanes behind the last ones.
 pub unsafe fn of_tiles(tiles: Tiles<f32>) {
-    in_lanes!(Forth(tiles));
+    if tiles.at.len() == COEFFICIENTS {
+        in_lanes!(Forth<4>(tiles));
+    } else {
+        in_lanes!(Forth<2>(tiles));
+    }
 }
 
 /// Makes coefficients of weights.
@@ -140,14 +127,6 @@ pub unsafe fn of_tiles(tiles: Tiles<f32>) {
 /// The weights and the matrices are there.
 pub unsafe fn of_weights(weights: Weights<f32>) {
     in_lanes!(Weigh(weights));
-}
-
-/// Makes gradients of products of those of results.
-///
-/// # Safety
-/// Elements and products are there, and lanes behind the last ones.
-pub unsafe fn of_gradients(gradients: Gradients<f32>) {
-    in_lanes!(Spread(gradients));
 }
 
 /// Makes gradients of weights of those of their coefficients.
@@ -167,9 +146,8 @@ pub unsafe fn to_results(results: Results<f32>) {
 }
 
 struct Weigh<'a, P: Policy>(Weights<'a, P::T>);
-struct Forth<'a, P: Policy>(Tiles<'a, P::T>);
+struct Forth<'a, P: Policy, const SIDE: usize>(Tiles<'a, P::T>);
 struct Back<P: Policy>(Results<P::T>);
-struct Spread<'a, P: Policy>(Gradients<'a, P::T>);
 struct Gather<'a, P: Policy>(Sums<'a, P::T>);
 
 #[inline(always)]
@@ -194,6 +172,19 @@ unsafe fn four<P: Policy<Acc = f32>>([a, b, c, d]: [P::V; 4]) -> [P::V; 4] {
             minus::<P>(c, b),
             minus::<P>(b, d),
         ]
+    }
+}
+
+/// What the elements of a tile become along one dimension.
+#[inline(always)]
+unsafe fn forth<P: Policy<Acc = f32>>(line: &[P::V]) -> [P::V; 4] {
+    // SAFETY: as above.
+    unsafe {
+        match *line {
+            [a, b, c, d] => four::<P>([a, b, c, d]),
+            [a, b] => apart::<P>(a, b),
+            _ => [P::zero(); 4],
+        }
     }
 }
 
@@ -312,7 +303,7 @@ unsafe fn taps<P: Policy<T = f32, Acc = f32>>(
     }
 }
 
-impl<P: Policy<T = f32, Acc = f32>> Task for Forth<'_, P> {
+impl<P: Policy<T = f32, Acc = f32>, const SIDE: usize> Task for Forth<'_, P, SIDE> {
     #[inline(always)]
     unsafe fn run(self) {
         let p = self.0;
@@ -322,17 +313,19 @@ impl<P: Policy<T = f32, Acc = f32>> Task for Forth<'_, P> {
             unsafe {
                 for t in (0..p.n.next_multiple_of(LANES)).step_by(P::W) {
                     let from = p.from.add(line + t);
-                    let mut columns = [[P::zero(); 4]; 4];
-                    for j in 0..4 {
-                        let mut column = columns[j];
-                        for i in 0..4 {
-                            column[i] = P::load(from.add(p.at[4 * i + j]));
+                    let mut columns = [[P::zero(); 4]; SIDE];
+                    let mut part = [P::zero(); SIDE];
+                    for j in 0..SIDE {
+                        for i in 0..SIDE {
+                            part[i] = P::load(from.add(p.at[SIDE * i + j]));
                         }
-                        columns[j] = four::<P>(column);
+                        columns[j] = forth::<P>(&part);
                     }
                     for i in 0..4 {
-                        let row =
-                            four::<P>([columns[0][i], columns[1][i], columns[2][i], columns[3][i]]);
+                        for j in 0..SIDE {
+                            part[j] = columns[j][i];
+                        }
+                        let row = forth::<P>(&part);
                         for j in 0..4 {
                             P::store(to.add((4 * i + j) * p.each + t), row[j]);
                         }
@@ -368,34 +361,6 @@ impl<P: Policy<T = f32, Acc = f32>> Task for Back<P> {
                         P::store(at, plus::<P>(row[j], bias));
                     }
                 }
-            }
-        }
-    }
-}
-
-impl<P: Policy<T = f32, Acc = f32>> Task for Spread<'_, P> {
-    #[inline(always)]
-    unsafe fn run(self) {
-        let p = self.0;
-        let mut to = p.to;
-        for &line in p.lines {
-            // SAFETY: the caller's. Lanes behind a line are written again with the next one.
-            unsafe {
-                for t in (0..p.n.next_multiple_of(LANES)).step_by(P::W) {
-                    let from = p.from.add(line + t);
-                    let mut columns = [[P::zero(); 4]; 2];
-                    for j in 0..2 {
-                        let (a, b) = (P::load(from.add(p.at[j])), P::load(from.add(p.at[2 + j])));
-                        columns[j] = apart::<P>(a, b);
-                    }
-                    for i in 0..4 {
-                        let row = apart::<P>(columns[0][i], columns[1][i]);
-                        for j in 0..4 {
-                            P::store(to.add((4 * i + j) * p.each + t), row[j]);
-                        }
-                    }
-                }
-                to = to.add(p.n);
             }
         }
     }
