@@ -20,6 +20,18 @@ pub(super) struct Block {
     pub count: [usize; 2],
 }
 
+impl Geometry {
+    /// From image to image of the input, from channel to channel and from pixel to pixel.
+    pub(super) fn steps(&self) -> (usize, usize, usize) {
+        let plane = self.size.iter().product::<usize>();
+        if self.channels_last {
+            (plane * self.inputs, 1, self.inputs)
+        } else {
+            (plane * self.inputs, plane, 1)
+        }
+    }
+}
+
 /// How all pieces of a convolution are cut.
 pub(super) struct Frames<'a> {
     pub g: &'a Geometry,

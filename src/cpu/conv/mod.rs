@@ -88,16 +88,6 @@ impl Geometry {
         self.out.iter().product()
     }
 
-    /// From image to image of the input, from channel to channel and from pixel to pixel.
-    fn steps(&self) -> (usize, usize, usize) {
-        let plane = self.size.iter().product::<usize>();
-        if self.channels_last {
-            (plane * self.inputs, 1, self.inputs)
-        } else {
-            (plane * self.inputs, plane, 1)
-        }
-    }
-
     fn taps_where(&self, at: impl Fn(usize, i64) -> Option<i64>) -> Vec<Tap> {
         let [kd, kh, kw] = self.window;
         let mut taps = Vec::with_capacity(kd * kh * kw);
