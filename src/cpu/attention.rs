@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
 use super::gemm::GemmElement;
+use super::lanes::across;
 use super::lines::Shared;
 use super::matrix::{Part, product_of_parts};
 use super::room::{Rooms, dense_in};
@@ -254,7 +255,8 @@ simd_fn! { wide
                 lanes[i] = if c[i] > lanes[i] { c[i] } else { lanes[i] };
             }
         }
-        lanes.iter().chain(rest).fold(T::LEAST, |a, &b| if b > a { b } else { a })
+        let top = across(lanes, |a, b| if b > a { b } else { a });
+        rest.iter().fold(top, |a, &b| if b > a { b } else { a })
     }
 }
 
@@ -269,7 +271,7 @@ simd_fn! { wide
                 lanes[i] = lanes[i] + c[i];
             }
         }
-        let mut sum = lanes.iter().fold(T::default(), |a, &b| a + b);
+        let mut sum = across(lanes, |a, b| a + b);
         for v in chunks.into_remainder() {
             *v = (*v - top).exp();
             sum = sum + *v;

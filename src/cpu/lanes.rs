@@ -67,10 +67,16 @@ fn sum_in<T: Real, const N: usize>(x: &[T], f: impl Term<T>) -> T {
     for (l, &v) in chunks.remainder().iter().enumerate() {
         acc[l] += f.term(v);
     }
+    across(acc, |a, b| a + b)
+}
+
+/// Lanes brought together by halves: one after the other they would wait for each other.
+#[inline(always)]
+pub fn across<T: Copy, const N: usize>(mut acc: [T; N], join: impl Fn(T, T) -> T) -> T {
     let mut width = N / 2;
     while width > 0 {
         for l in 0..width {
-            acc[l] += acc[l + width];
+            acc[l] = join(acc[l], acc[l + width]);
         }
         width /= 2;
     }
@@ -92,7 +98,7 @@ pub fn sum2_by<T: Real>(x: &[T], y: &[T], f: impl Fn(T, T) -> T) -> T {
     for (l, (&a, &b)) in xs.remainder().iter().zip(ys.remainder()).enumerate() {
         acc[l] += f(a, b);
     }
-    acc.iter().fold(T::of(0.0), |s, &v| s + v)
+    across(acc, |a, b| a + b)
 }
 
 /// The largest value of a row; NaN are passed over.
@@ -111,6 +117,5 @@ pub fn max_of<T: Real>(x: &[T]) -> T {
     for (l, &v) in chunks.remainder().iter().enumerate() {
         acc[l] = if v > acc[l] { v } else { acc[l] };
     }
-    acc.iter()
-        .fold(T::LOWEST, |m, &v| if v > m { v } else { m })
+    across(acc, |m, v| if v > m { v } else { m })
 }

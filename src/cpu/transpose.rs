@@ -5,8 +5,13 @@
 use super::{iter::Walk, pool};
 use crate::{Dims, Tensor};
 
-/// Rows and columns of a tile: both sides of it stay in the innermost cache.
-const TILE: usize = 32;
+/// Bytes of a tile's runs, on either side: whole lines of the cache.
+const RUN: usize = 128;
+
+/// Rows and columns of a tile.
+const fn tile_of<T>() -> usize {
+    RUN / size_of::<T>()
+}
 
 /// One plane: `rows` runs of `cols` source neighbours become columns of the target. Steps in elements.
 struct Plane<T> {
@@ -68,15 +73,16 @@ fn planes<T: Element>(dst: &Tensor, src: &Tensor, a: usize, b: usize) {
             }));
         }
     });
-    let bands = cols.div_ceil(TILE);
-    let grain = (super::iter::GRAIN / (rows * TILE.min(cols))).max(1);
+    let tile = const { tile_of::<T>() };
+    let bands = cols.div_ceil(tile);
+    let grain = (super::iter::GRAIN / (rows * tile.min(cols))).max(1);
     pool::parallel_for(jobs.len() * bands, grain, |range| {
         for k in range {
-            let (p, c) = (&jobs[k / bands].0, k % bands * TILE);
-            let w = TILE.min(cols - c);
-            for r in (0..rows).step_by(TILE) {
+            let (p, c) = (&jobs[k / bands].0, k % bands * tile);
+            let w = tile.min(cols - c);
+            for r in (0..rows).step_by(tile) {
                 // SAFETY: the tile lies within both layouts.
-                unsafe { tile(p, r, TILE.min(rows - r), c, w) };
+                unsafe { turn(p, [r, tile.min(rows - r)], [c, w]) };
             }
         }
     });
@@ -84,19 +90,20 @@ fn planes<T: Element>(dst: &Tensor, src: &Tensor, a: usize, b: usize) {
 
 /// The tile of `h` source runs from `r` and `w` neighbours from `c`.
 #[inline(always)]
-unsafe fn tile<T: Element>(p: &Plane<T>, r: usize, h: usize, c: usize, w: usize) {
+unsafe fn turn<T: Element>(p: &Plane<T>, [r, h]: [usize; 2], [c, w]: [usize; 2]) {
     // SAFETY: the caller gives a tile within the plane.
     unsafe {
-        let from = |i: usize, j: usize| p.from.offset(i as isize * p.from_step).add(j);
-        let to = |i: usize, j: usize| p.to.offset(j as isize * p.to_step).add(i);
-        let (h4, w4) = (r + h / 4 * 4, c + w / 4 * 4);
-        for j in (c..w4).step_by(4) {
-            for i in (r..h4).step_by(4) {
-                T::four(from(i, j), p.from_step, to(i, j), p.to_step);
+        let from = |i: usize, j: usize| p.from.offset((r + i) as isize * p.from_step).add(c + j);
+        let to = |i: usize, j: usize| p.to.offset((c + j) as isize * p.to_step).add(r + i);
+        let (whole_h, whole_w) = (h / T::SIDE * T::SIDE, w / T::SIDE * T::SIDE);
+        // Down the source first: its runs are far apart, and their misses come together.
+        for j in (0..whole_w).step_by(T::SIDE) {
+            for i in (0..whole_h).step_by(T::SIDE) {
+                T::turn(from(i, j), p.from_step, to(i, j), p.to_step);
             }
         }
-        for j in c..c + w {
-            for i in if j < w4 { h4 } else { r }..r + h {
+        for j in 0..w {
+            for i in if j < whole_w { whole_h } else { 0 }..h {
                 *to(i, j) = *from(i, j);
             }
         }
@@ -105,14 +112,17 @@ unsafe fn tile<T: Element>(p: &Plane<T>, r: usize, h: usize, c: usize, w: usize)
 
 /// Elements by their size.
 trait Element: Copy + Send + Sync {
-    /// Transposes four by four elements.
+    /// Rows and columns of what is turned in registers.
+    const SIDE: usize = 4;
+
+    /// Transposes a square of `SIDE`.
     ///
     /// # Safety
-    /// Both sides have them.
+    /// Both sides have it.
     #[inline(always)]
-    unsafe fn four(from: *const Self, from_step: isize, to: *mut Self, to_step: isize) {
-        for j in 0..4 {
-            for i in 0..4 {
+    unsafe fn turn(from: *const Self, from_step: isize, to: *mut Self, to_step: isize) {
+        for j in 0..Self::SIDE as isize {
+            for i in 0..Self::SIDE as isize {
                 // SAFETY: as the caller promises.
                 unsafe { *to.offset(j * to_step + i) = *from.offset(i * from_step + j) };
             }
@@ -120,11 +130,59 @@ trait Element: Copy + Send + Sync {
     }
 }
 impl Element for u8 {}
-impl Element for u16 {}
 impl Element for u64 {}
+#[cfg(not(target_arch = "x86_64"))]
+impl Element for u16 {}
+#[cfg(target_arch = "x86_64")]
+impl Element for u16 {
+    const SIDE: usize = 8;
+
+    #[inline(always)]
+    unsafe fn turn(from: *const Self, from_step: isize, to: *mut Self, to_step: isize) {
+        use std::arch::x86_64::*;
+        // SAFETY: as the caller promises; SSE2 belongs to the target.
+        unsafe {
+            let row = |i: isize| _mm_loadu_si128(from.offset(i * from_step).cast());
+            // Rows shuffled into each other as cards are: after three times, every line is a column.
+            let riffle = |v: [__m128i; 8]| {
+                let [a, b, c, d, e, f, g, h] = v;
+                [
+                    _mm_unpacklo_epi16(a, e),
+                    _mm_unpackhi_epi16(a, e),
+                    _mm_unpacklo_epi16(b, f),
+                    _mm_unpackhi_epi16(b, f),
+                    _mm_unpacklo_epi16(c, g),
+                    _mm_unpackhi_epi16(c, g),
+                    _mm_unpacklo_epi16(d, h),
+                    _mm_unpackhi_epi16(d, h),
+                ]
+            };
+            let rows = [
+                row(0),
+                row(1),
+                row(2),
+                row(3),
+                row(4),
+                row(5),
+                row(6),
+                row(7),
+            ];
+            let [a, b, c, d, e, f, g, h] = riffle(riffle(riffle(rows)));
+            let put = |j: isize, v| _mm_storeu_si128(to.offset(j * to_step).cast(), v);
+            put(0, a);
+            put(1, b);
+            put(2, c);
+            put(3, d);
+            put(4, e);
+            put(5, f);
+            put(6, g);
+            put(7, h);
+        }
+    }
+}
 impl Element for u32 {
     #[inline(always)]
-    unsafe fn four(from: *const Self, from_step: isize, to: *mut Self, to_step: isize) {
+    unsafe fn turn(from: *const Self, from_step: isize, to: *mut Self, to_step: isize) {
         // SAFETY: as the caller promises.
         unsafe { four_words(from.cast(), from_step * 4, to, to_step) }
     }
@@ -176,7 +234,7 @@ mod tests {
             let n: i64 = shape.iter().product();
             let values: Vec<f64> = (0..n).map(|i| i as f64).collect();
             let wide = Tensor::from_slice(&values, &shape).unwrap();
-            for dtype in [DType::F64, DType::F32, DType::I16] {
+            for dtype in [DType::F64, DType::F32, DType::I16, DType::U8] {
                 let t = super::super::copy::converted(&wide, dtype).unwrap();
                 let turned = t.permuted(&perm);
                 let out = Tensor::empty(turned.shape(), dtype, Device::CPU).unwrap();
