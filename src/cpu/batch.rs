@@ -5,7 +5,7 @@
 use super::lanes::{Real, sum_by};
 use super::lines::Shared;
 use super::norm::{by_type, compute_type, finish, wide, working};
-use super::{pool, slice, slice_mut};
+use super::{columns, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor};
 
@@ -74,9 +74,11 @@ fn channel_stats<T: Real>(
     let mut sums = vec![0f64; channels];
     let mut squares = vec![0f64; channels];
     if size == 1 {
-        column_sums(x, &mut sums, &vec![0.0; channels]);
-        let means: Vec<f64> = sums.iter().map(|s| s / n).collect();
-        column_squares(x, &mut squares, &means);
+        [sums, _] = columns::sums(x, x, mean, columns::Plain);
+        for (m, s) in mean.iter_mut().zip(&sums) {
+            *m = T::of(s / n);
+        }
+        [squares, _] = columns::sums(x, x, mean, columns::Squares);
     } else {
         let (sums, squares) = (Shared::new(&mut sums), Shared::new(&mut squares));
         pool::parallel_for(channels, (16384 / (rows * size).max(1)).max(1), |range| {
@@ -111,26 +113,6 @@ simd_fn! { wide
 }
 
 simd_fn! { wide
-    fn column_sums<T: Real>(x: &[T], sums: &mut [f64], zero: &[f64]) {
-        for row in x.chunks_exact(zero.len()) {
-            for (s, &v) in sums.iter_mut().zip(row) {
-                *s += v.f64_();
-            }
-        }
-    }
-}
-
-simd_fn! { wide
-    fn column_squares<T: Real>(x: &[T], squares: &mut [f64], means: &[f64]) {
-        for row in x.chunks_exact(means.len()) {
-            for ((s, &v), &m) in squares.iter_mut().zip(row).zip(means) {
-                *s += (v.f64_() - m) * (v.f64_() - m);
-            }
-        }
-    }
-}
-
-simd_fn! { wide
     fn scale_plane<T: Real>(x: &[T], out: &mut [T], scale: T, shift: T) {
         for (o, &v) in out.iter_mut().zip(x) {
             *o = v * scale + shift;
@@ -149,14 +131,14 @@ simd_fn! { wide
 }
 
 /// Scales and shifts each channel.
-fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, scale: &[T], shift: &[T]) {
+fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, [scale, shift]: [Vec<T>; 2]) {
     let (channels, size) = (b.channels, b.size);
     let out = Shared::new(out);
     if size == 1 {
         pool::parallel_for(b.rows, (16384 / channels.max(1)).max(1), |r| {
             let (at, n) = (r.start * channels, r.len() * channels);
             // SAFETY: every row has its own part.
-            scale_columns(&x[at..at + n], unsafe { out.part(at, n) }, scale, shift);
+            scale_columns(&x[at..at + n], unsafe { out.part(at, n) }, &scale, &shift);
         });
     } else {
         pool::parallel_for(b.rows * channels, (16384 / size.max(1)).max(1), |range| {
@@ -170,12 +152,7 @@ fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, scale: &[T], shift: &[T]) {
     }
 }
 
-fn factors<T: Real>(
-    mean: &[T],
-    invstd: &[T],
-    w: Option<&[T]>,
-    b: Option<&[T]>,
-) -> (Vec<T>, Vec<T>) {
+fn factors<T: Real>(mean: &[T], invstd: &[T], w: Option<&[T]>, b: Option<&[T]>) -> [Vec<T>; 2] {
     let scale: Vec<T> = invstd
         .iter()
         .enumerate()
@@ -187,7 +164,7 @@ fn factors<T: Real>(
         .enumerate()
         .map(|(c, (&s, &m))| b.map_or(T::of(0.0), |b| b[c]) - m * s)
         .collect();
-    (scale, shift)
+    [scale, shift]
 }
 
 /// batch_norm with the batch's own statistics: result, means, inverse deviations, unbiased variances.
@@ -213,8 +190,8 @@ pub fn batch_norm_train(
         let x = slice::<T>(&batch.x);
         let (mean, invstd, var) = (slice_mut::<T>(&stats[0]), slice_mut::<T>(&stats[1]), slice_mut::<T>(&stats[2]));
         channel_stats(x, &batch, eps, mean, invstd, var);
-        let (scale, shift) = factors::<T>(mean, invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
-        apply(x, slice_mut::<T>(&batch.out), &batch, &scale, &shift);
+        let lines = factors::<T>(mean, invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
+        apply(x, slice_mut::<T>(&batch.out), &batch, lines);
     });
     if !batch.out.shares_storage(&outs[0]) {
         super::copy::copy(&outs[0], &batch.out)?;
@@ -248,8 +225,8 @@ pub fn batch_norm_eval(
     let batch = batch(out, x, c)?;
     by_type!(c, T => {
         let invstd: Vec<T> = slice::<T>(&var).iter().map(|&v| 1.0 / (v + eps as T).sqrt()).collect();
-        let (scale, shift) = factors::<T>(slice::<T>(&mean), &invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
-        apply(slice::<T>(&batch.x), slice_mut::<T>(&batch.out), &batch, &scale, &shift);
+        let lines = factors::<T>(slice::<T>(&mean), &invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
+        apply(slice::<T>(&batch.x), slice_mut::<T>(&batch.out), &batch, lines);
     });
     if batch.out.shares_storage(out) {
         Ok(())

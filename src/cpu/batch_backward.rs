@@ -7,7 +7,7 @@ use super::lines::Shared;
 use super::norm::{by_type, compute_type};
 use super::norm_backward::{Asked, Saved, put, room, working, zeros};
 use super::room::Room;
-use super::{copy, pool, slice, slice_mut};
+use super::{columns, copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor, dims};
 
@@ -122,7 +122,7 @@ impl<T: Real> Batch<'_, T> {
         let (mut plain, mut with_x) = (vec![0f64; channels], vec![0f64; channels]);
         if train || !dw.is_empty() || !db.is_empty() {
             if size == 1 {
-                self.sum_columns(&mut plain, &mut with_x);
+                [plain, with_x] = columns::sums(self.g, self.x, self.mean, columns::Products);
             } else {
                 self.sum_planes(&mut plain, &mut with_x);
             }
@@ -169,29 +169,6 @@ impl<T: Real> Batch<'_, T> {
                 (*to.0, *to.1) = sums;
             }
         });
-    }
-
-    /// The same where each row has one element of each channel.
-    fn sum_columns(&self, plain: &mut [f64], with_x: &mut [f64]) {
-        let [rows, channels, _] = self.sizes;
-        let parts = (self.x.len() / 65536).clamp(1, 32).min(rows.max(1));
-        let each = rows.div_ceil(parts);
-        let mut sums = vec![0f64; 2 * channels * parts];
-        let shared = Shared::new(&mut sums);
-        pool::parallel_for(parts, 1, |range| {
-            for p in range {
-                let n = channels;
-                // SAFETY: every part has its own sums.
-                let (a, b) = unsafe { shared.part(2 * n * p, 2 * n) }.split_at_mut(n);
-                let rows = (p * each * n).min(rows * n)..((p + 1) * each * n).min(rows * n);
-                column_sums(&self.g[rows.clone()], &self.x[rows], self.mean, a, b);
-            }
-        });
-        for part in sums.chunks_exact((2 * channels).max(1)) {
-            let (a, b) = part.split_at(channels);
-            plain.iter_mut().zip(a).for_each(|(o, v)| *o += v);
-            with_x.iter_mut().zip(b).for_each(|(o, v)| *o += v);
-        }
     }
 
     /// The gradient by the input where the statistics do not depend on it.
@@ -281,26 +258,6 @@ simd_fn! { wide
             }
         }
         (sums.0 + taken(&mut a), sums.1 + taken(&mut b))
-    }
-}
-
-simd_fn! { wide
-    /// Adds the columns of a matrix to sums in double precision, some rows at a time in the matrix's own.
-    fn column_sums<T: Real>(g: &[T], x: &[T], mean: &[T], plain: &mut [f64], with_x: &mut [f64]) {
-        let n = mean.len();
-        let (mut a, mut b) = (vec![T::of(0.0); n], vec![T::of(0.0); n]);
-        for (g, x) in g.chunks(n * STEPS).zip(x.chunks(n * STEPS)) {
-            for (g, x) in g.chunks_exact(n).zip(x.chunks_exact(n)) {
-                for ((((a, b), &g), &x), &m) in a.iter_mut().zip(&mut b).zip(g).zip(x).zip(mean) {
-                    *a += g;
-                    *b += g * (x - m);
-                }
-            }
-            for (sum, part) in plain.iter_mut().zip(&mut a).chain(with_x.iter_mut().zip(&mut b)) {
-                *sum += part.f64_();
-                *part = T::of(0.0);
-            }
-        }
     }
 }
 

@@ -67,10 +67,37 @@ impl Layer<'_> {
     }
 }
 
-/// Whether the sums of a step are made as columns: few examples meet all weights, which then are read where they lie.
-#[must_use]
-pub fn is_turned(batch: usize) -> bool {
-    (2..=64).contains(&batch)
+/// How the outputs before a step meet the weights.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Meeting {
+    /// As a product makes the best of it: one example, or many.
+    Plain,
+    /// Sums are made as columns: some examples meet all weights, which are read where they lie.
+    Columns,
+    /// The weights are turned once for all steps: few examples, and weights that stay in a cache.
+    Turned,
+}
+
+impl Meeting {
+    /// What suits a layer.
+    #[must_use]
+    pub fn of(steps: usize, batch: usize, hidden: usize) -> Self {
+        match batch {
+            2..=8 if steps >= 4 && hidden <= 128 => Self::Turned,
+            2..=64 => Self::Columns,
+            _ => Self::Plain,
+        }
+    }
+
+    /// Elements that it works in: sums of a step, or weights.
+    #[must_use]
+    pub fn room(self, batch: usize, hidden: usize) -> usize {
+        match self {
+            Self::Plain => 0,
+            Self::Columns => batch * 4 * hidden,
+            Self::Turned => hidden * 4 * hidden,
+        }
+    }
 }
 
 /// How many elements a layer keeps for its way back: its gates and cells of all steps.
@@ -213,7 +240,8 @@ fn forward_in<T: Real + GemmElement<Scale = T>>(outs: &[Tensor], l: &Layer) -> R
     };
     let (gates, cells) = slice_mut::<T>(&room).split_at_mut(steps * wide);
     let (out, h, c) = (slice_mut::<T>(&outs[0]), slice::<T>(&h), slice::<T>(&c));
-    let (w_ih, w_hh) = (slice::<T>(&w_ih), slice::<T>(&w_hh));
+    let (w_ih, weights) = (slice::<T>(&w_ih), w_hh);
+    let w_hh = slice::<T>(&weights);
     let mut bias = slice::<T>(&b_ih).to_vec();
     add(&mut bias, slice::<T>(&b_hh));
     let sizes = (steps * batch, 4 * hidden, features);
@@ -225,10 +253,16 @@ fn forward_in<T: Real + GemmElement<Scale = T>>(outs: &[Tensor], l: &Layer) -> R
         gates,
         Some(&bias),
     );
-    let turned = match is_turned(batch) {
-        true => Some(Tensor::empty(&[wide as i64], T::DTYPE, Device::CPU)?),
-        false => None,
+    let meeting = Meeting::of(steps, batch, hidden);
+    let extra = match meeting.room(batch, hidden) {
+        0 => None,
+        n => Some(Tensor::empty(&[n as i64], T::DTYPE, Device::CPU)?),
     };
+    if let (Meeting::Turned, Some(to)) = (meeting, &extra) {
+        let shape = [hidden as i64, 4 * hidden as i64];
+        let to = to.view_with(shape.into(), [shape[1], 1].into(), 0);
+        copy::copy(&to, &weights.permuted(&[1, 0]))?;
+    }
     let mut last = None;
     for t in l.order(steps) {
         let (out, before) = match last {
@@ -236,19 +270,20 @@ fn forward_in<T: Real + GemmElement<Scale = T>>(outs: &[Tensor], l: &Layer) -> R
             None => (&mut out[t * each..][..each], h),
         };
         let gates = &mut gates[t * wide..][..wide];
-        let sums = turned.as_ref().map(slice_mut::<T>);
-        let sums = match sums {
-            Some(sums) => {
-                let sizes = (4 * hidden, batch, hidden);
-                product(sizes, (w_hh, false), (before, true), 0.0, sums, None);
-                &*sums
+        let sizes = (batch, 4 * hidden, hidden);
+        let mut sums: &[T] = &[];
+        match (meeting, &extra) {
+            (Meeting::Columns, Some(to)) => {
+                let (to, sizes) = (slice_mut::<T>(to), (4 * hidden, batch, hidden));
+                product(sizes, (w_hh, false), (before, true), 0.0, to, None);
+                sums = to;
             }
-            None => {
-                let sizes = (batch, 4 * hidden, hidden);
-                product(sizes, (before, false), (w_hh, true), 1.0, gates, None);
-                &[]
+            (Meeting::Turned, Some(w_hh)) => {
+                let w_hh = (slice(w_hh), false);
+                product(sizes, (before, false), w_hh, 1.0, gates, None);
             }
-        };
+            _ => product(sizes, (before, false), (w_hh, true), 1.0, gates, None),
+        }
         let (cells, before) = match last {
             Some(last) => apart(cells, each, t, last),
             None => (&mut cells[t * each..][..each], c),

@@ -11,6 +11,7 @@ pub(crate) mod attention_room;
 pub(crate) mod bag;
 pub(crate) mod batch;
 pub(crate) mod batch_backward;
+mod columns;
 pub(crate) mod conv;
 pub(crate) mod copy;
 pub(crate) mod cross;

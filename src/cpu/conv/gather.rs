@@ -127,6 +127,44 @@ pub(super) unsafe fn copy_line<E: Copy>(from: *const E, to: *mut E, n: usize) {
     }
 }
 
+/// Copies `rows` lines of `n` elements, which are `steps` apart.
+///
+/// # Safety
+/// Both sides have the lines and do not overlap.
+pub(super) unsafe fn copy_lines<E: Copy>(
+    from: *const E,
+    to: *mut E,
+    steps: [usize; 2],
+    rows: usize,
+    n: usize,
+) {
+    macro_rules! lines {
+        ($n:literal) => {
+            for r in 0..rows {
+                let (from, to) = (from.add(r * steps[0]), to.add(r * steps[1]));
+                let last = n - $n;
+                let first = from.cast::<[E; $n]>().read_unaligned();
+                let second = from.add(last).cast::<[E; $n]>().read_unaligned();
+                to.cast::<[E; $n]>().write_unaligned(first);
+                to.add(last).cast::<[E; $n]>().write_unaligned(second);
+            }
+        };
+    }
+    // SAFETY: the caller's; no piece is longer than a line.
+    unsafe {
+        match n {
+            4..8 => lines!(4),
+            8..16 => lines!(8),
+            16..33 => lines!(16),
+            _ => {
+                for r in 0..rows {
+                    copy_line(from.add(r * steps[0]), to.add(r * steps[1]), n);
+                }
+            }
+        }
+    }
+}
+
 /// The weights of a phase, for each group `[output][input][tap]`, or `[tap][input][output]`.
 pub(super) fn weights(w: &Tensor, g: &Geometry, phase: &Phase, last: bool) -> Result<Tensor> {
     let (og, cg, taps) = (

@@ -4,7 +4,7 @@
 
 use super::super::lines::Shared;
 use super::frame::{Block, Frames, turn};
-use super::gather::weights;
+use super::gather::{copy_lines, weights};
 use super::{Geometry, Phase};
 use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows};
 use crate::cpu::simd::second_cache;
@@ -266,26 +266,32 @@ impl<T: WindowElement + Element> Convolution<'_, T> {
         let out = self.out.data_ptr().cast::<T>();
         let (n, step) = (b.count[1], phase.step[2]);
         for (slice, (image, d)) in self.frames.slices(b).enumerate() {
-            for row in 0..b.count[0] {
-                let line = place(0, d) * g.out[1] + place(1, b.first[0] + row);
-                let at = line * g.out[2] + place(2, b.first[1]);
-                let from = sums[(slice * s.lines + row) * s.pitch..].as_ptr();
-                // SAFETY: line and channels lie within the dense result; no other task has these positions.
-                unsafe {
-                    if g.channels_last {
-                        let to = out.add((image * all + at) * g.outputs + first);
+            let line = place(0, d) * g.out[1] + place(1, b.first[0]);
+            let (from, apart) = (&sums[slice * s.lines * s.pitch..], phase.step[1] * g.out[2]);
+            let at = line * g.out[2] + place(2, b.first[1]);
+            // SAFETY: lines and channels lie within the dense result; no other task has these positions.
+            unsafe {
+                if g.channels_last {
+                    let to = out.add((image * all + at) * g.outputs + first);
+                    for row in 0..b.count[0] {
+                        let (from, to) = (
+                            from.as_ptr().add(row * s.pitch),
+                            to.add(row * apart * g.outputs),
+                        );
                         turn(from, pitch, to, step * g.outputs, og, n);
+                    }
+                    continue;
+                }
+                let to = out.add((image * g.outputs + first) * all + at);
+                for o in 0..og {
+                    let (from, to) = (from[o * pitch..].as_ptr(), to.add(o * all));
+                    if step == 1 {
+                        copy_lines(from, to, [s.pitch, apart], b.count[0], n);
                         continue;
                     }
-                    let to = out.add((image * g.outputs + first) * all + at);
-                    for o in 0..og {
-                        let (from, to) = (from.add(o * pitch), to.add(o * all));
-                        if step == 1 {
-                            super::gather::copy_line(from, to, n);
-                            continue;
-                        }
+                    for row in 0..b.count[0] {
                         for i in 0..n {
-                            *to.add(i * step) = *from.add(i);
+                            *to.add(row * apart + i * step) = *from.add(row * s.pitch + i);
                         }
                     }
                 }

@@ -69,7 +69,8 @@ pub(super) fn tiles(rows: usize, mr: usize) -> impl Iterator<Item = (usize, usiz
     (0..count).map(move |t| (t * base + t.min(extra), base + usize::from(t < extra)))
 }
 
-/// Where the panels that `columns` columns are cut into begin, and how wide they are: all of `WIDE` or two vectors.
+/// Where the panels that `columns` columns are cut into begin, and how wide they are: all of `WIDE` or two vectors, or one
+/// where that is all.
 pub(super) fn panels<P: Policy>(columns: usize) -> impl Iterator<Item = (usize, usize)> {
     let vectors = columns.div_ceil(P::W);
     let wide = match (P::WIDE, vectors % 3) {
@@ -79,7 +80,8 @@ pub(super) fn panels<P: Policy>(columns: usize) -> impl Iterator<Item = (usize, 
     };
     let (wide_end, pairs) = (wide * 3 * P::W, (vectors - 3 * wide).div_ceil(2));
     let wide = (0..wide).map(|i| (i * 3 * P::W, 3 * P::W));
-    wide.chain((0..pairs).map(move |i| (wide_end + i * 2 * P::W, 2 * P::W)))
+    let rest = vectors.min(2) * P::W;
+    wide.chain((0..pairs).map(move |i| (wide_end + i * 2 * P::W, rest)))
 }
 
 /// How a product is cut into blocks.
@@ -283,9 +285,10 @@ impl<P: Policy> Block<P> {
                 };
                 macro_rules! height {
                     ($($h:literal)+) => {
-                        match (h, width > 2 * P::W) {
-                            $(($h, false) => self.tile::<$h, 2, ROWS>(at),)+
-                            $(($h, true) if P::WIDE > 2 => self.tile::<$h, 3, ROWS>(at),)+
+                        match (h, width / P::W) {
+                            $(($h, 1) => self.tile::<$h, 1, ROWS>(at),)+
+                            $(($h, 2) => self.tile::<$h, 2, ROWS>(at),)+
+                            $(($h, 3) if P::WIDE > 2 => self.tile::<$h, 3, ROWS>(at),)+
                             _ => {}
                         }
                     };

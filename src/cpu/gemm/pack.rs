@@ -341,13 +341,16 @@ impl<P: Policy> Panel<P> {
         if self.kstep != 1 || size_of::<P::P>() != 4 || P::STEP * size_of::<P::T>() != 4 {
             return 0;
         }
-        let (i0, whole) = (self.w / 4 * 4, self.kb / (4 * P::STEP) * 4 * P::STEP);
+        // The last four may share columns with those before.
+        let i0 = if self.w < 4 { 0 } else { self.w };
+        let whole = self.kb / (4 * P::STEP) * 4 * P::STEP;
         let step_bytes = self.step * size_of::<P::T>() as isize;
         // SAFETY: as for `one`: four columns and four packed values lie within the block.
         unsafe {
             // A cache line of each run at a time: runs a power of two apart push each other out of the cache.
             for p0 in (0..whole).step_by(16 * P::STEP) {
                 for i in (0..i0).step_by(4) {
+                    let i = i.min(i0 - 4);
                     for p in (p0..whole.min(p0 + 16 * P::STEP)).step_by(4 * P::STEP) {
                         let from = self.src.offset(i as isize * self.step).add(p).cast::<u8>();
                         let to = self.dst.add(p / P::STEP * self.width + i).cast::<u32>();

@@ -1,7 +1,7 @@
 //! Layers of an LSTM that are one operator each, as they are on PyTorch's CPU in single precision.
 
 use super::recurrent::Net;
-use crate::cpu::lstm::{self, Layer};
+use crate::cpu::lstm::{self, Layer, Meeting};
 use crate::cpu::room::Room;
 use crate::ops::core::helpers::for_host;
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
@@ -130,11 +130,12 @@ fn scratch(a: &calls::MkldnnRnnLayer, outs: &[Tensor], room: &mut Room) -> Resul
         let sizes = [a.input.shape()[0], a.input.shape()[1], a.hidden_size];
         room.elements(kept(sizes)? as usize, d)?;
     }
-    let batch = a.input.shape()[1] as usize;
-    if lstm::is_turned(batch) {
-        room.elements(batch * 4 * a.hidden_size as usize, d)?;
+    let size = |d: usize| a.input.shape()[d] as usize;
+    let (steps, batch, hidden) = (size(0), size(1), a.hidden_size as usize);
+    match Meeting::of(steps, batch, hidden).room(batch, hidden) {
+        0 => Ok(()),
+        extra => room.elements(extra, d),
     }
-    Ok(())
 }
 
 /// Whether a network of LSTMs without projections is made of such layers: on the host in single precision, as in PyTorch.
