@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "tasks write disjoint lines")]
 
 use super::lines;
+use crate::cpu::simd::simd_fn;
 use crate::{DType, Element, Result, Tensor, bail, with_dtype};
 use half::{bf16, f16};
 
@@ -119,27 +120,56 @@ fn radix(v: &mut Vec<u64>) {
     }
 }
 
+/// Elements whose keys are made together.
+const TOGETHER: usize = 64;
+
+simd_fn! { wide
+    /// The keys of some elements with flipped bits; whether any is below a bound.
+    fn keys<T: Key>(line: &[T], flip: u64, bound: u64, to: &mut [u64]) -> bool {
+        let mut below = 0;
+        for (to, x) in to.iter_mut().zip(line) {
+            *to = x.key() ^ flip;
+            below |= u64::from(*to < bound);
+        }
+        below != 0
+    }
+}
+
+/// Calls `f` with keys and positions of a line, in order, and takes the bound from it: what is not below one may be left out.
+fn below_bound<T: Key>(line: &[T], flip: u64, mut f: impl FnMut(u64, usize) -> Option<u64>) {
+    let mut room = [0; TOGETHER];
+    let mut bound = None;
+    for (part, first) in line.chunks(TOGETHER).zip((0..).step_by(TOGETHER)) {
+        let keyed = &mut room[..part.len()];
+        if !keys(part, flip, bound.unwrap_or(u64::MAX), keyed) && bound.is_some() {
+            continue;
+        }
+        for (key, i) in keyed.iter().zip(first..) {
+            if bound.is_none_or(|b| *key < b) {
+                bound = f(*key, i);
+            }
+        }
+    }
+}
+
 /// The first `k` positions of a line in order.
 fn top<T: Key>(line: &[T], k: usize, largest: bool, out: &mut [i64]) {
     let flip = if largest { u64::MAX } else { 0 };
     if k <= FEWEST {
         return few(line, k, flip, out);
     }
-    let room = (2 * k).max(1024);
+    let room = (2 * k).max(256);
     let mut best: Vec<(u64, usize)> = Vec::with_capacity(room.min(line.len()));
-    let mut bound = u64::MAX;
-    for (i, x) in line.iter().enumerate() {
-        let key = x.key() ^ flip;
-        // Ties with the bound are only of use until there are enough.
-        if key < bound || bound == u64::MAX {
-            best.push((key, i));
-            if best.len() >= room {
-                best.select_nth_unstable(k - 1);
-                best.truncate(k);
-                bound = best[k - 1].0;
-            }
+    let mut bound = None;
+    below_bound(line, flip, |key, i| {
+        best.push((key, i));
+        if best.len() >= room {
+            best.select_nth_unstable(k - 1);
+            best.truncate(k);
+            bound = Some(best[k - 1].0);
         }
-    }
+        bound
+    });
     best.sort_unstable();
     out.iter_mut().zip(&best).for_each(|(o, p)| *o = p.1 as i64);
 }
@@ -154,20 +184,17 @@ fn few<T: Key>(line: &[T], k: usize, flip: u64, out: &mut [i64]) {
         return;
     };
     let mut held = 0;
-    for (x, i) in line.iter().zip(0i64..) {
-        let key = x.key() ^ flip;
-        if held == k && key >= best[k - 1].0 {
-            continue;
-        }
+    below_bound(line, flip, |key, i| {
         // Behind its equals, which came before it.
         let mut at = held.min(k - 1);
         while at > 0 && best[at - 1].0 > key {
             best[at] = best[at - 1];
             at -= 1;
         }
-        best[at] = (key, i);
+        best[at] = (key, i as i64);
         held = (held + 1).min(k);
-    }
+        (held == k).then(|| best[k - 1].0)
+    });
     out.iter_mut().zip(&*best).for_each(|(o, p)| *o = p.1);
 }
 

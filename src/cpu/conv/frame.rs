@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code, reason = "copies from images through checked layouts")]
 
-use super::gather::copy_line;
+use super::gather::{copy_line, copy_lines};
 use super::{Geometry, Phase, inside};
 use crate::cpu::gemm::SLACK;
 use crate::cpu::simd::simd_fn;
@@ -239,13 +239,10 @@ impl<'a> Frames<'a> {
                 let first = (z * size[1] as i64 + line) * size[2] as i64 + column;
                 // SAFETY: lines and elements lie in the image, and the copy has room for them.
                 unsafe {
-                    let mut from = x.add(n * image + first as usize);
-                    let mut to = to.add(i * s.plane + (slice * s.lines + top) * s.pitch + lo);
-                    for _ in top..end {
-                        copy_line(from, to, hi - lo);
-                        from = from.wrapping_add(advance[1] as usize * size[2]);
-                        to = to.wrapping_add(s.pitch);
-                    }
+                    let from = x.add(n * image + first as usize);
+                    let to = to.add(i * s.plane + (slice * s.lines + top) * s.pitch + lo);
+                    let steps = [advance[1] as usize * size[2], s.pitch];
+                    copy_lines(from, to, steps, end - top, hi - lo);
                 }
             }
         }

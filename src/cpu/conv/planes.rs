@@ -4,7 +4,7 @@
 
 use super::super::lines::Shared;
 use super::frame::{Block, Frames};
-use super::gather::copy_line;
+use super::gather::copy_lines;
 use super::windows::extents;
 use super::{Geometry, Phase};
 use crate::cpu::gemm::{Dots, SLACK, WindowElement};
@@ -127,12 +127,11 @@ impl<T: WindowElement + Element> Lines<'_, T> {
                 frames.fill(&b, 1, x, steps, rooms.frame.as_mut_ptr(), zeros);
                 for o in 0..og {
                     for (i, (image, d)) in frames.slices(&b).enumerate() {
-                        for run in 0..runs {
-                            let at = (d * h + b.first[0] + run) * w + b.first[1];
-                            let from = (image * g.outputs + group * og + o) * all + at;
-                            let to = rooms.gradient.as_mut_ptr().add(start(i, run));
-                            copy_line(self.grad.as_ptr().add(from), to, each);
-                        }
+                        let at = (d * h + b.first[0]) * w + b.first[1];
+                        let from = (image * g.outputs + group * og + o) * all + at;
+                        let from = self.grad.as_ptr().add(from);
+                        let to = rooms.gradient.as_mut_ptr().add(start(i, 0));
+                        copy_lines(from, to, [w, pitch], runs, each);
                     }
                     T::window_dots(Dots {
                         g: rooms.gradient.as_ptr(),
