@@ -2,11 +2,13 @@
 
 #![allow(unsafe_code, reason = "walks planes of dense tensors")]
 
+mod alike;
 mod row;
 
 use super::lines::Shared;
 use super::{copy, pool};
 use crate::{DType, Device, Element, MemoryFormat, Result, Tensor, bail, dims};
+use alike::Alike;
 pub use row::plus;
 use row::{Lines, Row};
 
@@ -267,6 +269,7 @@ fn typed<T: Pooled>(
             .map(|w| w.first().map_or(1, |w| w.end - w.start))
             .product::<usize>()
     });
+    let alike = common.as_ref().and_then(|w| Alike::of(&w[2]));
     // Rows of outputs are the unit of work, so that few planes are shared out too.
     let rows = l.out[0] * l.out[1];
     let grain = (16384 / (reach * l.out[2] * l.inner).max(1)).max(1);
@@ -321,9 +324,10 @@ fn typed<T: Pooled>(
                     w: &w[2],
                 };
                 match (rule, at) {
-                    (Rule::Max, Some(at)) if l.inner == 1 => here.max_lines_at(out, at, &mut lines),
-                    (Rule::Max, Some(at)) => here.max_at(out, at),
-                    (Rule::Max, None) if l.inner == 1 => here.max_lines(out, &mut lines),
+                    (Rule::Max, at) if l.inner == 1 => {
+                        here.max(out, at, &mut lines, alike.as_ref())
+                    }
+                    (Rule::Max, at @ Some(_)) => here.max_at(out, at),
                     (Rule::Max, None) => here.max_inner(out),
                     (Rule::Mean { divisor, padding }, _) => {
                         here.mean(out, &mut lines, divisor, padding)

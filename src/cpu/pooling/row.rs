@@ -1,5 +1,6 @@
 //! One row of the outputs of a pooling.
 
+use super::alike::Alike;
 use super::{Pooled, Sum, Window};
 use crate::cpu::simd::{Veil, simd_fn};
 
@@ -17,6 +18,7 @@ pub(super) struct Row<'a, T> {
 pub(super) struct Lines<T> {
     best: Vec<T>,
     place: Vec<i32>,
+    starts: Vec<usize>,
 }
 
 impl<T: Pooled> Lines<T> {
@@ -25,6 +27,7 @@ impl<T: Pooled> Lines<T> {
         Self {
             best: vec![T::LEAST; width],
             place: Vec::new(),
+            starts: Vec::new(),
         }
     }
 }
@@ -72,8 +75,8 @@ impl<T: Pooled> Row<'_, T> {
         }
     }
 
-    /// Maxima with positions.
-    pub(super) fn max_at(&self, out: &mut [T], at: &mut [i64]) {
+    /// Maxima, with positions where there is room for them.
+    pub(super) fn max_at(&self, out: &mut [T], mut at: Option<&mut [i64]>) {
         let n = self.inner;
         for (o, w) in self.w.iter().enumerate() {
             let first = (self.d.start * self.size[1] + self.h.start) * self.size[2] + w.start;
@@ -88,18 +91,51 @@ impl<T: Pooled> Row<'_, T> {
                     }
                 });
                 out[o * n + c] = best;
-                at[o * n + c] = place as i64;
+                if let Some(at) = &mut at {
+                    at[o * n + c] = place as i64;
+                }
+            }
+        }
+    }
+
+    /// Maxima of planes, with positions where there is room for them; `alike` windows together.
+    pub(super) fn max(
+        &self,
+        out: &mut [T],
+        mut at: Option<&mut [i64]>,
+        lines: &mut Lines<T>,
+        alike: Option<&Alike>,
+    ) {
+        let mut starts = std::mem::take(&mut lines.starts);
+        starts.clear();
+        self.lines(|line| starts.push(line));
+        let together = |a: &&Alike| {
+            let at = at.as_deref_mut().map(|at| &mut at[a.all.clone()]);
+            a.max(self.x, &starts, &mut out[a.all.clone()], at)
+        };
+        let done = alike.filter(together).map_or(0..0, |a| a.all.clone());
+        lines.starts = starts;
+        for part in [0..done.start, done.end..self.w.len()] {
+            if part.is_empty() {
+                continue;
+            }
+            let w = &self.w[part.clone()];
+            let (row, out) = (Row { w, ..*self }, &mut out[part.clone()]);
+            match (at.as_deref_mut(), done.is_empty()) {
+                (at, false) => row.max_at(out, at.map(|at| &mut at[part])),
+                (Some(at), true) => row.max_lines_at(out, at, lines),
+                (None, true) => row.max_lines(out, lines),
             }
         }
     }
 
     /// Maxima of planes with positions: first over lines, a vector at a time, then along the line. Of equal elements the
     /// first counts, of NaNs the last, in the order of the plane.
-    pub(super) fn max_lines_at(&self, out: &mut [T], at: &mut [i64], lines: &mut Lines<T>) {
+    fn max_lines_at(&self, out: &mut [T], at: &mut [i64], lines: &mut Lines<T>) {
         let width = self.size[2];
         let first = (self.d.start * self.size[1] + self.h.start) * width;
         let Ok(end) = i32::try_from(self.x.len()) else {
-            return self.max_at(out, at);
+            return self.max_at(out, Some(at));
         };
         lines.best.fill(T::LEAST);
         lines.place.clear();
@@ -124,7 +160,7 @@ impl<T: Pooled> Row<'_, T> {
     }
 
     /// Maxima of planes: first over lines, a vector at a time, then along the line.
-    pub(super) fn max_lines(&self, out: &mut [T], lines: &mut Lines<T>) {
+    fn max_lines(&self, out: &mut [T], lines: &mut Lines<T>) {
         let line = &mut lines.best;
         line.fill(T::LEAST);
         let n = self.size[2];
