@@ -41,6 +41,14 @@ def test_layers_are_what_their_steps_are(kind):
         torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("steps", [2, 5])
+@pytest.mark.parametrize("batch", [1, 2, 8, 9, 16, 33, 70])
+def test_any_number_of_examples(steps, batch):
+    single, double = pair({}, steps, batch)
+    for a, b in zip(results(*single), results(*double), strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", KINDS[:2], ids=str)
 def test_gradients_of_gradients(kind):
     def second(net, x):

@@ -297,12 +297,37 @@ simd_fn! { wide
     }
 }
 
+/// Columns whose numbers stay in registers while rows pass by.
+const BLOCK: usize = 64;
+
 simd_fn! { wide
     fn apply_columns<T: Real>(g: &[T], x: &[T], columns: &[Vec<T>; 4], out: &mut [T]) {
         let n = columns[0].len();
+        let whole = n / BLOCK * BLOCK;
         let [scale, shift, slope, mean] = [0, 1, 2, 3].map(|k| &columns[k][..n]);
+        for c in (0..whole).step_by(BLOCK) {
+            let (Some(a), Some(b), Some(s), Some(m)) = (
+                scale[c..].first_chunk::<BLOCK>(),
+                shift[c..].first_chunk::<BLOCK>(),
+                slope[c..].first_chunk::<BLOCK>(),
+                mean[c..].first_chunk::<BLOCK>(),
+            ) else { return };
+            let (a, b, s, m) = (*a, *b, *s, *m);
+            for ((o, g), x) in out.chunks_exact_mut(n).zip(g.chunks_exact(n)).zip(x.chunks_exact(n)) {
+                let (Some(o), Some(g), Some(x)) = (
+                    o[c..].first_chunk_mut::<BLOCK>(),
+                    g[c..].first_chunk::<BLOCK>(),
+                    x[c..].first_chunk::<BLOCK>(),
+                ) else { return };
+                let mut made = [T::of(0.0); BLOCK];
+                for l in 0..BLOCK {
+                    made[l] = (g[l] - b[l] - (x[l] - m[l]) * s[l]) * a[l];
+                }
+                *o = made;
+            }
+        }
         for ((o, g), x) in out.chunks_exact_mut(n).zip(g.chunks_exact(n)).zip(x.chunks_exact(n)) {
-            for c in 0..n {
+            for c in whole..n {
                 o[c] = (g[c] - shift[c] - (x[c] - mean[c]) * slope[c]) * scale[c];
             }
         }

@@ -1,0 +1,43 @@
+"""Kernels over columns and lines of numbers: blocks of columns with a rest, best elements among equal ones."""
+
+import numpy as np
+import pytest
+
+import torchlike as torch
+import torchlike.nn.functional as F
+
+
+@pytest.mark.parametrize("channels", [3, 64, 70, 130])
+@pytest.mark.parametrize("train", [True, False])
+def test_batches_with_channels_innermost_are_those_of_planes(channels, train):
+    torch.manual_seed(channels)
+    x = torch.randn(5, channels, 9, 7, dtype=torch.float64)
+    g = torch.randn(x.shape, dtype=torch.float64)
+    w, b, mean = torch.randn(3, channels, dtype=torch.float64)
+    var = torch.rand(channels, dtype=torch.float64) + 0.5
+    found = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        leaf = x.to(memory_format=layout, copy=True).requires_grad_()
+        parameters = [t.clone().requires_grad_() for t in (w, b)]
+        means = [mean.clone(), var.clone()]
+        y = F.batch_norm(leaf, *means, *parameters, train)
+        assert y.is_contiguous(memory_format=layout)
+        seed = g.to(memory_format=layout)
+        found.append([y, *means, *torch.autograd.grad(y, [leaf, *parameters], seed)])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_best_elements_are_the_first_of_the_order(dtype, largest):
+    rng = np.random.default_rng(1)
+    for n, k in [(16, 2), (64, 16), (65, 17), (300, 50), (3000, 50), (3000, 200), (400, 399)]:
+        x = rng.integers(0, 90, n).astype(dtype)
+        if dtype == "float32":
+            x[rng.random(n) < 0.01] = np.nan
+        values, at = torch.tensor(x).topk(k, largest=largest)
+        whole = torch.tensor(x).sort(descending=largest)[0][:k]
+        np.testing.assert_array_equal(values.numpy(), whole.numpy())
+        np.testing.assert_array_equal(x[at.numpy()], values.numpy())
+        assert len(set(at.tolist())) == k
