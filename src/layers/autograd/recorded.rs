@@ -11,7 +11,7 @@ use crate::{DType, Result, Scalar, Tensor, bail, ensure, mode};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// A recorded call of a row.
 pub struct Recorded {
@@ -27,14 +27,15 @@ pub struct Recorded {
 }
 
 /// What nodes have saved that saved nothing but tensors, once these are freed.
-static GONE: LazyLock<Arc<Slots>> = LazyLock::new(|| {
-    let mut all = Slots::new();
-    all.resize_with(8, || Held::Gone);
-    Arc::new(all)
-});
+static GONE: LazyLock<Arc<Slots>> = LazyLock::new(|| filled(8, || Held::Gone));
 
 /// What a node saved.
-pub(super) type Slots = SmallVec<[Held; 3]>;
+pub(super) type Slots = [Held];
+
+/// So many slots.
+fn filled(n: usize, with: impl Fn() -> Held) -> Arc<Slots> {
+    (0..n).map(|_| with()).collect()
+}
 
 /// What is in a slot.
 #[derive(Clone)]
@@ -53,11 +54,18 @@ pub(super) enum Held {
 
 /// What is saved before a call runs.
 pub struct Before {
-    rule: &'static Rule,
-    name: Cow<'static, str>,
+    /// The node's body, whose results are still to come.
+    body: Box<Recorded>,
+    inputs: Inputs,
+}
+
+/// What wants a gradient among the inputs of a call.
+struct Inputs {
+    /// For each, where its edges begin; and the end.
     starts: SmallVec<[u16; 4]>,
     edges: Edges,
-    slots: Arc<Slots>,
+    /// Those that want one, by bit.
+    wanted: u64,
     /// The call is that of an overload that takes a number.
     overload: bool,
 }
@@ -93,8 +101,76 @@ impl Before {
     pub fn look(args: &Args<'_>, rule: &'static Rule, written: bool) -> Result<Option<Self>> {
         check_fixed(args, rule)?;
         let overload = rule.overload(args);
+        let inputs = Inputs::of(args, rule, overload > 0);
+        if inputs.wanted == 0 && !leads_nowhere(args, rule) {
+            return Ok(None);
+        }
+        let mut slots = filled(rule.slots.len(), || Held::Val(Val::None));
+        let list = Arc::make_mut(&mut slots);
+        for &at in &rule.order {
+            let slot = &rule.slots[at];
+            if let Of::Input(i) = slot.of
+                && slot.needed_by & inputs.wanted != 0
+            {
+                list[at] = inputs.saved(args, i, slot, written)?;
+            }
+        }
+        let body = Recorded {
+            op: args.op,
+            rule,
+            name: rule.name(args, overload, written),
+            starts: SmallVec::from_slice(&inputs.starts),
+            results: SmallVec::new(),
+            slots: Mutex::new(slots),
+        };
+        let body = Box::new(body);
+        Ok(Some(Self { body, inputs }))
+    }
+
+    /// The node's body and edges, once the call has run.
+    ///
+    /// # Errors
+    /// If a result cannot be saved.
+    pub fn finish(
+        mut self,
+        results: SmallVec<[u16; 2]>,
+        ret: &[&Tensor],
+    ) -> Result<(Box<Recorded>, Edges)> {
+        let rule = self.body.rule;
+        for (i, slot) in rule.slots.iter().enumerate() {
+            let Of::Result(k) = slot.of else { continue };
+            let Some(t) = ret.get(k) else { continue };
+            if slot.needed_by & self.inputs.wanted == 0 {
+                continue;
+            }
+            let held = match slot.asked {
+                Some(asked) => Held::Val(Val::of_tensor(t, asked)?),
+                // Packers see results with their history: see `save_results`.
+                None if saved::packing() => Held::Gone,
+                None => Held::Tensor(Saved::new(t, result_of(&results, k))?),
+            };
+            let slots = self.body.slots.get_mut();
+            Arc::make_mut(slots.unwrap_or_else(PoisonError::into_inner))[i] = held;
+        }
+        let complex = |r: &u16| ret[usize::from(*r)].dtype().is_complex();
+        ensure!(
+            !(rule.real && results.iter().any(complex)),
+            Runtime,
+            "{} does not support automatic differentiation for outputs with complex dtype.",
+            self.body.op.public_name()
+        );
+        self.body.results = results;
+        Ok((self.body, self.inputs.edges))
+    }
+}
+
+impl Inputs {
+    /// Those of a call.
+    #[inline]
+    fn of(args: &Args<'_>, rule: &Rule, overload: bool) -> Self {
         let mut starts = SmallVec::new();
         let mut edges = Edges::new();
+        let mut wanted = 0u64;
         let edge = |t: &Tensor| {
             if differentiable(t.dtype()) {
                 t.edge()
@@ -102,66 +178,38 @@ impl Before {
                 None
             }
         };
-        for &i in &rule.inputs {
-            starts.push(edges.len() as u16);
+        for (k, &i) in rule.inputs.iter().enumerate() {
+            let start = edges.len();
+            starts.push(start as u16);
             match &args.values[i] {
                 Arg::Tensor(t) => edges.push(edge(t)),
                 Arg::Tensors(list) => edges.extend(list.iter().map(|t| edge(t))),
                 Arg::OptTensors(list) => edges.extend(list.iter().map(|t| edge((*t)?))),
-                Arg::Scalar(_) if overload > 0 => {}
+                Arg::Scalar(_) if overload => {}
                 _ => edges.push(None),
             }
+            let any = edges[start..].iter().any(Option::is_some);
+            wanted |= u64::from(any) << k;
         }
         starts.push(edges.len() as u16);
-        if edges.iter().all(Option::is_none) && !leads_nowhere(args, rule) {
-            return Ok(None);
-        }
-        let mut before = Self {
-            rule,
-            name: rule.name(args, overload, written),
+        Self {
             starts,
             edges,
-            slots: Arc::default(),
-            overload: overload > 0,
-        };
-        before.save(args, written)?;
-        Ok(Some(before))
-    }
-
-    /// Saves what is saved of the arguments.
-    fn save(&mut self, args: &Args<'_>, written: bool) -> Result<()> {
-        let mut slots = std::mem::take(&mut self.slots);
-        let list = Arc::make_mut(&mut slots);
-        if saved::packing() {
-            let nothing = || Held::Val(Val::None);
-            list.resize_with(self.rule.slots.len(), nothing);
-            for &i in &self.rule.order {
-                list[i] = self.input(args, &self.rule.slots[i], written)?;
-            }
-        } else {
-            for slot in &self.rule.slots {
-                list.push(self.input(args, slot, written)?);
-            }
+            wanted,
+            overload,
         }
-        self.slots = slots;
-        Ok(())
     }
 
-    fn wanted(&self, input: usize) -> bool {
-        let of = usize::from(self.starts[input])..usize::from(self.starts[input + 1]);
-        self.edges[of].iter().any(Option::is_some)
-    }
-
-    fn input(&self, args: &Args<'_>, slot: &Slot, written: bool) -> Result<Held> {
-        let Of::Input(i) = slot.of else {
-            return Ok(Held::Val(Val::None));
-        };
-        if !self.rule.wants(slot, |i| self.wanted(i)) {
-            return Ok(Held::Val(Val::None));
-        }
+    /// What is saved of an argument.
+    #[inline]
+    fn saved(&self, args: &Args<'_>, i: usize, slot: &Slot, written: bool) -> Result<Held> {
         let value = &args.values[i];
         if let Some(asked) = slot.asked {
-            return Val::of(value).ask(asked).map(Held::Val);
+            let found = match value {
+                Arg::Tensor(t) => Val::of_tensor(t, asked)?,
+                other => Val::of(other).ask(asked)?,
+            };
+            return Ok(Held::Val(found));
         }
         let first = slot.input.map(|p| self.starts[p]);
         let save = |t: &Tensor, k: usize| {
@@ -195,48 +243,6 @@ impl Before {
     /// Whether a number is given where a tensor might be, to an overload of tensors.
     fn stands_for_tensor(&self, args: &Args<'_>, i: usize) -> bool {
         !self.overload && args.op.schema.params[i].kind == Kind::Operand
-    }
-
-    /// The node's body and edges, once the call has run.
-    ///
-    /// # Errors
-    /// If a result cannot be saved.
-    pub fn finish(
-        mut self,
-        op: &'static Op,
-        results: SmallVec<[u16; 2]>,
-        ret: &[&Tensor],
-    ) -> Result<(Box<Recorded>, Edges)> {
-        for (i, slot) in self.rule.slots.iter().enumerate() {
-            let Of::Result(k) = slot.of else { continue };
-            let Some(t) = ret.get(k) else { continue };
-            if !self.rule.wants(slot, |i| self.wanted(i)) {
-                continue;
-            }
-            let held = match slot.asked {
-                Some(asked) => Held::Val(Val::Tensor((*t).clone()).ask(asked)?),
-                // Packers see results with their history: see `save_results`.
-                None if saved::packing() => Held::Gone,
-                None => Held::Tensor(Saved::new(t, result_of(&results, k))?),
-            };
-            Arc::make_mut(&mut self.slots)[i] = held;
-        }
-        let complex = |r: &u16| ret[usize::from(*r)].dtype().is_complex();
-        ensure!(
-            !(self.rule.real && results.iter().any(complex)),
-            Runtime,
-            "{} does not support automatic differentiation for outputs with complex dtype.",
-            op.public_name()
-        );
-        let recorded = Recorded {
-            op,
-            rule: self.rule,
-            name: self.name,
-            starts: self.starts,
-            results,
-            slots: Mutex::new(self.slots),
-        };
-        Ok((Box::new(recorded), self.edges))
     }
 }
 
@@ -358,7 +364,7 @@ impl Backward for Recorded {
             drop(old);
             return;
         }
-        let mut old = Slots::new();
+        let mut old: SmallVec<[Held; 3]> = SmallVec::new();
         for held in Arc::make_mut(&mut slots) {
             if !matches!(held, Held::Val(_)) {
                 old.push(std::mem::replace(held, Held::Gone));
