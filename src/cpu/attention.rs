@@ -11,6 +11,9 @@ use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
 use std::ops::{Add, Div, Mul, Sub};
 
+/// Products that are made by the time others could begin to help: so few are made where they are asked for.
+const BRIEF: usize = 32 * 1024;
+
 /// Scores held at a time.
 pub const SCORES: usize = 96 * 1024;
 
@@ -234,7 +237,8 @@ fn batches<T: Real + GemmElement<Scale = T>>(
         Ok(())
     };
     let failed = std::sync::Mutex::new(None);
-    pool::parallel_for(batch * blocks, 1, |mut tasks| {
+    let grain = BRIEF / (rows * keys * (columns + values)).max(1);
+    pool::parallel_for(batch * blocks, grain, |mut tasks| {
         let done = rooms.with(|room| tasks.try_for_each(|task| run(task, room)));
         if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
             *slot = Some(e);
