@@ -11,8 +11,10 @@ use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
 use std::ops::{Add, Div, Mul, Sub};
 
-/// Products that are made by the time others could begin to help: so few are made where they are asked for.
-const BRIEF: usize = 32 * 1024;
+/// How many tasks of so many products are done by the time others could begin to help.
+pub(super) fn grain(products: usize) -> usize {
+    32 * 1024 / products.max(1)
+}
 
 /// Scores held at a time.
 pub const SCORES: usize = 96 * 1024;
@@ -237,8 +239,8 @@ fn batches<T: Real + GemmElement<Scale = T>>(
         Ok(())
     };
     let failed = std::sync::Mutex::new(None);
-    let grain = BRIEF / (rows * keys * (columns + values)).max(1);
-    pool::parallel_for(batch * blocks, grain, |mut tasks| {
+    let products = rows * keys * (columns + values);
+    pool::parallel_for(batch * blocks, grain(products), |mut tasks| {
         let done = rooms.with(|room| tasks.try_for_each(|task| run(task, room)));
         if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
             *slot = Some(e);
