@@ -24,7 +24,8 @@ pub(super) fn run(kernel: &Loop, ctx: &Ctx, operands: &[Operand], out: &Tensor) 
     let Some(call) = Short::of(kernel, operands, out, n, &mut numbers) else {
         return false;
     };
-    let rest = n % kernel.unit();
+    // Units are powers of two; a division would take longer than all that is looked at here.
+    let rest = n & (kernel.unit() - 1);
     match kernel.block(call.form) {
         Some(block) if !call.anyhow && (rest == 0 || n > FEW) => {
             // SAFETY: the elements lie as the form says; those that are too few for the loop are the last ones.
