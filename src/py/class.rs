@@ -275,9 +275,9 @@ unsafe extern "C" fn traverse(o: *mut PyObject, visit: ffi::visitproc, arg: *mut
 const NESTED: u32 = 32;
 
 thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Tensors that wait until the outermost release is done.
-    static LATER: RefCell<Vec<PyTensor>> = const { RefCell::new(Vec::new()) };
+    /// How many releases go on, and the tensors that wait until the outermost is done.
+    static GOING: (Cell<u32>, RefCell<Vec<PyTensor>>) =
+        const { (Cell::new(0), RefCell::new(Vec::new())) };
 }
 
 /// Drops the tensor of an instance where it lies.
@@ -303,20 +303,20 @@ unsafe fn release(t: *mut PyTensor) {
 /// As for [`release`].
 #[cold]
 unsafe fn release_owner(t: *mut PyTensor) {
-    DEPTH.with(|depth| {
+    GOING.with(|(depth, later)| {
         let outer = depth.get();
         if outer >= NESTED {
             // SAFETY: as the caller promises: it is moved to where it waits.
             let t = unsafe { t.read() };
-            return LATER.with_borrow_mut(|later| later.push(t));
+            return later.borrow_mut().push(t);
         }
         depth.set(outer + 1);
         // SAFETY: as the caller promises; one of both drops it.
         let free = move || unsafe { t.drop_in_place() };
         quietly(|| Python::try_attach(|_| free()).unwrap_or_else(free));
-        while outer == 0
-            && let Some(t) = LATER.with_borrow_mut(Vec::pop)
-        {
+        // Nothing is borrowed while one is dropped, which may add others.
+        let next = || (outer == 0).then(|| later.borrow_mut().pop()).flatten();
+        while let Some(t) = next() {
             quietly(|| _ = Python::try_attach(|_| drop(t)));
         }
         depth.set(outer);
