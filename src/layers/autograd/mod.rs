@@ -9,6 +9,7 @@ pub mod eval;
 mod fit;
 pub mod forward;
 pub mod gather;
+mod inputs;
 pub mod kept;
 mod names;
 mod parse;
@@ -219,6 +220,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
 }
 
 /// What the results of a node look like.
+#[inline]
 fn looks(results: &[&Tensor], nrs: &[u16]) -> SmallVec<[Meta; 1]> {
     let mut outs = SmallVec::new();
     for nr in nrs {

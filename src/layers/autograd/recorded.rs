@@ -1,13 +1,13 @@
 //! Nodes of calls whose rows have a text: what they save, and how they give gradients.
 
 use super::eval::Env;
-use super::rule::{Of, Rule, Slot};
+use super::inputs::{Inputs, check_fixed, differentiable, leads_nowhere};
+use super::rule::{Of, Rule};
 use super::saved::{self, At, FREED, From, Saved};
 use super::value::{Look, Val};
-use crate::ops::core::schema::Kind;
-use crate::ops::{Arg, Args, Op};
+use crate::ops::{Args, Op};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node, link::lock};
-use crate::{DType, Result, Scalar, Tensor, bail, ensure, mode};
+use crate::{Result, Scalar, Tensor, bail, ensure, mode};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
@@ -33,7 +33,7 @@ static GONE: LazyLock<Arc<Slots>> = LazyLock::new(|| filled(8, || Held::Gone));
 pub(super) type Slots = [Held];
 
 /// So many slots.
-fn filled(n: usize, with: impl Fn() -> Held) -> Arc<Slots> {
+pub(super) fn filled(n: usize, with: impl Fn() -> Held) -> Arc<Slots> {
     (0..n).map(|_| with()).collect()
 }
 
@@ -56,42 +56,13 @@ pub(super) enum Held {
 pub struct Before {
     /// The node's body, whose results are still to come.
     body: Box<Recorded>,
-    inputs: Inputs,
-}
-
-/// What wants a gradient among the inputs of a call.
-struct Inputs {
-    /// For each, where its edges begin; and the end.
-    starts: SmallVec<[u16; 4]>,
     edges: Edges,
-    /// Those that want one, by bit.
+    /// The inputs that want a gradient, by bit.
     wanted: u64,
-    /// The call is that of an overload that takes a number.
-    overload: bool,
 }
 
 /// Where the gradients of a node's inputs go.
 pub type Edges = SmallVec<[Option<Edge>; 2]>;
-
-fn differentiable(d: DType) -> bool {
-    d.is_float() || d.is_complex()
-}
-
-/// Refuses a call where an input wants a gradient that may not.
-fn check_fixed(args: &Args<'_>, rule: &Rule) -> Result<()> {
-    for (i, who) in &rule.fixed {
-        if let Arg::Tensor(t) = &args.values[*i] {
-            ensure!(
-                !t.requires_grad(),
-                Runtime,
-                "The function '{}' is not differentiable with respect to argument '{}'. This input cannot have requires_grad True.",
-                Rule::refusal(who.as_deref(), args),
-                args.op.schema.params[*i].name
-            );
-        }
-    }
-    Ok(())
-}
 
 impl Before {
     /// Looks at the inputs of a call; nothing if none of them wants a gradient.
@@ -105,26 +76,20 @@ impl Before {
         if inputs.wanted == 0 && !leads_nowhere(args, rule) {
             return Ok(None);
         }
-        let mut slots = filled(rule.slots.len(), || Held::Val(Val::None));
-        let list = Arc::make_mut(&mut slots);
-        for &at in &rule.order {
-            let slot = &rule.slots[at];
-            if let Of::Input(i) = slot.of
-                && slot.needed_by & inputs.wanted != 0
-            {
-                list[at] = inputs.saved(args, i, slot, written)?;
-            }
-        }
+        let slots = inputs.slots(args, rule, written)?;
         let body = Recorded {
             op: args.op,
             rule,
             name: rule.name(args, overload, written),
-            starts: SmallVec::from_slice(&inputs.starts),
+            starts: inputs.starts,
             results: SmallVec::new(),
             slots: Mutex::new(slots),
         };
-        let body = Box::new(body);
-        Ok(Some(Self { body, inputs }))
+        Ok(Some(Self {
+            body: Box::new(body),
+            edges: inputs.edges,
+            wanted: inputs.wanted,
+        }))
     }
 
     /// The node's body and edges, once the call has run.
@@ -140,7 +105,7 @@ impl Before {
         for (i, slot) in rule.slots.iter().enumerate() {
             let Of::Result(k) = slot.of else { continue };
             let Some(t) = ret.get(k) else { continue };
-            if slot.needed_by & self.inputs.wanted == 0 {
+            if slot.needed_by & self.wanted == 0 {
                 continue;
             }
             let held = match slot.asked {
@@ -160,89 +125,7 @@ impl Before {
             self.body.op.public_name()
         );
         self.body.results = results;
-        Ok((self.body, self.inputs.edges))
-    }
-}
-
-impl Inputs {
-    /// Those of a call.
-    #[inline]
-    fn of(args: &Args<'_>, rule: &Rule, overload: bool) -> Self {
-        let mut starts = SmallVec::new();
-        let mut edges = Edges::new();
-        let mut wanted = 0u64;
-        let edge = |t: &Tensor| {
-            if differentiable(t.dtype()) {
-                t.edge()
-            } else {
-                None
-            }
-        };
-        for (k, &i) in rule.inputs.iter().enumerate() {
-            let start = edges.len();
-            starts.push(start as u16);
-            match &args.values[i] {
-                Arg::Tensor(t) => edges.push(edge(t)),
-                Arg::Tensors(list) => edges.extend(list.iter().map(|t| edge(t))),
-                Arg::OptTensors(list) => edges.extend(list.iter().map(|t| edge((*t)?))),
-                Arg::Scalar(_) if overload => {}
-                _ => edges.push(None),
-            }
-            let any = edges[start..].iter().any(Option::is_some);
-            wanted |= u64::from(any) << k;
-        }
-        starts.push(edges.len() as u16);
-        Self {
-            starts,
-            edges,
-            wanted,
-            overload,
-        }
-    }
-
-    /// What is saved of an argument.
-    #[inline]
-    fn saved(&self, args: &Args<'_>, i: usize, slot: &Slot, written: bool) -> Result<Held> {
-        let value = &args.values[i];
-        if let Some(asked) = slot.asked {
-            let found = match value {
-                Arg::Tensor(t) => Val::of_tensor(t, asked)?,
-                other => Val::of(other).ask(asked)?,
-            };
-            return Ok(Held::Val(found));
-        }
-        let first = slot.input.map(|p| self.starts[p]);
-        let save = |t: &Tensor, k: usize| {
-            let edge = first.map(|f| f + k as u16);
-            let from = edge.filter(|e| self.edges[usize::from(*e)].is_some());
-            Saved::new(t, from.map_or(From::Nowhere, From::Edge))
-        };
-        Ok(match value {
-            // The call writes over it: what it was is kept, with the history that it had.
-            Arg::Tensor(t) if written && i == 0 => {
-                Held::Tensor(Saved::alone(&super::forward::copy(t)?, None)?)
-            }
-            Arg::Tensor(t) => Held::Tensor(save(t, 0)?),
-            Arg::Tensors(list) => Held::Tensors(
-                list.iter()
-                    .enumerate()
-                    .map(|(k, t)| save(t, k).map(Some))
-                    .collect::<Result<_>>()?,
-            ),
-            Arg::OptTensors(list) => Held::Tensors(
-                list.iter()
-                    .enumerate()
-                    .map(|(k, t)| t.map(|t| save(t, k)).transpose())
-                    .collect::<Result<_>>()?,
-            ),
-            Arg::Scalar(n) if self.stands_for_tensor(args, i) => Held::Number(*n),
-            other => Held::Val(Val::of(other)),
-        })
-    }
-
-    /// Whether a number is given where a tensor might be, to an overload of tensors.
-    fn stands_for_tensor(&self, args: &Args<'_>, i: usize) -> bool {
-        !self.overload && args.op.schema.params[i].kind == Kind::Operand
+        Ok((self.body, self.edges))
     }
 }
 
@@ -250,18 +133,6 @@ impl Inputs {
 pub(super) fn result_of(results: &[u16], k: usize) -> From {
     let nr = results.iter().position(|r| usize::from(*r) == k);
     nr.map_or(From::Nowhere, |nr| From::Output(nr as u16))
-}
-
-/// Whether an input wants a gradient that has nowhere to go: a view that was made while gradients were off.
-#[cold]
-fn leads_nowhere(args: &Args<'_>, rule: &Rule) -> bool {
-    let wants = |t: &Tensor| t.requires_grad() && differentiable(t.dtype());
-    rule.inputs.iter().any(|i| match &args.values[*i] {
-        Arg::Tensor(t) => wants(t),
-        Arg::Tensors(list) => list.iter().any(|t| wants(t)),
-        Arg::OptTensors(list) => list.iter().any(|t| t.is_some_and(wants)),
-        _ => false,
-    })
 }
 
 /// The results that have a gradient, by position.
