@@ -121,14 +121,16 @@ pub fn set_front(bits: u32, on: bool) -> u32 {
 }
 
 fn set(bit: u32, on: bool) -> bool {
-    let mode = MODE.get();
-    let word = if on {
-        mode.word | bit
-    } else {
-        mode.word & !bit
-    };
-    MODE.set(Mode { word, ..mode });
-    mode.word & bit != 0
+    MODE.with(|place| {
+        let mode = place.get();
+        let word = if on {
+            mode.word | bit
+        } else {
+            mode.word & !bit
+        };
+        place.set(Mode { word, ..mode });
+        mode.word & bit != 0
+    })
 }
 
 /// The device that factories use when none is given.
@@ -152,6 +154,7 @@ pub fn device_override() -> Option<Device> {
 }
 
 /// Whether gradients are recorded on this thread.
+#[inline]
 #[must_use]
 pub fn grad_enabled() -> bool {
     word() & GRAD != 0
@@ -161,7 +164,13 @@ pub fn grad_enabled() -> bool {
 #[inline]
 #[must_use]
 pub fn records() -> bool {
-    let word = word();
+    records_by(word())
+}
+
+/// Whether calls are recorded by what is switched on.
+#[inline]
+#[must_use]
+pub fn records_by(word: u32) -> bool {
     word & GRAD != 0 && word & INFERENCE == 0
 }
 
@@ -171,6 +180,7 @@ pub fn set_grad_enabled(grad: bool) -> bool {
 }
 
 /// Runs `f` with gradients recorded, or not.
+#[inline]
 pub fn with_grad<R>(on: bool, f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {

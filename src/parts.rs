@@ -263,6 +263,7 @@ impl Parts {
 }
 
 /// The device that counts: a sparse tensor is where its values are.
+#[inline]
 pub fn located(t: &Tensor) -> Device {
     if !t.storage().is_opaque() {
         return t.device();

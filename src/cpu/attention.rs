@@ -12,6 +12,11 @@ use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
 use std::ops::{Add, Div, Mul, Sub};
 
+/// How many tasks of so many products are done by the time others could begin to help.
+pub(super) fn grain(products: usize) -> usize {
+    32 * 1024 / products.max(1)
+}
+
 /// Scores held at a time.
 pub const SCORES: usize = 96 * 1024;
 
@@ -235,7 +240,8 @@ fn batches<T: Real + GemmElement<Scale = T>>(
         Ok(())
     };
     let failed = std::sync::Mutex::new(None);
-    pool::parallel_for(batch * blocks, 1, |mut tasks| {
+    let products = rows * keys * (columns + values);
+    pool::parallel_for(batch * blocks, grain(products), |mut tasks| {
         let done = rooms.with(|room| tasks.try_for_each(|task| run(task, room)));
         if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
             *slot = Some(e);

@@ -1,7 +1,7 @@
 //! Attention over heads, and its backward: the weights of a block of queries are made again from their logarithmic sums, so that the whole
 //! matrix of scores never exists.
 
-use super::attention::{Inputs, Real, SCORES, Shapes, add_mask, attention};
+use super::attention::{Inputs, Real, SCORES, Shapes, add_mask, attention, grain};
 use super::room::{Rooms, dense_in};
 use super::{copy, matrix, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
@@ -127,7 +127,8 @@ pub fn backward(outs: &[Tensor], known: &Known, i: &Inputs, s: &Shapes) -> Resul
     };
     let rooms = Rooms::new(tasks, || work.buffers())?;
     let failed = std::sync::Mutex::new(None);
-    pool::parallel_items(tasks, |task| {
+    let products = (i.query.numel() + known.grad.numel()) * s.keys / tasks.max(1) as i64;
+    let one = |task: usize| {
         let (batch, head) = ((task / heads) as i64, (task % heads) as i64);
         let done = rooms.with(|buffers| {
             if wide == DType::F32 {
@@ -139,6 +140,9 @@ pub fn backward(outs: &[Tensor], known: &Known, i: &Inputs, s: &Shapes) -> Resul
         if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
             *slot = Some(e);
         }
+    };
+    pool::parallel_for(tasks, grain(products as usize), |range| {
+        range.for_each(&one)
     });
     if let Some(e) = failed.into_inner().ok().flatten() {
         return Err(e);

@@ -155,7 +155,7 @@ impl Loop {
         self.unit == 1 && self.reads != DType::BF16
     }
 
-    /// Counts of elements are multiples of this.
+    /// Counts of elements are multiples of this, a power of two.
     #[must_use]
     pub fn unit(&self) -> usize {
         self.unit

@@ -355,7 +355,8 @@ fn counts_as_number(ctx: &Ctx, k: usize, operand: &Operand) -> bool {
     ctx.wide_numbers && k == 1 && matches!(operand, Operand::Tensor(t) if t.ndim() == 0)
 }
 
-/// [`run`] for the number of operands and the result.
+/// [`run`] for the number of operands and the result, apart from where short calls pass.
+#[inline(never)]
 fn run_sides<const N: usize>(
     kernel: &Loop,
     ctx: &Ctx,

@@ -133,9 +133,10 @@ impl Next {
     /// # Errors
     /// What they report.
     pub fn call(self, c: Call) -> Result<Ret> {
-        let on = mode::layers();
+        let word = mode::word();
+        let on = word & mode::LAYERS;
         // Who wants gradients matters while they are recorded only.
-        let flags = match mode::records() {
+        let flags = match mode::records_by(word) {
             true => self.seen,
             false => self.seen & !mode::GRAD,
         };

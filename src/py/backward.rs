@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Where the gradient of a tensor, or of a `GradientEdge`, goes.
 fn edge_of(o: &Bound<'_, PyAny>) -> PyResult<Option<Edge>> {
     if let Some(t) = tensor_ref(o) {
-        return Ok(views::current(&t.whole())?.edge());
+        let whole = (!t.batch().is_empty()).then(|| t.whole());
+        return Ok(views::current(whole.as_ref().unwrap_or(t))?.edge());
     }
     let node = o.getattr("node")?;
     let nr: u16 = o.getattr("output_nr")?.extract()?;
@@ -151,6 +152,15 @@ fn _run_backward<'py>(
     PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)
 }
 
+/// Whether a gradient looks as that of an output should: both are tensors of one shape, and of real or of complex numbers.
+#[pyfunction]
+fn _looks_alike(output: &Bound<'_, PyAny>, grad: &Bound<'_, PyAny>) -> bool {
+    let (Some(output), Some(grad)) = (tensor_ref(output), tensor_ref(grad)) else {
+        return false;
+    };
+    output.shape() == grad.shape() && output.dtype().is_complex() == grad.dtype().is_complex()
+}
+
 /// The object of the place whose gradient edge a tensor has: its node, or the gathering of a leaf.
 #[pyfunction]
 fn _gradient_node<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
@@ -249,7 +259,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_run_backward _queue_callback _gradient_node _is_checkpoint_valid _current_graph_task_id _will_engine_execute_node _freed_text _set_anomaly _anomaly
+    add!(_run_backward _looks_alike _queue_callback _gradient_node _is_checkpoint_valid _current_graph_task_id _will_engine_execute_node _freed_text _set_anomaly _anomaly
         _is_grad_layout_enforcement_enabled _set_grad_layout_enforcement_enabled);
     Ok(())
 }

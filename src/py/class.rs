@@ -275,9 +275,9 @@ unsafe extern "C" fn traverse(o: *mut PyObject, visit: ffi::visitproc, arg: *mut
 const NESTED: u32 = 32;
 
 thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Tensors that wait until the outermost release is done.
-    static LATER: RefCell<Vec<PyTensor>> = const { RefCell::new(Vec::new()) };
+    /// How many releases go on, and the tensors that wait until the outermost is done.
+    static GOING: (Cell<u32>, RefCell<Vec<PyTensor>>) =
+        const { (Cell::new(0), RefCell::new(Vec::new())) };
 }
 
 /// Drops the tensor of an instance where it lies.
@@ -291,30 +291,36 @@ unsafe fn release(t: *mut PyTensor) {
         if (*t).get().owns_only_memory() {
             quietly(|| t.drop_in_place());
         } else {
-            release_owner(t.read());
+            release_owner(t);
         }
     }
 }
 
 /// Drops a tensor that may hold objects of Python, others of its kind among them: where pyo3 knows that the lock is held.
 /// When the interpreter ends it knows no more, and lets them be.
+///
+/// # Safety
+/// As for [`release`].
 #[cold]
-fn release_owner(t: PyTensor) {
-    let depth = DEPTH.get();
-    if depth >= NESTED {
-        return LATER.with_borrow_mut(|later| later.push(t));
-    }
-    DEPTH.set(depth + 1);
-    let mut next = Some(t);
-    while let Some(t) = next {
-        quietly(|| {
-            let _ = Python::try_attach(|_| drop(t));
-        });
-        next = (depth == 0)
-            .then(|| LATER.with_borrow_mut(Vec::pop))
-            .flatten();
-    }
-    DEPTH.set(depth);
+unsafe fn release_owner(t: *mut PyTensor) {
+    GOING.with(|(depth, later)| {
+        let outer = depth.get();
+        if outer >= NESTED {
+            // SAFETY: as the caller promises: it is moved to where it waits.
+            let t = unsafe { t.read() };
+            return later.borrow_mut().push(t);
+        }
+        depth.set(outer + 1);
+        // SAFETY: as the caller promises; one of both drops it.
+        let free = move || unsafe { t.drop_in_place() };
+        quietly(|| Python::try_attach(|_| free()).unwrap_or_else(free));
+        // Nothing is borrowed while one is dropped, which may add others.
+        let next = || (outer == 0).then(|| later.borrow_mut().pop()).flatten();
+        while let Some(t) = next() {
+            quietly(|| _ = Python::try_attach(|_| drop(t)));
+        }
+        depth.set(outer);
+    });
 }
 
 /// Runs what frees memory. A panic has been reported where it happened, and nobody is left to tell.

@@ -45,6 +45,7 @@ impl Carrier {
 
 impl Tensor {
     /// Its tangents, those of the lowest level first; of a batch, those of the whole batch.
+    #[inline]
     #[must_use]
     pub fn tangents(&self) -> &[Tangent] {
         self.carrier().map_or(&[], |c| &c.tangents)
@@ -79,6 +80,7 @@ impl Tensor {
     }
 
     /// The same tensor with the tangents of another.
+    #[inline]
     #[must_use]
     pub(crate) fn carrying(self, other: &Self) -> Self {
         if other.tangents().is_empty() && self.tangents().is_empty() {
@@ -89,6 +91,7 @@ impl Tensor {
     }
 
     /// The same tensor without its place in the graph; what it carries stays.
+    #[inline]
     #[must_use]
     pub fn untracked(&self) -> Self {
         self.bare().carrying(self)
@@ -100,6 +103,7 @@ impl Tensor {
         self.untracked().with_requires_grad(true)
     }
 
+    #[inline]
     fn carrier(&self) -> Option<&Carrier> {
         match &self.link.as_deref()?.kind {
             Kind::Carrier(c) => Some(c),
@@ -118,6 +122,7 @@ impl Tensor {
     }
 
     /// Gives the tensor another place in the graph; what it carries stays.
+    #[inline]
     pub(super) fn set_place(&mut self, place: Option<Arc<Link>>) {
         self.link = match self.carrier() {
             Some(c) => Carrier { place, ..c.clone() }.link(),

@@ -208,8 +208,13 @@ impl Tensor {
     /// The same view, which must not be written with a history.
     #[must_use]
     pub fn marked(mut self, mark: Mark) -> Self {
-        self.group = self.group() | (mark as u32) << MARK;
+        self.mark_as(mark);
         self
+    }
+
+    #[inline]
+    pub(super) fn mark_as(&mut self, mark: Mark) {
+        self.group = self.group() | (mark as u32) << MARK;
     }
 
     /// The same view as one of several that one call made.
@@ -347,10 +352,11 @@ pub struct Bare(Tensor);
 
 impl Bare {
     /// Of a tensor.
+    #[inline]
     #[must_use]
     pub fn of(t: &Tensor) -> Self {
         t.storage().count_saved(true);
-        Self(t.bare().carrying(t))
+        Self(t.untracked())
     }
 
     /// The tensor.

@@ -63,11 +63,11 @@ impl Tensor {
         self.flags & VIEW != 0
     }
 
-    /// The same tensor as one of its own: what a call made, however it was made.
-    #[must_use]
-    pub(crate) fn of_its_own(self) -> Self {
-        self.flag(VIEW | GRAD | VIEW_OF_LEAF, false)
-            .marked(Mark::None)
+    /// Makes it a tensor of its own: what a call made, however it was made.
+    #[inline]
+    pub(crate) fn be_its_own(&mut self) {
+        self.flags &= !(VIEW | GRAD | VIEW_OF_LEAF);
+        self.mark_as(Mark::None);
     }
 
     /// True if made under `inference_mode`.
@@ -76,6 +76,7 @@ impl Tensor {
         self.flags & INFERENCE != 0
     }
 
+    #[inline]
     pub(super) fn flag(mut self, bit: u8, on: bool) -> Self {
         self.flags = if on {
             self.flags | bit
@@ -98,6 +99,7 @@ impl Tensor {
     }
 
     /// The same tensor with the inference flag set as told.
+    #[inline]
     #[must_use]
     pub fn with_inference(self, on: bool) -> Self {
         self.flag(INFERENCE, on)

@@ -53,6 +53,7 @@ impl Keeper for Tensor {
 }
 
 impl Link {
+    #[inline]
     fn new(kind: Kind) -> Arc<Self> {
         Arc::new(Self {
             kind,
@@ -76,6 +77,7 @@ impl Link {
     }
 
     /// The place of a call.
+    #[inline]
     #[must_use]
     pub fn of_node(node: Node) -> Arc<Self> {
         Self::new(Kind::Node(node))
@@ -198,10 +200,16 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub fn tracked(mut self, link: Arc<Link>, nr: u16) -> Self {
+        self.track(link, nr);
+        self
+    }
+
+    /// Makes it a result of a node.
+    #[inline]
+    pub fn track(&mut self, link: Arc<Link>, nr: u16) {
         self.flags |= super::GRAD;
         self.nr = nr;
         self.set_place(Some(link));
-        self
     }
 
     /// The same tensor as a leaf whose gradient is wanted, or is not. A result of a node stays what it is.

@@ -113,13 +113,11 @@ impl Node {
         edges: SmallVec<[Option<Edge>; 2]>,
         outs: SmallVec<[Meta; 1]>,
     ) -> Self {
-        let seq = NEXT.get();
-        NEXT.set(seq + 1);
         Self {
             body,
             edges,
             outs,
-            seq,
+            seq: NEXT.with(|next| next.replace(next.get() + 1)),
             version: 0,
         }
     }
@@ -131,6 +129,7 @@ impl Node {
     }
 
     /// The same node, of a result whose memory had been written this often.
+    #[inline]
     #[must_use]
     pub fn at_version(mut self, version: u32) -> Self {
         self.version = version;
@@ -231,8 +230,13 @@ thread_local! {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        let edges = std::mem::take(&mut self.edges);
-        let mut edges = edges.into_iter().flatten();
+        // Places that others hold as well stay: most leaves, and what is still in use.
+        let held_here = |e: &Edge| Arc::strong_count(&e.to) == 1;
+        let edges = self.edges.iter_mut().filter_map(Option::take);
+        let mut edges = edges.filter(held_here).peekable();
+        if edges.peek().is_none() {
+            return;
+        }
         let first = WAITING.try_with(|w| match &mut *w.borrow_mut() {
             Some(waiting) => {
                 waiting.extend(edges.by_ref());

@@ -48,7 +48,7 @@ profiler = _lazy.module("torchlike.autograd.profiler")
 
 def _check_given(output: Any, grad: Tensor, i: int) -> None:
     """A gradient that was given has to look like its output."""
-    if isinstance(output, graph.GradientEdge):
+    if _C._looks_alike(output, grad) or isinstance(output, graph.GradientEdge):
         return
     if grad.shape != output.shape:
         raise RuntimeError(
@@ -99,8 +99,12 @@ def _make_grads(outputs: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]
     return tuple(made)
 
 
+# A tuple, as a union would be made anew with every look.
+_ALONE = (Tensor, graph.GradientEdge)
+
+
 def _tuple(value: Any) -> tuple[Any, ...]:
-    alone = isinstance(value, Tensor | graph.GradientEdge) or hasattr(value, "__torch_function__")
+    alone = isinstance(value, _ALONE) or hasattr(value, "__torch_function__")
     return (value,) if alone else tuple(value)
 
 

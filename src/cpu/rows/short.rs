@@ -4,10 +4,10 @@
 #![allow(unsafe_code, reason = "hands checked pointers to pointwise loops")]
 
 use super::{NONE, Operand, Room, bytes, repeat};
+use crate::Tensor;
 use crate::cpu::iter::GRAIN;
 use crate::cpu::map::{Block, Ctx, Form, Loop, UNIT};
 use crate::cpu::write_scalar;
-use crate::{DType, Tensor};
 use std::ptr::{copy_nonoverlapping, from_ref};
 
 /// Results of at most this many elements are computed from operands that lie anyhow; a multiple of the loops' unit.
@@ -21,10 +21,11 @@ pub(super) fn run(kernel: &Loop, ctx: &Ctx, operands: &[Operand], out: &Tensor) 
         return false;
     }
     let mut numbers = [[0; 2]; 3];
-    let Some(call) = Short::of(kernel, operands, out, &mut numbers) else {
+    let Some(call) = Short::of(kernel, operands, out, n, &mut numbers) else {
         return false;
     };
-    let rest = n % kernel.unit();
+    // Units are powers of two; a division would take longer than all that is looked at here.
+    let rest = n & (kernel.unit() - 1);
     match kernel.block(call.form) {
         Some(block) if !call.anyhow && (rest == 0 || n > FEW) => {
             // SAFETY: the elements lie as the form says; those that are too few for the loop are the last ones.
@@ -59,22 +60,22 @@ impl<'a> Short<'a> {
         kernel: &Loop,
         operands: &[Operand],
         out: &'a Tensor,
+        n: usize,
         numbers: &mut [[u64; 2]; 3],
     ) -> Option<Self> {
         let to = out.data_ptr();
-        let n = out.numel() as usize;
-        let end = |p: *const u8, dtype: DType| p.addr() + n * dtype.size();
+        let (reads, writes) = (kernel.reads(), kernel.writes());
+        let (read, written) = (n * reads.size(), n * writes.size());
         let mut from = [from_ref(NONE).cast::<u8>(); 3];
         let (mut tensors, mut over, mut anyhow) = (0, false, false);
         for (k, operand) in operands.iter().enumerate() {
             match operand {
-                Operand::Tensor(t) if t.dtype() == kernel.reads() => {
+                Operand::Tensor(t) if t.dtype() == reads => {
                     let p = t.data_ptr().cast_const();
-                    let reads = kernel.reads();
                     if !lies_as(t, out) {
                         anyhow = true;
-                    } else if end(p, reads) > to.addr() && end(to, kernel.writes()) > p.addr() {
-                        over = k == 0 && p == to && reads == kernel.writes();
+                    } else if p.addr() + read > to.addr() && to.addr() + written > p.addr() {
+                        over = k == 0 && p == to && reads == writes;
                         anyhow |= !over;
                     }
                     // Numbers before a tensor are no form.
@@ -83,7 +84,7 @@ impl<'a> Short<'a> {
                     tensors += 1;
                 }
                 Operand::Number(v) => {
-                    write_scalar(&mut numbers[k], kernel.reads(), *v);
+                    write_scalar(&mut numbers[k], reads, *v);
                     from[k] = numbers[k].as_ptr().cast();
                 }
                 Operand::Tensor(_) => return None,

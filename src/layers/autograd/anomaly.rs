@@ -31,6 +31,7 @@ pub fn set(on: bool, numbers: bool) {
 }
 
 /// Whether nodes are watched, and whether gradients are searched for what is no number.
+#[inline]
 #[must_use]
 pub fn get() -> (bool, bool) {
     let mode = MODE.load(Relaxed);
@@ -51,11 +52,16 @@ pub fn made(link: &Arc<Link>) {
 ///
 /// # Errors
 /// The node's own, and PyTorch's text if a gradient is no number.
+#[inline]
 pub fn checked(link: &Arc<Link>, node: &Node, made: Result<Grads>) -> Result<Grads> {
-    let (on, numbers) = get();
-    if !on {
-        return made;
+    match get() {
+        (false, _) => made,
+        (true, numbers) => watched(link, node, made, numbers),
     }
+}
+
+#[cold]
+fn watched(link: &Arc<Link>, node: &Node, made: Result<Grads>, numbers: bool) -> Result<Grads> {
     let made = made.and_then(|grads| {
         if numbers {
             look(node, &grads)?;

@@ -3,11 +3,13 @@
 use super::fit::{fitted, validate};
 use super::{anomaly, gather};
 use crate::layers::{modes, profile, program};
+use crate::mixed::Map;
 use crate::ops::f;
 use crate::tensor::{Edge, Grads, Leaf, Link, Node, When, link::Kind};
 use crate::{Result, Tensor, bail, mode};
+use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BinaryHeap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -25,8 +27,8 @@ pub struct Options {
 }
 
 /// A place that takes part.
-struct Task {
-    link: Arc<Link>,
+struct Task<'r> {
+    link: &'r Arc<Link>,
     /// How many nodes will still give it a gradient.
     waits: u32,
     /// Something that is wanted depends on it.
@@ -37,17 +39,17 @@ struct Task {
     captures: Vec<(u16, usize)>,
 }
 
-/// The places of one walk.
-struct Walk<'o> {
-    options: &'o Options,
-    tasks: Vec<Task>,
+/// The places of one walk, which what it starts from keeps.
+struct Walk<'r> {
+    options: &'r Options,
+    tasks: Vec<Task<'r>>,
     /// The gradients of places that wait for more, and which of these are free: few wait at a time.
     waiting: Vec<Grads>,
     free: Vec<u32>,
     /// The number of this walk.
     run: u32,
     /// Places that another walk holds.
-    held: HashMap<*const Link, u32>,
+    held: Map<*const Link, u32>,
     captured: Vec<Option<Tensor>>,
 }
 
@@ -56,11 +58,11 @@ static RUNS: AtomicU32 = AtomicU32::new(1);
 /// A walk that goes on: its number, and the places that will run.
 struct Going {
     run: u32,
-    needed: Vec<bool>,
+    needed: SmallVec<[bool; 16]>,
     /// Everything is gathered: no inputs are asked for.
     whole: bool,
     /// Places that another walk holds, by address.
-    held: HashMap<usize, u32>,
+    held: Map<usize, u32>,
 }
 
 thread_local! {
@@ -101,13 +103,15 @@ pub fn will_run(link: &Link) -> bool {
 /// # Errors
 /// What nodes and hooks report; nothing is gathered after that.
 pub fn run(roots: Vec<(Edge, Tensor)>, options: &Options) -> Result<Vec<Option<Tensor>>> {
+    let (roots, grads): (SmallVec<[Edge; 2]>, Grads) =
+        roots.into_iter().map(|(e, g)| (e, Some(g))).unzip();
     let mut walk = Walk {
         options,
-        tasks: Vec::new(),
-        waiting: Vec::new(),
+        tasks: Vec::with_capacity(2 * roots.len() + 2),
+        waiting: Vec::with_capacity(2),
         free: Vec::new(),
         run: RUNS.fetch_add(1, Relaxed),
-        held: HashMap::new(),
+        held: Map::default(),
         captured: vec![None; options.inputs.len()],
     };
     walk.find(&roots);
@@ -124,7 +128,7 @@ pub fn run(roots: Vec<(Edge, Tensor)>, options: &Options) -> Result<Vec<Option<T
             held: walk.held.iter().map(|(p, at)| (*p as usize, *at)).collect(),
         });
     });
-    let done = mode::with_grad(options.create_graph, || walk.go(roots));
+    let done = mode::with_grad(options.create_graph, || walk.go(&roots, grads));
     GOING.with_borrow_mut(Vec::pop);
     done?;
     Ok(std::mem::take(&mut walk.captured))
@@ -158,9 +162,9 @@ impl Drop for Walk<'_> {
     }
 }
 
-impl Walk<'_> {
+impl<'r> Walk<'r> {
     /// The number of a place's task, and whether it is new.
-    fn task(&mut self, link: &Arc<Link>) -> (usize, bool) {
+    fn task(&mut self, link: &'r Arc<Link>) -> (usize, bool) {
         if let Some(at) = self.known(link) {
             return (at, false);
         }
@@ -174,7 +178,7 @@ impl Walk<'_> {
             self.held.insert(Arc::as_ptr(link), at as u32);
         }
         self.tasks.push(Task {
-            link: link.clone(),
+            link,
             waits: 0,
             needed: self.options.inputs.is_empty(),
             place: None,
@@ -195,17 +199,16 @@ impl Walk<'_> {
     }
 
     /// Finds all places, and how many gradients each waits for.
-    fn find(&mut self, roots: &[(Edge, Tensor)]) {
-        let mut stack = Vec::new();
-        for (edge, _) in roots {
+    fn find(&mut self, roots: &'r [Edge]) {
+        let mut stack: SmallVec<[usize; 16]> = SmallVec::new();
+        for edge in roots {
             let (at, new) = self.task(&edge.to);
             if new {
                 stack.push(at);
             }
         }
         while let Some(at) = stack.pop() {
-            let link = self.tasks[at].link.clone();
-            for edge in edges(&link) {
+            for edge in edges(self.tasks[at].link) {
                 let (to, new) = self.task(&edge.to);
                 self.tasks[to].waits += 1;
                 if new {
@@ -227,24 +230,24 @@ impl Walk<'_> {
             self.tasks[at].captures.push((input.nr, i));
         }
         // A place is needed if it leads to one that is asked for: children are decided before their parents.
-        let mut state = vec![0u8; self.tasks.len()];
+        let mut state: SmallVec<[u8; 16]> = smallvec![0; self.tasks.len()];
+        let mut stack: SmallVec<[usize; 16]> = SmallVec::new();
         for root in 0..self.tasks.len() {
-            let mut stack = vec![root];
+            if state[root] == 0 {
+                stack.push(root);
+            }
             while let Some(&at) = stack.last() {
-                let link = self.tasks[at].link.clone();
+                let link = self.tasks[at].link;
                 if state[at] == 0 {
                     state[at] = 1;
-                    let waiting: Vec<usize> = edges(&link)
-                        .filter_map(|e| self.known(&e.to))
-                        .filter(|to| state[*to] == 0)
-                        .collect();
-                    stack.extend(waiting);
+                    let below = edges(link).filter_map(|e| self.known(&e.to));
+                    stack.extend(below.filter(|to| state[*to] == 0));
                     continue;
                 }
                 stack.pop();
                 if state[at] == 1 {
                     state[at] = 2;
-                    let leads = edges(&link)
+                    let leads = edges(link)
                         .filter_map(|e| self.known(&e.to))
                         .any(|to| self.tasks[to].needed || !self.tasks[to].captures.is_empty());
                     let gathers = self.options.gather
@@ -256,9 +259,9 @@ impl Walk<'_> {
         }
     }
 
-    fn go(&mut self, roots: Vec<(Edge, Tensor)>) -> Result<()> {
+    fn go(&mut self, roots: &'r [Edge], grads: Grads) -> Result<()> {
         let mut ready = BinaryHeap::new();
-        for (edge, grad) in roots {
+        for (edge, grad) in roots.iter().zip(grads.into_iter().flatten()) {
             let (at, _) = self.task(&edge.to);
             let meta = edge.meta(grad.dtype());
             let grad = fitted(grad, &meta, String::new, 0)?;
@@ -268,12 +271,12 @@ impl Walk<'_> {
             }
         }
         while let Some((_, at)) = ready.pop() {
-            let link = self.tasks[at].link.clone();
+            let link = self.tasks[at].link;
             let mut grads = self.take(at);
-            let mut made = self.visit(at, &link, &mut grads)?;
+            let mut made = self.visit(at, link, &mut grads)?;
             // Whoever has a gradient alone may write it.
             drop(grads);
-            for (i, edge) in all_edges(&link).iter().enumerate() {
+            for (i, edge) in all_edges(link).iter().enumerate() {
                 let grad = made.get_mut(i).and_then(Option::take);
                 let Some(edge) = edge else { continue };
                 let Some(to) = self.known(&edge.to) else {

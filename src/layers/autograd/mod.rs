@@ -9,6 +9,7 @@ pub mod eval;
 mod fit;
 pub mod forward;
 pub mod gather;
+mod inputs;
 pub mod kept;
 mod names;
 mod parse;
@@ -181,7 +182,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         Body::View(_) => next.call(c)?,
         _ => mode::with_grad(false, || next.call(c))?,
     };
-    let made = match (&ret, target) {
+    let mut made = match (&ret, target) {
         (Ret::Same(0), Some(target)) => Ret::Become(Box::new(target.clone())),
         (Ret::Same(_) | Ret::Value(_), _) => return Ok(ret),
         _ => ret,
@@ -194,7 +195,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
     }
     let outs = looks(&results, &nrs);
     let version = results.first().map_or(0, |t| t.storage().version());
-    let (body, edges) = before.finish(op, nrs.clone(), &results)?;
+    let (body, edges) = before.finish(SmallVec::from_slice(&nrs), &results)?;
     drop(results);
     // A view in place writes nothing: only the handle changes.
     if let Some(target) = target.filter(|_| !op.is_view()) {
@@ -205,7 +206,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         return Ok(Ret::Become(Box::new(made)));
     }
     let link = Link::of_node(Node::new(body, edges, outs).at_version(version));
-    let made = attach(made, &link, &nrs, !op.is_view())?;
+    attach(&mut made, &link, &nrs, !op.is_view());
     if let Ret::Become(made) = &made {
         made.moved();
     }
@@ -219,6 +220,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
 }
 
 /// What the results of a node look like.
+#[inline]
 fn looks(results: &[&Tensor], nrs: &[u16]) -> SmallVec<[Meta; 1]> {
     let mut outs = SmallVec::new();
     for nr in nrs {
@@ -228,15 +230,16 @@ fn looks(results: &[&Tensor], nrs: &[u16]) -> SmallVec<[Meta; 1]> {
 }
 
 /// Makes results those of a node; `nrs` says which. If they are the node's `own`, whatever it was made of, they are no views.
-fn attach(ret: Ret, link: &Arc<Link>, nrs: &[u16], own: bool) -> Result<Ret> {
+fn attach(ret: &mut Ret, link: &Arc<Link>, nrs: &[u16], own: bool) {
     anomaly::made(link);
-    ret.map(|i, t| {
-        let t = if own { t.of_its_own() } else { t };
-        Ok(match nrs.iter().position(|n| usize::from(*n) == i) {
-            Some(nr) => t.tracked(link.clone(), nr as u16),
-            None => t,
-        })
-    })
+    ret.for_each_mut(|i, t| {
+        if own {
+            t.be_its_own();
+        }
+        if let Some(nr) = nrs.iter().position(|n| usize::from(*n) == i) {
+            t.track(link.clone(), nr as u16);
+        }
+    });
 }
 
 /// A node that has no gradient, and says so when it is asked for one.
@@ -265,7 +268,7 @@ fn refuse(c: Call, next: Next) -> Result<Ret> {
     c.args.for_each_tensor(|_, t| edges.push(t.edge()));
     let target = c.form.target().cloned();
     let op = c.args.op;
-    let ret = match mode::with_grad(false, || next.call(c))? {
+    let mut ret = match mode::with_grad(false, || next.call(c))? {
         Ret::Same(0) => match target {
             Some(t) => Ret::Become(Box::new(t)),
             None => return Ok(Ret::Same(0)),
@@ -282,5 +285,6 @@ fn refuse(c: Call, next: Next) -> Result<Ret> {
         return Ok(ret);
     }
     let link = Link::of_node(Node::new(Box::new(Refused(op)), edges, outs));
-    attach(ret, &link, &nrs, false)
+    attach(&mut ret, &link, &nrs, false);
+    Ok(ret)
 }

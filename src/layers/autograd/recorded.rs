@@ -1,17 +1,17 @@
 //! Nodes of calls whose rows have a text: what they save, and how they give gradients.
 
 use super::eval::Env;
-use super::rule::{Of, Rule, Slot};
+use super::inputs::{Inputs, check_fixed, differentiable, leads_nowhere};
+use super::rule::{Of, Rule};
 use super::saved::{self, At, FREED, From, Saved};
 use super::value::{Look, Val};
-use crate::ops::core::schema::Kind;
-use crate::ops::{Arg, Args, Op};
+use crate::ops::{Args, Op};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node, link::lock};
-use crate::{DType, Result, Scalar, Tensor, bail, ensure, mode};
+use crate::{Result, Scalar, Tensor, bail, ensure, mode};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// A recorded call of a row.
 pub struct Recorded {
@@ -27,14 +27,15 @@ pub struct Recorded {
 }
 
 /// What nodes have saved that saved nothing but tensors, once these are freed.
-static GONE: LazyLock<Arc<Slots>> = LazyLock::new(|| {
-    let mut all = Slots::new();
-    all.resize_with(8, || Held::Gone);
-    Arc::new(all)
-});
+static GONE: LazyLock<Arc<Slots>> = LazyLock::new(|| filled(8, || Held::Gone));
 
 /// What a node saved.
-pub(super) type Slots = SmallVec<[Held; 3]>;
+pub(super) type Slots = [Held];
+
+/// So many slots.
+pub(super) fn filled(n: usize, with: impl Fn() -> Held) -> Arc<Slots> {
+    (0..n).map(|_| with()).collect()
+}
 
 /// What is in a slot.
 #[derive(Clone)]
@@ -53,37 +54,15 @@ pub(super) enum Held {
 
 /// What is saved before a call runs.
 pub struct Before {
-    rule: &'static Rule,
-    name: Cow<'static, str>,
-    starts: SmallVec<[u16; 4]>,
+    /// The node's body, whose results are still to come.
+    body: Box<Recorded>,
     edges: Edges,
-    slots: Arc<Slots>,
-    /// The call is that of an overload that takes a number.
-    overload: bool,
+    /// The inputs that want a gradient, by bit.
+    wanted: u64,
 }
 
 /// Where the gradients of a node's inputs go.
 pub type Edges = SmallVec<[Option<Edge>; 2]>;
-
-fn differentiable(d: DType) -> bool {
-    d.is_float() || d.is_complex()
-}
-
-/// Refuses a call where an input wants a gradient that may not.
-fn check_fixed(args: &Args<'_>, rule: &Rule) -> Result<()> {
-    for (i, who) in &rule.fixed {
-        if let Arg::Tensor(t) = &args.values[*i] {
-            ensure!(
-                !t.requires_grad(),
-                Runtime,
-                "The function '{}' is not differentiable with respect to argument '{}'. This input cannot have requires_grad True.",
-                Rule::refusal(who.as_deref(), args),
-                args.op.schema.params[*i].name
-            );
-        }
-    }
-    Ok(())
-}
 
 impl Before {
     /// Looks at the inputs of a call; nothing if none of them wants a gradient.
@@ -93,108 +72,24 @@ impl Before {
     pub fn look(args: &Args<'_>, rule: &'static Rule, written: bool) -> Result<Option<Self>> {
         check_fixed(args, rule)?;
         let overload = rule.overload(args);
-        let mut starts = SmallVec::new();
-        let mut edges = Edges::new();
-        let edge = |t: &Tensor| {
-            if differentiable(t.dtype()) {
-                t.edge()
-            } else {
-                None
-            }
-        };
-        for &i in &rule.inputs {
-            starts.push(edges.len() as u16);
-            match &args.values[i] {
-                Arg::Tensor(t) => edges.push(edge(t)),
-                Arg::Tensors(list) => edges.extend(list.iter().map(|t| edge(t))),
-                Arg::OptTensors(list) => edges.extend(list.iter().map(|t| edge((*t)?))),
-                Arg::Scalar(_) if overload > 0 => {}
-                _ => edges.push(None),
-            }
-        }
-        starts.push(edges.len() as u16);
-        if edges.iter().all(Option::is_none) && !leads_nowhere(args, rule) {
+        let inputs = Inputs::of(args, rule, overload > 0);
+        if inputs.wanted == 0 && !leads_nowhere(args, rule) {
             return Ok(None);
         }
-        let mut before = Self {
+        let slots = inputs.slots(args, rule, written)?;
+        let body = Recorded {
+            op: args.op,
             rule,
             name: rule.name(args, overload, written),
-            starts,
-            edges,
-            slots: Arc::default(),
-            overload: overload > 0,
+            starts: inputs.starts,
+            results: SmallVec::new(),
+            slots: Mutex::new(slots),
         };
-        before.save(args, written)?;
-        Ok(Some(before))
-    }
-
-    /// Saves what is saved of the arguments.
-    fn save(&mut self, args: &Args<'_>, written: bool) -> Result<()> {
-        let mut slots = std::mem::take(&mut self.slots);
-        let list = Arc::make_mut(&mut slots);
-        if saved::packing() {
-            let nothing = || Held::Val(Val::None);
-            list.resize_with(self.rule.slots.len(), nothing);
-            for &i in &self.rule.order {
-                list[i] = self.input(args, &self.rule.slots[i], written)?;
-            }
-        } else {
-            for slot in &self.rule.slots {
-                list.push(self.input(args, slot, written)?);
-            }
-        }
-        self.slots = slots;
-        Ok(())
-    }
-
-    fn wanted(&self, input: usize) -> bool {
-        let of = usize::from(self.starts[input])..usize::from(self.starts[input + 1]);
-        self.edges[of].iter().any(Option::is_some)
-    }
-
-    fn input(&self, args: &Args<'_>, slot: &Slot, written: bool) -> Result<Held> {
-        let Of::Input(i) = slot.of else {
-            return Ok(Held::Val(Val::None));
-        };
-        if !self.rule.wants(slot, |i| self.wanted(i)) {
-            return Ok(Held::Val(Val::None));
-        }
-        let value = &args.values[i];
-        if let Some(asked) = slot.asked {
-            return Val::of(value).ask(asked).map(Held::Val);
-        }
-        let first = slot.input.map(|p| self.starts[p]);
-        let save = |t: &Tensor, k: usize| {
-            let edge = first.map(|f| f + k as u16);
-            let from = edge.filter(|e| self.edges[usize::from(*e)].is_some());
-            Saved::new(t, from.map_or(From::Nowhere, From::Edge))
-        };
-        Ok(match value {
-            // The call writes over it: what it was is kept, with the history that it had.
-            Arg::Tensor(t) if written && i == 0 => {
-                Held::Tensor(Saved::alone(&super::forward::copy(t)?, None)?)
-            }
-            Arg::Tensor(t) => Held::Tensor(save(t, 0)?),
-            Arg::Tensors(list) => Held::Tensors(
-                list.iter()
-                    .enumerate()
-                    .map(|(k, t)| save(t, k).map(Some))
-                    .collect::<Result<_>>()?,
-            ),
-            Arg::OptTensors(list) => Held::Tensors(
-                list.iter()
-                    .enumerate()
-                    .map(|(k, t)| t.map(|t| save(t, k)).transpose())
-                    .collect::<Result<_>>()?,
-            ),
-            Arg::Scalar(n) if self.stands_for_tensor(args, i) => Held::Number(*n),
-            other => Held::Val(Val::of(other)),
-        })
-    }
-
-    /// Whether a number is given where a tensor might be, to an overload of tensors.
-    fn stands_for_tensor(&self, args: &Args<'_>, i: usize) -> bool {
-        !self.overload && args.op.schema.params[i].kind == Kind::Operand
+        Ok(Some(Self {
+            body: Box::new(body),
+            edges: inputs.edges,
+            wanted: inputs.wanted,
+        }))
     }
 
     /// The node's body and edges, once the call has run.
@@ -203,40 +98,34 @@ impl Before {
     /// If a result cannot be saved.
     pub fn finish(
         mut self,
-        op: &'static Op,
         results: SmallVec<[u16; 2]>,
         ret: &[&Tensor],
     ) -> Result<(Box<Recorded>, Edges)> {
-        for (i, slot) in self.rule.slots.iter().enumerate() {
+        let rule = self.body.rule;
+        for (i, slot) in rule.slots.iter().enumerate() {
             let Of::Result(k) = slot.of else { continue };
             let Some(t) = ret.get(k) else { continue };
-            if !self.rule.wants(slot, |i| self.wanted(i)) {
+            if slot.needed_by & self.wanted == 0 {
                 continue;
             }
             let held = match slot.asked {
-                Some(asked) => Held::Val(Val::Tensor((*t).clone()).ask(asked)?),
+                Some(asked) => Held::Val(Val::of_tensor(t, asked)?),
                 // Packers see results with their history: see `save_results`.
                 None if saved::packing() => Held::Gone,
                 None => Held::Tensor(Saved::new(t, result_of(&results, k))?),
             };
-            Arc::make_mut(&mut self.slots)[i] = held;
+            let slots = self.body.slots.get_mut();
+            Arc::make_mut(slots.unwrap_or_else(PoisonError::into_inner))[i] = held;
         }
         let complex = |r: &u16| ret[usize::from(*r)].dtype().is_complex();
         ensure!(
-            !(self.rule.real && results.iter().any(complex)),
+            !(rule.real && results.iter().any(complex)),
             Runtime,
             "{} does not support automatic differentiation for outputs with complex dtype.",
-            op.public_name()
+            self.body.op.public_name()
         );
-        let recorded = Recorded {
-            op,
-            rule: self.rule,
-            name: self.name,
-            starts: self.starts,
-            results,
-            slots: Mutex::new(self.slots),
-        };
-        Ok((Box::new(recorded), self.edges))
+        self.body.results = results;
+        Ok((self.body, self.edges))
     }
 }
 
@@ -244,18 +133,6 @@ impl Before {
 pub(super) fn result_of(results: &[u16], k: usize) -> From {
     let nr = results.iter().position(|r| usize::from(*r) == k);
     nr.map_or(From::Nowhere, |nr| From::Output(nr as u16))
-}
-
-/// Whether an input wants a gradient that has nowhere to go: a view that was made while gradients were off.
-#[cold]
-fn leads_nowhere(args: &Args<'_>, rule: &Rule) -> bool {
-    let wants = |t: &Tensor| t.requires_grad() && differentiable(t.dtype());
-    rule.inputs.iter().any(|i| match &args.values[*i] {
-        Arg::Tensor(t) => wants(t),
-        Arg::Tensors(list) => list.iter().any(|t| wants(t)),
-        Arg::OptTensors(list) => list.iter().any(|t| t.is_some_and(wants)),
-        _ => false,
-    })
 }
 
 /// The results that have a gradient, by position.
@@ -358,7 +235,7 @@ impl Backward for Recorded {
             drop(old);
             return;
         }
-        let mut old = Slots::new();
+        let mut old: SmallVec<[Held; 3]> = SmallVec::new();
         for held in Arc::make_mut(&mut slots) {
             if !matches!(held, Held::Val(_)) {
                 old.push(std::mem::replace(held, Held::Gone));

@@ -70,19 +70,10 @@ pub struct Slot {
     pub asked: Option<Asked>,
     /// The position in [`Rule::inputs`] of the parameter that it is.
     pub input: Option<usize>,
-    /// Who needs it.
-    users: Users,
+    /// The inputs whose gradients need it, as [`Rule::inputs`] has them, by bit: if one wants a gradient it is saved.
+    pub needed_by: u64,
     /// How often each clause names it.
     uses: Vec<u8>,
-}
-
-/// Which clauses need something that is saved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Users {
-    None,
-    /// One alone: only if its inputs want a gradient is anything saved.
-    One(usize),
-    Several,
 }
 
 /// What a slot is about.
@@ -183,17 +174,14 @@ impl Slot {
     /// True if a clause names it.
     #[must_use]
     pub fn used(&self) -> bool {
-        self.users != Users::None
+        self.uses.iter().any(|n| *n > 0)
     }
 
     /// Notes what follows from all clauses, once they are read.
-    fn settle(&mut self, inputs: &[usize]) {
-        let mut users = self.uses.iter().enumerate().filter(|u| *u.1 > 0);
-        self.users = match (users.next(), users.next()) {
-            (None, _) => Users::None,
-            (Some((only, _)), None) => Users::One(only),
-            _ => Users::Several,
-        };
+    fn settle(&mut self, inputs: &[usize], clauses: &[Clause]) {
+        let users = self.uses.iter().zip(clauses).filter(|(n, _)| **n > 0);
+        let needing = users.flat_map(|(_, c)| &c.inputs);
+        self.needed_by = needing.fold(0, |bits, i| bits | 1 << i);
         self.input = match self.of {
             Of::Input(p) => inputs.iter().position(|i| *i == p),
             Of::Result(_) => None,
@@ -255,7 +243,7 @@ impl Slots {
                 of,
                 asked,
                 input: None,
-                users: Users::None,
+                needed_by: 0,
                 uses: Vec::new(),
             });
             self.list.len() - 1
@@ -306,7 +294,7 @@ impl Rule {
                     _ => {
                         let mut slots = Slots::new(&op.schema);
                         let expr = Parser::expression(expr, &mut slots, rows)?;
-                        slots.list.iter_mut().for_each(|s| s.settle(&[]));
+                        slots.list.iter_mut().for_each(|s| s.settle(&[], &[]));
                         Tangent::Text(expr, slots.list)
                     }
                 };
@@ -331,10 +319,14 @@ impl Rule {
             clauses.push(Clause { inputs, expr });
         }
         named.sort_unstable();
+        if named.len() > u64::BITS as usize {
+            return Err("more inputs than bits".to_owned());
+        }
         for input in clauses.iter_mut().flat_map(|c| &mut c.inputs) {
             *input = named.iter().position(|n| n == input).unwrap_or_default();
         }
-        slots.list.iter_mut().for_each(|s| s.settle(&named));
+        let list = slots.list.iter_mut();
+        list.for_each(|s| s.settle(&named, &clauses));
         let mut results = Vec::new();
         clauses.iter().for_each(|c| grads(&c.expr, &mut results));
         results.sort_unstable();
@@ -405,20 +397,6 @@ impl Rule {
         match who {
             Some(name) => filled(name, args),
             None => args.op.public_name().to_owned(),
-        }
-    }
-
-    /// Whether a slot is filled, if only some inputs want a gradient.
-    #[inline]
-    pub fn wants(&self, slot: &Slot, wanted: impl Fn(usize) -> bool) -> bool {
-        let needs = |c: usize| self.clauses[c].inputs.iter().any(|i| wanted(*i));
-        match slot.users {
-            Users::None => false,
-            Users::One(c) => needs(c),
-            Users::Several => {
-                let mut uses = slot.uses.iter().enumerate();
-                uses.any(|(c, n)| *n > 0 && needs(c))
-            }
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::ops::f;
 use crate::tensor::{Bare, Edge, Link, briefly};
 use crate::{Result, Tensor, bail, mode};
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// Keeps something in place of tensors that are saved.
@@ -27,16 +27,20 @@ pub trait Packed: Send + Sync {
 
 thread_local! {
     static PACKERS: RefCell<Vec<Arc<dyn Packer>>> = const { RefCell::new(Vec::new()) };
+    /// Whether there is one: a plain cell is read at once.
+    static PACKING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// From now on the packer keeps what is saved on this thread.
 pub fn push(packer: Arc<dyn Packer>) {
     PACKERS.with_borrow_mut(|p| p.push(packer));
+    PACKING.set(true);
 }
 
 /// Ends the newest packer of this thread.
 pub fn pop() {
     let old = PACKERS.with_borrow_mut(Vec::pop);
+    PACKING.set(PACKERS.with_borrow(|p| !p.is_empty()));
     drop(old);
 }
 
@@ -44,7 +48,7 @@ pub fn pop() {
 #[inline]
 #[must_use]
 pub fn packing() -> bool {
-    PACKERS.with_borrow(|p| !p.is_empty())
+    PACKING.get()
 }
 
 fn packer() -> Option<Arc<dyn Packer>> {
@@ -102,7 +106,18 @@ impl Saved {
     ///
     /// # Errors
     /// If it must not be saved, or what a packer reports.
+    #[inline]
     pub fn new(t: &Tensor, from: From) -> Result<Self> {
+        if t.is_inference() || packing() || is_shown(&from) {
+            return Self::seen(t, from);
+        }
+        let kept = Kept::Tensor(Bare::of(t), t.storage().version());
+        Ok(Self { kept, from })
+    }
+
+    /// Of a tensor that must not be saved, or is changed before.
+    #[cold]
+    fn seen(t: &Tensor, from: From) -> Result<Self> {
         if t.is_inference() {
             bail!(
                 Runtime,
@@ -256,8 +271,12 @@ impl Saved {
 
 /// A result as dispatch modes see it saved and unpacked: PyTorch detaches it.
 fn shown(t: &Tensor, from: &From) -> Result<Option<Tensor>> {
-    let watched = mode::layers() & mode::DISPATCH != 0 && matches!(from, From::Output(_));
-    watched.then(|| f::detach(t)).transpose()
+    is_shown(from).then(|| f::detach(t)).transpose()
+}
+
+#[inline]
+fn is_shown(from: &From) -> bool {
+    matches!(from, From::Output(_)) && mode::layers() & mode::DISPATCH != 0
 }
 
 /// What a packer keeps of a tensor.

@@ -77,19 +77,7 @@ impl Val {
             }
             (Self::Tensors(list), Asked::Count) => int(list.len()),
             (Self::Ints(list), Asked::Count) => int(list.len()),
-            (Self::Tensor(t), _) => Ok(match asked {
-                Asked::Sizes => Self::Ints(t.shape().clone()),
-                Asked::Strides => Self::Ints(t.strides().clone()),
-                Asked::DType => Self::Plain(Arg::DType(t.dtype())),
-                Asked::Device => Self::Plain(Arg::Device(t.device())),
-                Asked::Ndim => return int(t.ndim()),
-                Asked::Numel => Self::Number(Scalar::Int(t.numel())),
-                Asked::Rows => Self::Number(Scalar::Int(t.size(-2)?)),
-                Asked::Columns => Self::Number(Scalar::Int(t.size(-1)?)),
-                Asked::Offset => Self::Number(Scalar::Int(t.offset())),
-                Asked::Complex => Self::Number(Scalar::Bool(t.dtype().is_complex())),
-                Asked::Count | Asked::Given => bail!(Runtime, "a tensor is no list"),
-            }),
+            (Self::Tensor(t), _) => Self::of_tensor(t, asked),
             (Self::Tensors(list), Asked::Sizes) => Ok(Self::Lists(
                 list.iter().flatten().map(|t| t.shape().clone()).collect(),
             )),
@@ -110,6 +98,28 @@ impl Val {
                 "internal error in torchlike: {asked:?} of {self:?}"
             ),
         }
+    }
+
+    /// Something of a tensor.
+    ///
+    /// # Errors
+    /// If it has no such thing.
+    pub fn of_tensor(t: &Tensor, asked: Asked) -> Result<Self> {
+        let int = |n: i64| Self::Number(Scalar::Int(n));
+        Ok(match asked {
+            Asked::Sizes => Self::Ints(t.shape().clone()),
+            Asked::Strides => Self::Ints(t.strides().clone()),
+            Asked::DType => Self::Plain(Arg::DType(t.dtype())),
+            Asked::Device => Self::Plain(Arg::Device(t.device())),
+            Asked::Ndim => int(t.ndim() as i64),
+            Asked::Numel => int(t.numel()),
+            Asked::Rows => int(t.size(-2)?),
+            Asked::Columns => int(t.size(-1)?),
+            Asked::Offset => int(t.offset()),
+            Asked::Complex => Self::Number(Scalar::Bool(t.dtype().is_complex())),
+            Asked::Given => Self::Number(Scalar::Bool(true)),
+            Asked::Count => bail!(Runtime, "a tensor is no list"),
+        })
     }
 
     pub(super) fn truth(&self) -> bool {
@@ -218,7 +228,7 @@ impl Look<'_> {
 
     pub(super) fn ask(&self, asked: Asked) -> Result<Val> {
         match self {
-            Self::Tensor(t) => Val::Tensor((*t).clone()).ask(asked),
+            Self::Tensor(t) => Val::of_tensor(t, asked),
             Self::Val(v) => v.ask(asked),
             Self::Made(v) => v.ask(asked),
         }

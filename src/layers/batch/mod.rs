@@ -164,6 +164,9 @@ pub fn is_at(t: &Tensor, number: u32) -> bool {
 /// # Errors
 /// If it cannot be expanded.
 pub fn whole_as(t: &Tensor, like: &Tensor) -> Result<Tensor> {
+    if t.batch().is_empty() && like.batch().is_empty() {
+        return Ok(t.clone());
+    }
     let own = levels_of(like);
     let mut more = levels_of(t);
     more.retain(|l| !is_at(like, l.0));

@@ -89,6 +89,21 @@ impl Ret {
         })
     }
 
+    /// Calls `f` with each of its tensors, to be changed, and its position among those that were asked for.
+    #[inline]
+    pub fn for_each_mut(&mut self, mut f: impl FnMut(usize, &mut Tensor)) {
+        let mut all = |list: &mut dyn Iterator<Item = &mut Tensor>| {
+            list.enumerate().for_each(|(i, t)| f(i, t));
+        };
+        match self {
+            Self::One(t) => f(0, t),
+            Self::Become(t) => f(0, t),
+            Self::Tuple(list) | Self::List(list) => all(&mut list.iter_mut()),
+            Self::Gaps(list) => all(&mut list.iter_mut().flatten()),
+            Self::Same(_) | Self::Value(_) => {}
+        }
+    }
+
     /// All tensors of the result that were asked for, where they are.
     #[inline]
     #[must_use]

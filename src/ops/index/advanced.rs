@@ -14,6 +14,7 @@ use crate::{
 };
 use kernels::index::{Axis as PlacesAxis, Places};
 use kernels::job::View;
+use smallvec::{SmallVec, smallvec};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -56,7 +57,7 @@ struct Slot {
 struct Layout {
     /// Dimensions of the tensor in an order that has the indexed ones next to each other, if they are not.
     order: Option<Vec<usize>>,
-    slots: Vec<Slot>,
+    slots: SmallVec<[Slot; 2]>,
     /// Where the indexed dimensions start.
     at: usize,
     /// The shape that the indices broadcast to.
@@ -123,7 +124,7 @@ fn positions(indices: &OptTensors) -> Result<Vec<Tensor>> {
 
 /// The indexed dimensions in order, with a gap for each that is not; `None` if the count of a mask is unknown.
 fn slots(t: &Tensor, indices: &OptTensors) -> Result<Option<Vec<Option<Slot>>>> {
-    let mut slots: Vec<Option<Slot>> = Vec::new();
+    let mut slots: Vec<Option<Slot>> = Vec::with_capacity(t.ndim());
     let mut unknown = false;
     for index in &indices.0 {
         let Some(index) = index else {
@@ -203,7 +204,8 @@ impl Layout {
             return Ok(None);
         };
         slots.resize_with(t.ndim(), || None);
-        let used: Vec<usize> = (0..slots.len()).filter(|&d| slots[d].is_some()).collect();
+        let used = (0..slots.len()).filter(|&d| slots[d].is_some());
+        let used: SmallVec<[usize; 8]> = used.collect();
         let adjacent = used.windows(2).all(|w| w[1] == w[0] + 1);
         let (order, at) = if adjacent {
             (None, used.first().copied().unwrap_or(0))
@@ -211,7 +213,7 @@ impl Layout {
             let others = (0..t.ndim()).filter(|d| !used.contains(d));
             (Some(used.iter().copied().chain(others).collect()), 0)
         };
-        let slots: Vec<Slot> = slots.into_iter().flatten().collect();
+        let slots: SmallVec<[Slot; 2]> = slots.into_iter().flatten().collect();
         let lead = lead_of(&slots)?;
         let mut layout = Self {
             order,
@@ -264,13 +266,13 @@ impl Layout {
     /// The layout of a fresh result, as a pointwise loop over the tensor and the indices would make it.
     fn out(&self, t: &Tensor) -> OutSpec {
         let base = self.base(t);
-        let mut operands = vec![self.base_strides(&base)];
+        let mut operands: SmallVec<[Dims; 3]> = smallvec![self.base_strides(&base)];
         operands.extend(
             self.slots
                 .iter()
                 .map(|s| self.index_strides(&base, &s.shape, &s.strides)),
         );
-        let refs: Vec<&[i64]> = operands.iter().map(|d| &**d).collect();
+        let refs: SmallVec<[&[i64]; 3]> = operands.iter().map(|d| &**d).collect();
         let order = dims::layout_order(&self.shape, &refs);
         OutSpec {
             shape: self.shape.clone(),

@@ -301,21 +301,21 @@ fn row_of(args: &Args) -> Result<(&'static MapRow, Lies)> {
     }
 }
 
-/// The dtypes of a call: of the loop and of the result.
+/// The dtypes of a call, of the loop and of the result, and the loop.
 ///
 /// # Errors
 /// If the operands have no common dtype or the op no loop for it.
 #[inline]
-fn call_types(args: &Args, row: &MapRow, lies: Lies) -> Result<(DType, DType)> {
+fn call_types(args: &Args, row: &MapRow, lies: Lies) -> Result<(DType, DType, &'static Loop)> {
     let common = match (lies, args.values.get(1)) {
         (Lies::Dense | Lies::Second, Some(Arg::Tensor(t))) => t.dtype(),
         _ => result_type(&args.values[..row.arity])?,
     };
     let (compute, out) = (row.types)(common);
-    if (row.kernel)(compute).is_none() {
-        return Err(not_implemented(args, compute));
+    match (row.kernel)(compute) {
+        Some(kernel) => Ok((compute, out, kernel)),
+        None => Err(not_implemented(args, compute)),
     }
-    Ok((compute, out))
 }
 
 pub use crate::ops::core::refusal::{needs_tensor, not_implemented};
@@ -329,7 +329,7 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     {
         return Err(needs_tensor(args));
     }
-    let (compute, out) = call_types(args, row, lies)?;
+    let (compute, out, kernel) = call_types(args, row, lies)?;
     let ctx = (row.ctx)(args, compute)?;
     let (shape, strides) = match lies {
         Lies::Operands => result_layout(operands)?,
@@ -342,7 +342,7 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
         Plan::one(shape, strides, out),
         &Exec {
             values: &|| (row.check)(args, compute),
-            cpu: &|outs| run_cpu(row, operands, compute, &ctx, &outs[0]),
+            cpu: &|outs| run_cpu(row, kernel, operands, compute, &ctx, &outs[0]),
             cuda: if row.cuda.is_empty() {
                 None
             } else {
@@ -353,10 +353,14 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     )
 }
 
-fn run_cpu(row: &MapRow, operands: &[Arg], compute: DType, ctx: &Ctx, out: &Tensor) -> Result<()> {
-    let Some(kernel) = (row.kernel)(compute) else {
-        bail!(NotImplemented, "no loop for {compute}");
-    };
+fn run_cpu(
+    row: &MapRow,
+    kernel: &Loop,
+    operands: &[Arg],
+    compute: DType,
+    ctx: &Ctx,
+    out: &Tensor,
+) -> Result<()> {
     let inputs = inputs(operands);
     if let (Some(beside), [first, Operand::Number(number)]) = (row.beside, &*inputs)
         && let Some(kernel) = beside(*number, compute)
@@ -383,12 +387,13 @@ impl<'a> std::ops::Deref for Inputs<'a> {
 
 #[inline]
 fn inputs<'a>(operands: &[Arg<'a>]) -> Inputs<'a> {
-    let input = |a: &Arg<'a>| match a {
-        Arg::Tensor(t) => Operand::Tensor(t),
-        other => Operand::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
-    };
-    let none = Operand::Number(Scalar::Int(0));
-    let all = std::array::from_fn(|k| operands.get(k).map_or(none, input));
+    let mut all = [Operand::Number(Scalar::Int(0)); 3];
+    for (place, a) in all.iter_mut().zip(operands) {
+        *place = match a {
+            Arg::Tensor(t) => Operand::Tensor(t),
+            other => Operand::Number(scalar_of(other).unwrap_or(Scalar::Int(0))),
+        };
+    }
     Inputs {
         all,
         count: operands.len(),
