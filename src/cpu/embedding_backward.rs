@@ -3,8 +3,10 @@
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
 use super::lines::Shared;
+use super::math::RealFns;
 use super::norm::{by_type, compute_type};
-use super::{copy, pool, slice, slice_mut};
+use super::stored::Stored;
+use super::{copy, past, pool, slice, slice_mut};
 use crate::cpu::lanes::{Real, sum2_by};
 use crate::{DType, Element, Result, Scalar, Tensor, err, with_dtype};
 use std::collections::HashMap;
@@ -81,28 +83,42 @@ fn grouped(mut entries: Vec<Entry>, rows: usize) -> Vec<Entry> {
 fn add(out: &Tensor, g: &Tensor, entries: Vec<Entry>) -> Result<()> {
     let (rows, width) = (out.shape()[0] as usize, out.shape()[1] as usize);
     let dense = super::lines::results(out, out.dtype())?;
-    super::fill(&dense, Scalar::Int(0))?;
+    // Large results are cleared past the caches, others row by row.
+    let cleared = rows * width * out.dtype().size() >= past::FROM;
+    if cleared {
+        super::fill(&dense, Scalar::Int(0))?;
+    }
     let entries = grouped(entries, rows);
-    let groups: Vec<&[Entry]> = entries.chunk_by(|a, b| a.row == b.row).collect();
-    let c = compute_type(out.dtype());
-    let g = copy::dense(g, c)?;
-    by_type!(c, T => with_dtype!(out.dtype(), [half float] => E, {
-        let (g, to) = (slice::<T>(&g), Shared::new(slice_mut::<E>(&dense)));
-        pool::parallel_for(groups.len(), (8192 / width.max(1)).max(1), |range| {
-            let mut sum = vec![0.0 as T; width];
-            for group in &groups[range] {
-                sum.fill(0.0);
-                for e in *group {
-                    add_row(&g[e.from * width..][..width], e.factor as T, &mut sum);
+    let g = copy::dense(g, compute_type(out.dtype()))?;
+    with_dtype!(out.dtype(), [half float] => E, {
+        let g = slice::<<E as Stored>::Wide>(&g);
+        let zero = E::from_scalar(Scalar::Int(0));
+        let to = Shared::new(slice_mut::<E>(&dense));
+        pool::parallel_for(rows, (8192 / width.max(1)).max(1), |range| {
+            let mut next = entries.partition_point(|e| e.row < range.start);
+            let mut room = Vec::new();
+            for row in range {
+                let first = next;
+                next += entries[first..].iter().take_while(|e| e.row == row).count();
+                if first == next && cleared {
+                    continue;
                 }
-                // SAFETY: every group has its own row.
-                let to = unsafe { to.part(group[0].row * width, width) };
-                for (o, &v) in to.iter_mut().zip(&sum) {
-                    *o = E::from_scalar(Scalar::Float(f64::from(v)));
+                // SAFETY: every row is written by one task.
+                let to = unsafe { to.part(row * width, width) };
+                if first == next {
+                    to.fill(zero);
+                    continue;
                 }
+                E::fill(to, &mut room, |sum| {
+                    sum.fill(RealFns::of(0.0));
+                    for e in &entries[first..next] {
+                        let row = &g[e.from * width..][..width];
+                        add_row(row, RealFns::of(e.factor), sum);
+                    }
+                });
             }
         });
-    }, else {}));
+    }, else {});
     super::lines::put(out, &dense)
 }
 

@@ -4,6 +4,7 @@
 
 use super::super::lines::Shared;
 use super::{Block, Geometry, Phase, inside};
+use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, pool};
 use crate::{Device, Result, Tensor};
 
@@ -230,15 +231,11 @@ fn turned_weights(w: &Tensor, [groups, c, o, k]: [usize; 4]) -> Result<Tensor> {
     pool::parallel_for(groups * cuts, 1, |r| {
         for i in r {
             let (g, first) = (i / cuts, i % cuts * OUTPUTS);
-            by_size!(w.dtype().size(), E => for c1 in 0..c {
-                for o1 in first..o.min(first + OUTPUTS) {
-                    // SAFETY: the taps of one weight in both dense tensors; each is written by one task.
-                    unsafe {
-                        let from = from.get().cast::<E>().add(((g * c + c1) * o + o1) * k);
-                        let to = to.get().cast::<E>().add(((g * o + o1) * c + c1) * k);
-                        copy_line(from, to, k);
-                    }
-                }
+            let last = o.min(first + OUTPUTS);
+            by_size!(w.dtype().size(), E => {
+                let (from, to) = (from.get().cast::<E>(), to.get().cast::<E>());
+                let (from, to) = (from.wrapping_add(g * c * o * k), to.wrapping_add(g * c * o * k));
+                turn_lines(from, to, [c, o, k], [first, last]);
             });
         }
     });
@@ -247,6 +244,27 @@ fn turned_weights(w: &Tensor, [groups, c, o, k]: [usize; 4]) -> Result<Tensor> {
 
 /// Outputs whose weights are turned at a time.
 const OUTPUTS: usize = 16;
+
+simd_fn! { stream
+    /// Lines `[c][o][k]` to `[o][c][k]`, of some of the second: both sides have all of them, and every line is written by one task.
+    fn turn_lines<E: Copy>(from: *const E, to: *mut E, sizes: [usize; 3], second: [usize; 2]) {
+        let ([c, o, k], [first, last]) = (sizes, second);
+        for c1 in 0..c {
+            for o1 in first..last {
+                // SAFETY: the caller's.
+                unsafe {
+                    let (from, to) = (from.add((c1 * o + o1) * k), to.add((o1 * c + c1) * k));
+                    if k == 9 {
+                        // The commonest windows, in as few pieces as there are.
+                        to.cast::<[E; 9]>().write_unaligned(from.cast::<[E; 9]>().read_unaligned());
+                    } else {
+                        copy_line(from, to, k);
+                    }
+                }
+            }
+        }
+    }
+}
 
 /// Windows of an image with channels innermost as rows of positions `[position][tap][channel]`.
 ///

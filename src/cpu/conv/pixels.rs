@@ -207,12 +207,13 @@ impl<'a, T: WindowElement + Element> Pixels<'a, T> {
         let made = Shared::at(out.data_ptr());
         let pitch = self.pitch();
         pool::parallel_for(tasks * og, (4096 / (cg * taps)).max(1), |r| {
+            let mut lines = vec![T::default(); taps * self.channels];
             for i in r {
                 let (task, o) = (i / og, i % og);
                 let (group, first) = (task / cuts, task % cuts * self.channels);
                 let n = self.channels.min(cg - first);
                 for (k, run) in self.runs.iter().enumerate() {
-                    // SAFETY: the rows of one output channel, of parts that are complete; one task each.
+                    // SAFETY: the rows of one output channel, of parts that are complete; one task each. There is a line for each tap.
                     unsafe {
                         let at = |share: usize| {
                             let row = (share * tasks + task) * size + (k * og + o) * pitch;
@@ -225,14 +226,17 @@ impl<'a, T: WindowElement + Element> Pixels<'a, T> {
                                 *sum.add(j) = *sum.add(j) + *more.add(j);
                             }
                         }
-                        let to = made.get().cast::<T>();
-                        let to = to.add(((group * og + o) * cg + first) * taps);
                         for (q, &weight) in run.weights.iter().enumerate() {
-                            for c in 0..n {
-                                *to.add(c * taps + weight) = *sum.add(q * n + c);
-                            }
+                            let line = lines.as_mut_ptr().add(weight * n);
+                            std::ptr::copy_nonoverlapping(sum.add(q * n), line, n);
                         }
                     }
+                }
+                // SAFETY: the weights of one output channel, and a line of the channels for each of their taps.
+                unsafe {
+                    let to = made.get().cast::<T>();
+                    let to = to.add(((group * og + o) * cg + first) * taps);
+                    turn(lines.as_ptr(), n, to, taps, taps, n);
                 }
             }
         });
