@@ -6,10 +6,11 @@ use super::super::lines::Shared;
 use super::frame::{Block, Frames, turn};
 use super::gather::{copy_lines, weights};
 use super::{Geometry, Phase};
-use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows};
+use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows, row_tiles};
 use crate::cpu::simd::second_cache;
 use crate::cpu::{pool, slice};
 use crate::{DType, Element, Result, Tensor};
+use std::ops::Range;
 
 /// A copy of windows has this part of the second cache, which holds its results and the weights of a tile besides.
 const FRAME: usize = 5;
@@ -17,6 +18,8 @@ const FRAME: usize = 5;
 const RESULT: usize = 2;
 /// Steps of a product between which sums are stored.
 const DEPTH: usize = 2304;
+/// Outputs that are worth a task, which makes its own copy of the windows.
+const FEWEST: usize = 64;
 /// Bytes of a copy for few channels a group, of which the first cache holds two.
 const SMALL: usize = 12 << 10;
 
@@ -183,10 +186,11 @@ impl<T: WindowElement + Element> Convolution<'_, T> {
         let g = self.frames.g;
         let cuts = [h.div_ceil(lines), w.div_ceil(width)];
         let blocks = (g.batch * depth).div_ceil(self.units) * cuts[0] * cuts[1];
+        let parts = self.parts(blocks * g.groups);
         let work = self.units * lines * width * phase.taps.len() * (g.inputs / g.groups);
-        let grain = (65536 / (work * (g.outputs / g.groups)).max(1)).max(1);
+        let grain = (65536 / (work * (g.outputs / g.groups / parts.len())).max(1)).max(1);
         // A group after the other for the same block, so that neighbouring tasks are alike.
-        pool::parallel_for(blocks * g.groups, grain, |range| {
+        pool::parallel_for(blocks * g.groups * parts.len(), grain, |range| {
             let mut rooms = Rooms {
                 block: None,
                 table: Vec::new(),
@@ -194,6 +198,7 @@ impl<T: WindowElement + Element> Convolution<'_, T> {
                 sums: Vec::new(),
             };
             for task in range {
+                let (task, part) = (task / parts.len(), &parts[task % parts.len()]);
                 let (at, group) = (task / g.groups, task % g.groups);
                 let (unit, rest) = (at / (cuts[0] * cuts[1]), at % (cuts[0] * cuts[1]));
                 let first = [rest / cuts[1] * lines, rest % cuts[1] * width];
@@ -203,12 +208,30 @@ impl<T: WindowElement + Element> Convolution<'_, T> {
                     first,
                     count: [lines.min(h - first[0]), width.min(w - first[1])],
                 };
-                self.block(&block, group, &mut rooms);
+                self.block(&block, group, part.clone(), &mut rooms);
             }
         });
     }
 
-    fn block(&self, b: &Block, group: usize, rooms: &mut Rooms<T>) {
+    /// The outputs of a group that a task makes: some of them, whole tiles of weights, where there are few tasks.
+    fn parts(&self, tasks: usize) -> Vec<Range<usize>> {
+        let (g, threads) = (self.frames.g, pool::num_threads());
+        let og = g.outputs / g.groups;
+        let wanted = match threads {
+            1 => 1,
+            _ => (2 * threads).div_ceil(tasks.max(1)).min(og / FEWEST).max(1),
+        };
+        let tiles: Vec<usize> = row_tiles::<T>(og).map(|(first, _)| first).collect();
+        let start = |i: usize| {
+            tiles
+                .get(i * tiles.len() / wanted)
+                .map_or(og, |&first| first)
+        };
+        (0..wanted).map(|i| start(i)..start(i + 1)).collect()
+    }
+
+    /// Some outputs of a block of positions.
+    fn block(&self, b: &Block, group: usize, outputs: Range<usize>, rooms: &mut Rooms<T>) {
         let g = self.frames.g;
         let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
         let taps = self.frames.phase.taps.len();
@@ -222,8 +245,8 @@ impl<T: WindowElement + Element> Convolution<'_, T> {
             rooms
                 .frame
                 .resize(self.frames.room(b, self.channels), T::default());
-            rooms.sums.resize(og * pitch, T::default());
         }
+        rooms.sums.resize(outputs.len() * pitch, T::default());
         // One step leaves the zeros of the last block where those of this are.
         let alike = before.is_some_and(|k| self.frames.alike(&k, b));
         let zeros = !alike || cg > self.channels;
@@ -237,10 +260,11 @@ impl<T: WindowElement + Element> Convolution<'_, T> {
                 let x = self.x.as_ptr().add(from);
                 let frame = rooms.frame.as_mut_ptr();
                 self.frames.fill(b, channels, x, steps, frame, zeros);
+                let w = &self.w[(group * cg + first) * og * taps..];
                 T::windows(Windows {
-                    m: og,
+                    m: outputs.len(),
                     n: s.flat,
-                    a: self.w[(group * cg + first) * og * taps..].as_ptr(),
+                    a: w[outputs.start * channels * taps..].as_ptr(),
                     b: rooms.frame.as_ptr(),
                     rows: &rooms.table[..channels * taps],
                     c: rooms.sums.as_mut_ptr(),
@@ -250,18 +274,19 @@ impl<T: WindowElement + Element> Convolution<'_, T> {
             }
         }
         if let Some(bias) = self.bias {
-            for (o, sums) in rooms.sums.chunks_exact_mut(pitch).take(og).enumerate() {
+            for (o, sums) in outputs.clone().zip(rooms.sums.chunks_exact_mut(pitch)) {
                 let by = bias[group * og + o];
                 sums[..s.flat].iter_mut().for_each(|v| *v = *v + by);
             }
         }
-        self.store(b, group * og, &rooms.sums, pitch);
+        let outputs = group * og + outputs.start..group * og + outputs.end;
+        self.store(b, outputs, &rooms.sums, pitch);
     }
 
     /// Puts the sums of a block to their places.
-    fn store(&self, b: &Block, first: usize, sums: &[T], pitch: usize) {
+    fn store(&self, b: &Block, outputs: Range<usize>, sums: &[T], pitch: usize) {
         let (g, phase, s) = (self.frames.g, self.frames.phase, self.frames.sizes(b));
-        let (og, all) = (g.outputs / g.groups, g.positions());
+        let (first, count, all) = (outputs.start, outputs.len(), g.positions());
         let place = |i: usize, t: usize| phase.first[i] + phase.step[i] * t;
         let out = self.out.data_ptr().cast::<T>();
         let (n, step) = (b.count[1], phase.step[2]);
@@ -278,12 +303,12 @@ impl<T: WindowElement + Element> Convolution<'_, T> {
                             from.as_ptr().add(row * s.pitch),
                             to.add(row * apart * g.outputs),
                         );
-                        turn(from, pitch, to, step * g.outputs, og, n);
+                        turn(from, pitch, to, step * g.outputs, count, n);
                     }
                     continue;
                 }
                 let to = out.add((image * g.outputs + first) * all + at);
-                for o in 0..og {
+                for o in 0..count {
                     let (from, to) = (from[o * pitch..].as_ptr(), to.add(o * all));
                     if step == 1 {
                         copy_lines(from, to, [s.pitch, apart], b.count[0], n);

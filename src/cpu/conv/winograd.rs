@@ -13,9 +13,9 @@ use super::gather::weights;
 use super::tiles::{Side, squares};
 use super::{Geometry, Phase};
 use crate::cpu::gemm::coefficients::{
-    COEFFICIENTS as ALL, LANES, Results, Weights, of_weights, to_results, weight_tiles,
+    COEFFICIENTS as ALL, LANES, Results, Weights, of_weights, to_results,
 };
-use crate::cpu::gemm::{SLACK, WindowElement, Windows};
+use crate::cpu::gemm::{SLACK, WindowElement, Windows, row_tiles};
 use crate::cpu::room::Rooms;
 use crate::cpu::simd::simd_fn;
 use crate::cpu::{pool, slice};
@@ -220,7 +220,10 @@ pub(super) fn winograd(
 fn coefficients(packed: &Tensor, w: &Tensor, g: &Geometry, places: &[usize; 9]) {
     let size = [g.outputs / g.groups, g.inputs / g.groups];
     let (to, from) = (Shared::at(packed.data_ptr()), slice::<f32>(w));
-    let (each, tiles) = (size[0] * size[1], weight_tiles(size[0]).collect::<Vec<_>>());
+    let (each, tiles) = (
+        size[0] * size[1],
+        row_tiles::<f32>(size[0]).collect::<Vec<_>>(),
+    );
     let count = tiles.len();
     let grain = (8192 * count / each).max(1);
     pool::parallel_for(g.groups * count, grain, |range| {

@@ -3,7 +3,6 @@
 
 #![allow(unsafe_code, reason = "lines are read and written by pointer")]
 
-use super::kernel::tiles;
 use super::policy::{self, Policy, Real, Task};
 use super::turn::LANES as TURNED;
 use crate::cpu::simd::{Level, level};
@@ -56,7 +55,7 @@ pub struct Weights<'a, T> {
     pub size: [usize; 2],
     /// Which tap lies at each place of the 3 x 3 window.
     pub places: &'a [usize; 9],
-    /// The tile, one of [`weight_tiles`]: its first output, and how many it has.
+    /// The tile, one of [`row_tiles`](super::row_tiles): its first output, and how many it has.
     pub tile: (usize, usize),
     /// The matrix of the first coefficient.
     pub to: *mut T,
@@ -77,22 +76,6 @@ pub struct Sums<'a, T> {
     pub places: &'a [usize; 9],
     /// The weights, `[weight][tap]`.
     pub to: *mut T,
-}
-
-/// Rows of a tile on this machine.
-fn height() -> usize {
-    #[cfg(target_arch = "x86_64")]
-    match level() {
-        Level::Avx512 => return policy::F32Avx512::TALL,
-        Level::Avx2 => return policy::F32Avx2::TALL,
-        Level::Baseline => {}
-    }
-    policy::F32Portable::TALL
-}
-
-/// The tiles that the weights of so many outputs make on this machine.
-pub fn weight_tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
-    tiles(outputs, height())
 }
 
 /// Runs a task in vectors of [`LANES`] elements at most: lines are short.

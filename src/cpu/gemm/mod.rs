@@ -24,7 +24,7 @@ use half::{bf16, f16};
 use kernel::Product;
 use num_complex::Complex;
 use policy::Policy;
-pub use windows::{Dots, SLACK, WindowElement, Windows};
+pub use windows::{Dots, SLACK, WindowElement, Windows, row_tiles};
 
 /// A matrix to read: where element (0, 0) is, and the strides of rows and columns in elements.
 #[derive(Debug)]

@@ -63,6 +63,8 @@ pub trait WindowElement: GemmElement + Default + std::ops::Add<Output = Self> {
         depth: usize,
         to: *mut Self,
     );
+    /// The most rows of such a tile on this machine.
+    fn tile_height() -> usize;
     /// The product, on this thread.
     ///
     /// # Safety
@@ -103,6 +105,15 @@ macro_rules! window_element {
 
                 on_level!($portable $avx2 $avx512, P => Tiles::<policy::P> { a, m, k0, len, depth, to });
             }
+            fn tile_height() -> usize {
+                #[cfg(target_arch = "x86_64")]
+                match level() {
+                    Level::Avx512 => return policy::$avx512::TALL,
+                    Level::Avx2 => return policy::$avx2::TALL,
+                    Level::Baseline => {}
+                }
+                policy::$portable::TALL
+            }
             unsafe fn windows(p: Windows<$t>) {
                 on_level!($portable $avx2 $avx512, P => Run::<policy::P>(p));
             }
@@ -114,6 +125,12 @@ macro_rules! window_element {
 }
 window_element! { f32, F32Portable F32Avx2 F32Avx512 }
 window_element! { f64, F64Portable F64Avx2 F64Avx512 }
+
+/// The tiles that so many packed rows make on this machine: the first row of each, and how many it has. Rows from the first
+/// of one tile to the last of another make the same tiles by themselves.
+pub fn row_tiles<T: WindowElement>(rows: usize) -> impl Iterator<Item = (usize, usize)> {
+    tiles(rows, T::tile_height())
+}
 
 /// Some columns of A.
 struct Tiles<P: Policy> {
