@@ -81,6 +81,9 @@ fn grouped(mut entries: Vec<Entry>, rows: usize) -> Vec<Entry> {
 
 /// Adds rows of `g` to the rows of a fresh result.
 fn add(out: &Tensor, g: &Tensor, entries: Vec<Entry>) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
     let (rows, width) = (out.shape()[0] as usize, out.shape()[1] as usize);
     let dense = super::lines::results(out, out.dtype())?;
     // Large results are cleared past the caches, others row by row.
@@ -94,7 +97,7 @@ fn add(out: &Tensor, g: &Tensor, entries: Vec<Entry>) -> Result<()> {
         let g = slice::<<E as Stored>::Wide>(&g);
         let zero = E::from_scalar(Scalar::Int(0));
         let to = Shared::new(slice_mut::<E>(&dense));
-        pool::parallel_for(rows, (8192 / width.max(1)).max(1), |range| {
+        pool::parallel_for(rows, (8192 / width).max(1), |range| {
             let mut next = entries.partition_point(|e| e.row < range.start);
             let mut room = Vec::new();
             for row in range {
