@@ -105,26 +105,29 @@ pub(super) unsafe fn gather<E: Copy + Default>(
 /// Both sides have `n` elements and do not overlap.
 #[inline(always)]
 pub(super) unsafe fn copy_line<E: Copy>(from: *const E, to: *mut E, n: usize) {
-    macro_rules! pieces {
-        ($n:literal) => {{
-            let (first, last) = (from.cast::<[E; $n]>(), from.add(n - $n).cast::<[E; $n]>());
-            to.cast::<[E; $n]>().write_unaligned(first.read_unaligned());
-            to.add(n - $n)
-                .cast::<[E; $n]>()
-                .write_unaligned(last.read_unaligned());
-        }};
-    }
     // SAFETY: the caller's; no piece is longer than the line.
     unsafe {
         match n {
             0 => {}
-            1 => pieces!(1),
-            2..4 => pieces!(2),
-            4..8 => pieces!(4),
-            8..16 => pieces!(8),
-            16..33 => pieces!(16),
+            1 => ends::<E, 1>(from, to, n),
+            2..4 => ends::<E, 2>(from, to, n),
+            4..8 => ends::<E, 4>(from, to, n),
+            8..16 => ends::<E, 8>(from, to, n),
+            16..33 => ends::<E, 16>(from, to, n),
             _ => std::ptr::copy_nonoverlapping(from, to, n),
         }
+    }
+}
+
+/// Copies a line of `n` elements as its first and its last `N`, which may overlap and leave nothing out.
+#[inline(always)]
+unsafe fn ends<E: Copy, const N: usize>(from: *const E, to: *mut E, n: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        let first = from.cast::<[E; N]>().read_unaligned();
+        let last = from.add(n - N).cast::<[E; N]>().read_unaligned();
+        to.cast::<[E; N]>().write_unaligned(first);
+        to.add(n - N).cast::<[E; N]>().write_unaligned(last);
     }
 }
 
@@ -139,29 +142,21 @@ pub(super) unsafe fn copy_lines<E: Copy>(
     rows: usize,
     n: usize,
 ) {
+    // The length is looked at once, not for each line.
     macro_rules! lines {
-        ($n:literal) => {
+        ($copy:expr) => {
             for r in 0..rows {
-                let (from, to) = (from.add(r * steps[0]), to.add(r * steps[1]));
-                let last = n - $n;
-                let first = from.cast::<[E; $n]>().read_unaligned();
-                let second = from.add(last).cast::<[E; $n]>().read_unaligned();
-                to.cast::<[E; $n]>().write_unaligned(first);
-                to.add(last).cast::<[E; $n]>().write_unaligned(second);
+                $copy(from.add(r * steps[0]), to.add(r * steps[1]), n);
             }
         };
     }
     // SAFETY: the caller's; no piece is longer than a line.
     unsafe {
         match n {
-            4..8 => lines!(4),
-            8..16 => lines!(8),
-            16..33 => lines!(16),
-            _ => {
-                for r in 0..rows {
-                    copy_line(from.add(r * steps[0]), to.add(r * steps[1]), n);
-                }
-            }
+            4..8 => lines!(ends::<E, 4>),
+            8..16 => lines!(ends::<E, 8>),
+            16..33 => lines!(ends::<E, 16>),
+            _ => lines!(copy_line),
         }
     }
 }
