@@ -80,6 +80,8 @@ LAYERS = {
     ),
     "max_pool": ("x = leaf(8, 64, 112, 112)", "F.max_pool2d(x, 3, 2, 1)"),
     "avg_pool": ("x = leaf(8, 64, 56, 56)", "F.avg_pool2d(x, 2)"),
+    "max_pool_pairs": ("x = leaf(8, 32, 32, 32)", "F.max_pool2d(x, 2)"),
+    "lstm_few": ("layer, x = torch.nn.LSTM(128, 128), leaf(32, 8, 128)", "layer(x)[0]"),
     "lstm": ("layer, x = torch.nn.LSTM(256, 256), leaf(32, 16, 256)", "layer(x)[0]"),
 }
 """The leaves of a case and its call."""
@@ -173,7 +175,7 @@ def cases() -> _turns.Cases:
         made = f"{MAKERS}\n{setup}\ncall = lambda: {call}"
         out[f"{name}/forward"] = (made, "forward(call)")
         leaves = "leaves = [t for t in list(globals().values()) if isinstance(t, torch.Tensor) and t.requires_grad]"
-        if name == "lstm":
+        if name.startswith("lstm"):
             leaves += " + list(layer.parameters())"
         seed = "y = call()\nseed = torch.randn(y.shape).to(y.dtype)"
         if "channels_last" in name:

@@ -131,14 +131,14 @@ simd_fn! { wide
 }
 
 /// Scales and shifts each channel.
-fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, [scale, shift]: [Vec<T>; 2]) {
+fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, scale: &[T], shift: &[T]) {
     let (channels, size) = (b.channels, b.size);
     let out = Shared::new(out);
     if size == 1 {
         pool::parallel_for(b.rows, (16384 / channels.max(1)).max(1), |r| {
             let (at, n) = (r.start * channels, r.len() * channels);
             // SAFETY: every row has its own part.
-            scale_columns(&x[at..at + n], unsafe { out.part(at, n) }, &scale, &shift);
+            scale_columns(&x[at..at + n], unsafe { out.part(at, n) }, scale, shift);
         });
     } else {
         pool::parallel_for(b.rows * channels, (16384 / size.max(1)).max(1), |range| {
@@ -152,7 +152,12 @@ fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, [scale, shift]: [Vec<T>; 2]
     }
 }
 
-fn factors<T: Real>(mean: &[T], invstd: &[T], w: Option<&[T]>, b: Option<&[T]>) -> [Vec<T>; 2] {
+fn factors<T: Real>(
+    mean: &[T],
+    invstd: &[T],
+    w: Option<&[T]>,
+    b: Option<&[T]>,
+) -> (Vec<T>, Vec<T>) {
     let scale: Vec<T> = invstd
         .iter()
         .enumerate()
@@ -164,7 +169,7 @@ fn factors<T: Real>(mean: &[T], invstd: &[T], w: Option<&[T]>, b: Option<&[T]>) 
         .enumerate()
         .map(|(c, (&s, &m))| b.map_or(T::of(0.0), |b| b[c]) - m * s)
         .collect();
-    [scale, shift]
+    (scale, shift)
 }
 
 /// batch_norm with the batch's own statistics: result, means, inverse deviations, unbiased variances.
@@ -190,8 +195,8 @@ pub fn batch_norm_train(
         let x = slice::<T>(&batch.x);
         let (mean, invstd, var) = (slice_mut::<T>(&stats[0]), slice_mut::<T>(&stats[1]), slice_mut::<T>(&stats[2]));
         channel_stats(x, &batch, eps, mean, invstd, var);
-        let lines = factors::<T>(mean, invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
-        apply(x, slice_mut::<T>(&batch.out), &batch, lines);
+        let (scale, shift) = factors::<T>(mean, invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
+        apply(x, slice_mut::<T>(&batch.out), &batch, &scale, &shift);
     });
     if !batch.out.shares_storage(&outs[0]) {
         super::copy::copy(&outs[0], &batch.out)?;
@@ -225,8 +230,8 @@ pub fn batch_norm_eval(
     let batch = batch(out, x, c)?;
     by_type!(c, T => {
         let invstd: Vec<T> = slice::<T>(&var).iter().map(|&v| 1.0 / (v + eps as T).sqrt()).collect();
-        let lines = factors::<T>(slice::<T>(&mean), &invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
-        apply(slice::<T>(&batch.x), slice_mut::<T>(&batch.out), &batch, lines);
+        let (scale, shift) = factors::<T>(slice::<T>(&mean), &invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
+        apply(slice::<T>(&batch.x), slice_mut::<T>(&batch.out), &batch, &scale, &shift);
     });
     if batch.out.shares_storage(out) {
         Ok(())

@@ -2,12 +2,13 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
+use super::columns::{self, BLOCK};
 use super::lanes::Real;
 use super::lines::Shared;
 use super::norm::{by_type, compute_type};
 use super::norm_backward::{Asked, Saved, put, room, working, zeros};
 use super::room::Room;
-use super::{columns, copy, pool, slice, slice_mut};
+use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor, dims};
 
@@ -296,9 +297,6 @@ simd_fn! { wide
         }
     }
 }
-
-/// Columns whose numbers stay in registers while rows pass by.
-const BLOCK: usize = 64;
 
 simd_fn! { wide
     fn apply_columns<T: Real>(g: &[T], x: &[T], columns: &[Vec<T>; 4], out: &mut [T]) {

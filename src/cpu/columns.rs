@@ -8,8 +8,8 @@ use super::lines::Shared;
 use super::pool;
 use crate::cpu::simd::simd_fn;
 
-/// Columns of a block.
-const BLOCK: usize = 64;
+/// Columns of a block, whose numbers stay in registers while rows pass by.
+pub const BLOCK: usize = 64;
 /// Rows whose sums are taken over in double precision together.
 const STEPS: usize = 128;
 /// Elements of a part.

@@ -297,23 +297,20 @@ unsafe fn release(t: *mut PyTensor) {
 }
 
 /// Drops a tensor that may hold objects of Python, others of its kind among them: where pyo3 knows that the lock is held.
-/// When the interpreter ends it knows no more, and lets them be.
-///
-/// # Safety
-/// As for [`release`].
+/// When the interpreter ends it knows no more, and lets them be. What is asked of callers is as for [`release`].
 #[cold]
 unsafe fn release_owner(t: *mut PyTensor) {
-    GOING.with(|(depth, later)| {
+    // SAFETY: as the caller promises; it is called once.
+    let free = move || unsafe { t.drop_in_place() };
+    let attached = move || quietly(|| Python::try_attach(|_| free()).unwrap_or_else(free));
+    let counted = GOING.try_with(|(depth, later)| {
         let outer = depth.get();
         if outer >= NESTED {
             // SAFETY: as the caller promises: it is moved to where it waits.
-            let t = unsafe { t.read() };
-            return later.borrow_mut().push(t);
+            return later.borrow_mut().push(unsafe { t.read() });
         }
         depth.set(outer + 1);
-        // SAFETY: as the caller promises; one of both drops it.
-        let free = move || unsafe { t.drop_in_place() };
-        quietly(|| Python::try_attach(|_| free()).unwrap_or_else(free));
+        attached();
         // Nothing is borrowed while one is dropped, which may add others.
         let next = || (outer == 0).then(|| later.borrow_mut().pop()).flatten();
         while let Some(t) = next() {
@@ -321,6 +318,7 @@ unsafe fn release_owner(t: *mut PyTensor) {
         }
         depth.set(outer);
     });
+    counted.unwrap_or_else(|_| attached()); // A thread that ends counts no more.
 }
 
 /// Runs what frees memory. A panic has been reported where it happened, and nobody is left to tell.

@@ -131,32 +131,25 @@ unsafe fn ends<E: Copy, const N: usize>(from: *const E, to: *mut E, n: usize) {
     }
 }
 
-/// Copies `rows` lines of `n` elements, which are `steps` apart.
-///
-/// # Safety
-/// Both sides have the lines and do not overlap.
-pub(super) unsafe fn copy_lines<E: Copy>(
-    from: *const E,
-    to: *mut E,
-    steps: [usize; 2],
-    rows: usize,
-    n: usize,
-) {
-    // The length is looked at once, not for each line.
-    macro_rules! lines {
-        ($copy:expr) => {
-            for r in 0..rows {
-                $copy(from.add(r * steps[0]), to.add(r * steps[1]), n);
+simd_fn! { stream
+    /// Copies `rows` lines of `n` elements, which are `steps` apart. Both sides have the lines and do not overlap.
+    pub(super) fn copy_lines<E: Copy>(from: *const E, to: *mut E, steps: [usize; 2], rows: usize, n: usize) {
+        // The length is looked at once, not for each line.
+        macro_rules! lines {
+            ($copy:expr) => {
+                for r in 0..rows {
+                    $copy(from.add(r * steps[0]), to.add(r * steps[1]), n);
+                }
+            };
+        }
+        // SAFETY: the lines are there; no piece is longer than one.
+        unsafe {
+            match n {
+                4..8 => lines!(ends::<E, 4>),
+                8..16 => lines!(ends::<E, 8>),
+                16..33 => lines!(ends::<E, 16>),
+                _ => lines!(copy_line),
             }
-        };
-    }
-    // SAFETY: the caller's; no piece is longer than a line.
-    unsafe {
-        match n {
-            4..8 => lines!(ends::<E, 4>),
-            8..16 => lines!(ends::<E, 8>),
-            16..33 => lines!(ends::<E, 16>),
-            _ => lines!(copy_line),
         }
     }
 }
@@ -229,8 +222,11 @@ fn turned_weights(w: &Tensor, [groups, c, o, k]: [usize; 4]) -> Result<Tensor> {
             let last = o.min(first + OUTPUTS);
             by_size!(w.dtype().size(), E => {
                 let (from, to) = (from.get().cast::<E>(), to.get().cast::<E>());
-                let (from, to) = (from.wrapping_add(g * c * o * k), to.wrapping_add(g * c * o * k));
-                turn_lines(from, to, [c, o, k], [first, last]);
+                for c1 in 0..c {
+                    let from = from.wrapping_add(((g * c + c1) * o + first) * k);
+                    let to = to.wrapping_add(((g * o + first) * c + c1) * k);
+                    copy_lines(from, to, [k, c * k], last - first, k);
+                }
             });
         }
     });
@@ -239,27 +235,6 @@ fn turned_weights(w: &Tensor, [groups, c, o, k]: [usize; 4]) -> Result<Tensor> {
 
 /// Outputs whose weights are turned at a time.
 const OUTPUTS: usize = 16;
-
-simd_fn! { stream
-    /// Lines `[c][o][k]` to `[o][c][k]`, of some of the second: both sides have all of them, and every line is written by one task.
-    fn turn_lines<E: Copy>(from: *const E, to: *mut E, sizes: [usize; 3], second: [usize; 2]) {
-        let ([c, o, k], [first, last]) = (sizes, second);
-        for c1 in 0..c {
-            for o1 in first..last {
-                // SAFETY: the caller's.
-                unsafe {
-                    let (from, to) = (from.add((c1 * o + o1) * k), to.add((o1 * c + c1) * k));
-                    if k == 9 {
-                        // The commonest windows, in as few pieces as there are.
-                        to.cast::<[E; 9]>().write_unaligned(from.cast::<[E; 9]>().read_unaligned());
-                    } else {
-                        copy_line(from, to, k);
-                    }
-                }
-            }
-        }
-    }
-}
 
 /// Windows of an image with channels innermost as rows of positions `[position][tap][channel]`.
 ///
