@@ -51,6 +51,7 @@ def kernels(torch) -> Cases:
     square = torch.randn(4096, 4096, device="cuda").to(torch.bfloat16)
     heads = torch.randn(8, 16, 1024, 64, device="cuda").to(torch.bfloat16)
     flat = torch.randn(1 << 22, device="cuda")
+    systems = torch.randn(64, 128, 128, device="cuda")
     for name, f in {
         "add": lambda: x + y,
         "exp": lambda: x.exp(),
@@ -78,8 +79,70 @@ def kernels(torch) -> Cases:
         ),
         "rand": lambda: torch.rand(1 << 26, device="cuda"),
         "dropout": lambda: functional.dropout(x, 0.1),
+        "gelu bfloat16": lambda: functional.gelu(half),
+        "transposed copy bfloat16": lambda: half.transpose(1, 2).contiguous(),
+        "cat": lambda: torch.cat([x, y], -1),
+        "where": lambda: torch.where(x > 0, x, y),
+        "argmax columns": lambda: x.argmax(1),
+        "norm": lambda: x.norm(),
+        "masked_select": lambda: flat.masked_select(flat > 0),
+        "nonzero": lambda: (flat > 0).nonzero(),
+        "index_add": lambda: torch.zeros(50000, 1024, device="cuda").index_add(
+            0, words.flatten(), x.view(-1, 1024)[: words.numel()]
+        ),
+        "sort rows": lambda: logits[:, :4096].contiguous().sort(-1),
+        "mm float32 4096": lambda: square.float() @ square.float(),
+        "normal": lambda: torch.randn(1 << 26, device="cuda"),
+        "conv2d bfloat16": lambda: functional.conv2d(image.bfloat16(), filters.bfloat16()),
+        "depthwise 3x3": lambda: functional.conv2d(image, filters[:, :1], padding=1, groups=64),
+        "group_norm": lambda: functional.group_norm(image, 8),
+        "batch_norm": lambda: functional.batch_norm(image, None, None, training=True),
+        "interpolate": lambda: functional.interpolate(image, scale_factor=2.0, mode="bilinear"),
+        "fft": lambda: torch.fft.fft(x),
+        "solve": lambda: torch.linalg.solve(systems, systems),
     }.items():
         yield f"kernel {name}", f
+
+
+def gradients(torch) -> Cases:
+    """Passes there and back of large tensors."""
+    functional = torch.nn.functional
+
+    def leaf(*shape: int, dtype=torch.float32):
+        return torch.randn(*shape, device="cuda").to(dtype).requires_grad_()
+
+    x, half = leaf(16, 1024, 1024), leaf(16, 1024, 1024, dtype=torch.bfloat16)
+    w, b = leaf(1024), leaf(1024)
+    image, filters = leaf(64, 64, 56, 56), leaf(64, 64, 3, 3)
+    single, scale = leaf(64, 1, 3, 3), leaf(64)
+    table, words = leaf(50000, 1024), torch.randint(0, 50000, (64, 512), device="cuda")
+    logits = leaf(4096, 50000)
+    classes = torch.randint(0, 50000, (4096,), device="cuda")
+    q, k, v = (leaf(8, 16, 1024, 64, dtype=torch.bfloat16) for _ in range(3))
+    for name, f in {
+        "softmax": lambda: x.softmax(-1),
+        "softmax bfloat16": lambda: half.softmax(-1),
+        "layer_norm": lambda: functional.layer_norm(x, (1024,), w, b),
+        "layer_norm bfloat16": lambda: functional.layer_norm(
+            half, (1024,), w.bfloat16(), b.bfloat16()
+        ),
+        "gelu": lambda: functional.gelu(x),
+        "embedding": lambda: functional.embedding(words, table),
+        "cross_entropy": lambda: functional.cross_entropy(logits, classes),
+        "attention": lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+        "conv2d 3x3": lambda: functional.conv2d(image, filters, padding=1),
+        "depthwise 3x3": lambda: functional.conv2d(image, single, padding=1, groups=64),
+        "batch_norm": lambda: functional.batch_norm(image, None, None, scale, scale, True),
+        "group_norm": lambda: functional.group_norm(image, 8, scale, scale),
+        "max_pool2d": lambda: functional.max_pool2d(image, 3, 2, 1),
+        "avg_pool2d": lambda: functional.avg_pool2d(image, 2),
+        "interpolate": lambda: functional.interpolate(image, scale_factor=2.0, mode="bilinear"),
+    }.items():
+
+        def there_and_back(f=f):
+            f().sum().backward()
+
+        yield f"gradient {name}", there_and_back
 
 
 def _gpt(torch):
@@ -211,7 +274,7 @@ def measure(module: str, wanted: str) -> None:
     warnings.simplefilter("ignore")
     torch = __import__(module)
     torch.backends.cudnn.allow_tf32 = True  # what PyTorch does unless it is told otherwise
-    for part in (calls, kernels, models):
+    for part in (calls, kernels, gradients, models):
         for name, f in part(torch):
             if wanted not in name:
                 continue
