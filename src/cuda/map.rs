@@ -4,7 +4,7 @@
 
 use super::driver::{self, Gpu};
 use super::launch::{arg, launch};
-use super::source::{self, Read};
+use super::source::{self, ANY, Read, Walk};
 use crate::cpu::map::Ctx;
 use crate::cpu::rows::Operand;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
@@ -124,6 +124,118 @@ fn collapse(shape: &[i64], strides: &[Dims]) -> Result<Layout> {
     Ok(l)
 }
 
+/// Brings dimensions into the order in which the result lies.
+fn settle(shape: &mut Dims, strides: &mut [Dims]) {
+    let steps = strides[0].clone();
+    if steps.windows(2).all(|w| w[0].abs() >= w[1].abs()) {
+        return;
+    }
+    let mut order: SmallVec<[usize; 8]> = (0..steps.len()).collect();
+    order.sort_by_key(|&d| std::cmp::Reverse(steps[d].abs()));
+    for dims in strides.iter_mut().chain([shape]) {
+        *dims = order.iter().map(|&d| dims[d]).collect();
+    }
+}
+
+/// Bytes of an element of the result and of three operands; 0 for those that are no tensors.
+fn sizes(out: &Tensor, inputs: &[Operand]) -> [i64; 4] {
+    let mut sizes = [out.dtype().size() as i64, 0, 0, 0];
+    for (size, input) in sizes[1..].iter_mut().zip(inputs) {
+        if let Operand::Tensor(t) = input {
+            *size = t.dtype().size() as i64;
+        }
+    }
+    sizes
+}
+
+impl Layout {
+    /// How threads share the work, and the layout as the kernel reads it then.
+    fn walk(&mut self, ptrs: [u64; 4], sizes: [i64; 4]) -> Walk {
+        // Sixteen bytes of the widest operand at once, where all of them begin at such places.
+        let together = 16 / sizes.iter().max().copied().unwrap_or(16).clamp(1, 16);
+        if self.dims == 0 || self.dims == 1 && self.stride.iter().all(|s| s[0] == 1 || s[0] == 0) {
+            let dense = (0..4).all(|k| sizes[k] == 0 || self.stride[k][0] == 1 || self.dims == 0);
+            let aligned = ptrs.iter().all(|p| p % 16 == 0);
+            if dense {
+                return Walk::Dense(if aligned { together as usize } else { 1 });
+            }
+        }
+        let mut pack = together;
+        while pack > 1 {
+            if self.has_neighbours(pack, ptrs, sizes) {
+                return self.rows(pack);
+            }
+            pack /= 2;
+        }
+        self.tiles(sizes).unwrap_or(ANY)
+    }
+
+    /// True if operands are read by so many neighbours of the first dimension, or do not move along it.
+    fn has_neighbours(&self, pack: i64, ptrs: [u64; 4], sizes: [i64; 4]) -> bool {
+        let outer = 1..self.dims as usize;
+        self.shape[0] % pack == 0
+            && self.stride[0][0] == 1
+            && (0..4).all(|k| {
+                let s = &self.stride[k];
+                let whole = || {
+                    ptrs[k] % (pack * sizes[k]) as u64 == 0
+                        && outer.clone().all(|d| s[d] % pack == 0)
+                };
+                sizes[k] == 0 || s[0] == 0 || s[0] == 1 && whole()
+            })
+    }
+
+    /// Counts neighbours instead of elements.
+    fn rows(&mut self, pack: i64) -> Walk {
+        let along = [1, 2, 3].map(|k| self.stride[k][0] == 1);
+        self.shape[0] /= pack;
+        self.n /= pack;
+        for s in &mut self.stride {
+            s[0] *= pack;
+        }
+        Walk::Rows {
+            pack: pack as usize,
+            along,
+        }
+    }
+
+    /// Tiles, if there is an operand that is dense along another dimension than the result.
+    fn tiles(&mut self, sizes: [i64; 4]) -> Option<Walk> {
+        let outer = 1..self.dims as usize;
+        let far = |k: usize| sizes[k] > 0 && !(0..2).contains(&self.stride[k][0]);
+        let second = (1..4)
+            .filter(|&k| far(k))
+            .find_map(|k| outer.clone().find(|&d| self.stride[k][d] == 1))?;
+        if self.stride[0][0] != 1 || self.shape[0] < 16 || self.shape[second] < 16 {
+            return None;
+        }
+        // Shared memory has room for two of them.
+        let mut turned = [1, 2, 3].map(|k| far(k) && self.stride[k][second] == 1);
+        turned[2] &= !(turned[0] && turned[1]);
+        let small = (1..4).all(|k| !turned[k - 1] || sizes[k] <= 4);
+        self.shape.swap(1, second);
+        self.stride.iter_mut().for_each(|s| s.swap(1, second));
+        Some(Walk::Tiles {
+            tile: if small { 64 } else { 32 },
+            turned,
+        })
+    }
+
+    fn blocks(&self, walk: Walk) -> i64 {
+        let up = |n: i64, by: i64| (n + by - 1) / by;
+        match walk {
+            Walk::Dense(pack) => up(self.n, 256 * pack as i64),
+            Walk::Rows { pack: 1, .. } => up(self.n, 1024),
+            Walk::Rows { .. } => up(self.n, 256),
+            Walk::Tiles { tile, .. } => {
+                let both = self.shape[0] * self.shape[1];
+                let [a, b] = [0, 1].map(|d| up(self.shape[d], tile as i64));
+                self.n / both * a * b
+            }
+        }
+    }
+}
+
 /// Writes an expression of up to three operands, broadcast and converted to `compute`, into `out`.
 ///
 /// # Errors
@@ -142,6 +254,7 @@ pub(super) fn apply(
     let mut numbers = Numbers::of(ctx);
     let mut kinds: SmallVec<[Read; 3]> = SmallVec::new();
     let mut ptrs = [out.data_ptr() as usize as u64, 0, 0, 0];
+    let mut shape = out.shape().clone();
     let mut strides: SmallVec<[Dims; 4]> = SmallVec::new();
     strides.push(out.strides().clone());
     for (k, input) in inputs.iter().enumerate() {
@@ -158,20 +271,12 @@ pub(super) fn apply(
             }
         }
     }
-    let mut layout = collapse(out.shape(), &strides)?;
-    let flat = layout.dims == 0
-        || layout.dims == 1 && (0..strides.len()).all(|k| layout.stride[k][0] == 1);
+    settle(&mut shape, &mut strides);
+    let mut layout = collapse(&shape, &strides)?;
     let wide = layout.n > i64::from(i32::MAX);
-    // Sixteen bytes of the widest operand at once, where all of them begin at such places.
-    let widest = inputs.iter().filter_map(|i| match i {
-        Operand::Tensor(t) => Some(t.dtype().size()),
-        Operand::Number(_) => None,
-    });
-    let widest = widest.chain([out.dtype().size()]).max().unwrap_or(16);
-    let together = (16 / widest).max(1);
-    let aligned = ptrs.iter().all(|p| p % 16 == 0);
-    let flat = flat.then_some(if aligned { together } else { 1 });
-    let Some(text) = source::map(expression, compute, out.dtype(), &kinds, flat, wide) else {
+    let sizes = sizes(out, inputs);
+    let walk = layout.walk(ptrs, sizes);
+    let Some(text) = source::map(expression, compute, out.dtype(), &kinds, walk, wide) else {
         bail!(
             NotImplemented,
             "no CUDA kernel for dtype '{}'",
@@ -179,8 +284,7 @@ pub(super) fn apply(
         )
     };
     let f = super::module::function(gpu, &text.head, text.file, "kernel")?;
-    let each = 256 * flat.map_or(4, |n| n as i64);
-    let blocks = u32::try_from((layout.n + each - 1) / each)
+    let blocks = u32::try_from(layout.blocks(walk))
         .map_err(|_| err!(Runtime, "too many elements for one launch"))?;
     let [mut p0, mut p1, mut p2, mut p3] = ptrs;
     let mut args = [
@@ -199,6 +303,32 @@ pub(super) fn apply(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn walks_fit_layouts() {
+        let walk = |shape: &[i64], out: &[i64], a: &[i64]| {
+            let (mut shape, mut strides) = (Dims::new(shape), [Dims::new(out), Dims::new(a)]);
+            settle(&mut shape, &mut strides);
+            let mut l = collapse(&shape, &strides).unwrap();
+            let walk = l.walk([64, 128, 0, 0], [4, 4, 0, 0]);
+            (walk, l.blocks(walk))
+        };
+        assert_eq!(walk(&[64, 64], &[64, 1], &[64, 1]), (Walk::Dense(4), 4));
+        // Both turned alike: the order of elements does not matter.
+        assert_eq!(walk(&[64, 64], &[1, 64], &[1, 64]), (Walk::Dense(4), 4));
+        let along = [true, false, false];
+        let rows = Walk::Rows { pack: 4, along };
+        assert_eq!(walk(&[64, 64], &[64, 1], &[0, 1]), (rows, 4));
+        let rows = Walk::Rows { pack: 2, along };
+        assert_eq!(walk(&[64, 62], &[62, 1], &[64, 1]), (rows, 8));
+        let turned = [true, false, false];
+        let tiles = Walk::Tiles { tile: 64, turned };
+        assert_eq!(
+            walk(&[3, 100, 65], &[6500, 65, 1], &[6500, 1, 100]),
+            (tiles, 12)
+        );
+        assert_eq!(walk(&[64, 61], &[61, 1], &[128, 2]), (ANY, 4));
+    }
 
     #[test]
     fn dimensions_that_continue_each_other_are_joined() {

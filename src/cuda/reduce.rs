@@ -119,23 +119,55 @@ impl Nest {
         Ok(n)
     }
 
-    /// How threads share the work: neighbours read neighbours, and every multiprocessor has something to do.
-    fn divide(&mut self, processors: u32) {
+    /// How threads share the work: neighbours read neighbours, and every multiprocessor has something to do. The kernel for it, and
+    /// how many elements it reads at once, which lie at `ptr`.
+    fn divide(&mut self, processors: u32, ptr: u64, size: usize) -> (&'static str, i64) {
         let inner_folded = self.folded_dims > 0
             && (self.kept_dims == 0 || self.folded_in[0].abs() <= self.kept_in[0].abs());
+        let across = !inner_folded && self.kept >= 32;
         self.lanes = match self.folded {
             ..32 => 1,
-            _ if !inner_folded && self.kept >= 32 => 1,
+            _ if across => 8,
             32..4096 => 32,
             _ => 256,
         };
-        let blocks = (self.kept * self.lanes + 255) / 256;
+        let across = across && self.lanes > 1;
+        let pack = self.pack(across, ptr, size);
+        let threads = self.kept * self.lanes / if across { pack } else { 1 };
+        let blocks = (threads + 255) / 256;
         let room = i64::from(processors) * 8 / blocks.max(1);
         let worth = self.folded / (self.lanes * 16).max(1);
         self.splits = room.min(worth).clamp(1, 1024);
         self.chunk = (self.folded + self.splits - 1) / self.splits.max(1);
-        self.chunk = self.chunk.max(1);
+        self.chunk = ((self.chunk + pack - 1) / pack * pack).max(1);
         self.splits = ((self.folded + self.chunk - 1) / self.chunk).max(1);
+        (if across { "columns" } else { "first" }, pack)
+    }
+
+    /// How many neighbours can be read at once: along what is folded, or across it.
+    fn pack(&self, across: bool, ptr: u64, size: usize) -> i64 {
+        let (inner, length, dims) = if across {
+            (self.kept_in[0], self.kept_shape[0], self.kept_dims)
+        } else if self.folded_dims == 1 {
+            (self.folded_in[0], self.folded, 1)
+        } else {
+            return 1;
+        };
+        // Within a kept dimension that is dense the others stay where they are.
+        let skip = usize::from(across);
+        let mut pack = (16 / size as i64).max(1);
+        let whole = |pack: i64| {
+            inner == 1
+                && dims > 0
+                && length % pack == 0
+                && ptr % (pack as u64 * size as u64) == 0
+                && (skip..self.kept_dims as usize).all(|d| self.kept_in[d] % pack == 0)
+                && (!across || self.folded_in.iter().all(|s| s % pack == 0))
+        };
+        while pack > 1 && !whole(pack) {
+            pack /= 2;
+        }
+        pack
     }
 }
 
@@ -173,7 +205,13 @@ pub fn arg_extreme(
     max: bool,
 ) -> Result<()> {
     let nest = Nest::new(input, dims, values, Some(indices))?;
-    run(Fold::Arg { max }, nest, 16, values, Some(indices), input)
+    let wide = nest.folded > i64::from(i32::MAX);
+    let acc = if wide || source::computed(input.dtype()).size() == 8 {
+        16
+    } else {
+        8
+    };
+    run(Fold::Arg { max }, nest, acc, values, Some(indices), input)
 }
 
 /// Variance (or its root) and mean over dimensions of real numbers.
@@ -206,10 +244,13 @@ fn run(
         return Ok(());
     }
     let gpu = driver::gpu(input.device())?;
-    nest.divide(gpu.processors);
+    let address = |t: Option<&Tensor>| t.map_or(0u64, |t| t.data_ptr() as usize as u64);
+    let (mut p_in, mut p_out, mut p_index) = (address(Some(input)), address(out), address(index));
+    let (kernel, pack) = nest.divide(gpu.processors, p_in, input.dtype().size());
     let out_type = out.map_or(input.dtype(), Tensor::dtype);
-    let text =
-        source::reduce(fold, input.dtype(), out_type).ok_or_else(|| unknown(input.dtype()))?;
+    let wide = nest.folded > i64::from(i32::MAX);
+    let text = source::reduce(fold, input.dtype(), out_type, pack as usize, wide)
+        .ok_or_else(|| unknown(input.dtype()))?;
     let scratch = if nest.splits > 1 {
         let n = (nest.splits * nest.kept) as usize;
         Some(Block::new(
@@ -220,13 +261,11 @@ fn run(
     } else {
         None
     };
-    let address = |t: Option<&Tensor>| t.map_or(0u64, |t| t.data_ptr() as usize as u64);
-    let (mut p_in, mut p_out, mut p_index) = (address(Some(input)), address(out), address(index));
     let mut p_scratch = scratch.as_ref().map_or(0u64, Block::ptr);
-    let per_block = 256 / nest.lanes;
+    let per_block = 256 / nest.lanes * if kernel == "columns" { pack } else { 1 };
     let too_many = |_| err!(Runtime, "too many elements for one launch");
     let blocks = u32::try_from((nest.kept + per_block - 1) / per_block).map_err(too_many)?;
-    let first = super::module::function(gpu, &text.head, text.file, "first")?;
+    let first = super::module::function(gpu, &text.head, text.file, kernel)?;
     let mut args = [
         arg(&mut p_in),
         arg(&mut p_scratch),
@@ -240,7 +279,18 @@ fn run(
     unsafe { launch(gpu, first, (blocks, splits as u32), &mut args) }?;
     if splits > 1 {
         let second = super::module::function(gpu, &text.head, text.file, "second")?;
-        let blocks = u32::try_from(nest.kept).map_err(too_many)?;
+        // Many results have a thread each, few a block.
+        nest.lanes = if nest.kept >= 1024 || splits <= 4 {
+            1
+        } else {
+            256
+        };
+        let blocks = if nest.lanes == 1 {
+            (nest.kept + 255) / 256
+        } else {
+            nest.kept
+        };
+        let blocks = u32::try_from(blocks).map_err(too_many)?;
         let mut args = [
             arg(&mut p_scratch),
             arg(&mut p_out),
@@ -265,9 +315,14 @@ fn unknown(d: DType) -> crate::Error {
 mod tests {
     use super::*;
 
-    /// What the kernels do, in order: every lane of every split, then the splits.
-    fn simulate(n: &Nest, input: &[f64], out: &mut [f64]) {
-        for o in 0..n.kept {
+    /// What the kernels do, in order: every lane of every split, then the splits. Packs lie along the fold, or across it.
+    fn simulate(n: &Nest, kernel: &str, pack: i64, input: &[f64], out: &mut [f64]) {
+        let (along, beside) = if kernel == "columns" {
+            (1, pack)
+        } else {
+            (pack, 1)
+        };
+        for o in (0..n.kept).step_by(beside as usize) {
             let (mut rest, mut base, mut at) = (o, 0, 0);
             for k in 0..n.kept_dims as usize {
                 let step = rest % n.kept_shape[k];
@@ -275,22 +330,32 @@ mod tests {
                 base += step * n.kept_in[k];
                 at += step * n.kept_out[k];
             }
-            let mut sum = 0.0;
-            for split in 0..n.splits {
-                for lane in 0..n.lanes {
-                    let end = ((split + 1) * n.chunk).min(n.folded);
-                    for j in (split * n.chunk + lane..end).step_by(n.lanes as usize) {
-                        let (mut rest, mut inside) = (j, 0);
-                        for k in 0..n.folded_dims as usize {
-                            inside += rest % n.folded_shape[k] * n.folded_in[k];
-                            rest /= n.folded_shape[k];
-                        }
-                        sum += input[(base + inside) as usize];
+            for e in 0..beside {
+                out[(at + e * n.kept_out[0]) as usize] =
+                    fold(n, along, &input[(base + e) as usize..]);
+            }
+        }
+    }
+
+    /// The sum of a result's elements, `along` neighbours at a time.
+    fn fold(n: &Nest, along: i64, input: &[f64]) -> f64 {
+        let mut sum = 0.0;
+        for split in 0..n.splits {
+            for lane in 0..n.lanes {
+                let (begin, end) = (split * n.chunk, ((split + 1) * n.chunk).min(n.folded));
+                for j in (begin + lane * along..end).step_by((n.lanes * along) as usize) {
+                    let (mut rest, mut inside) = (j, 0);
+                    for k in 0..n.folded_dims as usize {
+                        inside += rest % n.folded_shape[k] * n.folded_in[k];
+                        rest /= n.folded_shape[k];
                     }
+                    sum += (0..along)
+                        .map(|e| input[(inside + e) as usize])
+                        .sum::<f64>();
                 }
             }
-            out[at as usize] = sum;
         }
+        sum
     }
 
     #[test]
@@ -316,9 +381,10 @@ mod tests {
                             None,
                         )
                         .unwrap();
-                        nest.divide(processors);
+                        // Numbers of 8 bytes, packs of two.
+                        let (kernel, pack) = nest.divide(processors, 0, 8);
                         let mut got = vec![f64::NAN; want.len()];
-                        simulate(&nest, &values, &mut got);
+                        simulate(&nest, kernel, pack, &values, &mut got);
                         assert_eq!(got, want, "{perm:?} {dims:?} {keep}");
                     }
                 }

@@ -52,34 +52,63 @@ impl Text {
     }
 }
 
-/// A pointwise kernel (`kernel`): `expression` of `a`, `b`, `c`, computed in `compute`. Dense operands are `flat`: a thread
-/// reads so many elements at once.
+/// How a pointwise kernel walks over its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// All lie densely: a thread reads so many elements at once.
+    Dense(usize),
+    /// By dimensions, so many neighbours of the first at once; along it the operands that say so are dense.
+    Rows {
+        /// Neighbours; operands that are not dense do not move along them if there are several.
+        pack: usize,
+        /// Which operands are dense along the first dimension.
+        along: [bool; 3],
+    },
+    /// Tiles of so many elements of two dimensions, the second of which the operands that say so are dense along.
+    Tiles {
+        /// The length of a tile.
+        tile: usize,
+        /// Which operands are turned.
+        turned: [bool; 3],
+    },
+}
+
+/// A pointwise kernel (`kernel`): `expression` of `a`, `b`, `c`, computed in `compute`. Elements are counted in 64 bits if `wide`.
 #[must_use]
 pub fn map(
     expression: &str,
     compute: DType,
     out: DType,
     operands: &[Read],
-    flat: Option<usize>,
+    walk: Walk,
     wide: bool,
 ) -> Option<Text> {
-    let mut text = String::with_capacity(512);
+    let mut text = String::with_capacity(640);
     let t = storage_type(computed(compute))?;
     writeln!(text, "typedef {t} T;\ntypedef {} TO;", storage_type(out)?).ok()?;
+    let (pack, tile, bits, bit) = match walk {
+        Walk::Dense(n) => (n, 0, [true; 3], "ALONG"),
+        Walk::Rows { pack, along } => (pack, 0, along, "ALONG"),
+        Walk::Tiles { tile, turned } => (1, tile, turned, "TURN"),
+    };
     for (i, name) in ["A", "B", "C"].into_iter().enumerate() {
         let (kind, get) = match operands.get(i) {
             None => ("u8", "T(0)".to_owned()),
             Some(Read::Number) => ("u8", format!("Number<T>::of(numbers, {})", 3 + i)),
             Some(Read::Tensor(d)) => (storage_type(*d)?, format!("to<T>(up(IN_{name}))")),
         };
-        writeln!(text, "typedef {kind} T{name};\n#define GET_{name} {get}").ok()?;
+        let is = u8::from(bits[i]);
+        writeln!(
+            text,
+            "typedef {kind} T{name};\n#define GET_{name} {get}\n#define {bit}_{name} {is}"
+        )
+        .ok()?;
     }
     let index = if wide { "i64" } else { "u32" };
+    let flat = u8::from(matches!(walk, Walk::Dense(_)));
     writeln!(
         text,
-        "#define INDEX {index}\n#define FLAT {}\n#define PACK {}\n#define RESULT ({expression})",
-        u8::from(flat.is_some()),
-        flat.unwrap_or(1)
+        "#define INDEX {index}\n#define FLAT {flat}\n#define TILE {tile}\n#define PACK {pack}\n#define RESULT ({expression})"
     )
     .ok()?;
     Some(Text {
@@ -102,9 +131,10 @@ pub fn folded(kind: Kind, input: DType) -> DType {
     }
 }
 
-/// The kernels of a fold (`first` and `second`).
+/// The kernels of a fold (`first`, `columns` and `second`), which read `pack` neighbours at once. Positions are counted in 64 bits if
+/// `wide`.
 #[must_use]
-pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<Text> {
+pub fn reduce(fold: Fold, input: DType, out: DType, pack: usize, wide: bool) -> Option<Text> {
     let mut text = String::with_capacity(512);
     let v = match fold {
         Fold::Value(kind, _) => folded(kind, input),
@@ -112,7 +142,7 @@ pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<Text> {
     };
     writeln!(
         text,
-        "typedef {} IN;\ntypedef {} OUT;\ntypedef {} V;",
+        "typedef {} IN;\ntypedef {} OUT;\ntypedef {} V;\n#define PACK {pack}",
         storage_type(input)?,
         storage_type(out)?,
         storage_type(v)?
@@ -121,10 +151,13 @@ pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<Text> {
     match fold {
         Fold::Moments => text.push_str("#define MOMENTS 1\n"),
         Fold::Arg { max } => {
-            let better = if max { '>' } else { '<' };
+            let (better, place) = (
+                if max { '>' } else { '<' },
+                if wide { "i64" } else { "i32" },
+            );
             writeln!(
                 text,
-                "#define ARG 1\n#define IDENTITY V(0)\n#define BETTER(a, b) ((a) {better} (b))"
+                "#define ARG {place}\n#define BETTER(a, b) ((a) {better} (b))"
             )
             .ok()?;
         }
@@ -152,7 +185,7 @@ pub fn reduce(fold: Fold, input: DType, out: DType) -> Option<Text> {
                 Post::Sqrt => "sqrt(a)",
                 Post::Pow(_) => "pow(a, V(post))",
             };
-            writeln!(text, "#define ARG 0\n#define IDENTITY {start}\n#define LOAD(x) {load}\n#define JOIN(a, b) {join}\n#define FINISH(a) {finish}").ok()?;
+            writeln!(text, "#define IDENTITY {start}\n#define LOAD(x) {load}\n#define JOIN(a, b) {join}\n#define FINISH(a) {finish}").ok()?;
         }
     }
     Some(Text {
@@ -325,15 +358,15 @@ pub fn all(rows: impl Iterator<Item = Row>) -> Vec<(String, String)> {
                 from,
                 to,
                 &[Read::Tensor(from)],
-                (i == k).then_some(4),
+                walks(from)[(i + k) % 3],
                 false,
             );
             list.extend(text.map(|t| (format!("copy {} {}", from.name(), to.name()), t.whole())));
         }
         let operands = [DType::Bool, from, from].map(Read::Tensor);
-        let text = map("a != T(0) ? b : c", from, from, &operands, None, false);
+        let text = map("a != T(0) ? b : c", from, from, &operands, ANY, false);
         list.extend(text.map(|t| (format!("where {}", from.name()), t.whole())));
-        let text = map("f0", from, from, &[], None, false);
+        let text = map("f0", from, from, &[], ANY, false);
         list.extend(text.map(|t| (format!("fill {}", from.name()), t.whole())));
         list.extend(kernels::samples(from).into_iter().map(|job| {
             let text = Text {
@@ -348,6 +381,28 @@ pub fn all(rows: impl Iterator<Item = Row>) -> Vec<(String, String)> {
     list
 }
 
+/// Any strides.
+pub const ANY: Walk = Walk::Rows {
+    pack: 1,
+    along: [false; 3],
+};
+
+/// A walk of each kind, for checks without a device.
+fn walks(d: DType) -> [Walk; 3] {
+    let tile = if d.size() > 4 { 32 } else { 64 };
+    [
+        Walk::Dense((16 / d.size()).max(1)),
+        Walk::Rows {
+            pack: (16 / d.size()).max(1),
+            along: [true, false, true],
+        },
+        Walk::Tiles {
+            tile,
+            turned: [true, false, false],
+        },
+    ]
+}
+
 /// The kernel of a row for a class of elements, if it has one.
 fn of_row(row: &Row, d: DType) -> Option<(String, String)> {
     let (compute, out) = (row.types)(d);
@@ -360,14 +415,25 @@ fn of_row(row: &Row, d: DType) -> Option<(String, String)> {
         _ => Read::Tensor(d),
     };
     let operands: Vec<Read> = (0..row.arity).map(operand).collect();
-    let (flat, wide) = ((d == DType::F64).then_some(2), d == DType::I64);
-    let text = map(row.expression, compute, out, &operands, flat, wide)?;
+    let walk = match d {
+        DType::F64 => Walk::Dense(2),
+        DType::F32 => walks(d)[1],
+        _ => ANY,
+    };
+    let text = map(
+        row.expression,
+        compute,
+        out,
+        &operands,
+        walk,
+        d == DType::I64,
+    )?;
     Some((format!("{} {}", row.name, d.name()), text.whole()))
 }
 
 fn folds(d: DType, list: &mut Vec<(String, String)>) {
     use Kind::*;
-    let real = !d.is_complex();
+    let (real, pack) = (!d.is_complex(), (16 / d.size()).max(1));
     for kind in [
         Sum, NanSum, Prod, Max, Min, AbsSum, SqSum, AbsMax, AbsMin, PowSum, NonZero,
     ] {
@@ -392,17 +458,17 @@ fn folds(d: DType, list: &mut Vec<(String, String)>) {
             d
         };
         list.extend(
-            reduce(Fold::Value(kind, post), d, out)
+            reduce(Fold::Value(kind, post), d, out, pack, false)
                 .map(|t| (format!("fold {kind:?} {}", d.name()), t.whole())),
         );
     }
     if real && d.is_float() {
-        let text = reduce(Fold::Moments, d, d);
+        let text = reduce(Fold::Moments, d, d, pack, false);
         list.extend(text.map(|t| (format!("moments {}", d.name()), t.whole())));
     }
     if real {
         for max in [true, false] {
-            list.extend(reduce(Fold::Arg { max }, d, d).map(|t| {
+            list.extend(reduce(Fold::Arg { max }, d, d, pack, max).map(|t| {
                 (
                     format!("arg{} {}", if max { "max" } else { "min" }, d.name()),
                     t.whole(),

@@ -1,6 +1,7 @@
-// A fold over dimensions in one or two launches. Before this text: IN, OUT (storage types), V (what is folded), and
-// IDENTITY, LOAD(x), JOIN(a, b), FINISH(a) (expressions); ARG is 1 where positions are wanted, MOMENTS where variances and means are.
-// `lanes` threads share one result; `splits` blocks share one if results are few and folds are long.
+// A fold over dimensions in one or two launches. Before this text: IN, OUT (storage types), V (what is folded), PACK (neighbours that
+// are read at once, along the fold or, in `columns`, beside it), and IDENTITY, LOAD(x), JOIN(a, b), FINISH(a) (expressions); ARG is
+// the type of positions where they are wanted, MOMENTS 1 where variances and means are. `lanes` threads share one result; `splits`
+// blocks share one if results are few and folds are long.
 
 struct Nest {
     i64 kept, folded;            // numbers of results and of elements in each
@@ -10,6 +11,12 @@ struct Nest {
     i64 lanes, splits, chunk;
     double p, post;
 };
+
+// Reads that a thread has under way.
+#define AHEAD (PACK >= 8 ? 2 : 8 / PACK)
+
+// The positions of a thread's values: packs lie `hop` apart.
+#define POSITION(k) (j + (k) / NEAR * hop + (k) % NEAR)
 
 #if MOMENTS
 // Count, mean and squared deviations, joined as Chan, Golub and LeVeque do.
@@ -30,23 +37,27 @@ FN Acc join(Acc a, Acc b) {
     a.n = n;
     return a;
 }
-FN Acc load(IN x) {
-    Acc a;
-    a.n = V(1);
-    a.mean = to<V>(up(x));
-    a.square = V(0);
-    return a;
+template <int N, int NEAR> FN void take(Acc& a, const IN* x, i64, i64, double) {
+    Acc some = identity();
+    some.n = V(N);
+#pragma unroll
+    for (int k = 0; k < N; k++) some.mean += to<V>(up(x[k]));
+    some.mean *= V(1) / V(N);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const V apart = to<V>(up(x[k])) - some.mean;
+        some.square += apart * apart;
+    }
+    a = join(a, some);
 }
-#define TAKE(x, j) load(x)
-#elif ARG
+#elif defined(ARG)
 struct Acc {
     V v;
-    i64 i;
+    ARG i;
 };
-#define TAKE(x, j) load(x, j)
 FN Acc identity() {
     Acc a;
-    a.v = IDENTITY;
+    a.v = V(0);
     a.i = -1;
     return a;
 }
@@ -59,22 +70,28 @@ FN Acc join(Acc a, Acc b) {
     if (!na && a.v != b.v) return BETTER(a.v, b.v) ? a : b;
     return a.i < b.i ? a : b;
 }
-FN Acc load(IN x, i64 j) {
-    Acc a;
-    a.v = to<V>(up(x));
-    a.i = j;
-    return a;
+template <int N, int NEAR> FN void take(Acc& a, const IN* x, i64 j, i64 hop, double) {
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        // Positions grow: only a better value takes the place of one.
+        const V v = to<V>(up(x[k]));
+        const bool wins = a.i < 0 || ((BETTER(v, a.v) || v != v) && a.v == a.v);
+        a.v = wins ? v : a.v;
+        a.i = wins ? ARG(POSITION(k)) : a.i;
+    }
 }
 #else
 typedef V Acc;
 FN Acc identity() { return IDENTITY; }
 FN Acc join(Acc a, Acc b) { return JOIN(a, b); }
-FN Acc load_with(IN s, double p) {
-    const Up<IN>::type x = up(s);
+template <int N, int NEAR> FN void take(Acc& a, const IN* values, i64, i64, double p) {
     (void)p;
-    return LOAD(x);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const Up<IN>::type x = up(values[k]);
+        a = join(a, LOAD(x));
+    }
 }
-#define TAKE(x, j) load_with(x, nest.p)
 #endif
 
 FN void finish(OUT* out, i64* index, i64 at, i64 at_index, Acc a, const Nest& nest) {
@@ -83,7 +100,7 @@ FN void finish(OUT* out, i64* index, i64 at, i64 at_index, Acc a, const Nest& ne
     const V left = a.n - V(nest.p), var = a.square / (left > V(0) ? left : V(0));
     out[at] = Down<OUT>::of(to<Up<OUT>::type>(nest.post != 0 ? sqrt(var) : var));
     if (index) ((OUT*)index)[at_index] = Down<OUT>::of(to<Up<OUT>::type>(a.n == V(0) ? V(INF_D) - V(INF_D) : a.mean));
-#elif ARG
+#elif defined(ARG)
     if (out) out[at] = Down<OUT>::of(to<Up<OUT>::type>(a.v));
     index[at_index] = a.i;
 #else
@@ -126,23 +143,26 @@ FN i64 inside(const Nest& nest, i64 j) {
     return at;
 }
 
-extern "C" __global__ void __launch_bounds__(256) first(const IN* __restrict__ in, Acc* scratch, OUT* out, i64* index, const Nest nest) {
+KERNEL(first)(const IN* __restrict__ in, Acc* scratch, OUT* out, i64* index, const Nest nest) {
     const unsigned lanes = unsigned(nest.lanes), lane = threadIdx.x % lanes;
     const i64 o = i64(blockIdx.x) * (256 / lanes) + threadIdx.x / lanes;
-    const i64 begin = i64(blockIdx.y) * nest.chunk;
+    const i64 begin = i64(blockIdx.y) * nest.chunk, hop = i64(lanes) * PACK;
     const i64 end = begin + nest.chunk < nest.folded ? begin + nest.chunk : nest.folded;
     i64 base = 0, at = 0, at_index = 0;
     place(nest, o, base, at, at_index);
     Acc a = identity();
     if (o < nest.kept) {
         const IN* const from = in + base;
-        if (nest.folded_dims <= 1) {
-            const i64 step = nest.folded_in[0];
-#pragma unroll 8
-            for (i64 j = begin + lane; j < end; j += lanes) a = join(a, TAKE(from[j * step], j));
-        } else {
-#pragma unroll 4
-            for (i64 j = begin + lane; j < end; j += lanes) a = join(a, TAKE(from[inside(nest, j)], j));
+        i64 j = begin + i64(lane) * PACK;
+        for (; j + (AHEAD - 1) * hop < end; j += AHEAD * hop) {
+            Packed<IN, PACK> x[AHEAD];
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++) x[u] = packed<PACK>(from + inside(nest, j + u * hop));
+            take<AHEAD * PACK, PACK>(a, x[0].x, j, hop, nest.p);
+        }
+        for (; j < end; j += hop) {
+            const Packed<IN, PACK> x = packed<PACK>(from + inside(nest, j));
+            take<PACK, PACK>(a, x.x, j, hop, nest.p);
         }
     }
     if (lanes > 1) a = gather(a, lane, lanes);
@@ -154,12 +174,59 @@ extern "C" __global__ void __launch_bounds__(256) first(const IN* __restrict__ i
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) second(const Acc* __restrict__ scratch, OUT* out, i64* index, const Nest nest) {
-    const i64 o = blockIdx.x;
+// Folds across rows: a thread has PACK neighbouring results, a block 32 threads beside each other and 8 that share their rows.
+KERNEL(columns)(const IN* __restrict__ in, Acc* scratch, OUT* out, i64* index, const Nest nest) {
+    const i64 o = (i64(blockIdx.x) * 32 + threadIdx.x % 32) * PACK;
+    const i64 begin = i64(blockIdx.y) * nest.chunk, row = threadIdx.x / 32;
+    const i64 end = begin + nest.chunk < nest.folded ? begin + nest.chunk : nest.folded;
+    i64 base = 0, at = 0, at_index = 0;
+    place(nest, o, base, at, at_index);
+    Acc a[PACK];
+#pragma unroll
+    for (int e = 0; e < PACK; e++) a[e] = identity();
+    if (o < nest.kept) {
+        const IN* const from = in + base;
+        i64 j = begin + row;
+        for (; j + 24 < end; j += 32) {
+            Packed<IN, PACK> x[4];
+#pragma unroll
+            for (int u = 0; u < 4; u++) x[u] = packed<PACK>(from + inside(nest, j + u * 8));
+#pragma unroll
+            for (int e = 0; e < PACK; e++) {
+                const IN own[4] = {x[0].x[e], x[1].x[e], x[2].x[e], x[3].x[e]};
+                take<4, 1>(a[e], own, j, 8, nest.p);
+            }
+        }
+        for (; j < end; j += 8) {
+            const Packed<IN, PACK> x = packed<PACK>(from + inside(nest, j));
+#pragma unroll
+            for (int e = 0; e < PACK; e++) take<1, 1>(a[e], x.x + e, j, 8, nest.p);
+        }
+    }
+    __shared__ Acc parts[8][32];
+#pragma unroll
+    for (int e = 0; e < PACK; e++) {
+        __syncthreads();
+        parts[row][threadIdx.x % 32] = a[e];
+        __syncthreads();
+        if (row != 0 || o >= nest.kept) continue;
+        for (int k = 1; k < 8; k++) a[e] = join(a[e], parts[k][threadIdx.x]);
+        if (nest.splits > 1) {
+            scratch[i64(blockIdx.y) * nest.kept + o + e] = a[e];
+        } else {
+            finish(out, index, at + e * nest.kept_out[0], at_index + e * nest.kept_index[0], a[e], nest);
+        }
+    }
+}
+
+// Joins what several blocks have of each result, by one thread or a block of them.
+KERNEL(second)(const Acc* __restrict__ scratch, OUT* out, i64* index, const Nest nest) {
+    const i64 many = nest.lanes == 1, o = many ? i64(blockIdx.x) * 256 + threadIdx.x : blockIdx.x;
+    if (o >= nest.kept) return;
     i64 base = 0, at = 0, at_index = 0;
     place(nest, o, base, at, at_index);
     Acc a = identity();
-    for (i64 j = threadIdx.x; j < nest.splits; j += 256) a = join(a, scratch[j * nest.kept + o]);
-    a = gather(a, threadIdx.x, 256);
-    if (threadIdx.x == 0) finish(out, index, at, at_index, a, nest);
+    for (i64 j = many ? 0 : threadIdx.x; j < nest.splits; j += many ? 1 : 256) a = join(a, scratch[j * nest.kept + o]);
+    if (!many) a = gather(a, threadIdx.x, 256);
+    if (many || threadIdx.x == 0) finish(out, index, at, at_index, a, nest);
 }
