@@ -61,7 +61,7 @@ impl Places {
 }
 
 /// The dtype of elements that are moved and not looked at.
-fn bits(t: &Tensor) -> DType {
+pub(super) fn bits(t: &Tensor) -> DType {
     match t.dtype().size() {
         1 => DType::U8,
         2 => DType::U16,

@@ -6,7 +6,9 @@
 pub mod arrange;
 pub mod attention;
 pub mod batch_norm;
+pub mod compact;
 pub mod conv;
+mod flash;
 pub mod index;
 pub mod job;
 pub mod loss;
@@ -147,6 +149,7 @@ pub fn samples(d: DType) -> Vec<Job> {
     let families = [
         arrange::samples,
         attention::samples,
+        compact::samples,
         conv::samples,
         index::samples,
         loss::samples,
@@ -207,10 +210,54 @@ fn placed(out: &Tensor, fill: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> 
     copy(out, &made)
 }
 
-/// How many neighbouring threads share a line of `n` elements: a power of two of at most a block.
-fn lanes(n: i64) -> i64 {
-    let few = (n + 7) / 8;
-    (few.max(1) as u64).next_power_of_two().min(256) as i64
+/// How many neighbours of rows of `n` elements can be read at once, of 16 bytes at most; all tensors are row-major.
+fn pack(n: i64, all: &[&Tensor]) -> i64 {
+    let widest = all.iter().map(|t| t.dtype().size()).max().unwrap_or(16);
+    let mut pack = (16 / widest as i64).max(1);
+    let whole =
+        |t: &&Tensor, pack: i64| t.data_ptr() as usize % (t.dtype().size() * pack as usize) == 0;
+    while pack > 1 && (n % pack != 0 || !all.iter().all(|t| whole(t, pack))) {
+        pack /= 2;
+    }
+    pack
+}
+
+/// How neighbouring threads share a line.
+struct Shares {
+    /// How many do: a power of two of at most a block.
+    width: i64,
+    /// How many packs of it each keeps in registers; 0 if the line is too long.
+    held: i64,
+}
+
+impl Shares {
+    /// Elements that a thread keeps at most.
+    const KEPT: i64 = 32;
+
+    /// A line of `n` elements that are read `pack` at a time.
+    fn of(n: i64, pack: i64) -> Self {
+        let (packs, most) = (n / pack, (Self::KEPT / pack).clamp(1, 8));
+        let up = |n: i64| (n.max(1) as u64).next_power_of_two() as i64;
+        // A warp needs no shared memory: as few threads as can keep the line, from there on.
+        let width = match packs {
+            ..=32 => up(packs),
+            _ if packs <= 32 * most => 32,
+            _ => up((packs + most - 1) / most).min(256),
+        };
+        let held = (packs + width - 1) / width;
+        Self {
+            width,
+            held: if held <= most { held } else { 0 },
+        }
+    }
+
+    /// Lines whose neighbours are read by neighbouring threads.
+    fn alone(n: i64) -> Self {
+        Self {
+            width: 1,
+            held: if n <= 16 { n } else { 0 },
+        }
+    }
 }
 
 /// Sets every element.

@@ -1,7 +1,7 @@
 //! Normalisations and their gradients, by where the data is.
 
 use super::job::{Job, Kernel};
-use super::{accelerator, converted, dense, lanes, on_host, placed};
+use super::{Shares, accelerator, converted, dense, on_host, pack, placed};
 use crate::cpu::norm::compute_type;
 use crate::cpu::norm_backward::{Asked, Saved};
 use crate::cpu::reduce::{Kind, Post};
@@ -45,12 +45,15 @@ impl Rows {
         }
     }
 
-    fn run(self, job: Job, out: &Tensor, eps: Option<f64>) -> Result<()> {
-        let width = lanes(self.n);
-        // Short rows stay in registers; so many elements each thread has of them.
-        let held = (self.n + width - 1) / width;
+    /// Starts a kernel of rows of some tensors.
+    fn run(self, job: Job, all: &[&Tensor], eps: Option<f64>) -> Result<()> {
+        // Elements of a pack have a parameter each, or one together.
+        let alike = if self.size > 1 { self.size } else { self.n };
+        let pack = pack(alike, all);
+        let Shares { width, held } = Shares::of(self.n, pack);
         let job = job
-            .define("HELD", if held <= 8 { held } else { 0 })
+            .define("HELD", held)
+            .define("PACK", pack)
             .int(self.rows)
             .int(self.n)
             .int(self.groups)
@@ -58,7 +61,7 @@ impl Rows {
             .int(width);
         let each = 256 / width;
         eps.into_iter().fold(job, Job::real).blocks(
-            out,
+            all[0],
             if self.n == 0 {
                 0
             } else {
@@ -91,7 +94,8 @@ fn forward(
             .ty("P", p)
             .define("CENTRED", u8::from(centred));
         let job = job.at(out).maybe(mean).maybe(rstd).at(&x);
-        rows.run(job.maybe(w.as_ref()).maybe(b.as_ref()), out, Some(eps))
+        let job = job.maybe(w.as_ref()).maybe(b.as_ref());
+        rows.run(job, &[out, &x], Some(eps))
     })
 }
 
@@ -313,7 +317,7 @@ fn by_input(out: Option<&Tensor>, r: &Ready, rows: Rows) -> Result<()> {
     placed(out, |out| {
         let job = r.job("by_input").at(out).at(&r.g).at(&r.x);
         let job = job.maybe(r.mean.as_ref()).at(&r.rstd).maybe(r.w.as_ref());
-        rows.run(job, out, None)
+        rows.run(job, &[out, &r.x, &r.g], None)
     })
 }
 
@@ -343,6 +347,8 @@ pub(super) fn samples(d: DType) -> Vec<Job> {
             .ty("T", d)
             .ty("P", p)
             .define("CENTRED", centred)
+            .define("PACK", 16 / d.size())
+            .define("HELD", 4 * i64::from(centred))
     };
-    vec![job(compute_type(d), 1), job(d, 0)]
+    vec![job(compute_type(d), 1), job(d, 0), job(d, 1)]
 }

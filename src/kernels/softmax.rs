@@ -1,7 +1,7 @@
 //! Softmax, log_softmax and their gradients, by where the data is.
 
 use super::job::{Job, Kernel};
-use super::{lanes, on_host, placed};
+use super::{Shares, on_host, pack, placed};
 use crate::{DType, Result, Tensor, cpu, ensure};
 
 const FILE: &str = include_str!("../cuda/kernels/softmax.cu");
@@ -23,24 +23,16 @@ fn lines(t: &Tensor, dim: usize) -> [i64; 3] {
     [if n == 0 { 0 } else { t.numel() / n }, n, inner]
 }
 
-/// True if all elements are of two bytes, and the first lies at a multiple of four.
-fn small(all: &[&Tensor]) -> bool {
-    all.iter()
-        .all(|t| t.dtype().size() == 2 && t.data_ptr() as usize % 4 == 0)
-}
-
-/// Starts a kernel of this file for all lines.
-fn run(job: Job, out: &Tensor, [lines, n, inner]: [i64; 3], small: bool) -> Result<()> {
-    let width = if inner >= 32 { 1 } else { lanes(n) };
-    let each = 256 / width;
-    // Short lines stay in registers, and are read four bytes at a time if their elements are smaller.
-    let pack = if inner == 1 && small && n % 2 == 0 {
-        2
+/// Starts a kernel of this file for all lines of some tensors.
+fn run(job: Job, out: &Tensor, [lines, n, inner]: [i64; 3], all: &[&Tensor]) -> Result<()> {
+    let pack = if inner == 1 { pack(n, all) } else { 1 };
+    let Shares { width, held } = if inner >= 32 {
+        Shares::alone(n)
     } else {
-        1
+        Shares::of(n, pack)
     };
-    let held = (n / pack + width - 1) / width;
-    job.define("HELD", if held <= 8 { held } else { 0 })
+    let each = 256 / width;
+    job.define("HELD", held)
         .define("PACK", pack)
         .int(lines)
         .int(n)
@@ -67,8 +59,7 @@ pub fn forward(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
             .ty("T", x.dtype())
             .ty("O", out.dtype())
             .define("LOG", u8::from(log));
-        let small = small(&[&x, out]);
-        run(job.at(out).at(&x), out, lines(&x, dim), small)
+        run(job.at(out).at(&x), out, lines(&x, dim), &[&x, out])
     })
 }
 
@@ -94,8 +85,8 @@ pub fn backward(out: &Tensor, g: &Tensor, y: &Tensor, dim: usize, log: bool) -> 
             .ty("T", g.dtype())
             .ty("O", out.dtype())
             .define("LOG", u8::from(log));
-        let small = small(&[&g, &y, out]);
-        run(job.at(out).at(&g).at(&y), out, lines(&g, dim), small)
+        let all = [&g, &y, out];
+        run(job.at(out).at(&g).at(&y), out, lines(&g, dim), &all)
     })
 }
 
@@ -109,8 +100,8 @@ pub(super) fn samples(d: DType) -> Vec<Job> {
             .ty("T", d)
             .ty("O", d)
             .define("LOG", log)
-            .define("HELD", 8 * i64::from(log))
-            .define("PACK", 1)
+            .define("HELD", 4 * i64::from(log))
+            .define("PACK", 16 / d.size())
     };
     vec![job(FORWARD, 0), job(BACKWARD, 1)]
 }

@@ -1,4 +1,5 @@
-//! Sorting and the best few, by where the data is: a bitonic network on a GPU, whose ties go by position, so that it is stable.
+//! Sorting and the best few, by where the data is. On a GPU short lines are sorted by a bitonic network whose ties go by position,
+//! longer ones digit by digit: both are stable.
 
 use super::job::{Job, Kernel, computed};
 use super::{copy, dense, on_host};
@@ -9,6 +10,8 @@ const FILE: &str = include_str!("../cuda/kernels/sort.cu");
 
 /// Elements that a block sorts in its shared memory; as in the kernels.
 const CHUNK: i64 = 2048;
+/// Lines up to this length are sorted by a network.
+const SHORT: i64 = 512;
 
 fn head(name: &'static str, d: DType, down: bool) -> Job {
     let wide = computed(d).size() == 8;
@@ -112,53 +115,104 @@ pub fn sort(
         NotImplemented,
         "sort() on CUDA takes dimensions of less than 2^31 elements"
     );
-    let lines = x.numel() / n;
-    let padded = (n as u64).next_power_of_two() as i64;
-    let total = lines * padded;
-    let job = |name| head(name, x.dtype(), descending);
-    let wide = computed(x.dtype()).size() == 8;
-    let keys = Tensor::empty(
-        &[total],
-        if wide { DType::I64 } else { DType::I32 },
-        x.device(),
-    )?;
-    let at = Tensor::empty(&[total], DType::I32, x.device())?;
-    job("load")
-        .at(&keys)
-        .at(&at)
-        .at(&x)
-        .int(total)
-        .int(n)
-        .int(padded)
-        .each(&x, total)?;
-    let chunk = padded.clamp(2, CHUNK);
-    let within = |step: i64| {
-        let job = job("within")
-            .at(&keys)
-            .at(&at)
-            .int(padded)
-            .int(chunk)
-            .int(step);
-        job.blocks(&x, total / chunk)
-    };
-    if padded > 1 {
-        within(0)?;
-    }
-    let mut size = CHUNK * 2;
-    while size <= padded {
-        let mut half = size / 2;
-        while half >= CHUNK {
-            let job = job("across").at(&keys).at(&at).int(total).int(padded);
-            job.int(size).int(half).each(&x, total / 2)?;
-            half /= 2;
-        }
-        within(size)?;
-        size *= 2;
-    }
     placed(values, indices, dim, |values, indices| {
-        let job = job("store").at(values).at(indices).at(&x).at(&at);
-        job.int(x.numel()).int(n).int(padded).each(&x, x.numel())
+        let job = |name| head(name, x.dtype(), descending);
+        let lines = x.numel() / n;
+        match n {
+            ..=SHORT => by_network(values, indices, &x, job, n),
+            _ if n <= tile(x.dtype()) => job("line")
+                .at(values)
+                .at(indices)
+                .at(&x)
+                .int(n)
+                .int(lowest(x.dtype()))
+                .blocks(&x, lines),
+            _ => by_digits(values, indices, &x, job, n),
+        }
     })
+}
+
+/// Keys and positions of as many elements.
+fn room(x: &Tensor, total: i64) -> Result<[Tensor; 2]> {
+    let wide = computed(x.dtype()).size() == 8;
+    let key = if wide { DType::I64 } else { DType::I32 };
+    let make = |d| Tensor::empty(&[total], d, x.device());
+    Ok([make(key)?, make(DType::I32)?])
+}
+
+/// Elements that a block sorts by digits; as in the kernels.
+fn tile(d: DType) -> i64 {
+    256 * if computed(d).size() == 8 { 8 } else { 16 }
+}
+
+/// The first digit of a key that tells elements apart, in bits: keys of 16-bit numbers are those of the single ones that they are.
+fn lowest(d: DType) -> i64 {
+    match d {
+        DType::BF16 => 16,
+        DType::F16 => 8,
+        _ => 0,
+    }
+}
+
+/// Short lines, several in a chunk.
+fn by_network(
+    values: &Tensor,
+    indices: &Tensor,
+    x: &Tensor,
+    job: impl Fn(&'static str) -> Job,
+    n: i64,
+) -> Result<()> {
+    let padded = (n as u64).next_power_of_two() as i64;
+    let total = x.numel() / n * padded;
+    let [keys, at] = room(x, total)?;
+    let load = job("load").at(&keys).at(&at).at(x);
+    load.int(total).int(n).int(padded).each(x, total)?;
+    if padded > 1 {
+        // A chunk has whole lines, and all chunks are alike.
+        let chunk = (total & total.wrapping_neg()).min(CHUNK);
+        let job = job("within").at(&keys).at(&at).int(padded).int(chunk);
+        job.blocks(x, total / chunk)?;
+    }
+    let job = job("store").at(values).at(indices).at(x).at(&at);
+    job.int(x.numel()).int(n).int(padded).each(x, x.numel())
+}
+
+/// Long lines: digit by digit, each keeping the order of the one before.
+fn by_digits(
+    values: &Tensor,
+    indices: &Tensor,
+    x: &Tensor,
+    job: impl Fn(&'static str) -> Job,
+    n: i64,
+) -> Result<()> {
+    let (total, lines) = (x.numel(), x.numel() / n);
+    let tiles = (n + tile(x.dtype()) - 1) / tile(x.dtype());
+    let (mut now, mut next) = (room(x, total)?, room(x, total)?);
+    let make = |n| Tensor::empty(&[n], DType::I32, x.device());
+    let (counts, sums) = (make(lines * 256 * tiles)?, make(lines * 256)?);
+    let load = job("load").at(&now[0]).at(&now[1]).at(x);
+    load.int(total).int(n).int(n).each(x, total)?;
+    let bits = 8 * now[0].dtype().size() as i64;
+    for shift in (lowest(x.dtype())..bits).step_by(8) {
+        let digits = job("digits").at(&counts).at(&now[0]);
+        digits
+            .int(n)
+            .int(tiles)
+            .int(shift)
+            .blocks(x, lines * tiles)?;
+        let starts = job("starts").at(&counts).at(&sums).int(tiles);
+        starts.blocks(x, lines * 256)?;
+        let moves = job("move").at(&next[0]).at(&next[1]);
+        let moves = moves.at(&now[0]).at(&now[1]).at(&counts).at(&sums);
+        moves
+            .int(n)
+            .int(tiles)
+            .int(shift)
+            .blocks(x, lines * tiles)?;
+        std::mem::swap(&mut now, &mut next);
+    }
+    let store = job("store").at(values).at(indices).at(x).at(&now[1]);
+    store.int(total).int(n).int(n).each(x, total)
 }
 
 /// See [`cpu::sort::topk`].

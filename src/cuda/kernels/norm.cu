@@ -1,7 +1,11 @@
 // Normalisations of rows, and their gradients. Before this text: T (elements), P (parameters and statistics of the caller's),
-// CENTRED (a mean is subtracted). A row is `n` elements; element j of row r has the parameter (r % groups) * (n / size) + j / size.
+// CENTRED (a mean is subtracted), and for kernels of rows HELD and PACK (neighbours that are read at once). A row is `n` elements; element j of row r has the parameter (r % groups) * (n / size) + j / size.
 
 typedef TV V;
+#ifndef PACK
+#define PACK 1
+#define HELD 0
+#endif
 
 template <class X> FN X summed(X x, u32 lanes) {
     for (u32 half = lanes < 32 ? lanes / 2 : 16; half > 0; half /= 2) x += __shfl_xor_sync(0xffffffff, x, half);
@@ -21,48 +25,124 @@ template <class X> FN X summed(X x, u32 lanes) {
     const i64 row = i64(blockIdx.x) * (256 / lanes) + threadIdx.x / lanes; \
     const bool live = row < rows; \
     const i64 base = live ? row * n : 0, count = live ? n : 0, from = row % groups * (n / size)
+#define EACH_OF(e) _Pragma("unroll") for (int e = 0; e < PACK; e++)
 
-// The elements of a thread, which keeps them if rows are short enough (HELD), and reads them again each time otherwise.
+// PACK neighbouring elements at once. A thread keeps what it has of a row that is short enough (HELD packs), and reads it again
+// each time otherwise.
 #if HELD
-#define FOR(u, j) _Pragma("unroll") for (int u = 0; u < HELD; u++) for (i64 j = lane + i64(u) * lanes, once = 1; once && j < count; once = 0)
-#define KEEP(name) V name[HELD]
-#define KEPT(name, u, value) name[u]
-#define READ(name, u, value) name[u] = (value)
+#define PACKS(u, j) _Pragma("unroll") for (int u = 0; u < HELD; u++) for (i64 j = (lane + i64(u) * lanes) * PACK, once = 1; once && j < count; once = 0)
 #else
-#define FOR(u, j) for (i64 j = lane; j < count; j += lanes)
-#define KEEP(name)
-#define KEPT(name, u, value) (value)
-#define READ(name, u, value) (void)0
+#define PACKS(u, j) for (i64 j = i64(lane) * PACK; j < count; j += i64(lanes) * PACK)
 #endif
+
+// The parameter of an element of a row; packs of elements that share parameters have one.
+FN i64 shared_by(i64 j, i64 size) { return j < 0x7fffffff ? u32(j) / u32(size) : j / size; }
+#define PARAMETERS(name, p, other) \
+    V name[PACK]; \
+    if (!(p)) { \
+        EACH_OF(e) name[e] = V(other); \
+    } else if (size == 1) { \
+        EACH_OF(e) name[e] = to<V>(up((p)[from + j + e])); \
+    } else { \
+        const V one = to<V>(up((p)[from + shared_by(j, size)])); \
+        EACH_OF(e) name[e] = one; \
+    }
+
+// Count, mean and squared deviations, joined as Chan, Golub and LeVeque do.
+struct Moments {
+    V n, mean, square;
+};
+FN Moments joined(Moments a, Moments b) {
+    const V n = a.n + b.n;
+    if (n == V(0)) return a;
+    const V part = b.n / n, delta = b.mean - a.mean;
+    a.mean += delta * part;
+    a.square += b.square + delta * delta * a.n * part;
+    a.n = n;
+    return a;
+}
+// Every lane joins in the same order, so that all have the same bits.
+FN Moments over_lanes(Moments a, u32 lanes) {
+    for (u32 half = 1; half < (lanes < 32 ? lanes : 32); half *= 2) {
+        Moments b;
+        b.n = __shfl_xor_sync(0xffffffff, a.n, half);
+        b.mean = __shfl_xor_sync(0xffffffff, a.mean, half);
+        b.square = __shfl_xor_sync(0xffffffff, a.square, half);
+        a = threadIdx.x & half ? joined(b, a) : joined(a, b);
+    }
+    if (lanes <= 32) return a;
+    __shared__ Moments parts[8];
+    const u32 warps = lanes / 32, warp = threadIdx.x / 32, first = warp / warps * warps;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[warp] = a;
+    __syncthreads();
+    a = parts[first];
+    for (u32 k = 1; k < warps; k++) a = joined(a, parts[first + k]);
+    return a;
+}
 
 KERNEL(forward)(T* out, P* means, P* rstds, const T* x, const P* w, const P* b, i64 rows, i64 n, i64 groups, i64 size, i64 width, double eps) {
     ROW;
     V mean = 0, square = 0;
-    KEEP(xs);
-    FOR(u, j) {
-        READ(xs, u, up(x[base + j]));
-        mean += KEPT(xs, u, up(x[base + j]));
+#if HELD
+    V xs[HELD * PACK];
+    PACKS(u, j) {
+        const Packed<T, PACK> p = packed<PACK>(x + base + j);
+        EACH_OF(e) mean += xs[u * PACK + e] = up(p.x[e]);
     }
-#if CENTRED
-    mean = summed(mean, lanes) / V(n);
-#else
-    mean = 0;
-#endif
-    FOR(u, j) {
-        const V d = KEPT(xs, u, up(x[base + j])) - mean;
+    mean = CENTRED ? summed(mean, lanes) / V(n) : V(0);
+    PACKS(u, j) EACH_OF(e) {
+        const V d = xs[u * PACK + e] - mean;
         square += d * d;
     }
-    const V rstd = rsqrt(summed(square, lanes) / V(n) + V(eps));
+    square = summed(square, lanes);
+#elif CENTRED
+    Moments all = {V(0), V(0), V(0)};
+    PACKS(u, j) {
+        const Packed<T, PACK> p = packed<PACK>(x + base + j);
+        Moments some = {V(PACK), V(0), V(0)};
+        EACH_OF(e) some.mean += up(p.x[e]);
+        some.mean *= V(1) / V(PACK);
+        EACH_OF(e) {
+            const V d = up(p.x[e]) - some.mean;
+            some.square += d * d;
+        }
+        all = joined(all, some);
+    }
+    all = over_lanes(all, lanes);
+    mean = all.mean;
+    square = all.square;
+#else
+    PACKS(u, j) {
+        const Packed<T, PACK> p = packed<PACK>(x + base + j);
+        EACH_OF(e) square += V(up(p.x[e])) * up(p.x[e]);
+    }
+    square = summed(square, lanes);
+#endif
+    const V rstd = rsqrt(square / V(n) + V(eps));
     if (live && lane == 0) {
         if (means) means[row] = make<P>(mean);
         if (rstds) rstds[row] = make<P>(rstd);
     }
-    FOR(u, j) {
-        const i64 at = from + (size == 1 ? j : j / size);
-        V y = (KEPT(xs, u, up(x[base + j])) - mean) * rstd;
-        if (w) y = y * to<V>(up(w[at]));
-        if (b) y = y + to<V>(up(b[at]));
-        out[base + j] = make<T>(y);
+    PACKS(u, j) {
+        PARAMETERS(ws, w, 1)
+        PARAMETERS(bs, b, 0)
+#if !HELD
+        const Packed<T, PACK> p = packed<PACK>(x + base + j);
+#endif
+        Packed<T, PACK> made;
+        EACH_OF(e) {
+#if HELD
+            const V own = xs[u * PACK + e];
+#else
+            const V own = up(p.x[e]);
+#endif
+            V y = (own - mean) * rstd;
+            if (w) y = y * ws[e];
+            if (b) y = y + bs[e];
+            made.x[e] = make<T>(y);
+        }
+        packed<PACK>(out + base + j) = made;
     }
 }
 
@@ -70,23 +150,39 @@ KERNEL(by_input)(T* out, const T* g, const T* x, const V* means, const V* rstds,
     ROW;
     const V mean = live && means ? means[row] : V(0), rstd = live ? rstds[row] : V(0);
     V plain = 0, turned = 0;
-    KEEP(gs);
-    KEEP(xs);
-#define OWN(j) (up(g[base + j]) * (w ? w[from + (size == 1 ? j : j / size)] : V(1)))
-#define APART(j) ((up(x[base + j]) - mean) * rstd)
-    FOR(u, j) {
-        READ(gs, u, OWN(j));
-        READ(xs, u, APART(j));
-        plain += KEPT(gs, u, OWN(j));
-        turned += KEPT(gs, u, OWN(j)) * KEPT(xs, u, APART(j));
-    }
-#if CENTRED
-    plain = summed(plain, lanes) / V(n);
+#if HELD
+    V gs[HELD * PACK], xs[HELD * PACK];
+#define GS gs[u * PACK + e]
+#define XS xs[u * PACK + e]
 #else
-    plain = 0;
+    V gs[PACK], xs[PACK];
+#define GS gs[e]
+#define XS xs[e]
 #endif
+#define BRING(j) \
+    const Packed<T, PACK> p = packed<PACK>(g + base + j), q = packed<PACK>(x + base + j); \
+    PARAMETERS(ws, w, 1) \
+    EACH_OF(e) { \
+        GS = up(p.x[e]) * ws[e]; \
+        XS = (up(q.x[e]) - mean) * rstd; \
+    }
+    PACKS(u, j) {
+        BRING(j)
+        EACH_OF(e) {
+            plain += GS;
+            turned += GS * XS;
+        }
+    }
+    plain = CENTRED ? summed(plain, lanes) / V(n) : V(0);
     turned = summed(turned, lanes) / V(n);
-    FOR(u, j) out[base + j] = make<T>(rstd * (KEPT(gs, u, OWN(j)) - plain - KEPT(xs, u, APART(j)) * turned));
+    PACKS(u, j) {
+#if !HELD
+        BRING(j)
+#endif
+        Packed<T, PACK> made;
+        EACH_OF(e) made.x[e] = make<T>(rstd * (GS - plain - XS * turned));
+        packed<PACK>(out + base + j) = made;
+    }
 }
 
 // What parameters get, one sum of g and of g times the normalised element for each of `splits` parts of the rows: neighbouring

@@ -10,12 +10,18 @@ struct Sizes {
     i64 padding;
 };
 
-FN void windows_of(const Window* table, const Sizes& s, i64 plane, i64 p, Window* w) {
-    i64 base = s.shared ? 0 : plane * (s.out[0] + s.out[1] + s.out[2]);
-    const i64 o2 = p % s.out[2], o1 = p / s.out[2] % s.out[1], o0 = p / s.out[2] / s.out[1];
+FN void windows_of(const Window* table, const Sizes& s, i64 plane, u32 p, Window* w) {
+    const i64 base = s.shared ? 0 : plane * (s.out[0] + s.out[1] + s.out[2]);
+    const u32 wide = u32(s.out[2]), high = u32(s.out[1]), row = p / wide, o0 = row / high;
     w[0] = table[base + o0];
-    w[1] = table[base + s.out[0] + o1];
-    w[2] = table[base + s.out[0] + s.out[1] + o2];
+    w[1] = table[base + s.out[0] + row - o0 * high];
+    w[2] = table[base + s.out[0] + s.out[1] + p - row * wide];
+}
+// Which plane an element of so many positions each is of, and which position there it is.
+FN i64 plane_of(i64 i, i64 positions, u32& p) {
+    const i64 plane = i < 0x7fffffff ? i64(u32(i) / u32(positions)) : i / positions;
+    p = u32(i - plane * positions);
+    return plane;
 }
 FN i64 counted(const Sizes& s, const Window* w) {
     if (s.divisor) return s.divisor;
@@ -26,9 +32,10 @@ FN i64 counted(const Sizes& s, const Window* w) {
 
 KERNEL(pool)(O* out, i64* at, const T* x, const Window* table, i64 n, Sizes s) {
     EACH(i, n);
-    const i64 positions = s.out[0] * s.out[1] * s.out[2], plane = i / positions;
+    u32 p;
+    const i64 plane = plane_of(i, s.out[0] * s.out[1] * s.out[2], p);
     Window w[3];
-    windows_of(table, s, plane, i % positions, w);
+    windows_of(table, s, plane, p, w);
     const T* const from = x + plane * s.size[0] * s.size[1] * s.size[2];
 #if MAX
     V best = V(0);
@@ -61,7 +68,9 @@ KERNEL(pool)(O* out, i64* at, const T* x, const Window* table, i64 n, Sizes s) {
 // Gradients on their way back: to the places of maxima, or evenly to all elements of a window.
 KERNEL(back)(V* x, const T* g, const i64* at, const Window* table, i64 n, Sizes s, u32* flag) {
     EACH(i, n);
-    const i64 positions = s.out[0] * s.out[1] * s.out[2], size = s.size[0] * s.size[1] * s.size[2], plane = i / positions;
+    u32 p;
+    const i64 plane = plane_of(i, s.out[0] * s.out[1] * s.out[2], p), size = s.size[0] * s.size[1] * s.size[2];
+    (void)p;
     V* const to = x + plane * size;
 #if MAX
     const i64 place = at[i];
@@ -73,7 +82,7 @@ KERNEL(back)(V* x, const T* g, const i64* at, const Window* table, i64 n, Sizes 
     atomic_add(to + place, V(up(g[i])));
 #else
     Window w[3];
-    windows_of(table, s, plane, i % positions, w);
+    windows_of(table, s, plane, p, w);
     const V own = V(up(g[i])) / V(counted(s, w));
     for (i64 a = w[0].start; a < w[0].end; a += w[0].step)
         for (i64 b = w[1].start; b < w[1].end; b += w[1].step)

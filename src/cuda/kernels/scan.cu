@@ -59,22 +59,43 @@ KERNEL(side_by_side)(O* out, i64* index, const T* x, i64 lines, i64 n, i64 inner
     }
 }
 
+// Elements of a thread, and of a block at a time.
+#define ITEMS 4
+#define STEP (256 * ITEMS)
+
 KERNEL(one_by_one)(O* out, i64* index, const T* x, i64 n, i64 inner) {
     const i64 line = blockIdx.x, base = line / inner * inner * n + line % inner;
-    __shared__ Acc parts[256];
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    __shared__ Acc parts[256], ends[8];
     Acc before = nothing();
-    for (i64 start = 0; start < n; start += 256) {
-        const i64 j = start + threadIdx.x;
-        parts[threadIdx.x] = j < n ? load(x[base + j * inner], j) : nothing();
-        for (u32 step = 1; step < 256; step *= 2) {
-            __syncthreads();
-            const Acc left = threadIdx.x >= step ? parts[threadIdx.x - step] : nothing();
-            __syncthreads();
-            if (threadIdx.x >= step) parts[threadIdx.x] = join(left, parts[threadIdx.x]);
+    for (i64 start = 0; start < n; start += STEP) {
+        // What a thread has so far, then the threads of its warp, then the warps.
+        const i64 first = start + i64(threadIdx.x) * ITEMS;
+        Acc own[ITEMS];
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) {
+            const Acc next = first + k < n ? load(x[base + (first + k) * inner], first + k) : nothing();
+            own[k] = k ? join(own[k ? k - 1 : 0], next) : next;
         }
+        parts[threadIdx.x] = own[ITEMS - 1];
+        for (u32 step = 1; step < 32; step *= 2) {
+            __syncwarp();
+            const Acc left = lane >= step ? parts[threadIdx.x - step] : nothing();
+            __syncwarp();
+            if (lane >= step) parts[threadIdx.x] = join(left, parts[threadIdx.x]);
+        }
+        __syncwarp();
+        if (lane == 31) ends[warp] = parts[threadIdx.x];
         __syncthreads();
-        if (j < n) store(out, index, base + j * inner, join(before, parts[threadIdx.x]));
-        before = join(before, parts[255]);
+        Acc left = before;
+        for (u32 w = 0; w < 8; w++) {
+            if (w < warp) left = join(left, ends[w]);
+            before = join(before, ends[w]);
+        }
+        if (lane > 0) left = join(left, parts[threadIdx.x - 1]);
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++)
+            if (first + k < n) store(out, index, base + (first + k) * inner, join(left, own[k]));
         __syncthreads();
     }
 }

@@ -1,10 +1,8 @@
-// Softmax of lines and its gradient. Before this text: T (elements), O (of the result), LOG. A line's elements lie `inner`
-// apart; `lanes` neighbouring threads share a line.
+// Softmax of lines and its gradient. Before this text: T (elements), O (of the result), LOG, PACK (neighbouring elements that are
+// read at once), HELD (packs of a line that a thread keeps; 0: it reads them again). A line's elements lie `inner` apart; `lanes`
+// neighbouring threads share a line.
 
 typedef TV V;
-struct Pair {
-    V top, sum;
-};
 
 // The value of each line's lanes, joined; all of them get it.
 template <class J> FN V over_lanes(V x, u32 lanes, J join) {
@@ -28,11 +26,10 @@ struct Sum { FN V operator()(V a, V b) const { return a + b; } };
     const bool live = line < lines; \
     const i64 base = live ? line / inner * inner * n + line % inner : 0; \
     const i64 count = live ? n : 0
+#define EACH_OF(e) _Pragma("unroll") for (int e = 0; e < PACK; e++)
 
 #if HELD
-// Short lines stay in registers: HELD packs of PACK neighbouring elements a thread.
 #define PACKS(u, j) _Pragma("unroll") for (int u = 0; u < HELD; u++) for (i64 j = (lane + i64(u) * lanes) * PACK, once = 1; once && j < count; once = 0)
-#define EACH_OF(e) _Pragma("unroll") for (int e = 0; e < PACK; e++)
 
 KERNEL(forward)(O* out, const T* x, i64 lines, i64 n, i64 inner, i64 width) {
     LINE;
@@ -42,15 +39,16 @@ KERNEL(forward)(O* out, const T* x, i64 lines, i64 n, i64 inner, i64 width) {
         EACH_OF(e) top = Larger()(held[u * PACK + e] = up(p.x[e]), top);
     }
     top = over_lanes(top, lanes, Larger());
-    PACKS(u, j) EACH_OF(e) sum += exp(held[u * PACK + e] - top);
+    PACKS(u, j) EACH_OF(e) {
+        const V apart = held[u * PACK + e] - top, raised = exp(apart);
+        sum += raised;
+        held[u * PACK + e] = LOG ? apart : raised;
+    }
     sum = over_lanes(sum, lanes, Sum());
     sum = LOG ? log(sum) : V(1) / sum;
     PACKS(u, j) {
         Packed<O, PACK> p;
-        EACH_OF(e) {
-            const V v = held[u * PACK + e] - top;
-            p.x[e] = make<O>(LOG ? v - sum : exp(v) * sum);
-        }
+        EACH_OF(e) p.x[e] = make<O>(LOG ? held[u * PACK + e] - sum : held[u * PACK + e] * sum);
         packed<PACK>(out + base + j * inner) = p;
     }
 }
@@ -77,30 +75,54 @@ KERNEL(backward)(O* out, const T* g, const T* y, i64 lines, i64 n, i64 inner, i6
     }
 }
 #else
-#define FOR(j) for (i64 j = lane; j < count; j += lanes)
+#define PACKS(j) for (i64 j = i64(lane) * PACK; j < count; j += i64(lanes) * PACK)
 
+// One pass for both the maximum and the sum: what was added so far fades when a larger element comes.
 KERNEL(forward)(O* out, const T* x, i64 lines, i64 n, i64 inner, i64 width) {
     LINE;
     V top = -V(INF_D), sum = 0;
-    FOR(j) top = Larger()(up(x[base + j * inner]), top);
+    PACKS(j) {
+        const Packed<T, PACK> p = packed<PACK>(x + base + j * inner);
+        V most = top;
+        EACH_OF(e) most = Larger()(up(p.x[e]), most);
+        if (most == -V(INF_D)) continue;
+        sum *= exp(top - most);
+        EACH_OF(e) sum += exp(up(p.x[e]) - most);
+        top = most;
+    }
+    const V own = top;
     top = over_lanes(top, lanes, Larger());
-    FOR(j) sum += exp(up(x[base + j * inner]) - top);
-    sum = over_lanes(sum, lanes, Sum());
+    sum = over_lanes(own == -V(INF_D) ? V(0) : sum * exp(own - top), lanes, Sum());
+    // A line of nothing but negative infinities, or with a positive one, has no softmax.
+    if (top == -V(INF_D)) sum = top - top;
     sum = LOG ? log(sum) : V(1) / sum;
-    FOR(j) {
-        const V v = up(x[base + j * inner]) - top;
-        out[base + j * inner] = make<O>(LOG ? v - sum : exp(v) * sum);
+    PACKS(j) {
+        const Packed<T, PACK> p = packed<PACK>(x + base + j * inner);
+        Packed<O, PACK> made;
+        EACH_OF(e) {
+            const V v = up(p.x[e]) - top;
+            made.x[e] = make<O>(LOG ? v - sum : exp(v) * sum);
+        }
+        packed<PACK>(out + base + j * inner) = made;
     }
 }
 
 KERNEL(backward)(O* out, const T* g, const T* y, i64 lines, i64 n, i64 inner, i64 width) {
     LINE;
     V sum = 0;
-    FOR(j) sum += LOG ? V(up(g[base + j * inner])) : V(up(g[base + j * inner])) * up(y[base + j * inner]);
+    PACKS(j) {
+        const Packed<T, PACK> p = packed<PACK>(g + base + j * inner), q = packed<PACK>(y + base + j * inner);
+        EACH_OF(e) sum += LOG ? V(up(p.x[e])) : V(up(p.x[e])) * up(q.x[e]);
+    }
     sum = over_lanes(sum, lanes, Sum());
-    FOR(j) {
-        const V own = up(g[base + j * inner]), result = up(y[base + j * inner]);
-        out[base + j * inner] = make<O>(LOG ? own - exp(result) * sum : result * (own - sum));
+    PACKS(j) {
+        const Packed<T, PACK> p = packed<PACK>(g + base + j * inner), q = packed<PACK>(y + base + j * inner);
+        Packed<O, PACK> made;
+        EACH_OF(e) {
+            const V own = up(p.x[e]), result = up(q.x[e]);
+            made.x[e] = make<O>(LOG ? own - exp(result) * sum : result * (own - sum));
+        }
+        packed<PACK>(out + base + j * inner) = made;
     }
 }
 #endif

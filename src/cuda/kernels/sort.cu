@@ -48,8 +48,8 @@ KERNEL(load)(K* keys, u32* at, const T* x, i64 total, i64 n, i64 padded) {
     at[i] = j < n ? u32(j) : ~0u;
 }
 
-// Steps of a bitonic network within chunks: from runs of `from` / 2 to runs of `until`; `from` 0 is the end of a longer step.
-KERNEL(within)(K* keys, u32* at, i64 padded, i64 chunk, i64 step) {
+// A bitonic network within chunks, which hold a line or several.
+KERNEL(within)(K* keys, u32* at, i64 padded, i64 chunk) {
     __shared__ K k[CHUNK];
     __shared__ u32 p[CHUNK];
     const i64 base = i64(blockIdx.x) * chunk;
@@ -58,8 +58,8 @@ KERNEL(within)(K* keys, u32* at, i64 padded, i64 chunk, i64 step) {
         k[i] = keys[base + i];
         p[i] = at[base + i];
     }
-    for (i64 size = step ? step : 2; size <= (step ? step : chunk); size *= 2) {
-        for (u32 half = u32(size / 2 < n ? size / 2 : n / 2); half > 0; half /= 2) {
+    for (u32 size = 2; size <= u32(padded); size *= 2) {
+        for (u32 half = size / 2; half > 0; half /= 2) {
             __syncthreads();
             for (u32 t = threadIdx.x; t < n / 2; t += 256) {
                 const u32 i = t / half * half * 2 + t % half;
@@ -74,27 +74,170 @@ KERNEL(within)(K* keys, u32* at, i64 padded, i64 chunk, i64 step) {
     }
 }
 
-// One step between elements `half` apart, in runs of `size`.
-KERNEL(across)(K* keys, u32* at, i64 total, i64 padded, i64 size, i64 half) {
-    EACH(t, total / 2);
-    const i64 i = t / half * half * 2 + t % half, j = i + half;
-    const bool up_ = (i % padded & size) == 0;
-    const K a = keys[i], b = keys[j];
-    const u32 p = at[i], q = at[j];
-    if (before(b, q, a, p) == up_) {
-        keys[i] = b;
-        keys[j] = a;
-        at[i] = q;
-        at[j] = p;
-    }
-}
-
+// Values and positions in the order of a line's first elements.
 KERNEL(store)(T* values, i64* indices, const T* x, const u32* at, i64 total, i64 n, i64 padded) {
     EACH(i, total);
     const i64 line = i / n, j = i - line * n;
     const u32 p = at[line * padded + j];
     indices[i] = i64(p);
     values[i] = x[line * n + p];
+}
+
+// Longer lines are sorted by digits of 8 bits, the last first. A tile is what a block has of a line: each warp a run of it, in turns
+// of 32 elements.
+#define ITEMS (WIDE ? 8 : 16)
+#define TILE (256 * ITEMS)
+#define PLACE(r) (threadIdx.x / 32 * 32 * ITEMS + (r) * 32 + threadIdx.x % 32)
+#define DIGIT(k) (u32((k) >> shift) & 255)
+
+// The sum of what threads before this one have.
+FN u32 before_all(u32 own) {
+    __shared__ u32 sums[256];
+    __syncthreads();
+    sums[threadIdx.x] = own;
+    for (u32 step = 1; step < 256; step *= 2) {
+        __syncthreads();
+        const u32 left = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
+        __syncthreads();
+        sums[threadIdx.x] += left;
+    }
+    __syncthreads();
+    return sums[threadIdx.x] - own;
+}
+
+// Where elements of a tile go among those of their digit and warp, and in `counts` where those of a warp begin. How many there are
+// of a thread's digit.
+FN u32 ranked(const K* keys, int shift, u32* rank, u32 (*counts)[256]) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __syncthreads();
+    for (u32 w = 0; w < 8; w++) counts[w][threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < ITEMS; r++) {
+        const u32 digit = DIGIT(keys[r]), alike = __match_any_sync(0xffffffff, digit), first = __ffs(alike) - 1;
+        u32 old = 0;
+        if (lane == first) {
+            old = counts[warp][digit];
+            counts[warp][digit] = old + __popc(alike);
+        }
+        __syncwarp();
+        rank[r] = __shfl_sync(0xffffffff, old, first) + __popc(alike & ((1u << lane) - 1));
+    }
+    __syncthreads();
+    u32 sum = 0;
+    for (u32 w = 0; w < 8; w++) {
+        const u32 own = counts[w][threadIdx.x];
+        counts[w][threadIdx.x] = sum;
+        sum += own;
+    }
+    return sum;
+}
+
+// A line that is one tile.
+KERNEL(line)(T* values, i64* indices, const T* x, i64 n, i64 lowest) {
+    __shared__ u32 counts[8][256], starts[256];
+    __shared__ K keys[TILE];
+    __shared__ u32 at[TILE];
+    const i64 base = i64(blockIdx.x) * n;
+    K own[ITEMS];
+    u32 place[ITEMS], rank[ITEMS];
+#pragma unroll
+    for (int r = 0; r < ITEMS; r++) {
+        place[r] = PLACE(r);
+        own[r] = place[r] < n ? key(x[base + place[r]]) : ~K(0);
+    }
+    for (int shift = int(lowest); shift < 8 * int(sizeof(K)); shift += 8) {
+        const u32 many = ranked(own, shift, rank, counts), start = before_all(many);
+        starts[threadIdx.x] = start;
+        __syncthreads();
+#pragma unroll
+        for (int r = 0; r < ITEMS; r++) {
+            const u32 digit = DIGIT(own[r]), to = starts[digit] + counts[threadIdx.x / 32][digit] + rank[r];
+            keys[to] = own[r];
+            at[to] = place[r];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int r = 0; r < ITEMS; r++) {
+            own[r] = keys[PLACE(r)];
+            place[r] = at[PLACE(r)];
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ITEMS; r++) {
+        const i64 to = PLACE(r);
+        if (to < n) {
+            indices[base + to] = i64(place[r]);
+            values[base + to] = x[base + place[r]];
+        }
+    }
+}
+
+// How many elements of each digit a tile has: (line, digit, tile).
+KERNEL(digits)(u32* counts, const K* keys, i64 n, i64 tiles, i64 shift) {
+    __shared__ u32 found[8][256];
+    for (u32 w = 0; w < 8; w++) found[w][threadIdx.x] = 0;
+    __syncthreads();
+    const i64 line = blockIdx.x / tiles, tile = blockIdx.x - line * tiles;
+    for (int r = 0; r < ITEMS; r++) {
+        const i64 i = tile * TILE + PLACE(r);
+        if (i < n) atomicAdd(&found[threadIdx.x / 32][DIGIT(keys[line * n + i])], 1u);
+    }
+    __syncthreads();
+    u32 sum = 0;
+    for (u32 w = 0; w < 8; w++) sum += found[w][threadIdx.x];
+    counts[(line * 256 + threadIdx.x) * tiles + tile] = sum;
+}
+
+// Counts of a digit become the sums of those before them; `sums` is what there is of it in the line.
+KERNEL(starts)(u32* counts, u32* sums, i64 tiles) {
+    __shared__ u32 all;
+    u32* const own = counts + i64(blockIdx.x) * tiles;
+    u32 before = 0;
+    for (i64 start = 0; start < tiles; start += 256) {
+        const i64 i = start + threadIdx.x;
+        const u32 many = i < tiles ? own[i] : 0, first = before_all(many);
+        if (i < tiles) own[i] = before + first;
+        if (threadIdx.x == 255) all = first + many;
+        __syncthreads();
+        before += all;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) sums[blockIdx.x] = before;
+}
+
+// Brings the elements of each tile to where those of their digit go, neighbours together.
+KERNEL(move)(K* keys_out, u32* at_out, const K* keys_in, const u32* at_in, const u32* counts, const u32* sums, i64 n, i64 tiles, i64 shift) {
+    __shared__ u32 found[8][256], starts[256], targets[256];
+    __shared__ K keys[TILE];
+    __shared__ u32 at[TILE];
+    const i64 line = blockIdx.x / tiles, tile = blockIdx.x - line * tiles, base = line * n, left = n - tile * TILE;
+    K own[ITEMS];
+    u32 place[ITEMS], rank[ITEMS];
+#pragma unroll
+    for (int r = 0; r < ITEMS; r++) {
+        const i64 i = tile * TILE + PLACE(r);
+        own[r] = i < n ? keys_in[base + i] : ~K(0);
+        place[r] = i < n ? at_in[base + i] : 0;
+    }
+    const u32 many = ranked(own, int(shift), rank, found), start = before_all(many);
+    const u32 first = before_all(sums[line * 256 + threadIdx.x]);
+    starts[threadIdx.x] = start;
+    targets[threadIdx.x] = first + counts[(line * 256 + threadIdx.x) * tiles + tile] - start;
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < ITEMS; r++) {
+        const u32 digit = DIGIT(own[r]), to = starts[digit] + found[threadIdx.x / 32][digit] + rank[r];
+        keys[to] = own[r];
+        at[to] = place[r];
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < TILE && i < left; i += 256) {
+        const K k = keys[i];
+        const i64 to = base + targets[DIGIT(k)] + i;
+        keys_out[to] = k;
+        at_out[to] = at[i];
+    }
 }
 
 // The first `k` of each line: a block finds the last key that belongs to them digit by digit, collects, and sorts what it has.

@@ -82,13 +82,29 @@ fn truth(mask: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If the values cannot be had.
 pub fn count(mask: &Tensor) -> Result<i64> {
+    if beside(mask) {
+        return kernels::compact::count(mask);
+    }
     Ok(cpu_index::count_true(&truth(&helpers::readable(
         mask, "no data",
     )?)?))
 }
 
+/// True if a mask's values lie on a device that finds them itself.
+fn beside(mask: &Tensor) -> bool {
+    mask.device().is_accelerator() && !mask.storage().is_fake() && !mask.storage().is_hollow()
+}
+
 /// Coordinates of a mask's true elements, one list a dimension.
 fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
+    if beside(mask) {
+        let (n, dims) = (kernels::compact::count(mask)?, mask.ndim() as i64);
+        let places = Tensor::empty(&[dims, n], DType::I64, mask.device())?;
+        let rows = places.raw_view(&ViewPlan::of(&places).swapped(0, 1));
+        kernels::compact::places(&rows, mask)?;
+        let row = |d| places.raw_view(&ViewPlan::of(&places).selected(0, d));
+        return Ok((0..dims).map(row).collect());
+    }
     let bits = truth(&helpers::readable(mask, "no data")?)?;
     let places = cpu_index::true_places(&bits, usize::MAX);
     split_places(&places, mask.shape())

@@ -51,7 +51,11 @@ pub static OPS: &[OpDef] = &[
         "masked_select",
         "(Tensor self, Tensor mask)",
         FMO | X,
-        body!(masked_select_rule, masked_select),
+        body!(
+            masked_select_rule,
+            masked_select,
+            cuda: |a, shape, outs| kernels::compact::chosen(&outs[0], a.input, a.mask, shape)
+        ),
         "The elements where `mask` is true, in one dimension.",
     )
     .samples("f32[10], b8[10, 10]; b8[10, 10], b8[10, 10]")

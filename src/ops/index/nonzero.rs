@@ -17,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         "nonzero",
         "(Tensor self)",
         FMO | X,
-        body!(nonzero_rule, nonzero),
+        body!(nonzero_rule, nonzero, cuda: |a, (), outs| kernels::compact::places(&outs[0], a.input)),
         "The positions of the elements that are not zero, one a row.",
     )
     .samples("f32([[1, 0], [2, 3]]); b8([True, False])")
@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
         "nonzero_static",
         "(Tensor self, *, int size, int fill_value=-1)",
         FMO | X,
-        body!(nonzero_static_rule, nonzero_static).unmeasured(),
+        body!(nonzero_static_rule, nonzero_static, cuda: nonzero_static_beside).unmeasured(),
         "The first `size` positions of elements that are not zero, filled up.",
     )
     .samples("f32[3, 4], size=5; c64[3, 4], size=0")
@@ -167,6 +167,11 @@ fn nonzero_static(a: &calls::NonzeroStatic, (): &(), outs: &[Tensor]) -> Result<
     let found = ViewPlan::of(out).narrowed(0, 0, places.len() as i64);
     cpu_index::write_coordinates(&places, bits.shape(), &cpu::view::of(out, found)?);
     Ok(())
+}
+
+fn nonzero_static_beside(a: &calls::NonzeroStatic, (): &(), outs: &[Tensor]) -> Result<()> {
+    kernels::fill(&outs[0], Scalar::Int(a.fill_value))?;
+    kernels::compact::places(&outs[0], a.input)
 }
 
 fn nn_one_hot(a: &calls::NnFunctionalOneHot) -> Result<Tensor> {
