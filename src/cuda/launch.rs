@@ -6,7 +6,7 @@ use super::driver::{self, Gpu, failed};
 use super::module::Function;
 use crate::kernels::job::Job;
 use crate::{Device, Result};
-use cudarc::driver::result;
+use cudarc::driver::{result, sys};
 use std::ffi::c_void;
 
 /// Threads of a block, everywhere.
@@ -26,10 +26,13 @@ pub unsafe fn launch(
     args: &mut [*mut c_void],
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { launch_with(gpu, f, grid, BLOCK, args) }
+    unsafe { launch_with(gpu, f, grid, (BLOCK, 0), args) }
 }
 
-/// As [`launch`], with so many threads in a block.
+/// Bytes of shared memory that a block may ask for without saying so before.
+const USUAL: u32 = 48 << 10;
+
+/// As [`launch`], with so many threads and bytes of shared memory in a block.
 ///
 /// # Safety
 /// As for [`launch`].
@@ -37,16 +40,22 @@ unsafe fn launch_with(
     gpu: &Gpu,
     f: Function,
     grid: (u32, u32),
-    threads: u32,
+    (threads, shared): (u32, u32),
     args: &mut [*mut c_void],
 ) -> Result<()> {
+    if shared > USUAL {
+        let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function belongs to a module that is never unloaded.
+        unsafe { result::function::set_function_attribute(f.0, most, shared as i32) }
+            .map_err(|e| failed("cuFuncSetAttribute", e))?;
+    }
     // SAFETY: the caller's promise; the function belongs to a module that is never unloaded.
     unsafe {
         result::launch_kernel(
             f.0,
             (grid.0, grid.1, 1),
             (threads, 1, 1),
-            0,
+            shared,
             gpu.stream,
             args,
         )
@@ -64,7 +73,7 @@ pub fn start(job: &mut Job, device: Device, blocks: u32) -> Result<()> {
     let mut args = job.arguments(gpu.flag.device());
     // SAFETY: launchers pass what their kernels' parameters name, and layouts that lie within the tensors that a rule has checked; the
     // stream's order keeps their memory until the kernel is done.
-    unsafe { launch_with(gpu, f, (blocks, 1), job.threads, &mut args) }
+    unsafe { launch_with(gpu, f, (blocks, 1), (job.threads, job.shared), &mut args) }
 }
 
 /// The address of a value, for [`launch`].

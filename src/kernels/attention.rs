@@ -1,80 +1,13 @@
 //! Attention and its gradients, by where the data is. On a GPU scores are made for so many heads at a time as its cache holds.
 
 use super::job::{Job, Kernel, View};
-use super::{accelerator, copy, dense, fill, on_host, placed};
+use super::{accelerator, copy, dense, fill, flash, on_host, placed};
 use crate::cpu::attention::{Inputs, Shapes};
 use crate::cpu::attention_backward::Known;
 use crate::plan::ViewPlan;
 use crate::{DType, Dims, Result, Scalar, Tensor, cpu, dims};
 
 const FILE: &str = include_str!("../cuda/kernels/attention.cu");
-
-const FLASH: Kernel = Kernel {
-    file: include_str!("../cuda/kernels/flash.cu"),
-    name: "flash",
-};
-
-/// Queries of a block of that kernel.
-const TILE: i64 = 64;
-
-fn flash_head(d: DType, width: i64) -> Job {
-    Job::new(FLASH)
-        .ty("T", d)
-        .define("D", width)
-        .define("MMA", if d == DType::F16 { "f16" } else { "bf16" })
-        .define("STAGES", if width <= 64 { 2 } else { 1 })
-}
-
-/// Attention without a matrix of scores, where tensors are of 16 bits, lie in whole rows, and there is no mask; false otherwise.
-fn flash(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes) -> Result<bool> {
-    let d = i.query.dtype();
-    let suits = i.mask.is_none()
-        && matches!(d, DType::F16 | DType::BF16)
-        && s.width == s.values
-        && s.width % 16 == 0
-        && (16..=128).contains(&s.width)
-        && s.batch.len() == 2
-        && *i.query.shape() == s.batch.concat(&[s.queries, s.width])
-        && i.key.shape()[0] == s.batch[0]
-        && i.key.shape()[..3] == i.value.shape()[..3]
-        && i.key.shape()[1] > 0
-        && s.batch[1] % i.key.shape()[1] == 0
-        && sums.is_none_or(|t| t.dtype() == DType::F32 && t.is_contiguous());
-    // Pieces of 16 bytes: rows are whole ones, and begin at multiples of them.
-    let whole = |t: &Tensor| {
-        let steps = t.strides();
-        steps[3] == 1
-            && steps[..3].iter().all(|n| n % 8 == 0)
-            && t.data_ptr() as usize % 16 == 0
-            && !t.is_lazy()
-    };
-    if !suits || ![i.query, i.key, i.value, out].into_iter().all(whole) {
-        return Ok(false);
-    }
-    let steps = [i.query, i.key, i.value, out]
-        .into_iter()
-        .flat_map(|t| t.strides()[..3].to_vec());
-    let heads = s.batch[1];
-    let sizes = [
-        heads,
-        heads / i.key.shape()[1],
-        s.queries,
-        s.keys,
-        i64::from(i.causal),
-        i.scale.to_bits() as i64,
-    ];
-    let job = flash_head(d, s.width)
-        .at(out)
-        .maybe(sums)
-        .at(i.query)
-        .at(i.key)
-        .at(i.value);
-    let blocks = (s.queries + TILE - 1) / TILE * heads * s.batch[0];
-    job.group([], steps.chain(sizes))
-        .threads(128)
-        .blocks(out, blocks)?;
-    Ok(true)
-}
 
 /// Bytes of scores at a time.
 const SCORES: i64 = 24 << 20;
@@ -102,7 +35,7 @@ pub(super) fn samples(d: DType) -> Vec<Job> {
         head("unweigh", d, Some(d)),
     ];
     if matches!(d, DType::F16 | DType::BF16) {
-        jobs.extend([64, 128].map(|width| flash_head(d, width)));
+        jobs.extend(flash::samples(d));
     }
     jobs
 }
@@ -266,7 +199,7 @@ fn run(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes, each: i64) -
     if out.numel() == 0 && sums.is_none_or(|t| t.numel() == 0) {
         return Ok(());
     }
-    if flash(out, sums, i, s)? {
+    if flash::forward(out, sums, i, s)? {
         return Ok(());
     }
     let work = Work::new(i, s, each)?;
@@ -325,6 +258,9 @@ pub fn backward(outs: &[Tensor], known: &Known, i: &Inputs, s: &Shapes) -> Resul
     if s.keys == 0 || s.queries == 0 || dims::numel(&s.batch)? == 0 {
         return outs.iter().try_for_each(|o| fill(o, Scalar::Int(0)));
     }
+    if flash::backward(outs, known, i, s)? {
+        return Ok(());
+    }
     let w = Work::new(i, s, sharing(i))?;
     let (d, step, mask) = (w.q.dtype(), w.step(), w.seen(s)?);
     let values = [w.heads, w.rows, s.values];
@@ -337,7 +273,10 @@ pub fn backward(outs: &[Tensor], known: &Known, i: &Inputs, s: &Shapes) -> Resul
     let sums = super::converted(known.sums, w.wide)?;
     let means = Tensor::empty(sums.shape(), w.wide, sums.device())?;
     let job = head("rows", d, None).at(&means).at(&grad).at(&out);
-    job.int(s.values).blocks(&means, w.heads * w.rows)?;
+    let count = w.heads * w.rows;
+    job.int(count)
+        .int(s.values)
+        .blocks(&means, (count + 7) / 8)?;
     let make = |rows, columns| Tensor::empty(&[w.heads, rows, columns], d, grad.device());
     let made = [
         make(w.rows, s.width)?,

@@ -132,6 +132,8 @@ pub struct Job {
     known: bool,
     /// Threads of a block.
     pub threads: u32,
+    /// Bytes of shared memory of a block, beside what its text declares.
+    pub shared: u32,
 }
 
 impl Job {
@@ -146,6 +148,7 @@ impl Job {
             flags: SmallVec::new(),
             known: true,
             threads: BLOCK as u32,
+            shared: 0,
         }
     }
 
@@ -175,6 +178,13 @@ impl Job {
     #[must_use]
     pub fn threads(mut self, n: u32) -> Self {
         self.threads = n;
+        self
+    }
+
+    /// With so many bytes of shared memory.
+    #[must_use]
+    pub fn shared(mut self, bytes: i64) -> Self {
+        self.shared = bytes as u32;
         self
     }
 

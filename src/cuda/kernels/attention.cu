@@ -66,11 +66,12 @@ KERNEL(unweigh)(T* weights, T* by_score, const S* scores, const S* grads, const 
     }
 }
 
-// The sum of products of two rows.
-KERNEL(rows)(S* out, const T* a, const T* b, i64 n) {
-    const i64 base = i64(blockIdx.x) * n;
+// The sum of products of two rows, a warp for each.
+KERNEL(rows)(S* out, const T* a, const T* b, i64 count, i64 n) {
+    const i64 row = i64(blockIdx.x) * 8 + threadIdx.x / 32;
+    if (row >= count) return;
     S sum = 0;
-    for (i64 j = threadIdx.x; j < n; j += 256) sum += S(up(a[base + j])) * S(up(b[base + j]));
-    sum = reduced(sum, false);
-    if (threadIdx.x == 0) out[blockIdx.x] = sum;
+    for (i64 j = threadIdx.x % 32; j < n; j += 32) sum += S(up(a[row * n + j])) * S(up(b[row * n + j]));
+    for (u32 half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffff, sum, half);
+    if (threadIdx.x % 32 == 0) out[row] = sum;
 }

@@ -1,22 +1,26 @@
-// Attention of 16-bit tensors without a matrix of scores: a block of four warps has 64 queries and walks over the keys. Before this
-// text: T (elements), D (columns, a multiple of 16), MMA (bf16 or f16 as PTX calls them), STAGES (tiles of keys in flight).
-// Maxima and sums are kept for each row as in "Online normalizer calculation for softmax" (Milakov and Gimelshein).
+// Attention of 16-bit tensors and its gradients without a matrix of scores: a block of four warps has some rows of one side and walks
+// over tiles of the other. Before this text: T (elements), D (columns, a multiple of 16), MMA (bf16 or f16 as PTX calls them), TILE
+// (rows of a tile), ROWS (blocks of 16 rows that a warp has, in `flash`), STAGES (tiles in flight, there).
+// Maxima and sums are kept for each row as in "Online normalizer calculation for softmax" (Milakov and Gimelshein); gradients come
+// from scores that are made again, as in "FlashAttention-2" (Dao), those of queries and of keys by a kernel each, so that the order
+// of a sum never changes.
 
-#define TILE 64
 #define PITCH (D + 8)   // elements of a row in shared memory, so that rows begin in different banks
 #define WORDS(x) #x
 #define NAMED(x) WORDS(x)
+#define LOG2_E 1.44269504088896340736
 
-struct Flash {
-    i64 q[3], k[3], v[3], o[3];   // elements from one sample, head and row to the next
-    i64 heads, each, queries, keys, causal;
-    double scale;
-};
+extern __shared__ __align__(16) char room[];
 
 FN u32 pack(float low, float high) {
     u32 r;
     asm("cvt.rn." NAMED(MMA) "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
     return r;
+}
+FN float power(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 FN void multiply(float* c, const u32* a, u32 b0, u32 b1) {
@@ -25,17 +29,128 @@ FN void multiply(float* c, const u32* a, u32 b0, u32 b1) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Starts copies of a tile of rows; rows behind the last are zeros.
-FN void fetch(T* to, const T* from, i64 stride, i64 first, i64 rows) {
-    for (int i = threadIdx.x; i < TILE * D / 8; i += 128) {
-        const int r = i / (D / 8), c = i % (D / 8) * 8;
-        const bool there = first + r < rows;
-        const T* const source = from + (there ? first + r : 0) * stride + c;
-        const u32 target = u32(__cvta_generic_to_shared(to + r * PITCH + c));
-        const int bytes = there ? 16 : 0;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
+// Starts copies of a tile of COUNT rows; rows behind the last are zeros.
+template <int COUNT> FN void fetch(T* to, const T* from, i64 stride, i64 first, i64 rows) {
+    const u32 pieces = D / 8, target = u32(__cvta_generic_to_shared(to));
+    const int left = int(rows - first < COUNT ? rows - first : COUNT);
+    from += first * stride;
+#define BRING(r, c, source) do { \
+        const T* const at = int(r) < left ? (source) : from; \
+        const int bytes = int(r) < left ? 16 : 0; \
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target + ((r) * PITCH + (c)) * 2), "l"(at), "r"(bytes) : "memory"); \
+    } while (0)
+    if (128 % pieces == 0) {
+        const u32 row = threadIdx.x / pieces, c = threadIdx.x % pieces * 8, step = 128 / pieces;
+        const T* const source = from + row * stride + c;
+        const i64 jump = i64(step) * stride;
+#pragma unroll
+        for (u32 k = 0; k < (COUNT + step - 1) / step; k++) {
+            const u32 r = row + k * step;
+            if (COUNT % step == 0 || r < COUNT) BRING(r, c, source + k * jump);
+        }
+    } else {
+#pragma unroll
+        for (u32 k = 0; k < (COUNT * pieces + 127) / 128; k++) {
+            const u32 i = threadIdx.x + k * 128, r = i / pieces, c = i % pieces * 8;
+            if (COUNT * pieces % 128 == 0 || r < COUNT) BRING(r, c, from + r * stride + c);
+        }
+    }
+#undef BRING
+}
+FN void fetched() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+FN void wait_but_one() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+
+// Four 8 x 8 squares of a tile, as they lie or turned.
+FN void squares(u32* r, const T* at, bool turned) {
+    const u32 from = u32(__cvta_generic_to_shared(at));
+    if (turned)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+
+// The left side of products: 16 rows of a matrix in memory, from row `row` on, which is the lane's own.
+FN void left(u32 (*a)[4], const T* from, i64 stride, i64 row, i64 rows) {
+    const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int s = 0; s < D / 16; s++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const i64 r = row + e % 2 * 8;
+            a[s][e] = r < rows ? *(const u32*)(from + r * stride + s * 16 + e / 2 * 8 + column) : 0u;
+        }
     }
 }
+
+// Adds 16 columns of M left sides times as many of the rows of a tile.
+template <int M> FN void by_rows(float (*s)[TILE / 8][4], const u32* const* a, const T* tile, int d) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < TILE / 8; n += 2) {
+        u32 r[4];
+        squares(r, tile + (n * 8 + lane % 8 + lane / 16 * 8) * PITCH + d * 16 + lane / 8 % 2 * 8, false);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            multiply(s[m][n], a[m], r[0], r[1]);
+            multiply(s[m][n + 1], a[m], r[2], r[3]);
+        }
+    }
+}
+
+// Adds weights times the rows of a tile.
+template <int M> FN void by_columns(float (*o)[D / 8][4], float (*s)[TILE / 8][4], const T* tile) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int d = 0; d < TILE / 16; d++) {
+        u32 w[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            w[m][0] = pack(s[m][2 * d][0], s[m][2 * d][1]), w[m][1] = pack(s[m][2 * d][2], s[m][2 * d][3]);
+            w[m][2] = pack(s[m][2 * d + 1][0], s[m][2 * d + 1][1]), w[m][3] = pack(s[m][2 * d + 1][2], s[m][2 * d + 1][3]);
+        }
+#pragma unroll
+        for (int n = 0; n < D / 8; n += 2) {
+            u32 r[4];
+            squares(r, tile + (d * 16 + lane % 16) * PITCH + n * 8 + lane / 16 * 8, true);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                multiply(o[m][n], w[m], r[0], r[1]);
+                multiply(o[m][n + 1], w[m], r[2], r[3]);
+            }
+        }
+    }
+}
+
+// Writes 16 rows, `row` being the lane's own.
+FN void store(T* to, i64 stride, i64 row, i64 rows, const float (*o)[4], float by0, float by1) {
+    const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const i64 r = row + h * 8;
+        const float by = h ? by1 : by0;
+        if (r >= rows) continue;
+#pragma unroll
+        for (int n = 0; n < D / 8; n++) *(u32*)(to + r * stride + n * 8 + column) = pack(o[n][2 * h] * by, o[n][2 * h + 1] * by);
+    }
+}
+
+// How many columns of tile `t`, from the lane's own on, the lane's two rows see.
+FN void seen(int* bound, i64 keys, i64 causal, i64 row, int t) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const i64 last = causal && row + h * 8 + 1 < keys ? row + h * 8 + 1 : keys;
+        bound[h] = int(last - i64(t) * TILE) - int(threadIdx.x % 4 * 2);
+    }
+}
+
+#ifdef ROWS
+struct Flash {
+    i64 q[3], k[3], v[3], o[3], sums[3];   // elements from one sample, head and row to the next
+    i64 heads, each, queries, keys, causal;
+    double scale;
+};
 
 FN float across(float x, bool most) {
     for (int half = 1; half < 4; half *= 2) {
@@ -46,122 +161,282 @@ FN float across(float x, bool most) {
 }
 
 extern "C" __global__ void __launch_bounds__(128) flash(T* out, float* sums, const T* query, const T* key, const T* value, const Flash f) {
-    __shared__ __align__(16) T keys[STAGES][TILE * PITCH];
-    __shared__ __align__(16) T values[STAGES][TILE * PITCH];
-    const i64 blocks = (f.queries + TILE - 1) / TILE;
+    T* const keys = (T*)room;
+    T* const values = keys + STAGES * TILE * PITCH;
+    const i64 own = 64 * ROWS, blocks = (f.queries + own - 1) / own;
     const i64 block = blocks - 1 - blockIdx.x % blocks, pair = blockIdx.x / blocks, head = pair % f.heads, sample = pair / f.heads;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = lane % 4 * 2;
-    const i64 row = block * TILE + warp * 16 + lane / 4;
-    const T* const q = query + sample * f.q[0] + head * f.q[1];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const i64 row = block * own + warp * 16 * ROWS + lane / 4;
     const T* const k = key + sample * f.k[0] + head / f.each * f.k[1];
     const T* const v = value + sample * f.v[0] + head / f.each * f.v[1];
 
-    u32 a[D / 16][4];
-#pragma unroll
-    for (int s = 0; s < D / 16; s++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const i64 r = row + e % 2 * 8;
-            a[s][e] = r < f.queries ? *(const u32*)(q + r * f.q[2] + s * 16 + e / 2 * 8 + column) : 0u;
-        }
-    }
-    float o[D / 8][4] = {};
-    float top[2] = {-INF_F, -INF_F}, sum[2] = {0.0f, 0.0f};
-    const float scale = float(f.scale * 1.44269504088896340736);
-    const i64 reach = f.causal && (block + 1) * TILE < f.keys ? (block + 1) * TILE : f.keys;
+    const i64 reach = f.causal && (block + 1) * own < f.keys ? (block + 1) * own : f.keys;
     const int tiles = int((reach + TILE - 1) / TILE);
-
-    fetch(keys[0], k, f.k[2], 0, f.keys);
-    fetch(values[0], v, f.v[2], 0, f.keys);
-    asm volatile("cp.async.commit_group;" ::: "memory");
-    for (int t = 0; t < tiles; t++) {
-        const int now = t % STAGES;
-        if (STAGES == 2) {
-            if (t + 1 < tiles) {
-                fetch(keys[(t + 1) % STAGES], k, f.k[2], i64(t + 1) * TILE, f.keys);
-                fetch(values[(t + 1) % STAGES], v, f.v[2], i64(t + 1) * TILE, f.keys);
-            }
-            asm volatile("cp.async.commit_group;" ::: "memory");
-            asm volatile("cp.async.wait_group 1;" ::: "memory");
-        } else {
-            asm volatile("cp.async.wait_group 0;" ::: "memory");
+    for (int t = 0; t < STAGES - 1; t++) {
+        if (t < tiles) {
+            fetch<TILE>(keys + t * TILE * PITCH, k, f.k[2], i64(t) * TILE, f.keys);
+            fetch<TILE>(values + t * TILE * PITCH, v, f.v[2], i64(t) * TILE, f.keys);
         }
+        fetched();
+    }
+    u32 a[ROWS][D / 16][4];
+    float o[ROWS][D / 8][4] = {}, top[ROWS][2], sum[ROWS][2] = {};
+#pragma unroll
+    for (int m = 0; m < ROWS; m++) {
+        left(a[m], query + sample * f.q[0] + head * f.q[1], f.q[2], row + m * 16, f.queries);
+        top[m][0] = top[m][1] = -INF_F;
+    }
+    const float scale = float(f.scale * LOG2_E);
+    for (int t = 0; t < tiles; t++) {
+        const int now = t % STAGES, next = t + STAGES - 1;
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
+        if (next < tiles) {
+            fetch<TILE>(keys + next % STAGES * TILE * PITCH, k, f.k[2], i64(next) * TILE, f.keys);
+            fetch<TILE>(values + next % STAGES * TILE * PITCH, v, f.v[2], i64(next) * TILE, f.keys);
+        }
+        fetched();
 
-        float s[TILE / 8][4] = {};
+        float s[ROWS][TILE / 8][4] = {};
 #pragma unroll
         for (int d = 0; d < D / 16; d++) {
+            const u32* side[ROWS];
+#pragma unroll
+            for (int m = 0; m < ROWS; m++) side[m] = a[m][d];
+            by_rows<ROWS>(s, side, keys + now * TILE * PITCH, d);
+        }
+        if (i64(t + 1) * TILE > f.keys || (f.causal && i64(t + 1) * TILE > block * own + warp * 16 * ROWS)) {
+#pragma unroll
+            for (int m = 0; m < ROWS; m++) {
+                int bound[2];
+                seen(bound, f.keys, f.causal, row + m * 16, t);
+#pragma unroll
+                for (int n = 0; n < TILE / 8; n++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) s[m][n][e] = n * 8 + e % 2 < bound[e / 2] ? s[m][n][e] : -INF_F;
+                }
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < ROWS; m++) {
+            float most[2] = {top[m][0], top[m][1]}, fade[2];
 #pragma unroll
             for (int n = 0; n < TILE / 8; n++) {
-                const T* const b = keys[now] + (n * 8 + lane / 4) * PITCH + d * 16 + column;
-                multiply(s[n], a[d], *(const u32*)b, *(const u32*)(b + 8));
+#pragma unroll
+                for (int e = 0; e < 4; e++) most[e / 2] = fmaxf(most[e / 2], s[m][n][e]);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                most[h] = across(most[h], true);
+                const float from = most[h] == -INF_F ? 0.0f : most[h] * scale;
+                fade[h] = power(top[m][h] * scale - from);
+                top[m][h] = most[h];
+                most[h] = from;
+                sum[m][h] *= fade[h];
+            }
+#pragma unroll
+            for (int n = 0; n < TILE / 8; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    s[m][n][e] = power(fmaf(s[m][n][e], scale, -most[e / 2]));
+                    sum[m][e / 2] += s[m][n][e];
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < D / 8; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) o[m][n][e] *= fade[e / 2];
             }
         }
-        const bool edge = i64(t + 1) * TILE > f.keys || (f.causal && i64(t + 1) * TILE > block * TILE);
-        float most[2] = {top[0], top[1]};
+        by_columns<ROWS>(o, s, values + now * TILE * PITCH);
+    }
 #pragma unroll
-        for (int n = 0; n < TILE / 8; n++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const i64 c = i64(t) * TILE + n * 8 + column + e % 2;
-                const bool hidden = edge && (c >= f.keys || (f.causal && c > row + e / 2 * 8));
-                s[n][e] = hidden ? -INF_F : s[n][e] * scale;
-                most[e / 2] = fmaxf(most[e / 2], s[n][e]);
-            }
-        }
-        float fade[2];
+    for (int m = 0; m < ROWS; m++) {
+        float by[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            most[h] = across(most[h], true);
-            const float from = most[h] == -INF_F ? 0.0f : most[h];
-            fade[h] = exp2f(top[h] - from);
-            top[h] = most[h];
-            most[h] = from;
-            sum[h] *= fade[h];
+            const i64 r = row + m * 16 + h * 8;
+            const float all = across(sum[m][h], false);
+            by[h] = all == 0.0f ? 0.0f : 1.0f / all;
+            if (sums && lane % 4 == 0 && r < f.queries) sums[sample * f.sums[0] + head * f.sums[1] + r * f.sums[2]] = top[m][h] * float(f.scale) + logf(all);
         }
-#pragma unroll
-        for (int n = 0; n < TILE / 8; n++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                s[n][e] = exp2f(s[n][e] - most[e / 2]);
-                sum[e / 2] += s[n][e];
-            }
-        }
-#pragma unroll
-        for (int n = 0; n < D / 8; n++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) o[n][e] *= fade[e / 2];
-        }
-#pragma unroll
-        for (int d = 0; d < TILE / 16; d++) {
-            const u32 w[4] = {pack(s[2 * d][0], s[2 * d][1]), pack(s[2 * d][2], s[2 * d][3]),
-                              pack(s[2 * d + 1][0], s[2 * d + 1][1]), pack(s[2 * d + 1][2], s[2 * d + 1][3])};
-#pragma unroll
-            for (int n = 0; n < D / 8; n += 2) {
-                const T* const b = values[now] + (d * 16 + lane % 16) * PITCH + n * 8 + lane / 16 * 8;
-                const u32 at = u32(__cvta_generic_to_shared(b));
-                u32 r[4];
-                asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                             : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-                multiply(o[n], w, r[0], r[1]);
-                multiply(o[n + 1], w, r[2], r[3]);
-            }
-        }
-        __syncthreads();
-        if (STAGES == 1 && t + 1 < tiles) {
-            fetch(keys[0], k, f.k[2], i64(t + 1) * TILE, f.keys);
-            fetch(values[0], v, f.v[2], i64(t + 1) * TILE, f.keys);
-            asm volatile("cp.async.commit_group;" ::: "memory");
-        }
+        store(out + sample * f.o[0] + head * f.o[1], f.o[2], row + m * 16, f.queries, o[m], by[0], by[1]);
     }
+}
+#else
+struct Back {
+    i64 q[3], k[3], v[3], g[3], o[3], sums[3], dq[3], dk[3], dv[3];
+    i64 heads, each, queries, keys, causal;
+    double scale;
+};
+
+// The sum of products of results and their gradients, for each of `rows` queries of all heads.
+KERNEL(inner)(float* means, const T* grad, const T* out, i64 rows, const Back f) {
+    const i64 row = i64(blockIdx.x) * 8 + threadIdx.x / 32;
+    if (row >= rows) return;
+    const i64 r = row % f.queries, pair = row / f.queries, head = pair % f.heads, sample = pair / f.heads;
+    const T* const g = grad + sample * f.g[0] + head * f.g[1] + r * f.g[2];
+    const T* const o = out + sample * f.o[0] + head * f.o[1] + r * f.o[2];
+    float sum = 0;
+    for (int c = threadIdx.x % 32 * 2; c < D; c += 64) {
+        const Packed<T, 2> a = packed<2>(g + c), b = packed<2>(o + c);
+        sum += up(a.x[0]) * up(b.x[0]) + up(a.x[1]) * up(b.x[1]);
+    }
+    for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffff, sum, half);
+    if (threadIdx.x % 32 == 0) means[row] = sum;
+}
+
+// The gradient of 64 queries: what weights and gradients of weights say about each tile of keys.
+extern "C" __global__ void __launch_bounds__(128) by_query(
+    T* dq, const T* query, const T* key, const T* value, const T* grad, const float* sums, const float* means, const Back f) {
+    T* const keys = (T*)room;
+    T* const values = keys + 2 * TILE * PITCH;
+    const i64 blocks = (f.queries + 63) / 64;
+    const i64 block = blocks - 1 - blockIdx.x % blocks, pair = blockIdx.x / blocks, head = pair % f.heads, sample = pair / f.heads;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const i64 row = block * 64 + warp * 16 + lane / 4;
+    const T* const k = key + sample * f.k[0] + head / f.each * f.k[1];
+    const T* const v = value + sample * f.v[0] + head / f.each * f.v[1];
+    const i64 reach = f.causal && (block + 1) * 64 < f.keys ? (block + 1) * 64 : f.keys;
+    const int tiles = int((reach + TILE - 1) / TILE);
+    fetch<TILE>(keys, k, f.k[2], 0, f.keys);
+    fetch<TILE>(values, v, f.v[2], 0, f.keys);
+    fetched();
+
+    u32 q[D / 16][4], g[D / 16][4];
+    left(q, query + sample * f.q[0] + head * f.q[1], f.q[2], row, f.queries);
+    left(g, grad + sample * f.g[0] + head * f.g[1], f.g[2], row, f.queries);
+    float out[1][D / 8][4] = {}, sum[2], mean[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const i64 r = row + h * 8;
-        const float all = across(sum[h], false), by = all == 0.0f ? 0.0f : 1.0f / all;
-        if (r >= f.queries) continue;
-        if (sums && lane % 4 == 0) sums[pair * f.queries + r] = top[h] * 0.693147180559945309417f + logf(all);
-        T* const to = out + sample * f.o[0] + head * f.o[1] + r * f.o[2];
-#pragma unroll
-        for (int n = 0; n < D / 8; n++) *(u32*)(to + n * 8 + column) = pack(o[n][2 * h] * by, o[n][2 * h + 1] * by);
+        sum[h] = r < f.queries ? sums[sample * f.sums[0] + head * f.sums[1] + r * f.sums[2]] * float(LOG2_E) : INF_F;
+        mean[h] = r < f.queries ? means[pair * f.queries + r] : 0.0f;
     }
+    const float scale = float(f.scale * LOG2_E);
+    for (int t = 0; t < tiles; t++) {
+        const int now = t % 2, next = (t + 1) % 2;
+        if (t + 1 < tiles) {
+            fetch<TILE>(keys + next * TILE * PITCH, k, f.k[2], i64(t + 1) * TILE, f.keys);
+            fetch<TILE>(values + next * TILE * PITCH, v, f.v[2], i64(t + 1) * TILE, f.keys);
+        }
+        fetched();
+        wait_but_one();
+        __syncthreads();
+        float s[1][TILE / 8][4] = {}, p[1][TILE / 8][4] = {};
+#pragma unroll
+        for (int d = 0; d < D / 16; d++) {
+            const u32* side[1] = {q[d]};
+            by_rows<1>(s, side, keys + now * TILE * PITCH, d);
+        }
+#pragma unroll
+        for (int d = 0; d < D / 16; d++) {
+            const u32* side[1] = {g[d]};
+            by_rows<1>(p, side, values + now * TILE * PITCH, d);
+        }
+#pragma unroll
+        for (int n = 0; n < TILE / 8; n++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[0][n][e] = power(fmaf(s[0][n][e], scale, -sum[e / 2])) * (p[0][n][e] - mean[e / 2]);
+        }
+        if (i64(t + 1) * TILE > f.keys || (f.causal && i64(t + 1) * TILE > block * 64 + warp * 16)) {
+            int bound[2];
+            seen(bound, f.keys, f.causal, row, t);
+#pragma unroll
+            for (int n = 0; n < TILE / 8; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) s[0][n][e] = n * 8 + e % 2 < bound[e / 2] ? s[0][n][e] : 0.0f;
+            }
+        }
+        by_columns<1>(out, s, keys + now * TILE * PITCH);
+        __syncthreads();
+    }
+    store(dq + sample * f.dq[0] + head * f.dq[1], f.dq[2], row, f.queries, out[0], float(f.scale), float(f.scale));
 }
+
+// The gradients of 64 keys and values, by all queries that see them.
+extern "C" __global__ void __launch_bounds__(128) by_key(
+    T* dk, T* dv, const T* query, const T* key, const T* value, const T* grad, const float* sums, const float* means, const Back f) {
+    T* const queries = (T*)room;
+    T* const grads = queries + 2 * TILE * PITCH;
+    float* const notes = (float*)(grads + 2 * TILE * PITCH);   // of each stage: sums, then means
+    T* const sides = (T*)(notes + 4 * TILE);                   // keys and values, where registers have no room for them
+    const i64 blocks = (f.keys + 63) / 64, shared = f.heads / f.each;
+    const i64 block = blockIdx.x % blocks, pair = blockIdx.x / blocks, head = pair % shared, sample = pair / shared;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = lane % 4 * 2;
+    const i64 row = block * 64 + warp * 16 + lane / 4;
+    const T* const k = key + sample * f.k[0] + head * f.k[1];
+    const T* const v = value + sample * f.v[0] + head * f.v[1];
+    const i64 from = f.causal ? block * 64 / TILE : 0, to_ = (f.queries + TILE - 1) / TILE;
+    const i64 each = to_ > from ? to_ - from : 0, steps = each * f.each;
+#define BRING(step, stage) do { \
+        const i64 own = head * f.each + (step) / each, first = (from + (step) % each) * TILE; \
+        fetch<TILE>(queries + (stage) * TILE * PITCH, query + sample * f.q[0] + own * f.q[1], f.q[2], first, f.queries); \
+        fetch<TILE>(grads + (stage) * TILE * PITCH, grad + sample * f.g[0] + own * f.g[1], f.g[2], first, f.queries); \
+        if (threadIdx.x < TILE) { \
+            const i64 r = first + threadIdx.x, at = sample * f.sums[0] + own * f.sums[1] + r * f.sums[2]; \
+            notes[(stage) * 2 * TILE + threadIdx.x] = r < f.queries ? sums[at] * float(LOG2_E) : INF_F; \
+            notes[(stage) * 2 * TILE + TILE + threadIdx.x] = r < f.queries ? means[(sample * f.heads + own) * f.queries + r] : 0.0f; \
+        } \
+    } while (0)
+#if HOLD
+    u32 ks[D / 16][4], vs[D / 16][4];
+    left(ks, k, f.k[2], row, f.keys);
+    left(vs, v, f.v[2], row, f.keys);
+#else
+    fetch<64>(sides, k, f.k[2], block * 64, f.keys);
+    fetch<64>(sides + 64 * PITCH, v, f.v[2], block * 64, f.keys);
+#endif
+    if (steps > 0) BRING(0, 0);
+    fetched();
+    float by_k[1][D / 8][4] = {}, by_v[1][D / 8][4] = {};
+    const float scale = float(f.scale * LOG2_E);
+    for (i64 step = 0; step < steps; step++) {
+        const int now = int(step % 2);
+        if (step + 1 < steps) BRING(step + 1, 1 - now);
+        fetched();
+        wait_but_one();
+        __syncthreads();
+        const float* const sum = notes + now * 2 * TILE;
+        float s[1][TILE / 8][4] = {}, p[1][TILE / 8][4] = {};
+#pragma unroll
+        for (int d = 0; d < D / 16; d++) {
+#if HOLD
+            const u32 *one[1] = {ks[d]}, *two[1] = {vs[d]};
+#else
+            u32 a[4], b[4];
+            const T* const at = sides + (warp * 16 + lane % 16) * PITCH + d * 16 + lane / 16 * 8;
+            squares(a, at, false);
+            squares(b, at + 64 * PITCH, false);
+            const u32 *one[1] = {a}, *two[1] = {b};
+#endif
+            by_rows<1>(s, one, queries + now * TILE * PITCH, d);
+            by_rows<1>(p, two, grads + now * TILE * PITCH, d);
+        }
+        const i64 first = (from + step % each) * TILE;
+        // Earlier queries than the lane's keys do not see them.
+        if (f.causal && first < block * 64 + warp * 16 + 16) {
+            const int early = int(row - first) - column;
+#pragma unroll
+            for (int n = 0; n < TILE / 8; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) s[0][n][e] = n * 8 + e % 2 < early + e / 2 * 8 ? -INF_F : s[0][n][e];
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < TILE / 8; n++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int c = n * 8 + column + e % 2;
+                s[0][n][e] = power(fmaf(s[0][n][e], scale, -sum[c]));
+                p[0][n][e] = s[0][n][e] * (p[0][n][e] - sum[TILE + c]);
+            }
+        }
+        by_columns<1>(by_v, s, grads + now * TILE * PITCH);
+        by_columns<1>(by_k, p, queries + now * TILE * PITCH);
+        __syncthreads();
+    }
+    store(dk + sample * f.dk[0] + head * f.dk[1], f.dk[2], row, f.keys, by_k[0], float(f.scale), float(f.scale));
+    store(dv + sample * f.dv[0] + head * f.dv[1], f.dv[2], row, f.keys, by_v[0], 1.0f, 1.0f);
+}
+#endif
