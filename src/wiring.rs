@@ -1,6 +1,6 @@
 //! Where the parts meet. The core and the door name no device and no layer; what they need of them they ask here, and nowhere else.
 
-use crate::cuda::source;
+use crate::cuda::listing;
 use crate::kernels::{self, Accelerator};
 use crate::ops::core::survey::Seen;
 use crate::ops::op::{Body, KernelBody, Row};
@@ -88,7 +88,7 @@ pub fn kernel_sources() -> Vec<(String, String)> {
     let rows = ops::table().iter().filter_map(|op| match op.def.body {
         Body::Kernel(KernelBody {
             row: Row::Map(row), ..
-        }) if !row.cuda.is_empty() => Some(source::Row {
+        }) if !row.cuda.is_empty() => Some(listing::Row {
             name: op.def.name,
             expression: row.cuda,
             arity: row.arity,
@@ -97,5 +97,5 @@ pub fn kernel_sources() -> Vec<(String, String)> {
         }),
         _ => None,
     });
-    source::all(rows)
+    listing::all(rows)
 }

@@ -257,3 +257,24 @@ def test_attention_and_its_gradients(sizes, dtype, causal):
         assert apart < (2e-2 if dtype == torch.bfloat16 else 3e-3)
     first, again = run("cuda", dtype), run("cuda", dtype)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("norm", ["backward", "ortho"])
+def test_fourier_transforms(dtype, norm):
+    near = 1e-3 if dtype == torch.float32 else 1e-9
+    x = torch.randn(3, 6, 5, 7, 8, dtype=dtype)
+    z = torch.complex(x, x.flip(0))
+    for dims in ((-1,), (0,), (1, 3), (3, 1), (0, 2, 4), (0, 1, 2, 3), (4, 3, 2, 1, 0)):
+        _alike(lambda t, d=dims: torch.fft.fftn(t, dim=d, norm=norm), z, tolerance=near)
+        _alike(lambda t, d=dims: torch.fft.ifftn(t, dim=d, norm=norm), z, tolerance=near)
+        _alike(lambda t, d=dims: torch.fft.rfftn(t, dim=d, norm=norm), x, tolerance=near)
+        _alike(lambda t, d=dims: torch.fft.fftn(t, dim=d, norm=norm), x, tolerance=near)
+        _alike(lambda t, d=dims: torch.fft.irfftn(t, dim=d, norm=norm), z, tolerance=near)
+    for n in (1, 5, 8, 13):
+        _alike(lambda t, n=n: torch.fft.rfft(t, n, norm=norm), x, tolerance=near)
+        _alike(lambda t, n=n: torch.fft.irfft(t, n, norm=norm), z, tolerance=near)
+        _alike(lambda t, n=n: torch.fft.hfft(t.mT, n, norm=norm), z, tolerance=near)
+    there = z.cuda()
+    torch.fft.irfft(there)
+    assert torch.equal(there.cpu(), z)  # what a transform reads stays as it is

@@ -1,6 +1,6 @@
 //! GPUs as devices that the rest of the crate can use.
 
-use super::{alloc, blas, copy, dnn, driver, launch, map, random, reduce};
+use super::{alloc, blas, copy, dnn, driver, fft, launch, map, random, reduce};
 use crate::cpu::map::Ctx;
 use crate::cpu::reduce::{Kind, Post};
 use crate::cpu::rows::Operand;
@@ -144,6 +144,10 @@ impl Accelerator for Gpus {
 
     fn convolve(&self, work: &Work) -> Result<bool> {
         dnn::convolve(work)
+    }
+
+    fn transform(&self, out: &Tensor, from: &Tensor, rank: usize, forward: bool) -> Result<bool> {
+        fft::transform(out, from, rank, forward)
     }
 
     fn draw(&self, d: &Distribution, out: &Tensor) -> Result<()> {

@@ -323,7 +323,7 @@ fn exact_enough(proposal: &Described, precise: bool) -> Done<bool> {
     let mut notes = [Note(u32::MAX); 32];
     let n = engine.read(Attribute::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, &mut notes)?;
     let has = |note| notes[..n.min(notes.len())].contains(&note);
-    Ok(!has(Note::DOWN_CONVERT) && !(precise && has(Note::TENSOR_CORE)))
+    Ok(!(has(Note::DOWN_CONVERT) || precise && has(Note::TENSOR_CORE)))
 }
 
 /// An engine that is ready to run, and the memory it works in.

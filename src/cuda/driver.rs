@@ -30,6 +30,7 @@ pub struct Gpu {
     pub(super) modules: Mutex<Modules>,
     pub(super) blas: Mutex<Option<super::blas::Handle>>,
     pub(super) dnn: Mutex<Option<super::dnn::Dnn>>,
+    pub(super) fft: Mutex<super::fft::Plans>,
     pub(super) philox: Mutex<super::random::Philox>,
 }
 
@@ -186,6 +187,7 @@ fn start(index: usize) -> Result<Gpu> {
         modules: Mutex::default(),
         blas: Mutex::default(),
         dnn: Mutex::default(),
+        fft: Mutex::default(),
         philox: Mutex::default(),
     })
 }

@@ -4,6 +4,7 @@
 //! library would panic. Each device has one context and one stream that orders all its work. Kernels are text
 //! ([`source`]), made from expressions and compiled for the device at hand.
 
+pub mod listing;
 pub mod source;
 
 #[cfg(feature = "cuda")]
@@ -18,6 +19,8 @@ mod devices;
 mod dnn;
 #[cfg(feature = "cuda")]
 mod driver;
+#[cfg(feature = "cuda")]
+mod fft;
 #[cfg(feature = "cuda")]
 mod launch;
 #[cfg(feature = "cuda")]

@@ -2,6 +2,7 @@
 
 use super::job::{Job, Kernel, View};
 use super::{copy, placed};
+use crate::plan::ViewPlan;
 use crate::{DType, Device, Result, Tensor, cpu, ensure};
 
 const fn kernel(name: &'static str) -> Kernel {
@@ -67,7 +68,7 @@ pub fn count(t: &Tensor) -> Result<i64> {
     }
     let asked = Asked::new(t, t.shape())?;
     let counts = asked.offsets()?;
-    let last = crate::plan::ViewPlan::of(&counts).narrowed(0, asked.blocks, 1);
+    let last = ViewPlan::of(&counts).narrowed(0, asked.blocks, 1);
     let host = Tensor::empty(&[1], DType::I64, Device::CPU)?;
     copy(&host, &counts.raw_view(&last))?;
     Ok(cpu::read_scalar(&host, 0)?.to_i64())
@@ -98,6 +99,18 @@ pub fn places(out: &Tensor, t: &Tensor) -> Result<()> {
         .view(&asked.view)
         .group([], shape)
         .blocks(out, asked.blocks)
+}
+
+/// The coordinates of the elements of `t` that are not zero, a list for each dimension. Waits for the device.
+///
+/// # Errors
+/// As [`places`].
+pub fn coordinates(t: &Tensor) -> Result<Vec<Tensor>> {
+    let (n, dims) = (count(t)?, t.ndim() as i64);
+    let lists = Tensor::empty(&[dims, n], DType::I64, t.device())?;
+    places(&lists.raw_view(&ViewPlan::of(&lists).swapped(0, 1)), t)?;
+    let list = |d| lists.raw_view(&ViewPlan::of(&lists).selected(0, d));
+    Ok((0..dims).map(list).collect())
 }
 
 /// The elements of `t` where `mask` is not zero, both expanded to a shape.

@@ -51,7 +51,8 @@ impl Flash {
         })
     }
 
-    fn job(&self, name: &'static str, tile: i64) -> Job {
+    /// A kernel that walks over tiles of so many rows; so many blocks of it share a multiprocessor.
+    fn job(&self, name: &'static str, tile: i64, blocks: i64) -> Job {
         let mma = if self.dtype == DType::F16 {
             "f16"
         } else {
@@ -62,6 +63,8 @@ impl Flash {
             .define("D", self.width)
             .define("MMA", mma)
             .define("TILE", tile)
+            .define("WARPS", WARPS)
+            .define("BLOCKS", blocks)
             .threads(32 * WARPS as u32)
     }
 
@@ -70,34 +73,40 @@ impl Flash {
         rows * (self.width + 8) * self.dtype.size() as i64
     }
 
-    /// Blocks of rows that a warp has at once: registers hold two of short ones.
-    fn together(&self) -> i64 {
-        if self.width <= 64 { 2 } else { 1 }
+    /// True if registers have room for more than one side.
+    fn short(&self) -> bool {
+        self.width <= 64
     }
+
+    /// Blocks of rows that a warp has at once.
+    fn together(&self) -> i64 {
+        if self.short() { 2 } else { 1 }
+    }
+
+    // Tiles and blocks are those that were fastest on an H200.
 
     fn forward(&self) -> Job {
         let (tile, stages) = (64, 2);
-        self.job("flash", tile)
+        self.job("flash", tile, if self.short() { 2 } else { 3 })
             .define("ROWS", self.together())
             .define("STAGES", stages)
             .shared(2 * stages * self.bytes(tile))
     }
 
-    /// A kernel of the gradient: registers hold the left sides of short rows.
-    fn backward(&self, name: &'static str) -> Job {
-        let short = self.width <= 64;
-        let tile = if short { 64 } else { 32 };
-        let sides = match name {
-            "by_key" if short => 16 * tile,
-            "by_key" => 16 * tile + 2 * self.bytes(ROWS * WARPS),
-            _ => 0,
-        };
-        let job = self.job(name, tile).define("HOLD", u8::from(short));
-        if name == "inner" {
-            job.threads(256)
-        } else {
-            job.shared(4 * self.bytes(tile) + sides)
-        }
+    fn by_query(&self) -> Job {
+        let (tile, blocks) = if self.short() { (64, 3) } else { (32, 2) };
+        self.job("by_query", tile, blocks)
+            .shared(4 * self.bytes(tile))
+    }
+
+    fn by_key(&self) -> Job {
+        let tile = 64;
+        self.job("by_key", tile, 2)
+            .shared(4 * self.bytes(tile) + 16 * tile + 2 * self.bytes(ROWS * WARPS))
+    }
+
+    fn inner(&self) -> Job {
+        self.job("inner", 64, 2).threads(256)
     }
 }
 
@@ -138,7 +147,7 @@ fn laid(job: Job, tensors: &[Option<&Tensor>], i: &Inputs, s: &Shapes) -> Job {
 pub(super) fn samples(d: DType) -> Vec<Job> {
     let of = |width| {
         let flash = Flash { dtype: d, width };
-        [flash.forward(), flash.backward("by_key")]
+        [flash.forward(), flash.by_key()]
     };
     [64, 128].into_iter().flat_map(of).collect()
 }
@@ -190,16 +199,16 @@ pub(super) fn backward(outs: &[Tensor], known: &Known, i: &Inputs, s: &Shapes) -
     let [dq, dk, dv] = [0, 1, 2].map(|k| &made[k]);
     let all = [i.query, i.key, i.value, &grad, &out, known.sums, dq, dk, dv].map(Some);
     let rows = means.numel();
-    let job = flash.backward("inner").at(&means).at(&grad).at(&out);
+    let job = flash.inner().at(&means).at(&grad).at(&out);
     laid(job.int(rows), &all, i, s).blocks(&means, (rows + 7) / 8)?;
     let pass = |job: Job| {
         let job = job.at(i.query).at(i.key).at(i.value);
         laid(job.at(&grad).at(known.sums).at(&means), &all, i, s)
     };
     let parts = |n: i64| (n + ROWS * WARPS - 1) / (ROWS * WARPS) * s.batch[0];
-    let by_key = flash.backward("by_key").at(dk).at(dv);
+    let by_key = flash.by_key().at(dk).at(dv);
     pass(by_key).blocks(&grad, parts(s.keys) * i.key.shape()[1])?;
-    let by_query = flash.backward("by_query").at(dq);
+    let by_query = flash.by_query().at(dq);
     pass(by_query).blocks(&grad, parts(s.queries) * s.batch[1])?;
     for (out, made) in outs.iter().zip(&made) {
         if !made.shares_storage(out) {

@@ -2,7 +2,7 @@
 //!
 //! A position out of bounds is left out, and the device says so when the host next waits for it, as in PyTorch.
 
-use super::job::{Job, Kernel, View};
+use super::job::{BLOCK, Job, Kernel, View};
 use crate::cpu::index::Reduce;
 use crate::cpu::view::at_least_1d;
 use crate::{DType, Dims, Result, Tensor};
@@ -12,6 +12,8 @@ const TAKE: Kernel = Kernel {
     file: FILE,
     name: "take",
 };
+/// Elements that a block takes; as in the kernel.
+const TAKEN: i64 = 4 * BLOCK;
 const PUT: Kernel = Kernel {
     file: FILE,
     name: "put",
@@ -86,7 +88,7 @@ fn taken(there: &Tensor, d: DType, out: &View, base: &View, places: &Places, n: 
         .int(n)
         .view(out)
         .view(base);
-    places.pass(job).each(there, n)
+    places.pass(job).blocks(there, (n + TAKEN - 1) / TAKEN)
 }
 
 /// With how an element that is there and a new one become the result.

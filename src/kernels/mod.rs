@@ -8,6 +8,7 @@ pub mod attention;
 pub mod batch_norm;
 pub mod compact;
 pub mod conv;
+pub mod fft;
 mod flash;
 pub mod index;
 pub mod job;
@@ -139,6 +140,9 @@ pub trait Accelerator: Sync {
     ) -> Result<()>;
     /// Runs a convolution or one of its gradients by a library; false if there is none that does it.
     fn convolve(&self, work: &conv::Work) -> Result<bool>;
+    /// Transforms the last `rank` dimensions of a row-major tensor, which may be written over, by a library; false if there is none
+    /// that does it. Of real and complex numbers, these are the half of the last dimension.
+    fn transform(&self, out: &Tensor, from: &Tensor, rank: usize, forward: bool) -> Result<bool>;
     /// Fills a tensor from a distribution, by the device's own generator.
     fn draw(&self, d: &Distribution, out: &Tensor) -> Result<()>;
 }

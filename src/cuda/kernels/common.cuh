@@ -50,9 +50,13 @@ template <> struct Down<f16> {
 };
 template <> struct Down<bf16> {
     static FN bf16 of(float x) {
-        u32 b = __float_as_uint(x);
         bf16 y;
+#if __CUDA_ARCH__ >= 800
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+#else
+        const u32 b = __float_as_uint(x);
         y.bits = x != x ? u16(0x7fc0) : u16((b + 0x7fff + ((b >> 16) & 1)) >> 16);
+#endif
         return y;
     }
 };

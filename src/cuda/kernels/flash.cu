@@ -1,10 +1,13 @@
-// Attention of 16-bit tensors and its gradients without a matrix of scores: a block of four warps has some rows of one side and walks
+// Attention of 16-bit tensors and its gradients without a matrix of scores: a block of WARPS warps has some rows of one side and walks
 // over tiles of the other. Before this text: T (elements), D (columns, a multiple of 16), MMA (bf16 or f16 as PTX calls them), TILE
-// (rows of a tile), ROWS (blocks of 16 rows that a warp has, in `flash`), STAGES (tiles in flight, there).
+// (rows of a tile), BLOCKS (of a multiprocessor, at least), ROWS (blocks of 16 rows that a warp has, in `flash`), STAGES (tiles in
+// flight, there).
 // Maxima and sums are kept for each row as in "Online normalizer calculation for softmax" (Milakov and Gimelshein); gradients come
 // from scores that are made again, as in "FlashAttention-2" (Dao), those of queries and of keys by a kernel each, so that the order
 // of a sum never changes.
 
+#define THREADS (32 * WARPS)
+#define OWN (16 * WARPS)
 #define PITCH (D + 8)   // elements of a row in shared memory, so that rows begin in different banks
 #define WORDS(x) #x
 #define NAMED(x) WORDS(x)
@@ -39,8 +42,8 @@ template <int COUNT> FN void fetch(T* to, const T* from, i64 stride, i64 first, 
         const int bytes = int(r) < left ? 16 : 0; \
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target + ((r) * PITCH + (c)) * 2), "l"(at), "r"(bytes) : "memory"); \
     } while (0)
-    if (128 % pieces == 0) {
-        const u32 row = threadIdx.x / pieces, c = threadIdx.x % pieces * 8, step = 128 / pieces;
+    if (THREADS % pieces == 0) {
+        const u32 row = threadIdx.x / pieces, c = threadIdx.x % pieces * 8, step = THREADS / pieces;
         const T* const source = from + row * stride + c;
         const i64 jump = i64(step) * stride;
 #pragma unroll
@@ -50,9 +53,9 @@ template <int COUNT> FN void fetch(T* to, const T* from, i64 stride, i64 first, 
         }
     } else {
 #pragma unroll
-        for (u32 k = 0; k < (COUNT * pieces + 127) / 128; k++) {
-            const u32 i = threadIdx.x + k * 128, r = i / pieces, c = i % pieces * 8;
-            if (COUNT * pieces % 128 == 0 || r < COUNT) BRING(r, c, from + r * stride + c);
+        for (u32 k = 0; k < (COUNT * pieces + THREADS - 1) / THREADS; k++) {
+            const u32 i = threadIdx.x + k * THREADS, r = i / pieces, c = i % pieces * 8;
+            if (COUNT * pieces % THREADS == 0 || r < COUNT) BRING(r, c, from + r * stride + c);
         }
     }
 #undef BRING
@@ -160,10 +163,10 @@ FN float across(float x, bool most) {
     return x;
 }
 
-extern "C" __global__ void __launch_bounds__(128) flash(T* out, float* sums, const T* query, const T* key, const T* value, const Flash f) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(T* out, float* sums, const T* query, const T* key, const T* value, const Flash f) {
     T* const keys = (T*)room;
     T* const values = keys + STAGES * TILE * PITCH;
-    const i64 own = 64 * ROWS, blocks = (f.queries + own - 1) / own;
+    const i64 own = OWN * ROWS, blocks = (f.queries + own - 1) / own;
     const i64 block = blocks - 1 - blockIdx.x % blocks, pair = blockIdx.x / blocks, head = pair % f.heads, sample = pair / f.heads;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const i64 row = block * own + warp * 16 * ROWS + lane / 4;
@@ -286,18 +289,18 @@ KERNEL(inner)(float* means, const T* grad, const T* out, i64 rows, const Back f)
     if (threadIdx.x % 32 == 0) means[row] = sum;
 }
 
-// The gradient of 64 queries: what weights and gradients of weights say about each tile of keys.
-extern "C" __global__ void __launch_bounds__(128) by_query(
+// The gradient of OWN queries: what weights and gradients of weights say about each tile of keys.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) by_query(
     T* dq, const T* query, const T* key, const T* value, const T* grad, const float* sums, const float* means, const Back f) {
     T* const keys = (T*)room;
     T* const values = keys + 2 * TILE * PITCH;
-    const i64 blocks = (f.queries + 63) / 64;
+    const i64 blocks = (f.queries + OWN - 1) / OWN;
     const i64 block = blocks - 1 - blockIdx.x % blocks, pair = blockIdx.x / blocks, head = pair % f.heads, sample = pair / f.heads;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const i64 row = block * 64 + warp * 16 + lane / 4;
+    const i64 row = block * OWN + warp * 16 + lane / 4;
     const T* const k = key + sample * f.k[0] + head / f.each * f.k[1];
     const T* const v = value + sample * f.v[0] + head / f.each * f.v[1];
-    const i64 reach = f.causal && (block + 1) * 64 < f.keys ? (block + 1) * 64 : f.keys;
+    const i64 reach = f.causal && (block + 1) * OWN < f.keys ? (block + 1) * OWN : f.keys;
     const int tiles = int((reach + TILE - 1) / TILE);
     fetch<TILE>(keys, k, f.k[2], 0, f.keys);
     fetch<TILE>(values, v, f.v[2], 0, f.keys);
@@ -339,7 +342,7 @@ extern "C" __global__ void __launch_bounds__(128) by_query(
 #pragma unroll
             for (int e = 0; e < 4; e++) s[0][n][e] = power(fmaf(s[0][n][e], scale, -sum[e / 2])) * (p[0][n][e] - mean[e / 2]);
         }
-        if (i64(t + 1) * TILE > f.keys || (f.causal && i64(t + 1) * TILE > block * 64 + warp * 16)) {
+        if (i64(t + 1) * TILE > f.keys || (f.causal && i64(t + 1) * TILE > block * OWN + warp * 16)) {
             int bound[2];
             seen(bound, f.keys, f.causal, row, t);
 #pragma unroll
@@ -354,39 +357,33 @@ extern "C" __global__ void __launch_bounds__(128) by_query(
     store(dq + sample * f.dq[0] + head * f.dq[1], f.dq[2], row, f.queries, out[0], float(f.scale), float(f.scale));
 }
 
-// The gradients of 64 keys and values, by all queries that see them.
-extern "C" __global__ void __launch_bounds__(128) by_key(
+// The gradients of OWN keys and values, by all queries that see them.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) by_key(
     T* dk, T* dv, const T* query, const T* key, const T* value, const T* grad, const float* sums, const float* means, const Back f) {
     T* const queries = (T*)room;
     T* const grads = queries + 2 * TILE * PITCH;
     float* const notes = (float*)(grads + 2 * TILE * PITCH);   // of each stage: sums, then means
-    T* const sides = (T*)(notes + 4 * TILE);                   // keys and values, where registers have no room for them
-    const i64 blocks = (f.keys + 63) / 64, shared = f.heads / f.each;
+    T* const sides = (T*)(notes + 4 * TILE);                   // keys and values, for whose left sides registers have no room
+    const i64 blocks = (f.keys + OWN - 1) / OWN, shared = f.heads / f.each;
     const i64 block = blockIdx.x % blocks, pair = blockIdx.x / blocks, head = pair % shared, sample = pair / shared;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = lane % 4 * 2;
-    const i64 row = block * 64 + warp * 16 + lane / 4;
+    const i64 row = block * OWN + warp * 16 + lane / 4;
     const T* const k = key + sample * f.k[0] + head * f.k[1];
     const T* const v = value + sample * f.v[0] + head * f.v[1];
-    const i64 from = f.causal ? block * 64 / TILE : 0, to_ = (f.queries + TILE - 1) / TILE;
+    const i64 from = f.causal ? block * OWN / TILE : 0, to_ = (f.queries + TILE - 1) / TILE;
     const i64 each = to_ > from ? to_ - from : 0, steps = each * f.each;
 #define BRING(step, stage) do { \
         const i64 own = head * f.each + (step) / each, first = (from + (step) % each) * TILE; \
         fetch<TILE>(queries + (stage) * TILE * PITCH, query + sample * f.q[0] + own * f.q[1], f.q[2], first, f.queries); \
         fetch<TILE>(grads + (stage) * TILE * PITCH, grad + sample * f.g[0] + own * f.g[1], f.g[2], first, f.queries); \
-        if (threadIdx.x < TILE) { \
-            const i64 r = first + threadIdx.x, at = sample * f.sums[0] + own * f.sums[1] + r * f.sums[2]; \
-            notes[(stage) * 2 * TILE + threadIdx.x] = r < f.queries ? sums[at] * float(LOG2_E) : INF_F; \
-            notes[(stage) * 2 * TILE + TILE + threadIdx.x] = r < f.queries ? means[(sample * f.heads + own) * f.queries + r] : 0.0f; \
+        for (int j = threadIdx.x; j < TILE; j += THREADS) { \
+            const i64 r = first + j, at = sample * f.sums[0] + own * f.sums[1] + r * f.sums[2]; \
+            notes[(stage) * 2 * TILE + j] = r < f.queries ? sums[at] * float(LOG2_E) : INF_F; \
+            notes[(stage) * 2 * TILE + TILE + j] = r < f.queries ? means[(sample * f.heads + own) * f.queries + r] : 0.0f; \
         } \
     } while (0)
-#if HOLD
-    u32 ks[D / 16][4], vs[D / 16][4];
-    left(ks, k, f.k[2], row, f.keys);
-    left(vs, v, f.v[2], row, f.keys);
-#else
-    fetch<64>(sides, k, f.k[2], block * 64, f.keys);
-    fetch<64>(sides + 64 * PITCH, v, f.v[2], block * 64, f.keys);
-#endif
+    fetch<OWN>(sides, k, f.k[2], block * OWN, f.keys);
+    fetch<OWN>(sides + OWN * PITCH, v, f.v[2], block * OWN, f.keys);
     if (steps > 0) BRING(0, 0);
     fetched();
     float by_k[1][D / 8][4] = {}, by_v[1][D / 8][4] = {};
@@ -401,21 +398,17 @@ extern "C" __global__ void __launch_bounds__(128) by_key(
         float s[1][TILE / 8][4] = {}, p[1][TILE / 8][4] = {};
 #pragma unroll
         for (int d = 0; d < D / 16; d++) {
-#if HOLD
-            const u32 *one[1] = {ks[d]}, *two[1] = {vs[d]};
-#else
             u32 a[4], b[4];
             const T* const at = sides + (warp * 16 + lane % 16) * PITCH + d * 16 + lane / 16 * 8;
             squares(a, at, false);
-            squares(b, at + 64 * PITCH, false);
+            squares(b, at + OWN * PITCH, false);
             const u32 *one[1] = {a}, *two[1] = {b};
-#endif
             by_rows<1>(s, one, queries + now * TILE * PITCH, d);
             by_rows<1>(p, two, grads + now * TILE * PITCH, d);
         }
         const i64 first = (from + step % each) * TILE;
         // Earlier queries than the lane's keys do not see them.
-        if (f.causal && first < block * 64 + warp * 16 + 16) {
+        if (f.causal && first < block * OWN + warp * 16 + 16) {
             const int early = int(row - first) - column;
 #pragma unroll
             for (int n = 0; n < TILE / 8; n++) {

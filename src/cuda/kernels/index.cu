@@ -25,10 +25,21 @@ FN bool place(const Axes& axes, i64 i, i64& step, u32* flag) {
     return true;
 }
 
+// A thread has several elements, so that their positions, and then they, are read at the same time.
+#define ITEMS 4
 KERNEL(take)(i64 n, View out, View base, Axes axes, u32* flag) {
-    EACH(i, n);
-    i64 step = 0;
-    if (place(axes, i, step, flag)) element<T>(out, i) = ((const T*)base.p)[offset(base, i) + step];
+    i64 step[ITEMS] = {};
+    bool there[ITEMS];
+    T got[ITEMS];
+#define ITEM(u) (i64(blockIdx.x) * (256 * ITEMS) + (u) * 256 + threadIdx.x)
+#pragma unroll
+    for (int u = 0; u < ITEMS; u++) there[u] = ITEM(u) < n && place(axes, ITEM(u), step[u], flag);
+#pragma unroll
+    for (int u = 0; u < ITEMS; u++)
+        if (there[u]) got[u] = ((const T*)base.p)[offset(base, ITEM(u)) + step[u]];
+#pragma unroll
+    for (int u = 0; u < ITEMS; u++)
+        if (there[u]) element<T>(out, ITEM(u)) = got[u];
 }
 
 #ifdef HOW

@@ -90,6 +90,18 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
     }
 }
 
+/// True for a tensor of a device beside the host, with or without values: some composites are made otherwise there.
+#[must_use]
+pub fn is_beside(t: &Tensor) -> bool {
+    t.device().is_accelerator()
+}
+
+/// True if a tensor's values lie on a device beside the host.
+#[must_use]
+pub fn lies_beside(t: &Tensor) -> bool {
+    is_beside(t) && !t.storage().is_fake() && !t.storage().is_hollow()
+}
+
 /// A tensor that a composite made of numbers, to go with `t`: on its device, fake if that is, recorded if that is.
 ///
 /// # Errors

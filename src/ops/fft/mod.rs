@@ -4,8 +4,9 @@ pub(crate) mod functions;
 mod plan;
 pub(crate) mod short_time;
 
-use crate::cpu::fft::{self, How};
+use crate::cpu::fft::How;
 use crate::dims::wrap_dim;
+use crate::kernels::fft;
 use crate::ops::core::op::{F, O, OpDef, Plan, kernel};
 use crate::{Result, Tensor, bail, ensure};
 use smallvec::SmallVec;
@@ -20,7 +21,7 @@ pub static OPS: &[OpDef] = &[
         F | O,
         body!(
             |a| complex_rule(a.input, a.dim),
-            |a, dims, outs| fft::complex(
+            anywhere: |a, dims, outs| fft::complex(
                 &outs[0],
                 a.input,
                 dims,
@@ -40,7 +41,7 @@ pub static OPS: &[OpDef] = &[
         F | O,
         body!(
             |a| real_rule(a.input, a.dim, a.onesided),
-            |a, dims, outs| fft::real(
+            anywhere: |a, dims, outs| fft::real(
                 &outs[0],
                 a.input,
                 dims,
@@ -57,7 +58,7 @@ pub static OPS: &[OpDef] = &[
         F | O,
         body!(
             |a| inverse_rule(a.input, a.dim, a.last_dim_size),
-            |a, dims, outs| fft::inverse(
+            anywhere: |a, dims, outs| fft::inverse(
                 &outs[0],
                 a.input,
                 dims,

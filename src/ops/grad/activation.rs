@@ -161,10 +161,18 @@ fn logit_ctx(a: &calls::_GradLogitBackward, _: DType) -> Result<Ctx> {
     })
 }
 
-fn dropout_ctx(a: &calls::_GradNativeDropoutBackward, _: DType) -> Result<Ctx> {
-    let mut ctx = numbers([a.scale.into()])?;
-    ctx.c[0] = a.scale.into();
+fn scaling(by: f64) -> Result<Ctx> {
+    let mut ctx = numbers([by.into()])?;
+    ctx.c[0] = by.into();
     Ok(ctx)
+}
+
+fn dropout_ctx(a: &calls::_GradNativeDropoutBackward, _: DType) -> Result<Ctx> {
+    scaling(a.scale)
+}
+
+fn dropped_ctx(a: &calls::_Dropped, _: DType) -> Result<Ctx> {
+    scaling(a.scale)
 }
 
 /// The family's rows.
@@ -234,6 +242,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of rrelu.",
     ).samples("f32[3, 4], f32[3, 4], f32[3, 4], 0.1, 0.3, True, False; f32[3], f32[3], f32[3], 0.1, 0.3, False, False"),
     map_row!(Dropout "_grad.native_dropout_backward", 2, float, typed!(dropout_ctx, DType), 0, "a * (b * T(f0))", "(Tensor grad_output, Tensor mask, float scale)", "The gradient of native_dropout.").samples("f32[3, 4], b8[3, 4], 2.0; c64[3], b8[3], 1.5").grad("grad_output: native_dropout_backward(grad, mask, scale)"),
+    map_row!(Dropout "_dropped", 2, float, typed!(dropped_ctx, DType), 0, "a * (b * T(f0))", "(Tensor self, Tensor mask, float scale)", "What a mask keeps of a tensor, scaled.").samples("f32[3, 4], b8[3, 4], 2.0; c64[3], b8[3], 1.5").grad("NativeDropoutBackward0 | self: native_dropout_backward(grad, mask, scale)"),
 ];
 
 fn elu(a: &calls::_GradEluBackward) -> Result<Tensor> {

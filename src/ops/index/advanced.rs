@@ -4,11 +4,11 @@ use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::ops::batch;
 use crate::ops::copy::like;
 use crate::ops::core::dispatch;
-use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, I, J, M, OpDef, OutSpec, Plan, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::{apart, long, start};
+use crate::ops::index::truth::{coordinates, count, is_mask, truth};
 use crate::{
     DType, Device, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err, kernels,
 };
@@ -64,65 +64,6 @@ struct Layout {
     lead: Dims,
     /// The shape of the result.
     shape: Dims,
-}
-
-/// True for what counts as a mask and not as positions.
-#[must_use]
-pub fn is_mask(t: &Tensor) -> bool {
-    matches!(t.dtype(), DType::Bool | DType::U8)
-}
-
-/// The row-major truth values of a mask on the host.
-fn truth(mask: &Tensor) -> Result<Tensor> {
-    cpu::copy::dense(mask, DType::Bool)
-}
-
-/// How many elements of a mask are true; recorded meta masks are replayed, plain ones have no answer.
-///
-/// # Errors
-/// If the values cannot be had.
-pub fn count(mask: &Tensor) -> Result<i64> {
-    if beside(mask) {
-        return kernels::compact::count(mask);
-    }
-    Ok(cpu_index::count_true(&truth(&helpers::readable(
-        mask, "no data",
-    )?)?))
-}
-
-/// True if a mask's values lie on a device that finds them itself.
-fn beside(mask: &Tensor) -> bool {
-    mask.device().is_accelerator() && !mask.storage().is_fake() && !mask.storage().is_hollow()
-}
-
-/// Coordinates of a mask's true elements, one list a dimension.
-fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
-    if beside(mask) {
-        let (n, dims) = (kernels::compact::count(mask)?, mask.ndim() as i64);
-        let places = Tensor::empty(&[dims, n], DType::I64, mask.device())?;
-        let rows = places.raw_view(&ViewPlan::of(&places).swapped(0, 1));
-        kernels::compact::places(&rows, mask)?;
-        let row = |d| places.raw_view(&ViewPlan::of(&places).selected(0, d));
-        return Ok((0..dims).map(row).collect());
-    }
-    let bits = truth(&helpers::readable(mask, "no data")?)?;
-    let places = cpu_index::true_places(&bits, usize::MAX);
-    split_places(&places, mask.shape())
-}
-
-/// Row-major positions as one list of coordinates a dimension.
-fn split_places(places: &[i64], shape: &[i64]) -> Result<Vec<Tensor>> {
-    let n = [places.len() as i64];
-    if shape.len() == 1 {
-        return Ok(vec![Tensor::from_slice(places, &n)?]);
-    }
-    let steps = dims::contiguous_strides(shape);
-    (0..shape.len())
-        .map(|d| {
-            let list: Vec<i64> = places.iter().map(|p| p / steps[d] % shape[d]).collect();
-            Tensor::from_slice(&list, &n)
-        })
-        .collect()
 }
 
 /// The positions that indices stand for, one tensor an indexed dimension.

@@ -2,7 +2,7 @@
 
 use crate::ops::core::helpers;
 use crate::ops::f;
-use crate::ops::index::advanced::is_mask;
+use crate::ops::index::truth::is_mask;
 use crate::{Dims, Result, Scalar, Tensor, bail, ensure};
 use std::borrow::Cow;
 

@@ -10,3 +10,4 @@ pub mod nonzero;
 pub mod scatter;
 pub mod slices;
 pub mod take;
+pub mod truth;

@@ -6,7 +6,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, FM, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
-use crate::ops::index::advanced::count;
+use crate::ops::index::truth::count;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, kernels};
 use torchlike_macros::operators;
 

@@ -1,5 +1,6 @@
 //! Dropout: masks drawn as PyTorch draws them.
 
+use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, Ret, compose};
 use crate::ops::core::typed;
 use crate::ops::f;
@@ -194,6 +195,12 @@ fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Resu
     }
     if p == 1.0 {
         return multiplied(t, &f::new_zeros(t, &[])?, None, inplace);
+    }
+    if helpers::is_beside(t) && !kind.feature && !kind.alpha && !inplace {
+        // As PyTorch there: a mask of truth values is drawn, which the gradient keeps.
+        let mask = f::EmptyLike::new(t).dtype(DType::Bool).call()?;
+        f::BernoulliInplace::new(&mask).p(1.0 - p).call_()?;
+        return f::_dropped(t, &mask, 1.0 / (1.0 - p)).map(Ret::from);
     }
     let noise = noise(t, kind.feature)?;
     f::BernoulliInplace::new(&noise).p(1.0 - p).call_()?;
