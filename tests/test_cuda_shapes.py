@@ -221,6 +221,15 @@ def test_elements_that_are_not_zero(dtype, shape):
         _alike(put, x, rows)
 
 
+@pytest.mark.parametrize("n", [4096 * 2048 - 1, 4096 * 2048, 9_000_000])
+def test_few_elements_of_many(n):
+    x = torch.zeros(n, dtype=torch.bool)
+    x[torch.randint(0, n, (1000,))] = True
+    x[-1] = True
+    _alike(lambda t: t.nonzero(), x)
+    _alike(lambda t: torch.arange(n, device=t.device)[t], x)
+
+
 ATTENTIONS = [
     # batch, heads, heads of keys, queries, keys, width
     (2, 4, 4, 64, 64, 64),

@@ -25,7 +25,14 @@ def _load_libraries() -> None:
         root = Path(folder) / "nvidia"
         if not root.is_dir():
             continue
-        for name in ("libnvrtc-builtins", "libnvrtc", "libcublasLt", "libcublas", "libcudnn", "libcufft"):
+        for name in (
+            "libnvrtc-builtins",
+            "libnvrtc",
+            "libcublasLt",
+            "libcublas",
+            "libcudnn",
+            "libcufft",
+        ):
             for pattern in (f"*/lib/{name}.so.*", f"*/bin/{name}*.dll"):
                 for file in sorted(root.glob(pattern)):
                     if ".alt." in file.name:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchlike import _lazy
+from torchlike.distributed._messages import connect, packed, receive
 
 if TYPE_CHECKING:
     import socket
@@ -26,8 +27,6 @@ else:
     socket = _lazy.module("socket")
 
 DEFAULT_TIMEOUT = timedelta(minutes=5)
-#: Bytes that one message to a store may have.
-_LARGEST = 1 << 30
 #: Seconds between two looks into a file.
 _POLL = 0.005
 
@@ -292,12 +291,6 @@ class PrefixStore(Store):
         self.underlying_store._rest(end)
 
 
-def _packed(parts: Sequence[bytes]) -> bytes:
-    return b"".join(
-        [struct.pack("<I", len(parts)), *(struct.pack("<Q", len(p)) + p for p in parts)]
-    )
-
-
 class FileStore(Store):
     """A store in a file, for processes that see one file system: a log that is read and written under a lock.
 
@@ -333,7 +326,7 @@ class FileStore(Store):
             self._read += end
             made = self._table.run(name, args)
             if name in _WRITES:
-                record = _packed([name.encode(), *args])
+                record = packed([name.encode(), *args])
                 file.truncate(self._read)
                 file.seek(0, os.SEEK_END)
                 file.write(record)
@@ -372,35 +365,6 @@ def _leave(path: str, world_size: int) -> None:
             return
 
 
-def receive_exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes of a connection.
-
-    Raises:
-        ConnectionError: if it ends before.
-    """
-    parts = []
-    while count:
-        part = connection.recv(min(count, 1 << 20))
-        if not part:
-            raise ConnectionError("the connection was closed")
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
-def _receive(connection: socket.socket) -> list[bytes]:
-    """One message: a few parts, which together may not be larger than a store's values are."""
-    (count,) = struct.unpack("<I", receive_exactly(connection, 4))
-    parts, total = [], 0
-    for _ in range(count):
-        (size,) = struct.unpack("<Q", receive_exactly(connection, 8))
-        total += size + 8
-        if total > _LARGEST:
-            raise ConnectionError("a message that is too large")
-        parts.append(receive_exactly(connection, size))
-    return parts
-
-
 class _Server:
     """Answers the clients of a store, a thread for each; it ends with the process, or with whoever made it."""
 
@@ -432,8 +396,8 @@ def _answer(connection: socket.socket, store: HashStore) -> None:
     with connection:
         try:
             while True:
-                name, *args = _receive(connection)
-                connection.sendall(_packed(store._run(name.decode(), *args)))
+                name, *args = receive(connection)
+                connection.sendall(packed(store._run(name.decode(), *args)))
         except (OSError, KeyError, ValueError, TypeError, struct.error):
             return
 
@@ -461,7 +425,7 @@ class TCPStore(Store):
         self.host, self._world_size, self._lock = host_name, world_size, threading.Lock()
         self._server = _serve(host_name, port, multi_tenant) if is_master else None
         self.port = port if self._server is None else self._server.port
-        self._connection = _connect(host_name, self.port, timeout)
+        self._connection = connect(host_name, self.port, timeout)
         weakref.finalize(self, self._connection.close)
         if self._server is not None:
             weakref.finalize(self, self._server.close)
@@ -486,8 +450,8 @@ class TCPStore(Store):
     def _run(self, name: str, *args: bytes) -> list[bytes]:
         with self._lock:
             try:
-                self._connection.sendall(_packed([name.encode(), *args]))
-                return _receive(self._connection)
+                self._connection.sendall(packed([name.encode(), *args]))
+                return receive(self._connection)
             except (OSError, struct.error) as e:
                 from torchlike.distributed import DistNetworkError
 
@@ -517,27 +481,3 @@ def _serve(host: str, port: int, shared: bool) -> _Server | None:
         raise DistNetworkError(
             f"The server socket has failed to listen on any local network address. port: {port}, {e}"
         ) from e
-
-
-def _connect(host: str, port: int, timeout: timedelta) -> socket.socket:
-    """A connection to a server, which may not be there yet."""
-    from torchlike.distributed import DistNetworkError
-
-    end = time.monotonic() + timeout.total_seconds()
-    while True:
-        left = end - time.monotonic()
-        try:
-            connection = socket.create_connection((host, port), timeout=max(left, 0.01))
-        except OSError as e:
-            if left <= 0:
-                wait = round(timeout.total_seconds() * 1000)
-                raise DistNetworkError(
-                    f"The client socket has timed out after {wait}ms while trying to connect to ({host}, {port}): {e}"
-                ) from e
-            time.sleep(min(0.05, max(left, 0)))
-            continue
-        connection.settimeout(
-            max(timeout.total_seconds(), 1)
-        )  # waits are the client's, answers come at once
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection

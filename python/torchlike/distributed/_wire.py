@@ -18,7 +18,7 @@ from collections import deque
 from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING
 
-from torchlike.distributed._stores import receive_exactly
+from torchlike.distributed._messages import receive_exactly
 
 if TYPE_CHECKING:
     from torchlike.distributed._stores import Store

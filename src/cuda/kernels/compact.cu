@@ -30,11 +30,14 @@ KERNEL(count)(i64* counts, i64 n, View x) {
 
 // Counts become the sums of those before them; the last is that of all.
 KERNEL(offsets)(i64* counts, i64 n) {
+    const int each = 16;
     __shared__ i64 parts[256];
     i64 before = 0;
-    for (i64 start = 0; start <= n; start += 256) {
-        const i64 i = start + threadIdx.x;
-        const i64 own = i < n ? counts[i] : 0;
+    for (i64 start = 0; start <= n; start += 256 * each) {
+        const i64 first = start + i64(threadIdx.x) * each;
+        i64 many[each], own = 0;
+#pragma unroll
+        for (int k = 0; k < each; k++) own += many[k] = first + k < n ? counts[first + k] : 0;
         parts[threadIdx.x] = own;
         for (u32 step = 1; step < 256; step *= 2) {
             __syncthreads();
@@ -43,7 +46,12 @@ KERNEL(offsets)(i64* counts, i64 n) {
             parts[threadIdx.x] += left;
         }
         __syncthreads();
-        if (i <= n) counts[i] = before + parts[threadIdx.x] - own;
+        i64 at = before + parts[threadIdx.x] - own;
+#pragma unroll
+        for (int k = 0; k < each; k++) {
+            if (first + k <= n) counts[first + k] = at;
+            at += many[k];
+        }
         before += parts[255];
         __syncthreads();
     }

@@ -193,14 +193,22 @@ KERNEL(digits)(u32* counts, const K* keys, i64 n, i64 tiles, i64 shift) {
 KERNEL(starts)(u32* counts, u32* sums, i64 tiles) {
     __shared__ u32 all;
     u32* const own = counts + i64(blockIdx.x) * tiles;
+    const int each = 4;
     u32 before = 0;
-    for (i64 start = 0; start < tiles; start += 256) {
-        const i64 i = start + threadIdx.x;
-        const u32 many = i < tiles ? own[i] : 0, first = before_all(many);
-        if (i < tiles) own[i] = before + first;
-        if (threadIdx.x == 255) all = first + many;
+    for (i64 start = 0; start < tiles; start += 256 * each) {
+        const i64 first = start + threadIdx.x * each;
+        u32 many[each], sum = 0;
+#pragma unroll
+        for (int k = 0; k < each; k++) sum += many[k] = first + k < tiles ? own[first + k] : 0;
+        u32 at = before + before_all(sum);
+        if (threadIdx.x == 255) all = at + sum;
+#pragma unroll
+        for (int k = 0; k < each; k++) {
+            if (first + k < tiles) own[first + k] = at;
+            at += many[k];
+        }
         __syncthreads();
-        before += all;
+        before = all;
         __syncthreads();
     }
     if (threadIdx.x == 0) sums[blockIdx.x] = before;
