@@ -4,6 +4,7 @@
 //! Below autograd a call comes down to calls of pieces. A composite that is recorded for gradients comes down to calls of
 //! tensors on the mesh, each of which is recorded, and asked for here in turn.
 
+mod moved;
 mod words;
 
 use super::dispatch::wrapping;
@@ -107,7 +108,29 @@ pub struct Asked {
     tensors: SmallVec<[Tensor; 4]>,
 }
 
+/// Whether nobody stands between a call and what it came down to before.
+fn is_quiet() -> bool {
+    mode::layers() & !HARMLESS == 0 && watch::state() == 0 && DEPTH.get() == 0
+}
+
+/// What of the thread's settings decides what calls do.
+fn settings() -> u64 {
+    u64::from(mode::grad_enabled())
+        | u64::from(mode::inference()) << 1
+        | (mode::default_dtype() as u64) << 8
+        | u64::from(mode::layers() & mode::FAKING) << 16
+}
+
 impl Asked {
+    fn new(level: Level) -> Self {
+        Self {
+            level,
+            words: Words::new(),
+            wholes: SmallVec::new(),
+            tensors: SmallVec::new(),
+        }
+    }
+
     /// Notes a tensor; false if it does not lie on a mesh.
     fn tensor(&mut self, t: &Tensor) -> bool {
         if !t.is_python() {
@@ -172,7 +195,6 @@ impl Asked {
             Form::Within(_) => 2,
             Form::Out(_) => return None,
         };
-        let quiet = mode::layers() & !HARMLESS == 0 && watch::state() == 0 && DEPTH.get() == 0;
         let (mut wrapped, mut wanted) = (false, false);
         c.args.for_each_tensor(|_, t| {
             wrapped |= t.is_python();
@@ -181,27 +203,18 @@ impl Asked {
         let composite = matches!(c.args.op.def.body, Body::Compose(_) | Body::Forward(_));
         // What composites do inside of others may depend on those.
         let inside = composite && mode::layers() & mode::COMPOSING != 0;
-        if !quiet || !wrapped || inside {
+        if !is_quiet() || !wrapped || inside {
             return None;
         }
         let level = match composite && wanted && mode::grad_enabled() {
             true => Level::Recorded,
             false => Level::Plain,
         };
-        let mut asked = Self {
-            level,
-            words: Words::new(),
-            wholes: SmallVec::new(),
-            tensors: SmallVec::new(),
-        };
-        let state = u64::from(mode::grad_enabled())
-            | u64::from(mode::inference()) << 1
-            | (mode::default_dtype() as u64) << 8
-            | u64::from(mode::layers() & mode::FAKING) << 16;
+        let mut asked = Self::new(level);
         let name = within.map_or(0, |w| w.as_ptr() as u64);
         asked.words.extend([
             (c.args.op.id as u64) << 8 | kind,
-            state,
+            settings(),
             name,
             CONTEXT.load(Relaxed),
         ]);
@@ -257,13 +270,13 @@ impl Asked {
     fn found(&self, noting: Noting, ret: &Ret) -> Option<Known> {
         let outs = ret.look();
         let mut each: Vec<Whole> = Vec::with_capacity(outs.len());
-        let trace = match self.level {
-            Level::Recorded => {
+        let trace = match self.wholes.is_empty() || self.is_open() {
+            true => {
                 let (trace, places) = noting.finish(&outs)?;
                 each.extend(places.into_iter().map(Whole::Step));
                 trace
             }
-            Level::Plain => {
+            false => {
                 let wholes = outs.iter().map(|t| wrappers::pieces(t.storage()));
                 let wholes = wholes.collect::<Option<Vec<_>>>()?;
                 let given = |p: &Arc<Pieces>| self.wholes.iter().any(|w| Arc::ptr_eq(w, p));
@@ -484,6 +497,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
+    m.add_function(wrap_pyfunction!(moved::_moved, m)?)?;
     add!(_on_mesh _pieces _forget_calls _known_calls _calls_context _trace_void _trace_select _trace_tell);
     Ok(())
 }

@@ -36,6 +36,7 @@ class DTensor(torch.Tensor):
 
     _spec: Spec
     _locals: list[Any]
+    _is_param: bool
 
     @staticmethod
     def __new__(cls: Any, local_tensor: Any, spec: Spec, *, requires_grad: bool = False) -> DTensor:
@@ -51,9 +52,20 @@ class DTensor(torch.Tensor):
         assert spec is not None
         device = pieces[0].device if pieces else torch.device(spec.mesh.device_type)
         made: DTensor = _C._on_mesh(
-            DTensor, spec, spec.number, spec.tensor_meta, device, list(pieces), requires_grad
+            DTensor,
+            spec,
+            spec._number or spec.number,
+            spec.tensor_meta,
+            device,
+            list(pieces),
+            requires_grad,
         )
         return made
+
+    def _flagged(self) -> Any:
+        """The same tensor, as a parameter: only for one that nobody else has, which spares a detached copy."""
+        self._is_param = True
+        return self
 
     def _hold(self, pieces: Sequence[Any]) -> None:
         """Notes other pieces, here and for calls that run again without Python."""
@@ -140,7 +152,7 @@ class DTensor(torch.Tensor):
             raise RuntimeError(
                 f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
             )
-        mesh = device_mesh or _mesh_resources.get_current_mesh()
+        mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
         if mesh.device_type != local_tensor.device.type and not local_tensor.is_meta:
             local_tensor = local_tensor.to(mesh.device_type)
         given = placements if placements is not None else [Replicate()] * mesh.ndim
