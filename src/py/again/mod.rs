@@ -11,7 +11,7 @@ use super::dispatch::wrapping;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types::{PyDType, PyDevice};
 use super::watch;
-use super::wrappers::{self, Pieces};
+use super::wrappers::{self, Kind, Pieces};
 use crate::layers::trace::{self, Level, Noting, Trace};
 use crate::mixed::Map;
 use crate::ops::args::{Arg, Args};
@@ -36,9 +36,7 @@ const HARMLESS: u32 =
 
 /// A result: how it looks as a whole, and the places of its pieces.
 struct Made {
-    class: Py<PyType>,
-    spec: Py<PyAny>,
-    number: u64,
+    kind: Arc<Kind>,
     shape: Dims,
     strides: Dims,
     dtype: DType,
@@ -141,7 +139,7 @@ impl Asked {
         };
         let words = &mut self.words;
         words.push(words::TENSOR | u64::from(t.requires_grad()));
-        words.push(pieces.number);
+        words.push(pieces.kind.number);
         words::push_layout(words, t);
         words.push(pieces.locals.len() as u64);
         pieces
@@ -300,46 +298,36 @@ impl Asked {
 impl Made {
     fn of(t: &Tensor, pieces: &Pieces, places: Vec<usize>) -> Option<Self> {
         let plain = t.offset() == 0 && !t.is_lazy() && !t.requires_grad();
-        plain.then(|| {
-            let (class, spec) =
-                Python::attach(|py| (pieces.class.clone_ref(py), pieces.spec.clone_ref(py)));
-            Self {
-                class,
-                spec,
-                number: pieces.number,
-                shape: t.shape().clone(),
-                strides: t.strides().clone(),
-                dtype: t.dtype(),
-                device: t.device(),
-                nbytes: t.storage().nbytes(),
-                places,
-            }
+        plain.then(|| Self {
+            kind: pieces.kind.clone(),
+            shape: t.shape().clone(),
+            strides: t.strides().clone(),
+            dtype: t.dtype(),
+            device: t.device(),
+            nbytes: t.storage().nbytes(),
+            places,
         })
     }
 
-    fn tensor(&self, py: Python<'_>, places: &[Option<Tensor>]) -> Result<Tensor> {
+    fn tensor(&self, places: &[Option<Tensor>]) -> Result<Tensor> {
         let piece = |i: &usize| places.get(*i).cloned().flatten();
         let locals: Option<Vec<Tensor>> = self.places.iter().map(piece).collect();
         let Some(locals) = locals else {
             return Err(crate::err!(Runtime, "a piece of a result is gone"));
         };
         let storage = Storage::hollow(self.nbytes, self.device);
-        let pieces = Pieces {
-            class: self.class.clone_ref(py),
-            spec: self.spec.clone_ref(py),
-            number: self.number,
-            locals,
-        };
-        wrappers::register_pieces(py, &storage, Arc::new(pieces));
+        let kind = self.kind.clone();
+        let pieces = Pieces { kind, locals };
+        wrappers::register_pieces(&storage, Arc::new(pieces));
         let (shape, strides) = (self.shape.clone(), self.strides.clone());
         Ok(Tensor::checked(storage, shape, strides, 0, self.dtype)?.with_python(true))
     }
 }
 
 impl Whole {
-    fn tensor(&self, py: Python<'_>, places: &[Option<Tensor>]) -> Result<Tensor> {
+    fn tensor(&self, places: &[Option<Tensor>]) -> Result<Tensor> {
         match self {
-            Self::Made(made) => made.tensor(py, places),
+            Self::Made(made) => made.tensor(places),
             Self::Step(i) => {
                 let found = places.get(*i).cloned().flatten();
                 found.ok_or_else(|| crate::err!(Runtime, "a result of a step is gone"))
@@ -365,22 +353,17 @@ impl Results {
     }
 
     fn made(&self, places: &[Option<Tensor>]) -> Result<Ret> {
-        if let Self::Same(i) = self {
-            return Ok(Ret::Same(*i));
-        }
-        Python::attach(|py| {
-            let one = |m: &Whole| m.tensor(py, places);
-            let all = |l: &[Whole]| l.iter().map(one).collect::<Result<Vec<_>>>();
-            Ok(match self {
-                Self::Same(i) => Ret::Same(*i),
-                Self::One(m) => Ret::One(one(m)?),
-                Self::Tuple(l) => Ret::Tuple(all(l)?),
-                Self::List(l) => Ret::List(all(l)?),
-                Self::Gaps(l) => {
-                    let gap = |m: &Option<Whole>| m.as_ref().map(one).transpose();
-                    Ret::Gaps(l.iter().map(gap).collect::<Result<_>>()?)
-                }
-            })
+        let one = |m: &Whole| m.tensor(places);
+        let all = |l: &[Whole]| l.iter().map(one).collect::<Result<Vec<_>>>();
+        Ok(match self {
+            Self::Same(i) => Ret::Same(*i),
+            Self::One(m) => Ret::One(one(m)?),
+            Self::Tuple(l) => Ret::Tuple(all(l)?),
+            Self::List(l) => Ret::List(all(l)?),
+            Self::Gaps(l) => {
+                let gap = |m: &Option<Whole>| m.as_ref().map(one).transpose();
+                Ret::Gaps(l.iter().map(gap).collect::<Result<_>>()?)
+            }
         })
     }
 }
@@ -432,12 +415,12 @@ fn _pieces(
     if locals.iter().any(Tensor::is_python) {
         return Ok(());
     }
-    let pieces = Pieces {
+    let kind = Arc::new(Kind {
         class: t.get_type().unbind(),
         spec,
         number,
-        locals,
-    };
+    });
+    let pieces = Pieces { kind, locals };
     wrappers::set_pieces(t.get().get().storage(), Arc::new(pieces));
     Ok(())
 }

@@ -9,7 +9,7 @@ from torchlike import _C
 from torchlike.distributed._ops import c10d
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor import _dispatch, _gradients
-from torchlike.distributed.tensor._spec import Spec, TensorMeta, meta_of, whole_of
+from torchlike.distributed.tensor._spec import Spec, TensorMeta, whole_of
 from torchlike.distributed.tensor.placement_types import (
     Placement,
     Replicate,
@@ -237,14 +237,13 @@ _LIMIT = 1 << 12
 
 def _spec_of_piece(local: Any, mesh: DeviceMesh, given: tuple[Placement, ...]) -> Spec:
     """How a whole lies all of whose pieces are like this one; layers ask for the same ones again and again."""
-    own = meta_of(local)
-    key = (id(mesh), given, own)
+    key = (id(mesh), given, local.shape, local.stride(), local.dtype)
     found = _specs.get(key)
     if found is None:
         chosen = tuple(normalized(p, local.ndim) for p in given)
         check_mixed(chosen)
         shape, strides = whole_of(local, mesh, chosen)
-        found = Spec(mesh, chosen, TensorMeta(shape, strides, own.dtype))
+        found = Spec(mesh, chosen, TensorMeta(shape, strides, local.dtype))
         if len(_specs) >= _LIMIT:
             _specs.clear()
         if not any(isinstance(p, _MaskPartial) for p in chosen):

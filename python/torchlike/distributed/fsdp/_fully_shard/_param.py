@@ -114,7 +114,8 @@ class Cut(NamedTuple):
 
 def _cut(param: nn.Parameter, whole: Any, dim: int, info: MeshInfo, of_tp: Spec | None) -> Cut:
     """How a parameter is cut along a dimension of the piece `whole` that is here."""
-    key = (Cut, of_tp and of_tp.number, meta_of(param), tuple(whole.shape), dim)
+    of_whole = (param.shape, param.stride(), param.dtype) if of_tp is None else of_tp.number
+    key = (Cut, of_whole, whole.shape, dim)
     found: Cut | None = info.mesh._known.get(key)
     if found is None:
         found = _new_cut(_spec(param, dim, info, of_tp), whole.shape, dim, info)
