@@ -250,12 +250,10 @@ impl Asked {
         Noting::start(self.level, self.given())
     }
 
-    /// Remembers what the call came down to; nothing: it is passed on.
-    pub fn remember(self, noting: Noting, ret: Option<&Ret>) {
-        let known = match ret {
-            None => Some(Known::Passed),
-            Some(ret) => self.found(noting, ret),
-        };
+    /// Remembers what the call came down to, or that Python passed it on if that cannot be said.
+    pub fn remember(self, noting: Noting, ret: Option<&Ret>, passed: bool) {
+        let found = ret.and_then(|ret| self.found(noting, ret));
+        let known = found.or_else(|| passed.then_some(Known::Passed));
         let mut calls = calls();
         if calls.len() >= LIMIT {
             calls.clear();

@@ -60,7 +60,7 @@ pub fn _moved<'py>(
     let tensor = |o: PyResult<Bound<'py, PyAny>>| Some(tensor_ref(&o.ok()?)?.clone());
     let found: Option<Vec<Tensor>> = made.try_iter()?.map(tensor).collect();
     if let Some(found) = found {
-        asked.remember(noting, Some(&Ret::List(found)));
+        asked.remember(noting, Some(&Ret::List(found)), false);
     }
     Ok(made)
 }
