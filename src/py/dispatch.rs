@@ -63,7 +63,7 @@ pub fn result<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
 static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The `__torch_dispatch__` of a class, if it has one of its own.
-fn handler<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub fn handler<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = class.py();
     let found = class.getattr_opt(intern!(py, "__torch_dispatch__"))?;
     Ok(found.filter(|f| !DISABLED.get(py).is_some_and(|d| d.is(f))))
@@ -75,7 +75,7 @@ pub fn dispatching<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'
     let storage = t.storage().clone();
     let made = instance(cls, t.with_python(handles))?;
     if handles {
-        wrappers::register(&made, &storage)?;
+        wrappers::register(&made, &storage, None)?;
     }
     Ok(made)
 }
@@ -436,7 +436,7 @@ fn _wrapper<'py>(
 }
 
 /// A new tensor of a class that handles its calls: shape, strides and offset, a type and a claimed device.
-pub fn wrapping<'py>(
+fn wrapping<'py>(
     cls: &Bound<'py, PyType>,
     (shape, strides, offset): (Dims, Dims, i64),
     dtype: crate::DType,

@@ -67,18 +67,23 @@ fn insert(storage: &Storage, wrapper: Wrapper) {
     }
 }
 
-/// Notes the object of a storage's tensor, whose class has a `__torch_dispatch__` of its own.
-pub fn register(o: &Bound<'_, PyAny>, storage: &Storage) -> PyResult<()> {
+/// Notes the object of a storage's tensor, whose class has a `__torch_dispatch__` of its own, and what it is on its mesh; gives its
+/// attributes.
+pub fn register<'py>(
+    o: &Bound<'py, PyAny>,
+    storage: &Storage,
+    pieces: Option<Arc<Pieces>>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
     let attributes = o.getattr_opt(intern!(o.py(), "__dict__"))?;
     let attributes = attributes.and_then(|d| d.cast_into::<PyDict>().ok());
     let wrapper = Wrapper {
         living: Some(PyWeakrefReference::new(o)?.unbind()),
         class: Some(o.get_type().unbind()),
-        attributes: attributes.map(Bound::unbind),
-        pieces: None,
+        attributes: attributes.clone().map(Bound::unbind),
+        pieces,
     };
     insert(storage, wrapper);
-    Ok(())
+    Ok(attributes)
 }
 
 /// Notes what a registered tensor is on its mesh; nothing for others.

@@ -5,11 +5,10 @@
 //! tensors on the mesh, each of which is recorded, and asked for here in turn.
 
 mod moved;
+mod whole;
 mod words;
 
-use super::dispatch::wrapping;
-use super::object::{PyTensor, tensor_ref, wrap};
-use super::types::{PyDType, PyDevice};
+use super::object::{PyTensor, wrap};
 use super::watch;
 use super::wrappers::{self, Kind, Pieces};
 use crate::layers::trace::{self, Level, Noting, Trace};
@@ -18,10 +17,8 @@ use crate::ops::args::{Arg, Args};
 use crate::ops::op::Body;
 use crate::ops::{Call, Form, Ret};
 use crate::{DType, Device, Dims, Result, Storage, Tensor, mode};
-use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyType};
+use pyo3::types::PyList;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -366,68 +363,12 @@ impl Results {
     }
 }
 
-/// A new tensor on a mesh, of a class that handles its calls: how it lies, with a number of that, what the whole looks like, where
-/// it is, and its pieces.
-#[pyfunction]
-fn _on_mesh<'py>(
-    class: &Bound<'py, PyType>,
-    spec: &Bound<'py, PyAny>,
-    number: u64,
-    meta: (Vec<i64>, Vec<i64>, PyRef<'py, PyDType>),
-    device: &PyDevice,
-    locals: &Bound<'py, PyList>,
-    requires_grad: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = class.py();
-    let (shape, strides, dtype) = (Dims::new(&meta.0), Dims::new(&meta.1), meta.2.0);
-    let made = wrapping(
-        class,
-        (shape, strides, 0),
-        dtype,
-        device.known()?,
-        requires_grad,
-    )?;
-    made.setattr(intern!(py, "_spec"), spec)?;
-    made.setattr(intern!(py, "_locals"), locals)?;
-    _pieces(made.cast()?, spec.clone().unbind(), number, locals)?;
-    Ok(made)
-}
-
-/// Says what a tensor on a mesh is: how it lies, with a number of that, and its pieces.
-#[pyfunction]
-fn _pieces(
-    t: &Bound<'_, PyTensor>,
-    spec: Py<PyAny>,
-    number: u64,
-    locals: &Bound<'_, PyList>,
-) -> PyResult<()> {
-    if !t.get().get().is_python() {
-        return Err(PyTypeError::new_err(
-            "_pieces(): expected a tensor whose class handles its calls",
-        ));
-    }
-    let pieces = locals.iter().map(|o| tensor_ref(&o).cloned());
-    let Some(locals) = pieces.collect::<Option<Vec<Tensor>>>() else {
-        return Err(PyTypeError::new_err("expected pieces that are Tensors"));
-    };
-    if locals.iter().any(Tensor::is_python) {
-        return Ok(());
-    }
-    let kind = Arc::new(Kind {
-        class: t.get_type().unbind(),
-        spec,
-        number,
-    });
-    let pieces = Pieces { kind, locals };
-    wrappers::set_pieces(t.get().get().storage(), Arc::new(pieces));
-    Ok(())
-}
-
 /// Forgets what calls on meshes came down to.
 #[pyfunction]
 fn _forget_calls() {
     let gone = std::mem::take(&mut *calls());
     drop(gone);
+    whole::forget();
 }
 
 /// How many kinds of calls on meshes are remembered.
@@ -479,6 +420,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
     m.add_function(wrap_pyfunction!(moved::_moved, m)?)?;
-    add!(_on_mesh _pieces _forget_calls _known_calls _calls_context _trace_void _trace_select _trace_tell);
+    m.add_function(wrap_pyfunction!(whole::_on_mesh, m)?)?;
+    m.add_function(wrap_pyfunction!(whole::_pieces, m)?)?;
+    add!(_forget_calls _known_calls _calls_context _trace_void _trace_select _trace_tell);
     Ok(())
 }
