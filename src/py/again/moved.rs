@@ -17,8 +17,8 @@ impl Asked {
     /// Pieces of a tensor that lies as one number says, which are brought to where another one says; nothing if that is not
     /// remembered.
     fn moved(pieces: &[Tensor], from: u64, to: u64) -> Option<Self> {
-        let plain = |t: &Tensor| !t.is_python() && !(t.requires_grad() && mode::grad_enabled());
-        if !is_quiet() || trace::is_on() || !pieces.iter().all(plain) {
+        let seen = |t: &Tensor| t.is_python() || t.requires_grad() && mode::grad_enabled();
+        if !is_quiet() || trace::is_on() || pieces.iter().any(seen) {
             return None;
         }
         let mut asked = Self::new(Level::Plain);
