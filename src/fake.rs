@@ -130,6 +130,16 @@ pub fn pause(off: bool) -> bool {
     mode::set_layers(mode::layers() & !mode::FAKING | bit) & mode::FAKING == 0
 }
 
+/// Whether a mode is on, and `is` true of the one that was entered last.
+pub(crate) fn current_is(is: impl FnOnce(&FakeMode) -> bool) -> bool {
+    if mode::layers() & mode::FAKING == 0 {
+        return false;
+    }
+    // A thread that ends may have no modes left.
+    let found = MODES.try_with(|m| m.borrow().last().is_some_and(|m| is(m)));
+    found.unwrap_or(false)
+}
+
 /// The mode that was entered last, if it is on.
 #[must_use]
 pub fn current() -> Option<Arc<FakeMode>> {

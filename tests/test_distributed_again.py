@@ -19,6 +19,7 @@ from torchlike.distributed.tensor import (
     Replicate,
     Shard,
     _dispatch,
+    _moves,
     distribute_tensor,
 )
 from torchlike.distributed.tensor.parallel import loss_parallel
@@ -207,3 +208,41 @@ def test_kinds_are_forgotten() -> None:
     assert _C._known_calls() > 0
     _dispatch.clear()
     assert _C._known_calls() == 0
+
+
+def test_pieces_are_brought_elsewhere_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    real = _moves.step
+
+    def noted(*args: Any) -> Any:
+        steps.append("step")
+        return real(*args)
+
+    monkeypatch.setattr(_moves, "step", noted)
+    for turn in range(5):
+        t = torch.randn(7, 4)
+        for p in (Replicate(), Shard(1)):
+            got = cut(t).redistribute(placements=[p])
+            assert torch.equal(got.full_tensor(), t) and got.placements == (p,)
+        if turn == 2:
+            steps.clear()
+    assert not steps
+    # Of other types and sizes, and where gradients are asked for.
+    for whole in (torch.arange(7), torch.randn(3, 4), torch.randn(7, 4, requires_grad=True)):
+        assert torch.equal(cut(whole).redistribute(placements=[Replicate()]).full_tensor(), whole)
+    assert steps
+
+
+def test_composites_that_python_passes_on_are_one_call() -> None:
+    def gradients(x: Any, w: Any) -> list[Any]:
+        a, b = cut(x, Replicate()).requires_grad_(), cut(w).requires_grad_()
+        return [g.full_tensor() for g in torch.autograd.grad(F.linear(a, b).sum(), (a, b))]
+
+    for _ in range(4):
+        x, w = torch.randn(2, 4), torch.randn(6, 4)
+        wanted = (w.sum(0).expand(2, 4), x.sum(0).expand(6, 4))
+        for got, want in zip(gradients(x, w), wanted, strict=True):
+            torch.testing.assert_close(got, want)
+    known = _C._known_calls()
+    gradients(torch.randn(2, 4), torch.randn(6, 4))
+    assert _C._known_calls() == known

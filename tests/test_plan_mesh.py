@@ -1,11 +1,14 @@
 """Plans of models on meshes of ranks that are not there."""
 
+import gc
 import json
+import weakref
 
 import pytest
 
 import torchlike as torch
 from torchlike import distributed, nn
+from torchlike.distributed.fsdp import fully_shard
 from torchlike.plan._command import main
 from torchlike.plan._mesh_picture import matrix
 from torchlike.plan._rules import uncut
@@ -178,3 +181,19 @@ def test_pieces_are_stepped_as_plain_tensors_are(name):
         assert torch.equal(p.to_local(), q)
     finally:
         distributed.destroy_process_group()
+
+
+def test_models_of_plans_go_without_a_search_for_cycles():
+    kept = []
+
+    def shard(model, mesh):
+        kept.append(weakref.ref(model))
+        return fully_shard(model, mesh=mesh)
+
+    gc.collect()
+    gc.disable()
+    try:
+        planned({"dp": 4}, shard)
+        assert kept[0]() is None
+    finally:
+        gc.enable()

@@ -74,11 +74,14 @@ fn flat(t: &Tensor) -> Option<Tensor> {
     })
 }
 
-/// Calls `f` with a dense tensor of the layout order of `out` and the flat view of it, then stores what `f` wrote.
+/// Calls `f` with a contiguous tensor whose elements lie in the order of `out`'s memory, then stores what `f` wrote.
 ///
 /// # Errors
 /// Those of `f`, or if memory cannot be had.
 pub fn in_memory_order(out: &Tensor, f: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
+    if out.is_contiguous() {
+        return f(out);
+    }
     if let Some(row) = flat(out) {
         return f(&row);
     }

@@ -12,7 +12,7 @@ use num_complex::Complex64;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyType};
 
 /// Why an argument could not be converted.
 pub enum Failure {
@@ -89,6 +89,19 @@ fn integer(o: &Bound<'_, PyAny>) -> Option<Scalar> {
     match o.extract::<i64>() {
         Ok(i) => Some(Scalar::Int(i)),
         Err(_) => o.extract::<u64>().ok().map(Scalar::UInt),
+    }
+}
+
+/// Start, stop and step of a slice as Python reads them: an end that is left out is the outermost number.
+pub fn slice(s: &Bound<'_, PySlice>) -> PyResult<[i64; 3]> {
+    let [mut start, mut stop, mut step] = [0; 3];
+    // SAFETY: the object is alive and a slice, and the numbers are there to be written.
+    let failed = unsafe {
+        ffi::PySlice_Unpack(s.as_ptr(), &raw mut start, &raw mut stop, &raw mut step) < 0
+    };
+    match failed {
+        true => Err(PyErr::fetch(s.py())),
+        false => Ok([start, stop, step].map(|n| n as i64)),
     }
 }
 

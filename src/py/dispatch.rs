@@ -63,7 +63,7 @@ pub fn result<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
 static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The `__torch_dispatch__` of a class, if it has one of its own.
-fn handler<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub fn handler<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = class.py();
     let found = class.getattr_opt(intern!(py, "__torch_dispatch__"))?;
     Ok(found.filter(|f| !DISABLED.get(py).is_some_and(|d| d.is(f))))
@@ -75,7 +75,7 @@ pub fn dispatching<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'
     let storage = t.storage().clone();
     let made = instance(cls, t.with_python(handles))?;
     if handles {
-        wrappers::register(&made, &storage)?;
+        wrappers::register(&made, &storage, None)?;
     }
     Ok(made)
 }
@@ -98,7 +98,7 @@ impl Drop for Within {
 /// Shows a leaf to Python, which answers or passes it on; calls of tensors on meshes no more than once of a kind.
 fn hook(c: Call, next: Next) -> Result<Ret> {
     let Some(asked) = Asked::of(&c, WITHIN.get()) else {
-        return ask(c, next, true, |_| {});
+        return ask(c, next, true, |_, _| {});
     };
     match autocast::without(|| asked.known()) {
         Some(Ok(Some(ret))) => Ok(ret),
@@ -107,7 +107,9 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
         None => {
             let noting = asked.start();
             let closed = !asked.is_open();
-            ask(c, next, closed, |ret| asked.remember(noting, ret))
+            ask(c, next, closed, |ret, passed| {
+                asked.remember(noting, ret, passed);
+            })
         }
     }
 }
@@ -119,9 +121,9 @@ fn passed(c: Call, next: Next) -> Result<Ret> {
     next.call(c)
 }
 
-/// Asks Python; `heard` is told what it answers, before a call that it passes on goes on. `closed`: what Python calls
-/// meanwhile is a part of this call.
-fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>)) -> Result<Ret> {
+/// Asks Python; `heard` is told what it answers, or that it passed the call on. `closed`: what runs meanwhile is a part of this call,
+/// and what a call that is passed on gives is told too.
+fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)) -> Result<Ret> {
     let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
         let shown = show(py, &c)?;
         let _within = Within::of(None);
@@ -133,20 +135,24 @@ fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>)) -> R
         }
         taken(&seen, &c).map(Some)
     });
-    if let Ok(answer) = &answered {
-        heard(answer.as_ref());
+    let Some(ret) = answered.map_err(carried)? else {
         Python::attach(noted::prune);
-    }
-    match answered {
-        Ok(Some(Ret::Tuple(results))) if matches!(c.form, Form::Out(_)) => {
-            if let Form::Out(outs) = c.form {
-                outs.iter_mut().zip(results).for_each(|(out, r)| *out = r);
-            }
+        if !closed || !matches!(c.form, Form::New) {
+            heard(None, true);
+            return passed(c, next);
+        }
+        let ret = passed(c, next)?;
+        heard(Some(&ret), true);
+        return Ok(ret);
+    };
+    heard(Some(&ret), false);
+    Python::attach(noted::prune);
+    match (ret, c.form) {
+        (Ret::Tuple(results), Form::Out(outs)) => {
+            outs.iter_mut().zip(results).for_each(|(out, r)| *out = r);
             Ok(Ret::Tuple(Vec::new()))
         }
-        Ok(Some(ret)) => Ok(ret),
-        Ok(None) => passed(c, next),
-        Err(e) => Err(carried(e)),
+        (ret, _) => Ok(ret),
     }
 }
 
@@ -430,7 +436,7 @@ fn _wrapper<'py>(
 }
 
 /// A new tensor of a class that handles its calls: shape, strides and offset, a type and a claimed device.
-pub fn wrapping<'py>(
+fn wrapping<'py>(
     cls: &Bound<'py, PyType>,
     (shape, strides, offset): (Dims, Dims, i64),
     dtype: crate::DType,

@@ -4,7 +4,6 @@ use super::convert::{self, Failure};
 use super::dispatch;
 use super::noted::Noted;
 use super::object::{PyTensor, tensor_ref, viewing, wrap};
-use super::tensor::slice_parts;
 use super::types::type_name;
 use super::watch::{self, Style};
 use crate::layers::autograd::views;
@@ -20,7 +19,7 @@ fn one(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Index> {
         return Ok(Index::Int(o.extract()?));
     }
     if let Ok(s) = o.cast::<PySlice>() {
-        let (start, stop, step) = slice_parts(s)?;
+        let [start, stop, step] = convert::slice(s)?.map(Some);
         return Ok(Index::Slice { start, stop, step });
     }
     if o.is_none() {

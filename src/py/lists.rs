@@ -149,7 +149,7 @@ fn _pieces_alike<'py>(
             let Some([local]) = pieces.as_deref().map(|p| &p.locals[..]) else {
                 return Ok(None);
             };
-            own.push(pieces.as_deref().map(|p| p.number));
+            own.push(pieces.as_deref().map(|p| p.kind.number));
             made.append(wrap(py, local.clone())?)?;
         }
         if numbers.is_empty() {

@@ -1,13 +1,13 @@
 //! Recorded programs, as `torchlike._C._Program`.
 
 use super::module::collect::collect;
-use super::object::{is_plain_tensor, tensor_ref};
+use super::object::tensor_ref;
+use super::wrappers;
 use crate::layers::program::Recorder;
 use crate::mixed::Map;
 use crate::program::{Bytes, Class, Phase, Program};
 use crate::{Device, Result, Tensor, cpu};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -63,44 +63,25 @@ fn class_of(number: usize) -> PyResult<Class> {
     found.ok_or_else(|| PyValueError::new_err("no such class"))
 }
 
-/// The piece of a tensor on a mesh that the rank which is played has.
-fn piece<'py>(o: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if is_plain_tensor(o.get_type_ptr()) {
-        return Ok(None);
-    }
-    let pieces = o.getattr_opt(intern!(o.py(), "_locals"))?;
-    match pieces {
-        Some(pieces) if pieces.is_truthy()? => pieces.get_item(0).map(Some),
-        _ => Ok(None),
-    }
-}
-
 fn device(text: &str) -> Result<Device> {
     Ok(Device::parse(text)?.canonical())
 }
 
 impl PyProgram {
     /// What a tensor's storage is for, or that of the piece which the rank that is played has.
-    fn label_as(&self, o: &Bound<'_, PyAny>, class: Class, name: String) -> PyResult<()> {
-        let piece = piece(o)?;
-        if let Some(t) = tensor_ref(piece.as_ref().unwrap_or(o)) {
-            self.recorder.label(t, class, name);
+    fn label_as(&self, o: &Bound<'_, PyAny>, class: Class, name: String) {
+        if let Some(t) = tensor_ref(o) {
+            self.label_tensor(t, class, name);
         }
-        Ok(())
     }
 
-    /// Labels the gradient that a parameter has.
-    fn label_gradient(&self, name: &str, p: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Some(grad) = tensor_ref(p).and_then(Tensor::grad) else {
-            return Ok(());
+    fn label_tensor(&self, t: &Tensor, class: Class, name: String) {
+        let pieces = match t.is_python() {
+            true => wrappers::pieces(t.storage()),
+            false => None,
         };
-        if grad.is_python() {
-            let grad = p.getattr(intern!(p.py(), "grad"))?;
-            return self.label_as(&grad, Class::Gradient, dotted(name, "grad"));
-        }
-        self.recorder
-            .label(&grad, Class::Gradient, dotted(name, "grad"));
-        Ok(())
+        let piece = pieces.as_ref().and_then(|p| p.locals.first());
+        self.recorder.label(piece.unwrap_or(t), class, name);
     }
 }
 
@@ -171,20 +152,23 @@ impl PyProgram {
         }
         drop(modules);
         for (name, p) in &all.parameters {
-            self.label_as(p, Class::Parameter, name.clone())?;
+            self.label_as(p, Class::Parameter, name.clone());
         }
         for (name, b) in all.buffers {
-            self.label_as(&b, Class::Buffer, name)?;
+            self.label_as(&b, Class::Buffer, name);
         }
         for (name, p) in &all.parameters {
-            self.label_gradient(name, p)?;
+            if let Some(grad) = tensor_ref(p).and_then(Tensor::grad) {
+                self.label_tensor(&grad, Class::Gradient, dotted(name, "grad"));
+            }
         }
         Ok(all.parameters.into_iter().map(|(_, p)| p).collect())
     }
 
     /// What a tensor's storage is for, and what it is called.
     fn label(&self, name: String, t: &Bound<'_, PyAny>, class: usize) -> PyResult<()> {
-        self.label_as(t, class_of(class)?, name)
+        self.label_as(t, class_of(class)?, name);
+        Ok(())
     }
 
     /// Labels the gradients that a model's parameters have, and the tensors of an optimizer's state if there is one, a dictionary
@@ -197,7 +181,9 @@ impl PyProgram {
     ) -> PyResult<()> {
         let parameters = collect(model)?.parameters;
         for (name, p) in &parameters {
-            self.label_gradient(name, p)?;
+            if let Some(grad) = tensor_ref(p).and_then(Tensor::grad) {
+                self.label_tensor(&grad, Class::Gradient, dotted(name, "grad"));
+            }
         }
         let Some(state) = state else { return Ok(()) };
         let names = parameters.into_iter();
@@ -208,9 +194,9 @@ impl PyProgram {
             };
             let name = names.get(&p.as_ptr().addr()).map_or("None", String::as_str);
             for (key, t) in entries.iter() {
-                if tensor_ref(&t).is_some() {
+                if let Some(t) = tensor_ref(&t) {
                     let key = key.str()?;
-                    self.label_as(&t, Class::State, dotted(name, key.to_str()?))?;
+                    self.label_tensor(t, Class::State, dotted(name, key.to_str()?));
                 }
             }
         }

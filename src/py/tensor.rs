@@ -9,9 +9,8 @@ use super::watch::{self, Style};
 use crate::ops::{Arg, Call, dispatch, f};
 use crate::{DType, Device, Dims, Scalar, Tensor, op};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 impl PyTensor {
     /// Where the data of a meta tensor would come from, as text; None for real tensors and those without a source.
@@ -437,32 +436,6 @@ pub fn sizes_of(args: &Bound<'_, PyTuple>) -> PyResult<Dims> {
         convert::Failure::Error(e) => e,
         convert::Failure::Kind => wrong(),
     })
-}
-
-/// What `__getitem__` accepts as a single position.
-pub fn slice_parts(s: &Bound<'_, PySlice>) -> PyResult<(Option<i64>, Option<i64>, Option<i64>)> {
-    let py = s.py();
-    let part = |name: &Bound<'_, PyString>| -> PyResult<Option<i64>> {
-        let v = s.getattr(name)?;
-        if v.is_none() {
-            return Ok(None);
-        }
-        match convert::int(&v) {
-            Ok(i) => Ok(Some(i)),
-            Err(convert::Failure::Error(e)) => Err(e),
-            Err(convert::Failure::Kind) => match v.call_method0("__index__") {
-                Ok(i) => Ok(Some(i.extract()?)),
-                Err(_) => Err(PyTypeError::new_err(
-                    "slice indices must be integers or None or have an __index__ method",
-                )),
-            },
-        }
-    };
-    Ok((
-        part(intern!(py, "start"))?,
-        part(intern!(py, "stop"))?,
-        part(intern!(py, "step"))?,
-    ))
 }
 
 /// Registers the classes.

@@ -13,17 +13,24 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyType, PyWeakrefReference};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// What a tensor on a mesh is: how it lies, with a number of that, and the pieces of the ranks that are played.
-pub struct Pieces {
+/// How tensors on a mesh lie, with a number of that, and their class.
+pub struct Kind {
     pub class: Py<PyType>,
     pub spec: Py<PyAny>,
     pub number: u64,
+}
+
+/// What a tensor on a mesh is: its kind, and the pieces of the ranks that are played.
+pub struct Pieces {
+    pub kind: Arc<Kind>,
     pub locals: Vec<Tensor>,
 }
 
+#[derive(Default)]
 struct Wrapper {
     living: Option<Py<PyWeakrefReference>>,
-    class: Py<PyType>,
+    /// That of its pieces, if nothing stands here.
+    class: Option<Py<PyType>>,
     attributes: Option<Py<PyDict>>,
     pieces: Option<Arc<Pieces>>,
 }
@@ -60,18 +67,23 @@ fn insert(storage: &Storage, wrapper: Wrapper) {
     }
 }
 
-/// Notes the object of a storage's tensor, whose class has a `__torch_dispatch__` of its own.
-pub fn register(o: &Bound<'_, PyAny>, storage: &Storage) -> PyResult<()> {
+/// Notes the object of a storage's tensor, whose class has a `__torch_dispatch__` of its own, and what it is on its mesh; gives its
+/// attributes.
+pub fn register<'py>(
+    o: &Bound<'py, PyAny>,
+    storage: &Storage,
+    pieces: Option<Arc<Pieces>>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
     let attributes = o.getattr_opt(intern!(o.py(), "__dict__"))?;
     let attributes = attributes.and_then(|d| d.cast_into::<PyDict>().ok());
     let wrapper = Wrapper {
         living: Some(PyWeakrefReference::new(o)?.unbind()),
-        class: o.get_type().unbind(),
-        attributes: attributes.map(Bound::unbind),
-        pieces: None,
+        class: Some(o.get_type().unbind()),
+        attributes: attributes.clone().map(Bound::unbind),
+        pieces,
     };
     insert(storage, wrapper);
-    Ok(())
+    Ok(attributes)
 }
 
 /// Notes what a registered tensor is on its mesh; nothing for others.
@@ -84,12 +96,10 @@ pub fn set_pieces(storage: &Storage, pieces: Arc<Pieces>) {
 }
 
 /// Notes a tensor on a mesh that has no object yet.
-pub fn register_pieces(py: Python<'_>, storage: &Storage, pieces: Arc<Pieces>) {
+pub fn register_pieces(storage: &Storage, pieces: Arc<Pieces>) {
     let wrapper = Wrapper {
-        living: None,
-        class: pieces.class.clone_ref(py),
-        attributes: None,
         pieces: Some(pieces),
+        ..Wrapper::default()
     };
     insert(storage, wrapper);
 }
@@ -102,7 +112,7 @@ pub fn pieces(storage: &Storage) -> Option<Arc<Pieces>> {
 /// The attributes of a tensor on a mesh.
 fn attributes_of(py: Python<'_>, pieces: &Pieces) -> PyResult<Py<PyDict>> {
     let made = PyDict::new(py);
-    made.set_item(intern!(py, "_spec"), &pieces.spec)?;
+    made.set_item(intern!(py, "_spec"), &pieces.kind.spec)?;
     let locals: Vec<_> = pieces
         .locals
         .iter()
@@ -122,7 +132,7 @@ pub fn registered<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Option<Bound<'py
         };
         (
             found.living.as_ref().map(|l| l.clone_ref(py)),
-            found.class.clone_ref(py),
+            found.class.as_ref().map(|c| c.clone_ref(py)),
             found.attributes.as_ref().map(|d| d.clone_ref(py)),
             found.pieces.clone(),
         )
@@ -137,13 +147,16 @@ pub fn registered<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Option<Bound<'py
         (None, Some(pieces)) => Some(attributes_of(py, pieces)?),
         (attributes, _) => attributes,
     };
+    let Some(class) = class.or_else(|| Some(pieces.as_ref()?.kind.class.clone_ref(py))) else {
+        return Ok(None);
+    };
     let made = instance(class.bind(py), t.clone())?;
     if let Some(attributes) = &attributes {
         made.setattr(intern!(py, "__dict__"), attributes)?;
     }
     let wrapper = Wrapper {
         living: Some(PyWeakrefReference::new(&made)?.unbind()),
-        class,
+        class: Some(class),
         attributes,
         pieces,
     };

@@ -1,7 +1,7 @@
 //! Storages that a fake mode made, and references that keep no storage alive.
 
 use super::{Cell, FAKE, Owner, Storage};
-use crate::fake::FakeMode;
+use crate::fake::{self, FakeMode};
 use crate::{Device, Result};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +44,10 @@ impl Storage {
 
     /// True if the mode outlives the storage, and no bytes are remembered.
     pub(super) fn mode_is_shared(&self) -> bool {
+        // Mostly the thread has it, which is seen without a lock.
+        if fake::current_is(|mode| self.is_plainly_of(mode)) {
+            return true;
+        }
         let hold = self.hold();
         let known = hold.rare.as_ref().is_some_and(|r| r.constant.is_some());
         !known && (hold.fake.as_ref()).is_some_and(|mode| Arc::strong_count(mode) > 1)

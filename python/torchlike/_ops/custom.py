@@ -82,7 +82,9 @@ def kernel_for(overload: OpOverload, args: tuple[Any, ...]) -> Any:
     kernels = overload.kernels
     if not kernels.keys() <= _SIMPLE or gradient.wanted(overload, args):
         return None
-    return kernels.get("CompositeExplicitAutograd")
+    kernel = kernels.get("CompositeExplicitAutograd")
+    mode = None if kernel is None else fake.mode_of(args)
+    return kernel if mode is None else fake.Shown(overload, kernel, mode)
 
 
 def note(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -94,7 +96,7 @@ def note(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     for a, value in zip(declared, args, strict=True):
         if isinstance(value, list | tuple):
             return
-        if isinstance(value, _C.Tensor) and (a.base != "Tensor" or _C._is_fake(value)):
+        if isinstance(value, _C.Tensor) and a.base != "Tensor":
             return
     overload.fitting.add(tuple(map(type, args)))
 

@@ -31,6 +31,9 @@ class RemovableHandle:
         self.hooks_dict_ref = weakref.ref(hooks_dict)
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
+        if extra_dict is None:
+            self.extra_dict_ref: tuple[Any, ...] = ()
+            return
         extras = extra_dict if isinstance(extra_dict, list) else [extra_dict]
         self.extra_dict_ref = tuple([weakref.ref(d) for d in extras if d is not None])
 
@@ -175,10 +178,10 @@ def add_hook(
 ) -> RemovableHandle:
     """Put ``hook`` into a table of one module, marked in the tables ``also``."""
     hooks = getattr(module, table)
-    marks = [getattr(module, name) for name in also]
+    marks = [getattr(module, name) for name in also] if also else None
     handle = RemovableHandle(hooks, extra_dict=marks)
     hooks[handle.id] = hook
-    for mark in marks:
+    for mark in marks or ():
         mark[handle.id] = True
     if prepend:
         hooks.move_to_end(handle.id, last=False)

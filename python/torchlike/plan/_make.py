@@ -257,6 +257,8 @@ def make(
             )
         finally:
             program.stop()
+            if ranks is not None:
+                _mesh.release(fake)
     question = {
         "model": model, "inputs": inputs, "kwargs": kwargs, "step": step, "optimizer": optimizer, "loss": loss,
         "device": device, "allocator": allocator, "lines": lines, "mesh": mesh, "parallel": parallel,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections import Counter
 from fnmatch import fnmatchcase
 from math import prod
@@ -178,6 +179,13 @@ def _styled(model: Any, mesh: DeviceMesh, what: Any) -> None:
     parallel.parallelize_module(model, mesh, styles, src_data_rank=None)
 
 
+def release(model: Any) -> None:
+    """Lets a model that was planned go: nobody looks for cycles meanwhile, and there would be many at once."""
+    state = sys.modules.get("torchlike.distributed.fsdp._fully_shard._state")
+    if state is not None:
+        state.release(model)
+
+
 class Spread:
     """A model on a mesh, and the collectives of a step."""
 
@@ -249,21 +257,20 @@ def shards(model: Any, mesh: DeviceMesh) -> list[Sharded]:
 
     ranks = min(mesh.size(), SHOWN)
     found = []
-    alike: dict[int, tuple[int, ...]] = {}
+    alike: dict[int, Sharded] = {}
     for name, p in model.named_parameters():
         if not isinstance(p, DTensor):
-            size = p.numel() * p.element_size()
-            found.append(Sharded(name, tuple(p.shape), "replicated", size, (0,) * ranks))
+            found.append(Sharded(name, tuple(p.shape), "replicated", p.nbytes, (0,) * ranks))
             continue
         number = p._spec.number
-        if number not in alike:
+        first = alike.get(number)
+        if first is None:
             numbers: dict[Any, int] = {}
-            offsets = _offsets(p, mesh, ranks)
-            alike[number] = tuple(numbers.setdefault(at, len(numbers)) for at in offsets)
-        local = p._local_tensor
-        placements = ", ".join(map(str, p.placements))
-        size = local.numel() * local.element_size()
-        found.append(Sharded(name, tuple(p.shape), placements, size, alike[number]))
+            parts = tuple(numbers.setdefault(at, len(numbers)) for at in _offsets(p, mesh, ranks))
+            placements = ", ".join(map(str, p.placements))
+            size = p._local_tensor.nbytes
+            first = alike[number] = Sharded(name, p._spec.shape, placements, size, parts)
+        found.append(Sharded(name, *first[1:]))
     return found
 
 

@@ -4,23 +4,21 @@
 //! Below autograd a call comes down to calls of pieces. A composite that is recorded for gradients comes down to calls of
 //! tensors on the mesh, each of which is recorded, and asked for here in turn.
 
+mod moved;
+mod whole;
 mod words;
 
-use super::dispatch::wrapping;
-use super::object::{PyTensor, tensor_ref, wrap};
-use super::types::{PyDType, PyDevice};
+use super::object::{PyTensor, wrap};
 use super::watch;
-use super::wrappers::{self, Pieces};
+use super::wrappers::{self, Kind, Pieces};
 use crate::layers::trace::{self, Level, Noting, Trace};
 use crate::mixed::Map;
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::Body;
 use crate::ops::{Call, Form, Ret};
 use crate::{DType, Device, Dims, Result, Storage, Tensor, mode};
-use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyType};
+use pyo3::types::PyList;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -35,9 +33,7 @@ const HARMLESS: u32 =
 
 /// A result: how it looks as a whole, and the places of its pieces.
 struct Made {
-    class: Py<PyType>,
-    spec: Py<PyAny>,
-    number: u64,
+    kind: Arc<Kind>,
     shape: Dims,
     strides: Dims,
     dtype: DType,
@@ -107,7 +103,29 @@ pub struct Asked {
     tensors: SmallVec<[Tensor; 4]>,
 }
 
+/// Whether nobody stands between a call and what it came down to before.
+fn is_quiet() -> bool {
+    mode::layers() & !HARMLESS == 0 && watch::state() == 0 && DEPTH.get() == 0
+}
+
+/// What of the thread's settings decides what calls do.
+fn settings() -> u64 {
+    u64::from(mode::grad_enabled())
+        | u64::from(mode::inference()) << 1
+        | (mode::default_dtype() as u64) << 8
+        | u64::from(mode::layers() & mode::FAKING) << 16
+}
+
 impl Asked {
+    fn new(level: Level) -> Self {
+        Self {
+            level,
+            words: Words::new(),
+            wholes: SmallVec::new(),
+            tensors: SmallVec::new(),
+        }
+    }
+
     /// Notes a tensor; false if it does not lie on a mesh.
     fn tensor(&mut self, t: &Tensor) -> bool {
         if !t.is_python() {
@@ -118,7 +136,7 @@ impl Asked {
         };
         let words = &mut self.words;
         words.push(words::TENSOR | u64::from(t.requires_grad()));
-        words.push(pieces.number);
+        words.push(pieces.kind.number);
         words::push_layout(words, t);
         words.push(pieces.locals.len() as u64);
         pieces
@@ -172,7 +190,6 @@ impl Asked {
             Form::Within(_) => 2,
             Form::Out(_) => return None,
         };
-        let quiet = mode::layers() & !HARMLESS == 0 && watch::state() == 0 && DEPTH.get() == 0;
         let (mut wrapped, mut wanted) = (false, false);
         c.args.for_each_tensor(|_, t| {
             wrapped |= t.is_python();
@@ -181,27 +198,18 @@ impl Asked {
         let composite = matches!(c.args.op.def.body, Body::Compose(_) | Body::Forward(_));
         // What composites do inside of others may depend on those.
         let inside = composite && mode::layers() & mode::COMPOSING != 0;
-        if !quiet || !wrapped || inside {
+        if !is_quiet() || !wrapped || inside {
             return None;
         }
         let level = match composite && wanted && mode::grad_enabled() {
             true => Level::Recorded,
             false => Level::Plain,
         };
-        let mut asked = Self {
-            level,
-            words: Words::new(),
-            wholes: SmallVec::new(),
-            tensors: SmallVec::new(),
-        };
-        let state = u64::from(mode::grad_enabled())
-            | u64::from(mode::inference()) << 1
-            | (mode::default_dtype() as u64) << 8
-            | u64::from(mode::layers() & mode::FAKING) << 16;
+        let mut asked = Self::new(level);
         let name = within.map_or(0, |w| w.as_ptr() as u64);
         asked.words.extend([
             (c.args.op.id as u64) << 8 | kind,
-            state,
+            settings(),
             name,
             CONTEXT.load(Relaxed),
         ]);
@@ -239,12 +247,10 @@ impl Asked {
         Noting::start(self.level, self.given())
     }
 
-    /// Remembers what the call came down to; nothing: it is passed on.
-    pub fn remember(self, noting: Noting, ret: Option<&Ret>) {
-        let known = match ret {
-            None => Some(Known::Passed),
-            Some(ret) => self.found(noting, ret),
-        };
+    /// Remembers what the call came down to, or that Python passed it on if that cannot be said.
+    pub fn remember(self, noting: Noting, ret: Option<&Ret>, passed: bool) {
+        let found = ret.and_then(|ret| self.found(noting, ret));
+        let known = found.or_else(|| passed.then_some(Known::Passed));
         let mut calls = calls();
         if calls.len() >= LIMIT {
             calls.clear();
@@ -257,13 +263,13 @@ impl Asked {
     fn found(&self, noting: Noting, ret: &Ret) -> Option<Known> {
         let outs = ret.look();
         let mut each: Vec<Whole> = Vec::with_capacity(outs.len());
-        let trace = match self.level {
-            Level::Recorded => {
+        let trace = match self.wholes.is_empty() || self.is_open() {
+            true => {
                 let (trace, places) = noting.finish(&outs)?;
                 each.extend(places.into_iter().map(Whole::Step));
                 trace
             }
-            Level::Plain => {
+            false => {
                 let wholes = outs.iter().map(|t| wrappers::pieces(t.storage()));
                 let wholes = wholes.collect::<Option<Vec<_>>>()?;
                 let given = |p: &Arc<Pieces>| self.wholes.iter().any(|w| Arc::ptr_eq(w, p));
@@ -287,46 +293,36 @@ impl Asked {
 impl Made {
     fn of(t: &Tensor, pieces: &Pieces, places: Vec<usize>) -> Option<Self> {
         let plain = t.offset() == 0 && !t.is_lazy() && !t.requires_grad();
-        plain.then(|| {
-            let (class, spec) =
-                Python::attach(|py| (pieces.class.clone_ref(py), pieces.spec.clone_ref(py)));
-            Self {
-                class,
-                spec,
-                number: pieces.number,
-                shape: t.shape().clone(),
-                strides: t.strides().clone(),
-                dtype: t.dtype(),
-                device: t.device(),
-                nbytes: t.storage().nbytes(),
-                places,
-            }
+        plain.then(|| Self {
+            kind: pieces.kind.clone(),
+            shape: t.shape().clone(),
+            strides: t.strides().clone(),
+            dtype: t.dtype(),
+            device: t.device(),
+            nbytes: t.storage().nbytes(),
+            places,
         })
     }
 
-    fn tensor(&self, py: Python<'_>, places: &[Option<Tensor>]) -> Result<Tensor> {
+    fn tensor(&self, places: &[Option<Tensor>]) -> Result<Tensor> {
         let piece = |i: &usize| places.get(*i).cloned().flatten();
         let locals: Option<Vec<Tensor>> = self.places.iter().map(piece).collect();
         let Some(locals) = locals else {
             return Err(crate::err!(Runtime, "a piece of a result is gone"));
         };
         let storage = Storage::hollow(self.nbytes, self.device);
-        let pieces = Pieces {
-            class: self.class.clone_ref(py),
-            spec: self.spec.clone_ref(py),
-            number: self.number,
-            locals,
-        };
-        wrappers::register_pieces(py, &storage, Arc::new(pieces));
+        let kind = self.kind.clone();
+        let pieces = Pieces { kind, locals };
+        wrappers::register_pieces(&storage, Arc::new(pieces));
         let (shape, strides) = (self.shape.clone(), self.strides.clone());
         Ok(Tensor::checked(storage, shape, strides, 0, self.dtype)?.with_python(true))
     }
 }
 
 impl Whole {
-    fn tensor(&self, py: Python<'_>, places: &[Option<Tensor>]) -> Result<Tensor> {
+    fn tensor(&self, places: &[Option<Tensor>]) -> Result<Tensor> {
         match self {
-            Self::Made(made) => made.tensor(py, places),
+            Self::Made(made) => made.tensor(places),
             Self::Step(i) => {
                 let found = places.get(*i).cloned().flatten();
                 found.ok_or_else(|| crate::err!(Runtime, "a result of a step is gone"))
@@ -352,81 +348,19 @@ impl Results {
     }
 
     fn made(&self, places: &[Option<Tensor>]) -> Result<Ret> {
-        if let Self::Same(i) = self {
-            return Ok(Ret::Same(*i));
-        }
-        Python::attach(|py| {
-            let one = |m: &Whole| m.tensor(py, places);
-            let all = |l: &[Whole]| l.iter().map(one).collect::<Result<Vec<_>>>();
-            Ok(match self {
-                Self::Same(i) => Ret::Same(*i),
-                Self::One(m) => Ret::One(one(m)?),
-                Self::Tuple(l) => Ret::Tuple(all(l)?),
-                Self::List(l) => Ret::List(all(l)?),
-                Self::Gaps(l) => {
-                    let gap = |m: &Option<Whole>| m.as_ref().map(one).transpose();
-                    Ret::Gaps(l.iter().map(gap).collect::<Result<_>>()?)
-                }
-            })
+        let one = |m: &Whole| m.tensor(places);
+        let all = |l: &[Whole]| l.iter().map(one).collect::<Result<Vec<_>>>();
+        Ok(match self {
+            Self::Same(i) => Ret::Same(*i),
+            Self::One(m) => Ret::One(one(m)?),
+            Self::Tuple(l) => Ret::Tuple(all(l)?),
+            Self::List(l) => Ret::List(all(l)?),
+            Self::Gaps(l) => {
+                let gap = |m: &Option<Whole>| m.as_ref().map(one).transpose();
+                Ret::Gaps(l.iter().map(gap).collect::<Result<_>>()?)
+            }
         })
     }
-}
-
-/// A new tensor on a mesh, of a class that handles its calls: how it lies, with a number of that, what the whole looks like, where
-/// it is, and its pieces.
-#[pyfunction]
-fn _on_mesh<'py>(
-    class: &Bound<'py, PyType>,
-    spec: &Bound<'py, PyAny>,
-    number: u64,
-    meta: (Vec<i64>, Vec<i64>, PyRef<'py, PyDType>),
-    device: &PyDevice,
-    locals: &Bound<'py, PyList>,
-    requires_grad: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = class.py();
-    let (shape, strides, dtype) = (Dims::new(&meta.0), Dims::new(&meta.1), meta.2.0);
-    let made = wrapping(
-        class,
-        (shape, strides, 0),
-        dtype,
-        device.known()?,
-        requires_grad,
-    )?;
-    made.setattr(intern!(py, "_spec"), spec)?;
-    made.setattr(intern!(py, "_locals"), locals)?;
-    _pieces(made.cast()?, spec.clone().unbind(), number, locals)?;
-    Ok(made)
-}
-
-/// Says what a tensor on a mesh is: how it lies, with a number of that, and its pieces.
-#[pyfunction]
-fn _pieces(
-    t: &Bound<'_, PyTensor>,
-    spec: Py<PyAny>,
-    number: u64,
-    locals: &Bound<'_, PyList>,
-) -> PyResult<()> {
-    if !t.get().get().is_python() {
-        return Err(PyTypeError::new_err(
-            "_pieces(): expected a tensor whose class handles its calls",
-        ));
-    }
-    let pieces = locals.iter().map(|o| tensor_ref(&o).cloned());
-    let Some(locals) = pieces.collect::<Option<Vec<Tensor>>>() else {
-        return Err(PyTypeError::new_err("expected pieces that are Tensors"));
-    };
-    if locals.iter().any(Tensor::is_python) {
-        return Ok(());
-    }
-    let pieces = Pieces {
-        class: t.get_type().unbind(),
-        spec,
-        number,
-        locals,
-    };
-    wrappers::set_pieces(t.get().get().storage(), Arc::new(pieces));
-    Ok(())
 }
 
 /// Forgets what calls on meshes came down to.
@@ -434,6 +368,7 @@ fn _pieces(
 fn _forget_calls() {
     let gone = std::mem::take(&mut *calls());
     drop(gone);
+    whole::forget();
 }
 
 /// How many kinds of calls on meshes are remembered.
@@ -484,6 +419,9 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_on_mesh _pieces _forget_calls _known_calls _calls_context _trace_void _trace_select _trace_tell);
+    m.add_function(wrap_pyfunction!(moved::_moved, m)?)?;
+    m.add_function(wrap_pyfunction!(whole::_on_mesh, m)?)?;
+    m.add_function(wrap_pyfunction!(whole::_pieces, m)?)?;
+    add!(_forget_calls _known_calls _calls_context _trace_void _trace_select _trace_tell);
     Ok(())
 }

@@ -96,7 +96,7 @@ def own_parameters(root: nn.Module, ignored: set[int]) -> list[tuple[nn.Paramete
             if id(p) in ignored:
                 continue
             if id(p) in places:
-                places[id(p)][1].others.append((module, name))
+                places[id(p)][1].add(module, name)
             else:
                 places[id(p)] = (p, Place(module, name))
     return list(places.values())

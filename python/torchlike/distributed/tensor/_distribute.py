@@ -12,7 +12,7 @@ from torchlike.distributed._ops import c10d
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor import _moves
 from torchlike.distributed.tensor._dtensor import DTensor
-from torchlike.distributed.tensor._spec import Spec, TensorMeta, meta_of
+from torchlike.distributed.tensor._spec import Spec, meta_of
 from torchlike.distributed.tensor.placement_types import (
     Partial,
     Placement,
@@ -47,7 +47,7 @@ def distribute_tensor(
         ValueError: if there are not as many placements as the mesh has dimensions.
         IndexError: if a dimension is to be cut that is not there.
     """
-    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
     if not tensor.is_leaf:
         raise RuntimeError(
             "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!"
@@ -63,7 +63,7 @@ def distribute_tensor(
         return _checked(tensor, mesh, tuple(given))
     if mesh.device_type != tensor.device.type and not tensor.is_meta:
         tensor = tensor.to(mesh.device_type)
-    spec = _spec(mesh, tuple(given), meta_of(tensor))
+    spec = _spec(mesh, tuple(given), tensor)
     whole = tensor.detach()
     if not mesh._seats:
         return DTensor._of([], spec, tensor.requires_grad)
@@ -71,14 +71,14 @@ def distribute_tensor(
     return DTensor._of(pieces, spec, tensor.requires_grad)
 
 
-def _spec(mesh: DeviceMesh, given: tuple[Placement, ...], meta: TensorMeta) -> Spec:
+def _spec(mesh: DeviceMesh, given: tuple[Placement, ...], whole: Any) -> Spec:
     """How a whole lies that is cut as it is said; wholes that look alike are asked about again and again."""
-    key = (distribute_tensor, given, meta)
+    key = (distribute_tensor, given, whole.shape, whole.stride(), whole.dtype)
     found: Spec | None = mesh._known.get(key)
     if found is not None:
         return found
     check_mixed(given)
-    ndim = len(meta.shape)
+    ndim = whole.ndim
     chosen = tuple(normalized(p, ndim) for p in given)
     for p in chosen:
         if is_cut(p) and not 0 <= p.dim < ndim:  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def _spec(mesh: DeviceMesh, given: tuple[Placement, ...], meta: TensorMeta) -> S
                 f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got "
                 f"{p.dim})"  # type: ignore[attr-defined]
             )
-    found = Spec(mesh, chosen, meta)
+    found = Spec(mesh, chosen, meta_of(whole))
     if not any(isinstance(p, _MaskPartial) for p in chosen):
         mesh._note(key, found)
     return found
@@ -154,7 +154,7 @@ def distribute_module(
         raise RuntimeError(
             "distribute_module should only be called once on a module, but it has already been called on this module!"
         )
-    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
     for name, part in module.named_modules():
         if partition_fn is not None:
             partition_fn(name, part, mesh)

@@ -9,7 +9,7 @@ from torchlike import _C
 from torchlike.distributed._ops import c10d
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor import _dispatch, _gradients
-from torchlike.distributed.tensor._spec import Spec, TensorMeta, meta_of, whole_of
+from torchlike.distributed.tensor._spec import Spec, TensorMeta, whole_of
 from torchlike.distributed.tensor.placement_types import (
     Placement,
     Replicate,
@@ -36,6 +36,7 @@ class DTensor(torch.Tensor):
 
     _spec: Spec
     _locals: list[Any]
+    _is_param: bool
 
     @staticmethod
     def __new__(cls: Any, local_tensor: Any, spec: Spec, *, requires_grad: bool = False) -> DTensor:
@@ -51,9 +52,20 @@ class DTensor(torch.Tensor):
         assert spec is not None
         device = pieces[0].device if pieces else torch.device(spec.mesh.device_type)
         made: DTensor = _C._on_mesh(
-            DTensor, spec, spec.number, spec.tensor_meta, device, list(pieces), requires_grad
+            DTensor,
+            spec,
+            spec._number or spec.number,
+            spec.tensor_meta,
+            device,
+            list(pieces),
+            requires_grad,
         )
         return made
+
+    def _flagged(self) -> Any:
+        """The same tensor, as a parameter: only for one that nobody else has, which spares a detached copy."""
+        self._is_param = True
+        return self
 
     def _hold(self, pieces: Sequence[Any]) -> None:
         """Notes other pieces, here and for calls that run again without Python."""
@@ -140,7 +152,7 @@ class DTensor(torch.Tensor):
             raise RuntimeError(
                 f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
             )
-        mesh = device_mesh or _mesh_resources.get_current_mesh()
+        mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
         if mesh.device_type != local_tensor.device.type and not local_tensor.is_meta:
             local_tensor = local_tensor.to(mesh.device_type)
         given = placements if placements is not None else [Replicate()] * mesh.ndim
@@ -225,14 +237,13 @@ _LIMIT = 1 << 12
 
 def _spec_of_piece(local: Any, mesh: DeviceMesh, given: tuple[Placement, ...]) -> Spec:
     """How a whole lies all of whose pieces are like this one; layers ask for the same ones again and again."""
-    own = meta_of(local)
-    key = (id(mesh), given, own)
+    key = (id(mesh), given, local.shape, local.stride(), local.dtype)
     found = _specs.get(key)
     if found is None:
         chosen = tuple(normalized(p, local.ndim) for p in given)
         check_mixed(chosen)
         shape, strides = whole_of(local, mesh, chosen)
-        found = Spec(mesh, chosen, TensorMeta(shape, strides, own.dtype))
+        found = Spec(mesh, chosen, TensorMeta(shape, strides, local.dtype))
         if len(_specs) >= _LIMIT:
             _specs.clear()
         if not any(isinstance(p, _MaskPartial) for p in chosen):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 from torchlike.distributed._ops import dtensor as ops_dtensor
 from torchlike.distributed._ops import functional
 from torchlike.distributed.tensor._spec import Spec, from_code
@@ -276,8 +277,16 @@ def redistribute(pieces: Sequence[Any], current: Spec, target: Spec) -> list[Any
     mesh = current.mesh
     if not mesh._seats:
         return list(pieces)
+    steps = _plans.get((current.number, target.number))
+    if steps is None:
+        return _stepped(pieces, mesh, _planned(current, target))
+    given = (pieces, mesh, steps)
+    return _C._moved(pieces, current.number, target.number, _stepped, given)
+
+
+def _stepped(pieces: Sequence[Any], mesh: DeviceMesh, steps: list[Any]) -> list[Any]:
     made = list(pieces)
-    for dim, source, goal, shapes in _planned(current, target):
+    for dim, source, goal, shapes in steps:
         made = step(made, mesh, dim, source, goal, shapes)
     return made
 
@@ -288,10 +297,6 @@ _LIMIT = 1 << 14
 
 def _planned(current: Spec, target: Spec) -> list[Any]:
     """The steps between two specs: `(dimension of the mesh, placement before, after, shapes that it finds)`."""
-    key = (current.number, target.number)
-    found = _plans.get(key)
-    if found is not None:
-        return found
     if current.mesh != target.mesh:
         raise NotImplementedError("Cross device mesh comm not supported yet!")
     check_mixed(current.placements)
@@ -308,5 +313,5 @@ def _planned(current: Spec, target: Spec) -> list[Any]:
     if not any(isinstance(p, _MaskPartial) for p in known):
         if len(_plans) >= _LIMIT:
             _plans.clear()
-        _plans[key] = steps
+        _plans[current.number, target.number] = steps
     return steps

@@ -63,7 +63,10 @@ def fully_shard(
     state = State(modules, mp_policy, auto)
     found = _parameters(modules, ignored_params or set())
     if found:
-        params = [FSDPParam(p, place, info, mp_policy, shard_placement_fn) for p, place in found]
+        with torch.no_grad():
+            params = [
+                FSDPParam(p, place, info, mp_policy, shard_placement_fn) for p, place in found
+            ]
         state.group = ParamGroup(params, modules, info, reshards)
         _reset_on_load(params)
     for m in modules:
@@ -127,7 +130,7 @@ def _parameters(
     managed = [m for root in modules for m in _managed(root, modules, seen)]
     for m in managed:
         for name, p in m.named_parameters(recurse=False):
-            if any(p is i for i in ignored):
+            if ignored and any(p is i for i in ignored):
                 continue
             if not p.shape:
                 raise ValueError(
@@ -135,7 +138,7 @@ def _parameters(
                     "equal to 1."
                 )
             if id(p) in places:
-                places[id(p)][1].others.append((m, name))
+                places[id(p)][1].add(m, name)
             else:
                 places[id(p)] = (p, Place(m, name))
     return list(places.values())

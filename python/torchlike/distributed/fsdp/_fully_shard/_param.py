@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
@@ -48,24 +48,29 @@ class MeshInfo:
         return self.group.size()
 
 
-@dataclass
 class Place:
     """Where a parameter is used: modules, and its name in each."""
 
-    module: nn.Module
-    name: str
-    others: list[tuple[nn.Module, str]] = field(default_factory=list)
+    def __init__(self, module: nn.Module, name: str) -> None:
+        self.module, self.name = module, name
+        self._users: list[tuple[nn.Module, str]] = []
+        self._tables: list[tuple[dict[str, Any], str]] = []
+        self.add(module, name)
 
-    def put(self, p: nn.Parameter) -> None:
-        """Has the modules use this parameter, in the place of the one that is registered."""
-        for module, name in self.everywhere():
-            state = module._state_
-            state["_kinds"][name] = "parameter"
-            state[name] = p
+    def add(self, module: nn.Module, name: str) -> None:
+        """Another module uses it too."""
+        self._users.append((module, name))
+        self._tables.append((module._state_, name))
 
     def everywhere(self) -> list[tuple[nn.Module, str]]:
         """All modules that use it, and its name in each."""
-        return [(self.module, self.name), *self.others]
+        return self._users
+
+    def put(self, p: nn.Parameter) -> None:
+        """Has the modules use this parameter, in the place of the one that is registered."""
+        for state, name in self._tables:
+            state["_kinds"][name] = "parameter"
+            state[name] = p
 
 
 def joined(outer: DeviceMesh, inner: DeviceMesh) -> DeviceMesh:
@@ -109,7 +114,8 @@ class Cut(NamedTuple):
 
 def _cut(param: nn.Parameter, whole: Any, dim: int, info: MeshInfo, of_tp: Spec | None) -> Cut:
     """How a parameter is cut along a dimension of the piece `whole` that is here."""
-    key = (Cut, of_tp and of_tp.number, meta_of(param), tuple(whole.shape), dim)
+    of_whole = (param.shape, param.stride(), param.dtype) if of_tp is None else of_tp.number
+    key = (Cut, of_whole, whole.shape, dim)
     found: Cut | None = info.mesh._known.get(key)
     if found is None:
         found = _new_cut(_spec(param, dim, info, of_tp), whole.shape, dim, info)
@@ -180,10 +186,10 @@ class FSDPParam:
         self.param_dtype = dtypes.param_dtype if dtypes.param_dtype != param.dtype else None
         self.reduce_dtype = dtypes.reduce_dtype
         self.requires_grad = param.requires_grad
-        with torch.no_grad():
-            self._shard(whole)
+        self._shard(whole)
         self.accumulated: Any = None
         self._flat: Any = None
+        self._memory: Any = None
         self.whole: nn.Parameter | None = None
 
     def _shard(self, whole: Any) -> None:
@@ -195,8 +201,8 @@ class FSDPParam:
             self.kept = whole.new_zeros(cut.padded_shape)
             own = self.kept.narrow(dim, 0, cut.part_shape[dim])
             own.copy_(part)
-        made = DTensor._of([own], cut.spec)
-        self.sharded = nn.Parameter(made, requires_grad=self.requires_grad)
+        self._part = self.kept.view(-1)
+        self.sharded: Any = DTensor._of([own], cut.spec, self.requires_grad)._flagged()
         self.place.put(self.sharded)
 
     def reset(self) -> None:
@@ -216,10 +222,11 @@ class FSDPParam:
             self.kept = local.new_zeros(cut.padded_shape)
             part = self.kept.narrow(dim, 0, cut.part_shape[dim])
             part.copy_(local)
+            self._part = self.kept.view(-1)
             spec = cut.spec.of(TensorMeta(cut.spec.shape, cut.spec.stride, local.dtype))
             self.cut = cut._replace(spec=spec, of_grads={})
             now._hold([part])
-        self._flat = self.whole = None
+        self._flat = self._memory = self.whole = None
 
     def padded_numel(self) -> int:
         """Elements of a part, padding included."""
@@ -227,21 +234,21 @@ class FSDPParam:
 
     def wanted(self) -> Any:
         """What is gathered: the padded part, flat, in the dtype that is computed in."""
-        flat = self.kept.view(-1)
-        return flat if self.param_dtype is None else flat.to(self.param_dtype)
+        return self._part if self.param_dtype is None else self._part.to(self.param_dtype)
 
     def fill(self, gathered: Any) -> None:
         """Makes the whole of the parts of all ranks, `[ranks, elements of a part]`."""
         parts, dim = self.info.size, self.dim
         if self._flat is None:
             self._flat = gathered.new_empty(gathered.numel())
+            self._memory = self._flat.untyped_storage()
             self.whole = self._whole(self._flat)
         if dim:
             pieces = gathered.view(parts, *self.cut.padded_shape).unbind(0)
             gathered = torch.cat(list(pieces), dim).view(parts, -1)
         _C._refill(self._flat, gathered)
 
-    def _whole(self, flat: Any) -> nn.Parameter:
+    def _whole(self, flat: Any) -> Any:
         shape, dim = list(self.cut.padded_shape), self.dim
         shape[dim] *= self.info.size
         whole = flat.view(shape)
@@ -249,7 +256,7 @@ class FSDPParam:
             whole = whole.narrow(dim, 0, self.cut.shape[dim])
         if self.of_tp is not None:
             meta = TensorMeta(self.of_tp.shape, self.of_tp.stride, whole.dtype)
-            whole = DTensor._of([whole], self.of_tp.of(meta))
+            return DTensor._of([whole], self.of_tp.of(meta), self.requires_grad)._flagged()
         return nn.Parameter(whole, requires_grad=self.requires_grad)
 
     def use_whole(self) -> None:
@@ -260,8 +267,8 @@ class FSDPParam:
     def use_part(self) -> None:
         """Has the modules use the part, and lets the whole's memory go."""
         self.place.put(self.sharded)
-        if self._flat is not None:
-            self._flat.untyped_storage().resize_(0)
+        if self._memory is not None:
+            self._memory.resize_(0)
 
     def keep_grad(self) -> None:
         """Adds the whole's gradient to those that are gathered in the dtype of the reduction."""

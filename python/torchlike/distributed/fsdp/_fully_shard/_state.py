@@ -217,3 +217,18 @@ def state_of(module: nn.Module) -> State | None:
     """The state that `fully_shard` gave a module."""
     found: State | None = module._state_.get("_fsdp_state")
     return found
+
+
+def release(model: nn.Module) -> None:
+    """Has the states of a model that is used no more let its modules go: cycles live until somebody looks for them."""
+    for module in model.modules():
+        state = state_of(module)
+        if state is None:
+            continue
+        state.modules = ()
+        state.root.states.clear()
+        if state.group is not None:
+            state.group.modules = ()
+            for p in state.group.params:
+                del p.place
+            state.group.params.clear()

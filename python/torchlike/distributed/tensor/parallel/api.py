@@ -26,7 +26,7 @@ def parallelize_module(
     Raises:
         TypeError: if the plan is neither.
     """
-    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
     if parallelize_plan is None:
         warnings.warn(
             "No parallelize_plan is provided and auto-parallel is not supported at the moment, so this "
@@ -51,10 +51,12 @@ def _children(module: nn.Module, pattern: str) -> list[nn.Module]:
     """The modules right below one whose names fit; one that has several names goes by its first."""
     if any(c in pattern for c in "*?["):
         return [m for name, m in module.named_children() if fnmatchcase(name, pattern)]
-    wanted = module._modules.get(pattern)
+    state = module._state_
+    kinds = state["_kinds"]
+    wanted = state[pattern] if kinds.get(pattern) == "module" else None
     if wanted is None:
         return []
-    first = next(name for name, m in module.named_children() if m is wanted)
+    first = next(n for n, kind in kinds.items() if kind == "module" and state[n] is wanted)
     return [wanted] if first == pattern else []
 
 

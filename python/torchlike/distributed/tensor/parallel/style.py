@@ -45,7 +45,8 @@ class ParallelStyle(ABC):
         """Makes a parameter one on the mesh."""
         old = getattr(module, name)
         made = distribute_tensor(old, mesh, [p], src_data_rank=self.src_data_rank)
-        module.register_parameter(name, nn.Parameter(made, requires_grad=old.requires_grad))
+        own = nn.Parameter(made, old.requires_grad) if made is old else made._flagged()
+        module.register_parameter(name, own)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{n}={v}" for n, v in self._shown().items())
