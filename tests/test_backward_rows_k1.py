@@ -352,6 +352,20 @@ def test_sixteen_bits_are_computed_with_in_single_precision(dtype):
         assert torch.allclose(got.to(torch.float64), want, **near)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 65, 1301])
+def test_softmax_of_pairs_of_sixteen_bits(columns):
+    y, g = (drawn(5, columns, seed=k).to(torch.bfloat16) for k in range(2))
+    g[3, columns // 2] = float("inf")
+    y[4, -1] = float("nan")
+    for backward in (torch._softmax_backward_data, torch._log_softmax_backward_data):
+        got = backward(g, y.sigmoid(), 1, torch.bfloat16)
+        want = backward(g.double(), y.sigmoid().double(), 1, torch.float64)
+        assert torch.allclose(got.double(), want, rtol=2**-8, atol=1e-3, equal_nan=True)
+        assert all(
+            torch.equal(backward(g[i], y[i].sigmoid(), 0, y.dtype), got[i]) for i in range(3)
+        )
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.complex128])
 def test_embedding(dtype):
     for shape in ((2, 3), (4,), (), (0,)):

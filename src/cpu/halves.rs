@@ -5,6 +5,7 @@
     reason = "conversions by vector instructions over raw, checked memory"
 )]
 
+use super::lanes::{Cell, Two};
 use super::simd::{self, Level};
 use crate::{DType, Element, Scalar};
 use half::{bf16, f16};
@@ -116,12 +117,120 @@ impl Half for bf16 {
     }
     #[inline(always)]
     fn narrow(v: f32) -> Self {
-        // Round to nearest even, branch-free.
-        let bits = v.to_bits();
-        let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1))) >> 16;
-        let nan = v != v;
-        Self::from_bits(if nan { 0x7fc0 } else { rounded as u16 })
+        Self::from_bits((upper(v) >> 16) as u16)
     }
+    #[inline(always)]
+    unsafe fn narrow_row<const LEVEL: u8>(from: *const f32, to: *mut Self, n: usize) {
+        let mut i = 0;
+        // SAFETY: as the caller promises.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if LEVEL >= Level::Avx512 as u8 {
+                use std::arch::x86_64::*;
+                let upper = _mm512_loadu_si512(UPPER.as_ptr().cast());
+                while i + 32 <= n {
+                    let low = upper_512(_mm512_loadu_ps(from.add(i)));
+                    let high = upper_512(_mm512_loadu_ps(from.add(i + 16)));
+                    let x = _mm512_permutex2var_epi16(low, upper, high);
+                    _mm512_storeu_si512(to.add(i).cast(), x);
+                    i += 32;
+                }
+                while i < n {
+                    let part = ((1u32 << (n - i).min(16)) - 1) as __mmask16;
+                    let x = upper_512(_mm512_maskz_loadu_ps(part, from.add(i)));
+                    let x = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(x));
+                    _mm256_mask_storeu_epi16(to.add(i).cast(), part, x);
+                    i += 16;
+                }
+            }
+            while i < n {
+                *to.add(i) = Self::narrow(*from.add(i));
+                i += 1;
+            }
+        }
+    }
+}
+
+/// Two neighbours, which become numbers, and are made of such, by as few instructions as single ones.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Pair([u8; 4]);
+
+impl Pair {
+    /// The pairs of a row, and what is left of it.
+    #[inline(always)]
+    #[must_use]
+    pub fn of_row(row: &[bf16]) -> (&[Self], &[bf16]) {
+        let (pairs, rest) = row.as_chunks::<2>();
+        // SAFETY: bytes of two elements, which lie anywhere.
+        let pairs = unsafe { std::slice::from_raw_parts(pairs.as_ptr().cast(), pairs.len()) };
+        (pairs, rest)
+    }
+
+    /// The same to be written.
+    #[inline(always)]
+    #[must_use]
+    pub fn of_row_mut(row: &mut [bf16]) -> (&mut [Self], &mut [bf16]) {
+        let (pairs, rest) = row.as_chunks_mut::<2>();
+        let n = pairs.len();
+        // SAFETY: as above; any bits are elements.
+        let pairs = unsafe { std::slice::from_raw_parts_mut(pairs.as_mut_ptr().cast(), n) };
+        (pairs, rest)
+    }
+}
+
+impl Cell for Pair {
+    type T = f32;
+    const N: usize = 2;
+    #[inline(always)]
+    fn get(self, i: usize) -> f32 {
+        let word = u32::from_le_bytes(self.0);
+        f32::from_bits(if i == 0 {
+            word << 16
+        } else {
+            word & 0xffff_0000
+        })
+    }
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Two<f32>) -> Self {
+        let low = upper(f.of(self.get(0), other.get(0))) >> 16;
+        let high = upper(f.of(self.get(1), other.get(1))) & 0xffff_0000;
+        Self((low | high).to_le_bytes())
+    }
+}
+
+/// The bits of a number rounded to bf16 in the upper half; what stands in the lower one is not part of it.
+#[inline(always)]
+fn upper(v: f32) -> u32 {
+    // To nearest even, branch-free.
+    let bits = v.to_bits();
+    let up = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
+    if v != v { 0x7fc0_0000 } else { up }
+}
+
+/// The odd ones of 64 words.
+#[cfg(target_arch = "x86_64")]
+const UPPER: [u16; 32] = {
+    let mut odd = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        odd[i] = 2 * i as u16 + 1;
+        i += 1;
+    }
+    odd
+};
+
+/// [`upper`] of a vector.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn upper_512(v: std::arch::x86_64::__m512) -> std::arch::x86_64::__m512i {
+    use std::arch::x86_64::*;
+    let bits = _mm512_castps_si512(v);
+    let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+    let up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
+    _mm512_mask_mov_epi32(up, nan, _mm512_set1_epi32(0x7fc0_0000))
 }
 
 /// A number rounded to a 16-bit type; for the other types, itself.
@@ -239,6 +348,40 @@ mod tests {
         for ((&v, a), b) in values.iter().zip(&a).zip(&b) {
             assert!(*a == f16::from_f32(v) || v.is_nan() && a.is_nan(), "{v:e}");
             assert!(*b == bf16::from_f32(v) || v.is_nan() && b.is_nan(), "{v:e}");
+        }
+        for n in 0..100 {
+            let mut some = vec![bf16::ZERO; n + 1];
+            narrowed(&values[..n], &mut some[..n]);
+            assert!(
+                some[..n]
+                    .iter()
+                    .zip(&b)
+                    .all(|(x, y)| x.to_bits() == y.to_bits())
+            );
+            assert_eq!(some[n], bf16::ZERO, "what lies behind {n}");
+        }
+    }
+
+    #[test]
+    fn pairs_are_as_their_elements() {
+        #[derive(Clone, Copy)]
+        struct Sum;
+        impl Two<f32> for Sum {
+            fn of(self, x: f32, y: f32) -> f32 {
+                x + y
+            }
+        }
+        let row: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+        let mut sums = row.clone();
+        let ((pairs, rest), (to, left)) =
+            (Pair::of_row(&row[1..]), Pair::of_row_mut(&mut sums[1..]));
+        assert_eq!((pairs.len(), rest.len(), left.len()), (32767, 1, 1));
+        for (to, &pair) in to.iter_mut().zip(pairs) {
+            *to = pair.zip(pair, Sum);
+        }
+        for (x, sum) in row[1..65535].iter().zip(&sums[1..]) {
+            let want = bf16::narrow(x.widen() + x.widen());
+            assert_eq!(sum.to_bits(), want.to_bits(), "{x}");
         }
     }
 }

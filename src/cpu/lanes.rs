@@ -83,22 +83,64 @@ pub fn across<T: Copy, const N: usize>(mut acc: [T; N], join: impl Fn(T, T) -> T
     acc[0]
 }
 
+/// What loops read at a time: a number, or [several that share a word](super::halves::Pair).
+pub trait Cell: Copy {
+    /// What is computed with.
+    type T: Real;
+    /// How many numbers.
+    const N: usize;
+    /// Number `i`.
+    fn get(self, i: usize) -> Self::T;
+    /// The cell of what a function makes of each of its numbers and that of another cell.
+    fn zip(self, other: Self, f: impl Two<Self::T>) -> Self;
+}
+
+/// A function of two numbers: a type, as longer closures would stay functions of their own.
+pub trait Two<T>: Copy {
+    /// Its value.
+    fn of(self, x: T, y: T) -> T;
+}
+
+impl<T: Real> Cell for T {
+    type T = T;
+    const N: usize = 1;
+    #[inline(always)]
+    fn get(self, _: usize) -> T {
+        self
+    }
+    #[inline(always)]
+    fn zip(self, other: T, f: impl Two<T>) -> T {
+        f.of(self, other)
+    }
+}
+
 /// The sum of `f` over two rows.
 #[inline(always)]
-pub fn sum2_by<T: Real>(x: &[T], y: &[T], f: impl Fn(T, T) -> T) -> T {
-    let mut acc = [T::of(0.0); LANES];
+pub fn sum2_by<C: Cell>(x: &[C], y: &[C], f: impl Fn(C::T, C::T) -> C::T) -> C::T {
+    let mut acc = [[<C::T as RealFns>::of(0.0); LANES]; 2];
     let n = x.len().min(y.len());
     let (x, y) = (&x[..n], &y[..n]);
-    let (mut xs, mut ys) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
+    let lanes = LANES / C::N;
+    let (mut xs, mut ys) = (x.chunks_exact(lanes), y.chunks_exact(lanes));
     for (a, b) in (&mut xs).zip(&mut ys) {
-        for l in 0..LANES {
-            acc[l] += f(a[l], b[l]);
+        for l in 0..lanes {
+            for i in 0..C::N {
+                acc[i][l] += f(a[l].get(i), b[l].get(i));
+            }
         }
     }
     for (l, (&a, &b)) in xs.remainder().iter().zip(ys.remainder()).enumerate() {
-        acc[l] += f(a, b);
+        for i in 0..C::N {
+            acc[i][l] += f(a.get(i), b.get(i));
+        }
     }
-    across(acc, |a, b| a + b)
+    let [mut sums, others] = acc;
+    if C::N > 1 {
+        for l in 0..lanes {
+            sums[l] += others[l];
+        }
+    }
+    across(sums, |a, b| a + b)
 }
 
 /// The largest value of a row; NaN are passed over.

@@ -37,7 +37,7 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
     if zero && t.is_contiguous() {
         // All-zero bits are zero in every dtype.
         let to = bytes_mut(t);
-        if to.len() < past::FROM {
+        if to.len() <= ALONE {
             to.fill(0);
         } else {
             repeat(to, 0u8);
@@ -90,6 +90,9 @@ fn fill_all<T: Element>(t: &Tensor, v: T) {
     }
 }
 
+/// Bytes up to which one thread fills as quickly as several.
+const ALONE: usize = 128 << 10;
+
 /// Sets all elements of a slice, block by block; results larger than the caches go past them.
 fn repeat<T: Element>(to: &mut [T], v: T) {
     const BLOCK: usize = 4096;
@@ -98,7 +101,7 @@ fn repeat<T: Element>(to: &mut [T], v: T) {
     simd_fn! { stream fn set<E: Copy>(to: &mut [E], v: E) { to.fill(v); } }
     let n = to.len();
     let shared = lines::Shared::new(to);
-    pool::parallel_for(n.div_ceil(each), iter::GRAIN / each * 2, |range| {
+    pool::parallel_for(n.div_ceil(each), ALONE / BLOCK, |range| {
         let (start, end) = (range.start * each, n.min(range.end * each));
         // SAFETY: every task has its own blocks.
         let part = unsafe { shared.part(start, end - start) };

@@ -1,7 +1,8 @@
 //! The worker pool of the kernels: a region costs well under a microsecond while the workers are awake.
 //!
 //! Workers spin for about a millisecond after a region and then park. A region's items are cut into chunks, which the
-//! workers *and the caller* claim from one counter, so that a worker that the system has put aside holds nothing up.
+//! workers *and the caller* claim, each from a share of its own first, as its caches have that of the region before, and then
+//! from those of the others: a worker that the system has put aside holds nothing up.
 
 #![allow(unsafe_code, reason = "a region is lent to threads that outlive it")]
 
@@ -63,30 +64,52 @@ pub fn set_num_threads(n: usize) {
 /// What a region does with a range of its items. One pool runs them all, so that a loop is compiled once.
 type Body<'a> = &'a (dyn Fn(Range<usize>) + Sync);
 
+/// Most shares that a region's chunks are in.
+const SHARES: usize = 8;
+
+/// How many chunks of a share are claimed; on a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Claimed(AtomicUsize);
+
 /// One region, on its caller's stack for as long as it runs.
 struct Job {
     body: *const (dyn Fn(Range<usize>) + Sync),
     items: usize,
     chunk: usize,
-    next: AtomicUsize,
+    shares: usize,
+    claimed: [Claimed; SHARES],
     /// Workers that may still join.
     seats: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl Job {
-    /// Claims and runs chunks until none is left.
-    fn work(&self) {
+    /// Claims and runs chunks until none is left, those of share `home` first.
+    fn work(&self, home: usize) {
+        for i in 0..self.shares {
+            self.work_on((home + i) % self.shares);
+        }
+    }
+
+    /// Claims and runs chunks of a share until none is left.
+    fn work_on(&self, share: usize) {
+        let chunks = self.items.div_ceil(self.chunk);
+        let first = |share| share * chunks / self.shares;
+        let Claimed(claimed) = &self.claimed[share];
         loop {
-            let start = self.next.fetch_add(self.chunk, Relaxed);
-            if start >= self.items {
+            let start = (first(share) + claimed.fetch_add(1, Relaxed)) * self.chunk;
+            let end = self.items.min(first(share + 1) * self.chunk);
+            if start >= end {
                 return;
             }
-            let range = start..self.items.min(start + self.chunk);
+            let range = start..end.min(start + self.chunk);
             // SAFETY: the borrow of the body outlives the region.
             let run = || unsafe { (*self.body)(range) };
             if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-                self.next.store(self.items, Relaxed);
+                for Claimed(claimed) in &self.claimed {
+                    claimed.store(chunks, Relaxed);
+                }
                 if let Ok(mut slot) = self.panic.lock() {
                     slot.get_or_insert(payload);
                 }
@@ -159,7 +182,7 @@ fn region(items: usize, chunk: usize, threads: usize, body: Body) -> bool {
         return false;
     };
     let shared = &*pool.shared;
-    while *workers + 1 < threads && Pool::add_worker(&pool.shared) {
+    while *workers + 1 < threads && Pool::add_worker(&pool.shared, *workers + 1) {
         *workers += 1;
     }
     // SAFETY: only the lifetime is dropped; the job ends before this function does.
@@ -168,7 +191,8 @@ fn region(items: usize, chunk: usize, threads: usize, body: Body) -> bool {
         body,
         items,
         chunk,
-        next: AtomicUsize::new(0),
+        shares: threads.min(SHARES),
+        claimed: Default::default(),
         seats: AtomicUsize::new(threads - 1),
         panic: Mutex::new(None),
     };
@@ -178,7 +202,7 @@ fn region(items: usize, chunk: usize, threads: usize, body: Body) -> bool {
     shared.epoch.fetch_add(1, SeqCst);
     shared.wake();
     INSIDE.set(true);
-    job.work();
+    job.work(0);
     INSIDE.set(false);
     shared.job.store(std::ptr::null_mut(), SeqCst);
     shared.wait_for_visitors();
@@ -206,11 +230,11 @@ impl Pool {
     }
 
     /// False if the system gives no more threads.
-    fn add_worker(shared: &Arc<Shared>) -> bool {
+    fn add_worker(shared: &Arc<Shared>, home: usize) -> bool {
         let shared = Arc::clone(shared);
         std::thread::Builder::new()
             .name("torchlike-worker".into())
-            .spawn(move || worker(&shared))
+            .spawn(move || worker(&shared, home))
             .is_ok()
     }
 }
@@ -243,7 +267,8 @@ impl Shared {
     }
 }
 
-fn worker(shared: &Shared) {
+/// A worker's life; the caller's share is the first, its own `home`.
+fn worker(shared: &Shared, home: usize) {
     INSIDE.set(true);
     let mut seen = 0;
     loop {
@@ -273,7 +298,7 @@ fn worker(shared: &Shared) {
                 .fetch_update(SeqCst, SeqCst, |s| s.checked_sub(1))
                 .is_ok()
             {
-                job.work();
+                job.work(home);
             }
         }
         shared.visitors.fetch_sub(1, SeqCst);
@@ -298,8 +323,11 @@ mod tests {
 
     #[test]
     fn every_item_once() {
-        set_num_threads(4);
-        for n in [0usize, 1, 2, 7, 100, 1001] {
+        for (threads, n) in [4, 11]
+            .into_iter()
+            .flat_map(|t| [0usize, 1, 2, 7, 100, 1001].map(|n| (t, n)))
+        {
+            set_num_threads(threads);
             for grain in [1, 3, 64] {
                 let hits: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
                 parallel_for(n, grain, |r| {

@@ -2,13 +2,15 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
-use super::lanes::{Real, sum_by, sum2_by};
+use super::halves::{Half as _, Pair};
+use super::lanes::{Cell, Real, Two, sum2_by};
 use super::lines::{self, Shared};
 use super::math::RealFns;
 use super::stored::Stored;
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{Result, Tensor, with_dtype};
+use half::{bf16, f16};
 
 /// The most columns that are worked on together where the dimension is not the last.
 const WIDTH: usize = 1024;
@@ -39,7 +41,7 @@ pub fn softmax(out: &Tensor, g: &Tensor, y: &Tensor, dim: usize, log: bool) -> R
     lines::put(out, &result)
 }
 
-fn run<E: Stored>(g: &[E], y: &[E], out: &mut [E], n: usize, inner: usize, log: bool) {
+fn run<E: Lines>(g: &[E], y: &[E], out: &mut [E], n: usize, inner: usize, log: bool) {
     let outer = y.len() / (n * inner);
     let width = (NEAR / n / 64 * 64).clamp(64, WIDTH).min(inner);
     let strips = inner.div_ceil(width);
@@ -51,10 +53,8 @@ fn run<E: Stored>(g: &[E], y: &[E], out: &mut [E], n: usize, inner: usize, log: 
             let at = task / strips * n * inner;
             let (g, y) = (&g[at..][..n * inner], &y[at..][..n * inner]);
             if inner == 1 {
-                let [a, b, c] = &mut rooms;
-                let (g, y) = (E::wide(g, a), E::wide(y, b));
                 // SAFETY: every line has its own part.
-                E::fill(unsafe { shared.part(at, n) }, c, |to| row(g, y, to, log));
+                E::line(g, y, unsafe { shared.part(at, n) }, &mut rooms, log);
             } else {
                 let start = task % strips * width;
                 let width = width.min(inner - start);
@@ -64,19 +64,70 @@ fn run<E: Stored>(g: &[E], y: &[E], out: &mut [E], n: usize, inner: usize, log: 
     });
 }
 
+/// Elements whose lines have gradients.
+trait Lines: Stored {
+    /// The gradient of a line, by way of rooms where its elements have to be converted.
+    fn line(g: &[Self], y: &[Self], out: &mut [Self], rooms: &mut [Vec<Self::Wide>; 3], log: bool) {
+        let [a, b, c] = rooms;
+        let (g, y) = (Self::wide(g, a), Self::wide(y, b));
+        let sum = total(g, y, log);
+        Self::fill(out, c, |to| finish(g, y, to, sum, log));
+    }
+}
+
+impl Lines for f16 {}
+impl Lines for f32 {}
+impl Lines for f64 {}
+impl Lines for bf16 {
+    fn line(g: &[Self], y: &[Self], out: &mut [Self], _: &mut [Vec<f32>; 3], log: bool) {
+        let ((pairs_g, g), (pairs_y, y)) = (Pair::of_row(g), Pair::of_row(y));
+        let (pairs, out) = Pair::of_row_mut(out);
+        let last = |row: &[Self]| row.first().map_or(0.0, |v| v.widen());
+        let (g, y) = ([last(g)], [last(y)]);
+        let sum = total(pairs_g, pairs_y, log) + if log { g[0] } else { g[0] * y[0] };
+        finish(pairs_g, pairs_y, pairs, sum, log);
+        if let [out] = out {
+            let mut made = [0.0];
+            finish(&g, &y, &mut made, sum, log);
+            *out = Self::narrow(made[0]);
+        }
+    }
+}
+
 simd_fn! { wide
-    fn row<T: Real>(g: &[T], y: &[T], out: &mut [T], log: bool) {
-        let lines = out.iter_mut().zip(g).zip(y);
-        if log {
-            let sum = sum_by(g, |v| v);
-            for ((o, &g), &y) in lines {
-                *o = g - y.exp_() * sum;
-            }
+    /// What the gradient of all elements of a line together adds to each.
+    fn total<C: Cell>(g: &[C], y: &[C], log: bool) -> C::T {
+        // In blocks, which keep long sums exact enough.
+        let mut total = <C::T as RealFns>::of(0.0);
+        for (g, y) in g.chunks(4096).zip(y.chunks(4096)) {
+            total += if log { sum2_by(g, y, |g, _| g) } else { sum2_by(g, y, |g, y| g * y) };
+        }
+        total
+    }
+}
+
+simd_fn! { wide
+    fn finish<C: Cell>(g: &[C], y: &[C], out: &mut [C], sum: C::T, log: bool) {
+        for ((o, &g), &y) in out.iter_mut().zip(g).zip(y) {
+            *o = g.zip(y, Finish { sum, log });
+        }
+    }
+}
+
+/// The gradient of an element, from that by the result and the result itself.
+#[derive(Clone, Copy)]
+struct Finish<T> {
+    sum: T,
+    log: bool,
+}
+
+impl<T: Real> Two<T> for Finish<T> {
+    #[inline(always)]
+    fn of(self, g: T, y: T) -> T {
+        if self.log {
+            g - y.exp_() * self.sum
         } else {
-            let sum = sum2_by(g, y, |g, y| g * y);
-            for ((o, &g), &y) in lines {
-                *o = (g - sum) * y;
-            }
+            (g - self.sum) * y
         }
     }
 }
@@ -118,7 +169,7 @@ simd_fn! { wide
 simd_fn! { wide
     fn finish_row<T: Real>(g: &[T], y: &[T], sums: &[T], out: &mut [T], log: bool) {
         for (((o, &g), &y), &sum) in out.iter_mut().zip(g).zip(y).zip(sums) {
-            *o = if log { g - y.exp_() * sum } else { (g - sum) * y };
+            *o = Finish { sum, log }.of(g, y);
         }
     }
 }

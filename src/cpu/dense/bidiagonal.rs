@@ -7,8 +7,8 @@ use super::reflect;
 use super::vector;
 use super::view::{Matrix, View, ViewMut};
 
-/// Columns of a block.
-const BLOCK: usize = 32;
+/// Columns of a block: few, as what it changes of its own columns is slower than the product behind it.
+const BLOCK: usize = 8;
 
 /// A bidiagonal matrix, and the reflections that lead to it.
 pub struct Bidiagonal<T: Number> {

@@ -2,7 +2,7 @@
 //!
 //! Source: J. Demmel and W. Kahan, "Accurate singular values of bidiagonal matrices", LAPACK working note 3 (1990).
 
-use super::number::{Real, largest};
+use super::number::{Real, hypotenuse, largest};
 use super::vector::rotate;
 use super::view::ViewMut;
 use num_traits::Float;
@@ -23,7 +23,7 @@ pub(super) fn rotation<R: Real>(f: R, g: R) -> (R, R, R) {
     if f.is_zero() {
         return (R::zero(), R::one(), g);
     }
-    let r = Float::copysign(Float::hypot(f, g), f);
+    let r = Float::copysign(hypotenuse(f, g), f);
     (f / r, g / r, r)
 }
 
@@ -32,12 +32,12 @@ fn pair<R: Real>(f: R, g: R, h: R) -> (R, R) {
     let (f, g, h) = (Float::abs(f), Float::abs(g), Float::abs(h));
     let (low, high) = (Float::min(f, h), Float::max(f, h));
     if low.is_zero() {
-        return (low, Float::hypot(high, g));
+        return (low, hypotenuse(high, g));
     }
     // Everything beside the largest, so that squares neither vanish nor overflow.
     let most = Float::max(high, g);
     let (a, b, c) = (low / most, high / most, g / most);
-    let (sum, difference) = (Float::hypot(a + b, c), Float::hypot(b - a, c));
+    let (sum, difference) = (hypotenuse(a + b, c), hypotenuse(b - a, c));
     let larger = (sum + difference) * R::near(0.5);
     ((a * b / larger) * most, larger * most)
 }

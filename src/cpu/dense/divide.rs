@@ -3,7 +3,7 @@
 //! Sources: Golub and Van Loan, sections 8.3 and 8.4; J. Rutter, "A serial implementation of Cuppen's divide and conquer
 //! algorithm for the symmetric eigenvalue problem", LAPACK working note 69 (1994).
 
-use super::number::{Factor, Real, set_product};
+use super::number::{Factor, Real, hypotenuse, set_product};
 use super::secular::{Equation, corrected};
 use super::vector;
 use super::view::{Matrix, ViewMut};
@@ -107,7 +107,7 @@ fn steps<R: Real>(d: &mut [R], e: &mut [R], mut q: Option<&mut ViewMut<R>>) -> b
                 return false;
             }
             let g = (d[l + 1] - d[l]) / (two * e[l]);
-            let r = Float::copysign(Float::hypot(g, R::one()), g);
+            let r = Float::copysign(hypotenuse(g, R::one()), g);
             let mut g = d[m] - d[l] + e[l] / (g + r);
             let (mut s, mut c, mut p) = (R::one(), R::one(), R::zero());
             let mut early = false;
@@ -242,7 +242,7 @@ fn merge<R: Real>(
         let Some(p) = last.replace(j) else {
             continue;
         };
-        let length = Float::hypot(z[j], z[p]);
+        let length = hypotenuse(z[j], z[p]);
         let (c, s) = (z[j] / length, -z[p] / length);
         let apart = d[j] - d[p];
         if Float::abs(apart * c * s) > limit {

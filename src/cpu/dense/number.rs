@@ -76,6 +76,17 @@ pub trait Number:
     }
 }
 
+/// The length of `(a, b)`: of numbers whose squares are in range without what else it takes.
+#[inline(always)]
+#[must_use]
+pub fn hypotenuse<R: Float>(a: R, b: R) -> R {
+    let square = a * a + b * b;
+    if square > R::min_positive_value() / R::epsilon() && square < R::infinity() {
+        return square.sqrt();
+    }
+    a.hypot(b)
+}
+
 impl<'a, T: Number> Factor<'a, T> {
     /// Rows and columns.
     fn size(&self) -> (usize, usize) {

@@ -4,7 +4,7 @@
 
 use super::chase::{self, Bases};
 use super::divide::{arrange, ascend, ascending, roots};
-use super::number::{Factor, Real, largest, set_product};
+use super::number::{Factor, Real, hypotenuse, largest, set_product};
 use super::secular::{Equation, corrected};
 use super::vector::{self, rotate};
 use super::view::{Matrix, View, ViewMut};
@@ -83,7 +83,7 @@ fn by_halves<R: Real>(d: &mut [R], e: &mut [R], b: &mut Bases<R>) -> bool {
         .collect();
     if width > n {
         // One of the two vectors without a value takes all of z.
-        let length = Float::hypot(z[h], z[n]);
+        let length = hypotenuse(z[h], z[n]);
         if !length.is_zero() {
             let (x, y) = b.v.two_columns(h, n);
             rotate(x, y, z[h] / length, z[n] / length);
@@ -111,7 +111,7 @@ fn last_column<R: Real>(d: &mut [R], e: &mut [R], v: &mut ViewMut<R>) {
         if bulge.is_zero() {
             return;
         }
-        let length = Float::hypot(d[k], bulge);
+        let length = hypotenuse(d[k], bulge);
         let (c, s) = (d[k] / length, bulge / length);
         d[k] = length;
         if k > 0 {
@@ -160,7 +160,7 @@ fn merge<R: Real>(d: &mut [R], mut z: Vec<R>, h: usize, b: &mut Bases<R>) {
             continue;
         }
         // Two values that are nearly one: a rotation leaves all of z to the second.
-        let length = Float::hypot(z[j], z[p]);
+        let length = hypotenuse(z[j], z[p]);
         let (c, s) = (z[j] / length, -z[p] / length);
         (z[j], z[p]) = (length, R::zero());
         if parts[j] != parts[p] {

@@ -3,7 +3,7 @@
 //! Sources: R. Schreiber and C. Van Loan, "A storage-efficient WY representation for products of Householder
 //! transformations" (1989); E. Elmroth and F. Gustavson, "Applying recursion to serial and parallel QR factorization" (2000).
 
-use super::number::{Factor, Number, add_product, set_product};
+use super::number::{Factor, Number, add_product, hypotenuse, set_product};
 use super::vector;
 use super::view::{Matrix, View, ViewMut};
 use num_traits::{Float, One, Zero};
@@ -24,7 +24,7 @@ pub fn make<T: Number>(x: &mut [T]) -> T {
         return T::zero();
     }
     let tiny = T::Size::min_positive_value() / T::Size::epsilon();
-    let length = |a: T| Float::hypot(Float::hypot(a.re(), a.im()), below);
+    let length = |a: T| hypotenuse(hypotenuse(a.re(), a.im()), below);
     if length(*first) < tiny && !length(*first).is_zero() {
         // So small that the reciprocal is out of range: as a larger vector.
         let up = T::Size::one() / tiny;

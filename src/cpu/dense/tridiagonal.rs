@@ -10,8 +10,8 @@ use super::vector;
 use super::view::{Matrix, ViewMut};
 use num_traits::One;
 
-/// Columns of a block.
-const BLOCK: usize = 32;
+/// Columns of a block: few, as what it changes of its own columns is slower than the product behind it.
+const BLOCK: usize = 8;
 
 /// A tridiagonal matrix, and the reflections that lead to it.
 pub struct Tridiagonal<T: Number> {

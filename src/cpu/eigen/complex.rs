@@ -1,6 +1,7 @@
 //! Complex Schur forms: implicit single shifts (Wilkinson).
 
 use super::Grid;
+use crate::cpu::dense::number::hypotenuse;
 use num_complex::Complex;
 use num_traits::Float;
 
@@ -108,14 +109,14 @@ fn step<R: Float>(
 
 /// Cosine (real) and sine of the rotation that turns `(x, y)` into a number and zero.
 fn rotation<R: Float>(x: Complex<R>, y: Complex<R>) -> (R, Complex<R>) {
-    let (a, b) = (x.norm(), y.norm());
+    let (a, b) = (hypotenuse(x.re, x.im), hypotenuse(y.re, y.im));
     if b.is_zero() {
         return (R::one(), Complex::new(R::zero(), R::zero()));
     }
     if a.is_zero() {
         return (R::zero(), y.conj() / b);
     }
-    let length = Float::hypot(a, b);
+    let length = hypotenuse(a, b);
     (a / length, (x / a) * y.conj() / length)
 }
 

@@ -1,7 +1,8 @@
 //! Real Schur forms: implicit double shifts (Francis).
 
 use super::{Grid, reflection};
-use crate::cpu::dense::number::Real;
+use crate::cpu::dense::number::{Real, hypotenuse};
+use crate::cpu::simd::simd_fn;
 use num_traits::Float;
 
 /// See [`Number::schur`].
@@ -99,6 +100,19 @@ fn double_step<R: Real>(
     }
 }
 
+simd_fn! { stream
+    /// A reflection of three rows.
+    fn turn_three<R: Real>(x: &mut [R], y: &mut [R], z: &mut [R], v: [R; 3], scale: R) {
+        let [a, b, c] = v;
+        for ((x, y), z) in x.iter_mut().zip(y).zip(z) {
+            let sum = (a * *x + b * *y + c * *z) * scale;
+            *x -= sum * a;
+            *y -= sum * b;
+            *z -= sum * c;
+        }
+    }
+}
+
 /// A reflection of two or three rows.
 fn turn_rows<R: Real>(
     h: &mut Grid<R>,
@@ -113,12 +127,7 @@ fn turn_rows<R: Real>(
     if let [a, b, c] = *v {
         let (second, third) = rest.split_at_mut(n);
         let (second, third) = (&mut second[columns.clone()], &mut third[columns]);
-        for ((x, y), z) in first.iter_mut().zip(second).zip(third) {
-            let sum = (a * *x + b * *y + c * *z) * scale;
-            *x -= sum * a;
-            *y -= sum * b;
-            *z -= sum * c;
-        }
+        turn_three(first, second, third, [a, b, c], scale);
     } else if let [a, b] = *v {
         for (x, y) in first.iter_mut().zip(&mut rest[columns]) {
             let sum = (a * *x + b * *y) * scale;
@@ -137,15 +146,23 @@ fn turn_columns<R: Real>(
     rows: std::ops::Range<usize>,
 ) {
     let n = h.n;
-    for i in rows {
-        let part = &mut h.data[i * n + at..i * n + at + v.len()];
-        let mut sum = R::zero();
-        for (&x, &f) in part.iter().zip(v) {
-            sum += x * f;
+    let lines = h.data.chunks_exact_mut(n).take(rows.end).skip(rows.start);
+    if let [a, b, c] = *v {
+        for line in lines {
+            if let [x, y, z] = &mut line[at..at + 3] {
+                let sum = (a * *x + b * *y + c * *z) * scale;
+                *x -= sum * a;
+                *y -= sum * b;
+                *z -= sum * c;
+            }
         }
-        sum *= scale;
-        for (x, &f) in part.iter_mut().zip(v) {
-            *x -= sum * f;
+    } else if let [a, b] = *v {
+        for line in lines {
+            if let [x, y] = &mut line[at..at + 2] {
+                let sum = (a * *x + b * *y) * scale;
+                *x -= sum * a;
+                *y -= sum * b;
+            }
         }
     }
 }
@@ -163,7 +180,7 @@ fn part<R: Real>(h: &mut Grid<R>, basis: Option<&mut Grid<R>>, k: usize) {
     }
     let root = size * Float::sqrt(under);
     let z = half + if half < R::zero() { -root } else { root };
-    let length = Float::hypot(z, c);
+    let length = hypotenuse(z, c);
     // (z, c) is a vector of the value d + z.
     let (cos, sin) = (z / length, c / length);
     let turn = |x: &mut R, y: &mut R| {

@@ -37,6 +37,8 @@ impl<P: Policy> Copy for Product<P> {}
 const A_BLOCK: usize = 4 << 20;
 /// Columns up to which A is read in place: packing it would cost more than the reading.
 const NARROW: usize = 128;
+/// Columns from which packing pairs of A costs next to nothing.
+const FULL: usize = 1024;
 /// Bytes of B up to which it is read in place.
 const SMALL_B: usize = 32 << 10;
 /// The same for few rows of A.
@@ -138,11 +140,13 @@ impl<P: Policy> Product<P> {
             mc: (A_BLOCK / packed).max(240),
             kc,
             nc: panels.min(most).max(1) * Self::NR,
-            a_in_place: P::IN_PLACE
+            a_in_place: P::ROWS
                 && match (self.a.rs, self.a.cs) {
+                    _ if !P::IN_PLACE && (n > FULL || self.a.rs % 2 != 0 || k % 2 != 0) => false,
                     // Rows whole pages apart push each other out of the first cache.
                     (rs, 1) if n > NARROW => !b_in_place && (rs.unsigned_abs() * size) % 4096 != 0,
-                    (_, 1) | (1, _) => n <= NARROW && (!b_in_place || bytes <= SMALL_B),
+                    (_, 1) => !b_in_place || bytes <= SMALL_B,
+                    (1, _) => P::IN_PLACE && n <= NARROW && (!b_in_place || bytes <= SMALL_B),
                     _ => false,
                 },
             b_in_place,
@@ -207,13 +211,15 @@ impl<P: Policy> Product<P> {
                     alpha: self.alpha,
                     beta: if p0 == 0 { self.beta } else { P::Acc::ONE },
                     a: if plan.a_in_place { src.ptr.cast() } else { pa },
-                    a_strides: plan.a_in_place.then_some((src.rs, src.cs)),
+                    a_strides: plan
+                        .a_in_place
+                        .then_some((src.rs / P::STEP as isize, src.cs)),
                     b: plan.b_in_place.then_some((b.ptr.cast(), b.rs)),
                     pb,
                     c: self.c.at(i0, j0),
                     bias: bias.map(|(b, rs, cs)| (b.offset(place(rs, cs)), rs, cs)),
                 };
-                if P::IN_PLACE && plan.a_in_place && src.rs != 1 {
+                if P::ROWS && plan.a_in_place && src.rs != 1 {
                     P::with(Rows(block));
                 } else {
                     P::with(Tiles(block));
@@ -343,6 +349,17 @@ impl<P: Policy> Block<P> {
                         let at = row.add(v * P::W);
                         let before = if add { P::load(at) } else { P::zero() };
                         P::store(at, P::muladd(sums[i][v], alpha, before));
+                    }
+                }
+                return;
+            }
+            let alone =
+                self.bias.is_none() && self.alpha == P::Acc::ONE && self.beta == P::Acc::ZERO;
+            if P::ROUNDS && alone && t.w == NV * P::W && c.cs == 1 {
+                for i in 0..MR {
+                    let row = c.ptr.offset(i as isize * c.rs);
+                    for v in 0..NV {
+                        P::put(row.add(v * P::W), sums[i][v]);
                     }
                 }
                 return;

@@ -37,6 +37,8 @@ pub(super) trait Policy: Copy + 'static {
     const STEP: usize = 1;
     /// True where operands need no conversion, so that they can be used in place.
     const IN_PLACE: bool;
+    /// Whether contiguous rows of A can be read as packed values where they are.
+    const ROWS: bool = Self::IN_PLACE;
     /// Depth of a block of K.
     const KC: usize;
     /// Whether products of few rows have code of their own, which reads a large B once.
@@ -86,6 +88,10 @@ pub(super) trait Policy: Copy + 'static {
         }
     }
     unsafe fn store(c: *mut Self::Acc, v: Self::V);
+    /// Whether an instruction rounds sums to elements: [`Policy::put`].
+    const ROUNDS: bool = false;
+    /// Writes a vector of sums, rounded.
+    unsafe fn put(_: *mut Self::T, _: Self::V) {}
     unsafe fn splat(x: Self::Acc) -> Self::V;
     /// `a * b + c` on sums.
     unsafe fn muladd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
@@ -317,6 +323,18 @@ mod x86 {
         const WIDE: usize = 3;
         const STEP: usize = 2;
         const IN_PLACE: bool = false;
+        const ROWS: bool = true;
+        const ROUNDS: bool = true;
+        #[inline(always)]
+        unsafe fn put(to: *mut bf16, v: __m512) {
+            // SAFETY: both are plain 256-bit vectors. The instruction loses subnormal numbers, as products have done.
+            unsafe {
+                let x = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v));
+                let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
+                let x = _mm256_mask_mov_epi16(x, nan, _mm256_set1_epi16(0x7fc0));
+                _mm256_storeu_si256(to.cast(), x);
+            }
+        }
         type X = bf16;
         const DOT: usize = 32;
         #[inline(always)]
@@ -362,7 +380,7 @@ mod x86 {
         unsafe fn fma(acc: __m512, a: *const u32, b: __m512i) -> __m512 {
             // SAFETY: both are plain 512-bit vectors.
             unsafe {
-                let a = _mm512_set1_epi32(*a as i32);
+                let a = _mm512_set1_epi32(a.cast::<i32>().read_unaligned());
                 _mm512_dpbf16_ps(
                     acc,
                     std::mem::transmute::<__m512i, __m512bh>(a),

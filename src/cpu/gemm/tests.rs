@@ -113,6 +113,66 @@ fn halves_round_once() {
 }
 
 #[test]
+fn pairs_are_read_where_they_are() {
+    for (m, n, k, rs) in [
+        (1, 48, 64, 64),
+        (37, 70, 64, 64),
+        (64, 129, 6, 10),
+        (70, 300, 130, 131),
+        (9, 1100, 32, 32),
+    ] {
+        let a: Vec<bf16> = (0..m * rs)
+            .map(|i| bf16::from_f32(value(i) as f32))
+            .collect();
+        let b: Vec<bf16> = (0..k * n)
+            .map(|i| bf16::from_f32(value(i + 3) as f32))
+            .collect();
+        let mut c = vec![bf16::NAN; m * n];
+        // SAFETY: the buffers are as long as the matrices.
+        unsafe {
+            gemm(
+                m,
+                n,
+                k,
+                1.0,
+                Mat::new(a.as_ptr(), rs as isize, 1),
+                Mat::new(b.as_ptr(), n as isize, 1),
+                0.0,
+                MatMut::new(c.as_mut_ptr(), n as isize, 1),
+                None,
+            );
+        }
+        for i in 0..m * n {
+            let products = (0..k).map(|p| value(i / n * rs + p) * value(p * n + i % n + 3));
+            let want = products.sum::<i64>() as f32;
+            assert_eq!(c[i], bf16::from_f32(want), "{m}x{n}x{k} {rs} at {i}");
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_none_have_one_form() {
+    let (a, b) = (vec![bf16::ZERO; 4 * 32], vec![bf16::INFINITY; 32 * 70]);
+    let mut c = vec![bf16::ZERO; 4 * 70];
+    // SAFETY: the buffers are as long as the matrices.
+    unsafe {
+        gemm(
+            4,
+            70,
+            32,
+            1.0,
+            Mat::new(a.as_ptr(), 32, 1),
+            Mat::new(b.as_ptr(), 70, 1),
+            0.0,
+            MatMut::new(c.as_mut_ptr(), 70, 1),
+            None,
+        );
+    }
+    // Within tiles and at their ends.
+    assert!(c.iter().all(|v| v.to_bits() == bf16::NAN.to_bits()));
+}
+
+#[test]
 fn integers_and_complex() {
     check(|v| v as i8, |v| v as i8);
     check(|v| v, |v| v);

@@ -1,7 +1,7 @@
 //! Elementary functions in single precision, branch-free so that loops over them vectorise.
 //!
 //! Each is within 2 ulp of the true value and right at infinities, NaN, zeros and subnormals. `gelu` is within 20 ulp down to -4
-//! and 72 down to -12.8, and 0 from -13.3; of `gelu_tanh` and the slopes the parts are.
+//! and 72 below; of `gelu_tanh` and the slopes the parts are.
 //! `tests/core/accuracy.rs` holds the operators made of them to that. `sin` and `cos` are NaN beyond 30,000, `tan` beyond 1e15: the
 //! loops of those operators compute such elements in double precision.
 //!
@@ -91,6 +91,16 @@ pub fn exp(x: f32) -> f32 {
     scale(1.0 + expm1_core(r), n)
 }
 
+/// (2^r - 1) / r for |r| <= 1/2.
+const EXP2: [f32; 6] = [
+    1.547_589_8e-4,
+    1.340_028_4e-3,
+    9.618_006e-3,
+    5.550_328e-2,
+    2.402_265_1e-1,
+    6.931_471_8e-1,
+];
+
 /// 2^x.
 #[inline(always)]
 #[must_use]
@@ -98,17 +108,7 @@ pub fn exp2(x: f32) -> f32 {
     let x = clamp(x, -151.0, 129.0);
     let (n, i) = nearest(x);
     let r = x - n;
-    let q = poly(
-        r,
-        [
-            1.547_589_8e-4,
-            1.340_028_4e-3,
-            9.618_006e-3,
-            5.550_328e-2,
-            2.402_265_1e-1,
-            6.931_471_8e-1,
-        ],
-    );
+    let q = poly(r, EXP2);
     scale(r.mul_add(q, 1.0), i)
 }
 
@@ -379,12 +379,74 @@ fn normal_tail(a: f32) -> (f32, f32) {
     (g * e, e)
 }
 
+/// x times the normal distribution function, from `tail`: polynomials for those of -|x|, which is exp(-x^2 / 2) times the one in
+/// 1 / (1 + `step` |x|), and for (2^r - 1) / r.
+#[inline(always)]
+fn times_normal<const N: usize, const M: usize>(
+    x: f32,
+    step: f32,
+    tail: [f32; N],
+    exp2: [f32; M],
+) -> f32 {
+    // What is left beyond here is too small for any number.
+    const FAR: f32 = 14.7;
+    const HALF_LOG2_E: f32 = 0.721_347_5;
+    // Adds the exponent that `far` has taken from the polynomial: no power on the way is subnormal.
+    const ROUND_FAR: f32 = ROUND + 64.0;
+    let a = x.abs();
+    let a = if a > FAR { FAR } else { a };
+    let g = poly(1.0 / step.mul_add(a, 1.0), tail);
+    let z = a * a;
+    let t = z.mul_add(-HALF_LOG2_E, ROUND_FAR);
+    let r = z.mul_add(-HALF_LOG2_E, ROUND_FAR - t);
+    let p = r.mul_add(poly(r, exp2), 1.0);
+    let below = g * f32::from_bits(p.to_bits().wrapping_add(t.to_bits() << 23));
+    x * if x < 0.0 { below } else { 1.0 - below }
+}
+
+/// Coefficients times 2^-64.
+const fn far<const N: usize>(mut c: [f32; N]) -> [f32; N] {
+    let mut i = 0;
+    while i < N {
+        c[i] *= 1.0 / 18_446_744_073_709_551_616.0;
+        i += 1;
+    }
+    c
+}
+
 /// x times the normal distribution function.
 #[inline(always)]
 #[must_use]
 pub fn gelu(x: f32) -> f32 {
-    let (tail, _) = normal_tail(x.abs());
-    x * if x < 0.0 { tail } else { 1.0 - tail }
+    const TAIL: [f32; 9] = far([
+        3.758_398_5e-2,
+        -1.653_086_5e-1,
+        2.207_053_8e-1,
+        -6.743_53e-2,
+        1.362_983_9e-1,
+        9.732_291e-2,
+        1.212_509_8e-1,
+        1.195_805_8e-1,
+        1.742_919_7e-6,
+    ]);
+    times_normal(x, 0.3, TAIL, EXP2)
+}
+
+/// The same with fewer terms, for numbers in bf16: in that type the results are the nearest ones. The coefficients are a
+/// solution of the inequalities that this makes, one for each number.
+#[inline(always)]
+#[must_use]
+pub fn gelu_of_bf16(x: f32) -> f32 {
+    const TAIL: [f32; 6] = far([
+        -9.346_685e-2,
+        2.400_457_4e-1,
+        5.015_856_2e-2,
+        1.615_545_8e-1,
+        1.416_295e-1,
+        7.844_2e-5,
+    ]);
+    const EXP2: [f32; 4] = [9.582_85e-3, 5.590_643e-2, 2.402_41e-1, 6.931_241_8e-1];
+    times_normal(x, 0.36, TAIL, EXP2)
 }
 
 /// The derivative of [`gelu`].

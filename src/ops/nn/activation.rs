@@ -1,7 +1,7 @@
 //! Activations: pointwise loops under their own names, and the functions around them. `in_place` has those that write
 //! into their input.
 
-use crate::cpu::map::{Ctx, FromCtx as _, both};
+use crate::cpu::map::{Ctx, FromCtx as _, Loop, both};
 use crate::cpu::math::Elementary as _;
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, X, compose};
 use crate::ops::f;
@@ -20,6 +20,20 @@ map_op! {
 }
 
 map_op! { Gelu, 1, [single] |x, c| x.gelu_() }
+
+map_op! { GeluOfBf16, 1, [single] |x, c| x.gelu_of_bf16_() }
+
+/// One or the other.
+struct GeluOf;
+
+impl GeluOf {
+    fn kernel(d: DType) -> Option<&'static Loop> {
+        match d {
+            DType::BF16 => GeluOfBf16::kernel(d),
+            _ => Gelu::kernel(d),
+        }
+    }
+}
 
 map_op! { GeluTanh, 1, [single] |x, c| x.gelu_tanh_() }
 
@@ -91,6 +105,8 @@ map_op! { Prelu, 2, [light] |x, y, c| if x > 0.0 { x } else { y * x } }
 /// Activations that single precision has branch-free forms of.
 pub(in crate::ops) trait Smooth: Copy {
     fn gelu_(self) -> Self;
+    /// The same with as many digits as bf16 has.
+    fn gelu_of_bf16_(self) -> Self;
     /// The derivative of `gelu_`.
     fn gelu_slope_(self) -> Self;
     fn gelu_tanh_(self) -> Self;
@@ -100,6 +116,10 @@ impl Smooth for f32 {
     #[inline(always)]
     fn gelu_(self) -> Self {
         crate::cpu::vmath::gelu(self)
+    }
+    #[inline(always)]
+    fn gelu_of_bf16_(self) -> Self {
+        crate::cpu::vmath::gelu_of_bf16(self)
     }
     #[inline(always)]
     fn gelu_slope_(self) -> Self {
@@ -114,6 +134,9 @@ impl Smooth for f32 {
 impl Smooth for f64 {
     fn gelu_(self) -> Self {
         self * 0.5 * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2))
+    }
+    fn gelu_of_bf16_(self) -> Self {
+        self.gelu_()
     }
     fn gelu_slope_(self) -> Self {
         const INV_SQRT_TAU: f64 = 0.398_942_280_401_432_7;
@@ -203,7 +226,7 @@ fn hardtanh_ctx(a: &calls::_NnHardtanh, d: DType) -> Result<Ctx> {
 #[operators]
 pub static OPS: &[OpDef] = &[
     map_row!(Elu "_nn.elu", 1, same, typed!(elu_ctx, DType), 0, "a < T(0) ? expm1(a * f2) * f0 : a * f1", "(Tensor self, float alpha=1, float scale=1, float input_scale=1)", "x where positive, else alpha * (exp(x) - 1).").samples("f32[3, 4]; f64[3], 2.0").grad("in place EluBackward1 | self: elu_backward(grad, alpha, scale, input_scale, False, self)"),
-    map_row!(Gelu "_nn.gelu", 1, same, 0, "a * T(0.5) * (T(1) + erf(a * T(0.70710678118654752440)))", "(Tensor self)", "x times the normal distribution function of x.").samples("f32[3, 4]; bf16[3]").grad("self: gelu_backward(grad, self, approximate='none')"),
+    map_row!(GeluOf "_nn.gelu", 1, same, 0, "a * T(0.5) * (T(1) + erf(a * T(0.70710678118654752440)))", "(Tensor self)", "x times the normal distribution function of x.").samples("f32[3, 4]; bf16[3]").grad("self: gelu_backward(grad, self, approximate='none')"),
     map_row!(GeluTanh "_nn.gelu#tanh", 1, same, 0, "T(0.5) * a * (T(1) + tanh(T(0.79788456080286535588) * (a + T(0.044715) * a * a * a)))", "(Tensor self)", "x times the normal distribution function of x, by its tanh approximation.").samples("f32[3, 4]; bf16[3]").grad("self: gelu_backward(grad, self, approximate='tanh')"),
     map_row!(Silu "_nn.silu", 1, same, 0, "a / (T(1) + exp(-a))", "(Tensor self)", "x * sigmoid(x).").samples("f32[3, 4]; c64[3]").grad("self: silu_backward(grad, self); complex: never"),
     map_row!(Mish "_nn.mish", 1, same, 0, "a * tanh(log1p(exp(a)))", "(Tensor self)", "x * tanh(softplus(x)).").samples("f32[3, 4]").grad("self: mish_backward(grad, self)"),
