@@ -35,8 +35,9 @@ fn back(t: &Tensor, dims: &[usize]) -> Tensor {
 fn step(t: &Tensor, dims: &[usize], n: i64, d: DType, forward: bool) -> Result<Option<Tensor>> {
     let view = last(t, dims);
     let mut from = converted(&view, view.dtype())?;
-    if !d.is_complex() && from.shares_storage(t) {
-        // Transforms to real numbers write over what they read.
+    // Transforms to real numbers write over what they read, and real numbers have to begin where complex ones could.
+    let begins = from.data_ptr() as usize % (2 * from.dtype().to_real().size()) == 0;
+    if !begins || !d.is_complex() && from.shares_storage(t) {
         let own = Tensor::empty(from.shape(), from.dtype(), from.device())?;
         copy(&own, &from)?;
         from = own;
