@@ -52,6 +52,8 @@ def kernels(torch) -> Cases:
     heads = torch.randn(8, 16, 1024, 64, device="cuda").to(torch.bfloat16)
     flat = torch.randn(1 << 22, device="cuda")
     systems = torch.randn(64, 128, 128, device="cuda")
+    single = square.float()
+    small_image, small_filters = image.bfloat16(), filters.bfloat16()
     for name, f in {
         "add": lambda: x + y,
         "exp": lambda: x.exp(),
@@ -91,9 +93,9 @@ def kernels(torch) -> Cases:
             0, words.flatten(), x.view(-1, 1024)[: words.numel()]
         ),
         "sort rows": lambda: logits[:, :4096].contiguous().sort(-1),
-        "mm float32 4096": lambda: square.float() @ square.float(),
+        "mm float32 4096": lambda: single @ single,
         "normal": lambda: torch.randn(1 << 26, device="cuda"),
-        "conv2d bfloat16": lambda: functional.conv2d(image.bfloat16(), filters.bfloat16()),
+        "conv2d bfloat16": lambda: functional.conv2d(small_image, small_filters),
         "depthwise 3x3": lambda: functional.conv2d(image, filters[:, :1], padding=1, groups=64),
         "group_norm": lambda: functional.group_norm(image, 8),
         "batch_norm": lambda: functional.batch_norm(image, None, None, training=True),

@@ -12,6 +12,14 @@ pub fn order(ndim: usize, dims: &[usize]) -> SmallVec<[usize; 8]> {
         .collect()
 }
 
+/// The order that undoes another.
+#[must_use]
+pub fn undone(order: &[usize]) -> SmallVec<[usize; 8]> {
+    let mut back = SmallVec::from_elem(0, order.len());
+    order.iter().enumerate().for_each(|(i, &d)| back[d] = i);
+    back
+}
+
 /// Whether `dims` are the last ones of `ndim` in their order.
 fn are_last(ndim: usize, dims: &[usize]) -> bool {
     dims.len() <= ndim && (ndim - dims.len()..).zip(dims).all(|(at, &d)| at == d)

@@ -18,13 +18,8 @@ unsafe impl Send for Handle {}
 
 fn present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
-    *PRESENT.get_or_init(|| {
-        std::panic::catch_unwind(|| {
-            // SAFETY: only asks if the library can be opened.
-            unsafe { sys::is_culib_present() }
-        })
-        .unwrap_or(false)
-    })
+    // SAFETY: only asks if the library can be opened.
+    driver::opens(&PRESENT, || unsafe { sys::is_culib_present() })
 }
 
 fn broken(what: &str, e: result::CublasError) -> crate::Error {

@@ -91,6 +91,11 @@ pub(super) fn failed(what: &str, e: DriverError) -> Error {
     err!(Runtime, "CUDA error: {name} in {what}: {text}")
 }
 
+/// Whether a library can be opened, which is asked for once: one that is there but lacks a symbol would panic in the loader.
+pub(super) fn opens(known: &OnceLock<bool>, ask: fn() -> bool) -> bool {
+    *known.get_or_init(|| std::panic::catch_unwind(ask).unwrap_or(false))
+}
+
 /// The number of devices; 0 without a driver. Asked for once.
 pub fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();

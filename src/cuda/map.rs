@@ -7,7 +7,7 @@ use super::launch::{arg, launch};
 use super::source::{self, ANY, Read, Walk};
 use crate::cpu::map::Ctx;
 use crate::cpu::rows::Operand;
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, err};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, err};
 use smallvec::SmallVec;
 
 /// The first of `b` and `c` where `a` is not zero.
@@ -125,15 +125,15 @@ fn collapse(shape: &[i64], strides: &[Dims]) -> Result<Layout> {
 }
 
 /// Brings dimensions into the order in which the result lies.
-fn settle(shape: &mut Dims, strides: &mut [Dims]) {
+fn reorder(shape: &mut Dims, strides: &mut [Dims]) {
     let steps = strides[0].clone();
     if steps.windows(2).all(|w| w[0].abs() >= w[1].abs()) {
         return;
     }
     let mut order: SmallVec<[usize; 8]> = (0..steps.len()).collect();
-    order.sort_by_key(|&d| std::cmp::Reverse(steps[d].abs()));
-    for dims in strides.iter_mut().chain([shape]) {
-        *dims = order.iter().map(|&d| dims[d]).collect();
+    dims::settle(&mut order, |&d| -steps[d].abs());
+    for list in strides.iter_mut().chain([shape]) {
+        *list = order.iter().map(|&d| list[d]).collect();
     }
 }
 
@@ -153,12 +153,10 @@ impl Layout {
     fn walk(&mut self, ptrs: [u64; 4], sizes: [i64; 4]) -> Walk {
         // Sixteen bytes of the widest operand at once, where all of them begin at such places.
         let together = 16 / sizes.iter().max().copied().unwrap_or(16).clamp(1, 16);
-        if self.dims == 0 || self.dims == 1 && self.stride.iter().all(|s| s[0] == 1 || s[0] == 0) {
-            let dense = (0..4).all(|k| sizes[k] == 0 || self.stride[k][0] == 1 || self.dims == 0);
+        let dense = |k: usize| sizes[k] == 0 || self.stride[k][0] == 1;
+        if self.dims == 0 || self.dims == 1 && (0..4).all(dense) {
             let aligned = ptrs.iter().all(|p| p % 16 == 0);
-            if dense {
-                return Walk::Dense(if aligned { together as usize } else { 1 });
-            }
+            return Walk::Dense(if aligned { together as usize } else { 1 });
         }
         let mut pack = together;
         while pack > 1 {
@@ -271,7 +269,7 @@ pub(super) fn apply(
             }
         }
     }
-    settle(&mut shape, &mut strides);
+    reorder(&mut shape, &mut strides);
     let mut layout = collapse(&shape, &strides)?;
     let wide = layout.n > i64::from(i32::MAX);
     let sizes = sizes(out, inputs);
@@ -308,7 +306,7 @@ mod tests {
     fn walks_fit_layouts() {
         let walk = |shape: &[i64], out: &[i64], a: &[i64]| {
             let (mut shape, mut strides) = (Dims::new(shape), [Dims::new(out), Dims::new(a)]);
-            settle(&mut shape, &mut strides);
+            reorder(&mut shape, &mut strides);
             let mut l = collapse(&shape, &strides).unwrap();
             let walk = l.walk([64, 128, 0, 0], [4, 4, 0, 0]);
             (walk, l.blocks(walk))

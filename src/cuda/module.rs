@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "calls NVRTC and loads what it made")]
 
-use super::driver::{Gpu, failed, lock};
+use super::driver::{self, Gpu, failed, lock};
 use super::source::Text;
 use crate::{Result, bail, err};
 use cudarc::driver::{result, sys};
@@ -105,13 +105,8 @@ fn image(text: &str, key: u128, (major, minor): (i32, i32)) -> Result<Vec<u8>> {
 
 fn present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
-    *PRESENT.get_or_init(|| {
-        std::panic::catch_unwind(|| {
-            // SAFETY: only asks if the library can be opened.
-            unsafe { nvrtc::sys::is_culib_present() }
-        })
-        .unwrap_or(false)
-    })
+    // SAFETY: only asks if the library can be opened.
+    driver::opens(&PRESENT, || unsafe { nvrtc::sys::is_culib_present() })
 }
 
 fn compile(text: &str, major: i32, minor: i32) -> Result<Vec<u8>> {

@@ -1,9 +1,9 @@
 //! The elements that are not zero, in order, on a device beside the host: how many there are, where, and others at their places.
 
 use super::job::{Job, Kernel, View};
-use super::{copy, placed};
+use super::placed;
 use crate::plan::ViewPlan;
-use crate::{DType, Device, Result, Tensor, cpu, ensure};
+use crate::{DType, Result, Tensor, ensure};
 
 const fn kernel(name: &'static str) -> Kernel {
     Kernel {
@@ -56,6 +56,32 @@ impl<'a> Asked<'a> {
         scan.blocks(self.t, 1)?;
         Ok(counts)
     }
+
+    /// How many there are, by their offsets.
+    fn all(&self, counts: &Tensor) -> Result<i64> {
+        let last = counts.raw_view(&ViewPlan::of(counts).selected(0, self.blocks));
+        Ok(super::read(&last)?.to_i64())
+    }
+
+    /// Writes coordinates, a row each, as many as `out` has rows.
+    fn places(&self, out: &Tensor, counts: &Tensor) -> Result<()> {
+        let t = self.t;
+        ensure!(
+            t.ndim() <= DIMS,
+            NotImplemented,
+            "CUDA kernels take tensors of up to {DIMS} dimensions"
+        );
+        let mut shape = [0; DIMS + 3];
+        shape[0] = t.ndim() as i64;
+        shape[1..=t.ndim()].copy_from_slice(t.shape());
+        shape[DIMS + 1..].copy_from_slice(out.strides());
+        let job = job("places", t.dtype(), t.dtype()).at(out).at(counts);
+        job.int(self.n)
+            .int(out.shape()[0])
+            .view(&self.view)
+            .group([], shape)
+            .blocks(out, self.blocks)
+    }
 }
 
 /// How many elements are not zero. Waits for the device.
@@ -67,11 +93,7 @@ pub fn count(t: &Tensor) -> Result<i64> {
         return Ok(0);
     }
     let asked = Asked::new(t, t.shape())?;
-    let counts = asked.offsets()?;
-    let last = ViewPlan::of(&counts).narrowed(0, asked.blocks, 1);
-    let host = Tensor::empty(&[1], DType::I64, Device::CPU)?;
-    copy(&host, &counts.raw_view(&last))?;
-    Ok(cpu::read_scalar(&host, 0)?.to_i64())
+    asked.all(&asked.offsets()?)
 }
 
 /// The coordinates of the elements of `t` that are not zero, a row each, as many as `out` has rows.
@@ -82,23 +104,8 @@ pub fn places(out: &Tensor, t: &Tensor) -> Result<()> {
     if out.numel() == 0 || t.numel() == 0 {
         return Ok(());
     }
-    ensure!(
-        t.ndim() <= DIMS,
-        NotImplemented,
-        "CUDA kernels take tensors of up to {DIMS} dimensions"
-    );
     let asked = Asked::new(t, t.shape())?;
-    let counts = asked.offsets()?;
-    let mut shape = [0; DIMS + 3];
-    shape[0] = t.ndim() as i64;
-    shape[1..=t.ndim()].copy_from_slice(t.shape());
-    shape[DIMS + 1..].copy_from_slice(out.strides());
-    let job = job("places", t.dtype(), t.dtype()).at(out).at(&counts);
-    job.int(asked.n)
-        .int(out.shape()[0])
-        .view(&asked.view)
-        .group([], shape)
-        .blocks(out, asked.blocks)
+    asked.places(out, &asked.offsets()?)
 }
 
 /// The coordinates of the elements of `t` that are not zero, a list for each dimension. Waits for the device.
@@ -106,9 +113,13 @@ pub fn places(out: &Tensor, t: &Tensor) -> Result<()> {
 /// # Errors
 /// As [`places`].
 pub fn coordinates(t: &Tensor) -> Result<Vec<Tensor>> {
-    let (n, dims) = (count(t)?, t.ndim() as i64);
-    let lists = Tensor::empty(&[dims, n], DType::I64, t.device())?;
-    places(&lists.raw_view(&ViewPlan::of(&lists).swapped(0, 1)), t)?;
+    let (asked, dims) = (Asked::new(t, t.shape())?, t.ndim() as i64);
+    let counts = asked.offsets()?;
+    let lists = Tensor::empty(&[dims, asked.all(&counts)?], DType::I64, t.device())?;
+    if lists.numel() > 0 {
+        let rows = lists.raw_view(&ViewPlan::of(&lists).swapped(0, 1));
+        asked.places(&rows, &counts)?;
+    }
     let list = |d| lists.raw_view(&ViewPlan::of(&lists).selected(0, d));
     Ok((0..dims).map(list).collect())
 }

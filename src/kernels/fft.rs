@@ -4,6 +4,7 @@
 use super::job::computed;
 use super::{accelerator, converted, copy, on_host};
 use crate::cpu::fft::{self as host, How};
+use crate::cpu::lines;
 use crate::cpu::map::Ctx;
 use crate::cpu::rows::Operand;
 use crate::plan::ViewPlan;
@@ -13,27 +14,15 @@ use num_complex::Complex64;
 /// Dimensions that the library transforms at a time.
 const RANK: usize = 3;
 
-/// A tensor with some dimensions last, in their order.
-fn last(t: &Tensor, dims: &[usize]) -> Tensor {
-    t.raw_view(&ViewPlan::of(t).permuted(&order(t.ndim(), dims)))
-}
-
-fn order(ndim: usize, dims: &[usize]) -> Vec<usize> {
-    let others = (0..ndim).filter(|d| !dims.contains(d));
-    others.chain(dims.iter().copied()).collect()
-}
-
-/// What [`last`] did, undone.
-fn back(t: &Tensor, dims: &[usize]) -> Tensor {
-    let mut back = vec![0; t.ndim()];
-    let order = order(t.ndim(), dims);
-    order.iter().enumerate().for_each(|(i, &d)| back[d] = i);
-    t.raw_view(&ViewPlan::of(t).permuted(&back))
+/// A tensor with its dimensions in an order.
+fn permuted(t: &Tensor, order: &[usize]) -> Tensor {
+    t.raw_view(&ViewPlan::of(t).permuted(order))
 }
 
 /// Transforms at most [`RANK`] dimensions; `n` is the length of the last of them in the result. None if no library does it.
 fn step(t: &Tensor, dims: &[usize], n: i64, d: DType, forward: bool) -> Result<Option<Tensor>> {
-    let view = last(t, dims);
+    let order = lines::order(t.ndim(), dims);
+    let view = permuted(t, &order);
     let mut from = converted(&view, view.dtype())?;
     // Transforms to real numbers write over what they read, and real numbers have to begin where complex ones could.
     let begins = from.data_ptr() as usize % (2 * from.dtype().to_real().size()) == 0;
@@ -45,7 +34,7 @@ fn step(t: &Tensor, dims: &[usize], n: i64, d: DType, forward: bool) -> Result<O
     let shape = from.shape().with(from.ndim() - 1, n);
     let made = Tensor::empty(&shape, d, t.device())?;
     let done = accelerator()?.transform(&made, &from, dims.len(), forward)?;
-    Ok(done.then(|| back(&made, dims)))
+    Ok(done.then(|| permuted(&made, &lines::undone(&order))))
 }
 
 /// Complex transforms of all dimensions, a few at a time.

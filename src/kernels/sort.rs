@@ -74,8 +74,7 @@ fn last(t: &Tensor, dim: usize) -> Tensor {
     if t.ndim() == 0 {
         return t.clone();
     }
-    let order: Vec<usize> = (0..t.ndim()).filter(|&d| d != dim).chain([dim]).collect();
-    t.raw_view(&ViewPlan::of(t).permuted(&order))
+    t.raw_view(&ViewPlan::of(t).permuted(&cpu::lines::order(t.ndim(), &[dim])))
 }
 
 /// Has row-major values and positions filled, with the dimension last, and brings them to their places.
@@ -119,7 +118,7 @@ pub fn sort(
         let job = |name| head(name, x.dtype(), descending);
         let lines = x.numel() / n;
         match n {
-            ..=SHORT => by_network(values, indices, &x, job, n),
+            ..=SHORT => by_network([values, indices], &x, job, n),
             _ if n <= tile(x.dtype()) => job("line")
                 .at(values)
                 .at(indices)
@@ -127,17 +126,38 @@ pub fn sort(
                 .int(n)
                 .int(lowest(x.dtype()))
                 .blocks(&x, lines),
-            _ => by_digits(values, indices, &x, job, n),
+            _ => by_digits([values, indices], &x, job, n),
         }
     })
 }
 
-/// Keys and positions of as many elements.
+/// Room for the keys and positions of as many elements.
 fn room(x: &Tensor, total: i64) -> Result<[Tensor; 2]> {
     let wide = computed(x.dtype()).size() == 8;
     let key = if wide { DType::I64 } else { DType::I32 };
     let make = |d| Tensor::empty(&[total], d, x.device());
     Ok([make(key)?, make(DType::I32)?])
+}
+
+/// Keys and positions of lines of `n` elements, each filled up to `padded`.
+fn loaded(x: &Tensor, job: Job, n: i64, padded: i64) -> Result<[Tensor; 2]> {
+    let total = x.numel() / n * padded;
+    let [keys, at] = room(x, total)?;
+    let job = job.at(&keys).at(&at).at(x);
+    job.int(total).int(n).int(padded).each(x, total)?;
+    Ok([keys, at])
+}
+
+/// Writes values and positions in the order of what [`loaded`] gave.
+fn stored(
+    [values, indices]: [&Tensor; 2],
+    x: &Tensor,
+    job: Job,
+    at: &Tensor,
+    [n, padded]: [i64; 2],
+) -> Result<()> {
+    let job = job.at(values).at(indices).at(x).at(at);
+    job.int(x.numel()).int(n).int(padded).each(x, x.numel())
 }
 
 /// Elements that a block sorts by digits; as in the kernels.
@@ -156,42 +176,35 @@ fn lowest(d: DType) -> i64 {
 
 /// Short lines, several in a chunk.
 fn by_network(
-    values: &Tensor,
-    indices: &Tensor,
+    out: [&Tensor; 2],
     x: &Tensor,
     job: impl Fn(&'static str) -> Job,
     n: i64,
 ) -> Result<()> {
     let padded = (n as u64).next_power_of_two() as i64;
-    let total = x.numel() / n * padded;
-    let [keys, at] = room(x, total)?;
-    let load = job("load").at(&keys).at(&at).at(x);
-    load.int(total).int(n).int(padded).each(x, total)?;
+    let [keys, at] = loaded(x, job("load"), n, padded)?;
     if padded > 1 {
+        let total = keys.numel();
         // A chunk has whole lines, and all chunks are alike.
         let chunk = (total & total.wrapping_neg()).min(CHUNK);
         let job = job("within").at(&keys).at(&at).int(padded).int(chunk);
         job.blocks(x, total / chunk)?;
     }
-    let job = job("store").at(values).at(indices).at(x).at(&at);
-    job.int(x.numel()).int(n).int(padded).each(x, x.numel())
+    stored(out, x, job("store"), &at, [n, padded])
 }
 
 /// Long lines: digit by digit, each keeping the order of the one before.
 fn by_digits(
-    values: &Tensor,
-    indices: &Tensor,
+    out: [&Tensor; 2],
     x: &Tensor,
     job: impl Fn(&'static str) -> Job,
     n: i64,
 ) -> Result<()> {
     let (total, lines) = (x.numel(), x.numel() / n);
     let tiles = (n + tile(x.dtype()) - 1) / tile(x.dtype());
-    let (mut now, mut next) = (room(x, total)?, room(x, total)?);
+    let (mut now, mut next) = (loaded(x, job("load"), n, n)?, room(x, total)?);
     let make = |n| Tensor::empty(&[n], DType::I32, x.device());
     let (counts, sums) = (make(lines * 256 * tiles)?, make(lines * 256)?);
-    let load = job("load").at(&now[0]).at(&now[1]).at(x);
-    load.int(total).int(n).int(n).each(x, total)?;
     let bits = 8 * now[0].dtype().size() as i64;
     for shift in (lowest(x.dtype())..bits).step_by(8) {
         let digits = job("digits").at(&counts).at(&now[0]);
@@ -211,8 +224,7 @@ fn by_digits(
             .blocks(x, lines * tiles)?;
         std::mem::swap(&mut now, &mut next);
     }
-    let store = job("store").at(values).at(indices).at(x).at(&now[1]);
-    store.int(total).int(n).int(n).each(x, total)
+    stored(out, x, job("store"), &now[1], [n, n])
 }
 
 /// See [`cpu::sort::topk`].

@@ -37,6 +37,14 @@ class _Stack(threading.local):
             raise RuntimeError("No device mesh is currently active!")
         return self.meshes[-1]
 
+    def chosen(self, mesh: DeviceMesh | None) -> DeviceMesh:
+        """A mesh that was given, or the current one.
+
+        Raises:
+            RuntimeError: if there is neither.
+        """
+        return self.get_current_mesh() if mesh is None else mesh
+
 
 _mesh_resources = _Stack()
 

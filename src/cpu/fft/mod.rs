@@ -186,9 +186,7 @@ pub fn inverse(out: &Tensor, input: &Tensor, dims: &[usize], scale: f64) -> Resu
     // As the input, with the last of the dimensions last in memory.
     let order = lines::order(input.ndim(), &[last]);
     let work = Tensor::empty(input.permuted(&order).shape(), dtype, Device::CPU)?;
-    let mut back = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(i, d)| back[*d] = i);
-    let work = work.permuted(&back);
+    let work = work.permuted(&lines::undone(&order));
     complex(&work, &input, others, how)?;
     match out.dtype() {
         DType::F32 => inverse_lines::<f32>(out, &work, last, scale),

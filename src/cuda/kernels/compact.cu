@@ -30,31 +30,8 @@ KERNEL(count)(i64* counts, i64 n, View x) {
 
 // Counts become the sums of those before them; the last is that of all.
 KERNEL(offsets)(i64* counts, i64 n) {
-    const int each = 16;
-    __shared__ i64 parts[256];
-    i64 before = 0;
-    for (i64 start = 0; start <= n; start += 256 * each) {
-        const i64 first = start + i64(threadIdx.x) * each;
-        i64 many[each], own = 0;
-#pragma unroll
-        for (int k = 0; k < each; k++) own += many[k] = first + k < n ? counts[first + k] : 0;
-        parts[threadIdx.x] = own;
-        for (u32 step = 1; step < 256; step *= 2) {
-            __syncthreads();
-            const i64 left = threadIdx.x >= step ? parts[threadIdx.x - step] : 0;
-            __syncthreads();
-            parts[threadIdx.x] += left;
-        }
-        __syncthreads();
-        i64 at = before + parts[threadIdx.x] - own;
-#pragma unroll
-        for (int k = 0; k < each; k++) {
-            if (first + k <= n) counts[first + k] = at;
-            at += many[k];
-        }
-        before += parts[255];
-        __syncthreads();
-    }
+    const i64 all = sums_before<16>(counts, n);
+    if (threadIdx.x == 0) counts[n] = all;
 }
 
 #define FOUND(i, to) \

@@ -7,18 +7,7 @@ typedef TV V;
 #define HELD 0
 #endif
 
-template <class X> FN X summed(X x, u32 lanes) {
-    for (u32 half = lanes < 32 ? lanes / 2 : 16; half > 0; half /= 2) x += __shfl_xor_sync(0xffffffff, x, half);
-    if (lanes <= 32) return x;
-    __shared__ X parts[8];
-    const u32 warps = lanes / 32, warp = threadIdx.x / 32, first = warp / warps * warps;
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) parts[warp] = x;
-    __syncthreads();
-    x = parts[first];
-    for (u32 k = 1; k < warps; k++) x += parts[first + k];
-    return x;
-}
+template <class X> FN X summed(X x, u32 lanes) { return over_lanes<Add>(x, lanes); }
 
 #define ROW \
     const u32 lanes = u32(width), lane = threadIdx.x % lanes; \
@@ -48,39 +37,6 @@ FN i64 shared_by(i64 j, i64 size) { return j < 0x7fffffff ? u32(j) / u32(size) :
         EACH_OF(e) name[e] = one; \
     }
 
-// Count, mean and squared deviations, joined as Chan, Golub and LeVeque do.
-struct Moments {
-    V n, mean, square;
-};
-FN Moments joined(Moments a, Moments b) {
-    const V n = a.n + b.n;
-    if (n == V(0)) return a;
-    const V part = b.n / n, delta = b.mean - a.mean;
-    a.mean += delta * part;
-    a.square += b.square + delta * delta * a.n * part;
-    a.n = n;
-    return a;
-}
-// Every lane joins in the same order, so that all have the same bits.
-FN Moments over_lanes(Moments a, u32 lanes) {
-    for (u32 half = 1; half < (lanes < 32 ? lanes : 32); half *= 2) {
-        Moments b;
-        b.n = __shfl_xor_sync(0xffffffff, a.n, half);
-        b.mean = __shfl_xor_sync(0xffffffff, a.mean, half);
-        b.square = __shfl_xor_sync(0xffffffff, a.square, half);
-        a = threadIdx.x & half ? joined(b, a) : joined(a, b);
-    }
-    if (lanes <= 32) return a;
-    __shared__ Moments parts[8];
-    const u32 warps = lanes / 32, warp = threadIdx.x / 32, first = warp / warps * warps;
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) parts[warp] = a;
-    __syncthreads();
-    a = parts[first];
-    for (u32 k = 1; k < warps; k++) a = joined(a, parts[first + k]);
-    return a;
-}
-
 KERNEL(forward)(T* out, P* means, P* rstds, const T* x, const P* w, const P* b, i64 rows, i64 n, i64 groups, i64 size, i64 width, double eps) {
     ROW;
     V mean = 0, square = 0;
@@ -97,19 +53,12 @@ KERNEL(forward)(T* out, P* means, P* rstds, const T* x, const P* w, const P* b, 
     }
     square = summed(square, lanes);
 #elif CENTRED
-    Moments all = {V(0), V(0), V(0)};
+    Moments<V> all = {V(0), V(0), V(0)};
     PACKS(u, j) {
         const Packed<T, PACK> p = packed<PACK>(x + base + j);
-        Moments some = {V(PACK), V(0), V(0)};
-        EACH_OF(e) some.mean += up(p.x[e]);
-        some.mean *= V(1) / V(PACK);
-        EACH_OF(e) {
-            const V d = up(p.x[e]) - some.mean;
-            some.square += d * d;
-        }
-        all = joined(all, some);
+        all = all + moments_of<PACK, V>(p.x);
     }
-    all = over_lanes(all, lanes);
+    all = summed(all, lanes);
     mean = all.mean;
     square = all.square;
 #else

@@ -19,37 +19,13 @@ struct Nest {
 #define POSITION(k) (j + (k) / NEAR * hop + (k) % NEAR)
 
 #if MOMENTS
-// Count, mean and squared deviations, joined as Chan, Golub and LeVeque do.
-struct Acc {
-    V n, mean, square;
-};
+typedef Moments<V> Acc;
 FN Acc identity() {
-    Acc a;
-    a.n = a.mean = a.square = V(0);
+    const Acc a = {V(0), V(0), V(0)};
     return a;
 }
-FN Acc join(Acc a, Acc b) {
-    const V n = a.n + b.n;
-    if (n == V(0)) return a;
-    const V part = b.n / n, delta = b.mean - a.mean;
-    a.mean += delta * part;
-    a.square += b.square + delta * delta * a.n * part;
-    a.n = n;
-    return a;
-}
-template <int N, int NEAR> FN void take(Acc& a, const IN* x, i64, i64, double) {
-    Acc some = identity();
-    some.n = V(N);
-#pragma unroll
-    for (int k = 0; k < N; k++) some.mean += to<V>(up(x[k]));
-    some.mean *= V(1) / V(N);
-#pragma unroll
-    for (int k = 0; k < N; k++) {
-        const V apart = to<V>(up(x[k])) - some.mean;
-        some.square += apart * apart;
-    }
-    a = join(a, some);
-}
+FN Acc join(Acc a, Acc b) { return a + b; }
+template <int N, int NEAR> FN void take(Acc& a, const IN* x, i64, i64, double) { a = a + moments_of<N, V>(x); }
 #elif defined(ARG)
 struct Acc {
     V v;

@@ -4,22 +4,6 @@
 
 typedef TV V;
 
-// The value of each line's lanes, joined; all of them get it.
-template <class J> FN V over_lanes(V x, u32 lanes, J join) {
-    for (u32 half = lanes < 32 ? lanes / 2 : 16; half > 0; half /= 2) x = join(x, __shfl_xor_sync(0xffffffff, x, half));
-    if (lanes <= 32) return x;
-    __shared__ V parts[8];
-    const u32 warps = lanes / 32, warp = threadIdx.x / 32, first = warp / warps * warps;
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) parts[warp] = x;
-    __syncthreads();
-    x = parts[first];
-    for (u32 k = 1; k < warps; k++) x = join(x, parts[first + k]);
-    return x;
-}
-struct Larger { FN V operator()(V a, V b) const { return a > b || a != a ? a : b; } };
-struct Sum { FN V operator()(V a, V b) const { return a + b; } };
-
 #define LINE \
     const u32 lanes = u32(width), lane = threadIdx.x % lanes; \
     const i64 line = i64(blockIdx.x) * (256 / lanes) + threadIdx.x / lanes; \
@@ -36,15 +20,15 @@ KERNEL(forward)(O* out, const T* x, i64 lines, i64 n, i64 inner, i64 width) {
     V top = -V(INF_D), sum = 0, held[HELD * PACK];
     PACKS(u, j) {
         const Packed<T, PACK> p = packed<PACK>(x + base + j * inner);
-        EACH_OF(e) top = Larger()(held[u * PACK + e] = up(p.x[e]), top);
+        EACH_OF(e) top = max_(held[u * PACK + e] = up(p.x[e]), top);
     }
-    top = over_lanes(top, lanes, Larger());
+    top = over_lanes<Most>(top, lanes);
     PACKS(u, j) EACH_OF(e) {
         const V apart = held[u * PACK + e] - top, raised = exp(apart);
         sum += raised;
         held[u * PACK + e] = LOG ? apart : raised;
     }
-    sum = over_lanes(sum, lanes, Sum());
+    sum = over_lanes<Add>(sum, lanes);
     sum = LOG ? log(sum) : V(1) / sum;
     PACKS(u, j) {
         Packed<O, PACK> p;
@@ -64,7 +48,7 @@ KERNEL(backward)(O* out, const T* g, const T* y, i64 lines, i64 n, i64 inner, i6
             sum += LOG ? gs[u * PACK + e] : gs[u * PACK + e] * ys[u * PACK + e];
         }
     }
-    sum = over_lanes(sum, lanes, Sum());
+    sum = over_lanes<Add>(sum, lanes);
     PACKS(u, j) {
         Packed<O, PACK> p;
         EACH_OF(e) {
@@ -84,15 +68,15 @@ KERNEL(forward)(O* out, const T* x, i64 lines, i64 n, i64 inner, i64 width) {
     PACKS(j) {
         const Packed<T, PACK> p = packed<PACK>(x + base + j * inner);
         V most = top;
-        EACH_OF(e) most = Larger()(up(p.x[e]), most);
+        EACH_OF(e) most = max_(V(up(p.x[e])), most);
         if (most == -V(INF_D)) continue;
         sum *= exp(top - most);
         EACH_OF(e) sum += exp(up(p.x[e]) - most);
         top = most;
     }
     const V own = top;
-    top = over_lanes(top, lanes, Larger());
-    sum = over_lanes(own == -V(INF_D) ? V(0) : sum * exp(own - top), lanes, Sum());
+    top = over_lanes<Most>(top, lanes);
+    sum = over_lanes<Add>(own == -V(INF_D) ? V(0) : sum * exp(own - top), lanes);
     // A line of nothing but negative infinities, or with a positive one, has no softmax.
     if (top == -V(INF_D)) sum = top - top;
     sum = LOG ? log(sum) : V(1) / sum;
@@ -114,7 +98,7 @@ KERNEL(backward)(O* out, const T* g, const T* y, i64 lines, i64 n, i64 inner, i6
         const Packed<T, PACK> p = packed<PACK>(g + base + j * inner), q = packed<PACK>(y + base + j * inner);
         EACH_OF(e) sum += LOG ? V(up(p.x[e])) : V(up(p.x[e])) * up(q.x[e]);
     }
-    sum = over_lanes(sum, lanes, Sum());
+    sum = over_lanes<Add>(sum, lanes);
     PACKS(j) {
         const Packed<T, PACK> p = packed<PACK>(g + base + j * inner), q = packed<PACK>(y + base + j * inner);
         Packed<O, PACK> made;

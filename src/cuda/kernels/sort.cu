@@ -90,21 +90,6 @@ KERNEL(store)(T* values, i64* indices, const T* x, const u32* at, i64 total, i64
 #define PLACE(r) (threadIdx.x / 32 * 32 * ITEMS + (r) * 32 + threadIdx.x % 32)
 #define DIGIT(k) (u32((k) >> shift) & 255)
 
-// The sum of what threads before this one have.
-FN u32 before_all(u32 own) {
-    __shared__ u32 sums[256];
-    __syncthreads();
-    sums[threadIdx.x] = own;
-    for (u32 step = 1; step < 256; step *= 2) {
-        __syncthreads();
-        const u32 left = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-        __syncthreads();
-        sums[threadIdx.x] += left;
-    }
-    __syncthreads();
-    return sums[threadIdx.x] - own;
-}
-
 // Where elements of a tile go among those of their digit and warp, and in `counts` where those of a warp begin. How many there are
 // of a thread's digit.
 FN u32 ranked(const K* keys, int shift, u32* rank, u32 (*counts)[256]) {
@@ -133,6 +118,21 @@ FN u32 ranked(const K* keys, int shift, u32* rank, u32 (*counts)[256]) {
     return sum;
 }
 
+// Brings a tile into the order of a digit; `starts` is where the elements of each begin.
+FN void arrange(K* keys, u32* at, const K* own, const u32* place, int shift, u32 (*counts)[256], u32* starts) {
+    u32 rank[ITEMS];
+    const u32 many = ranked(own, shift, rank, counts);
+    starts[threadIdx.x] = before_all(many);
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < ITEMS; r++) {
+        const u32 digit = DIGIT(own[r]), to = starts[digit] + counts[threadIdx.x / 32][digit] + rank[r];
+        keys[to] = own[r];
+        at[to] = place[r];
+    }
+    __syncthreads();
+}
+
 // A line that is one tile.
 KERNEL(line)(T* values, i64* indices, const T* x, i64 n, i64 lowest) {
     __shared__ u32 counts[8][256], starts[256];
@@ -140,23 +140,14 @@ KERNEL(line)(T* values, i64* indices, const T* x, i64 n, i64 lowest) {
     __shared__ u32 at[TILE];
     const i64 base = i64(blockIdx.x) * n;
     K own[ITEMS];
-    u32 place[ITEMS], rank[ITEMS];
+    u32 place[ITEMS];
 #pragma unroll
     for (int r = 0; r < ITEMS; r++) {
         place[r] = PLACE(r);
         own[r] = place[r] < n ? key(x[base + place[r]]) : ~K(0);
     }
     for (int shift = int(lowest); shift < 8 * int(sizeof(K)); shift += 8) {
-        const u32 many = ranked(own, shift, rank, counts), start = before_all(many);
-        starts[threadIdx.x] = start;
-        __syncthreads();
-#pragma unroll
-        for (int r = 0; r < ITEMS; r++) {
-            const u32 digit = DIGIT(own[r]), to = starts[digit] + counts[threadIdx.x / 32][digit] + rank[r];
-            keys[to] = own[r];
-            at[to] = place[r];
-        }
-        __syncthreads();
+        arrange(keys, at, own, place, shift, counts, starts);
 #pragma unroll
         for (int r = 0; r < ITEMS; r++) {
             own[r] = keys[PLACE(r)];
@@ -191,27 +182,8 @@ KERNEL(digits)(u32* counts, const K* keys, i64 n, i64 tiles, i64 shift) {
 
 // Counts of a digit become the sums of those before them; `sums` is what there is of it in the line.
 KERNEL(starts)(u32* counts, u32* sums, i64 tiles) {
-    __shared__ u32 all;
-    u32* const own = counts + i64(blockIdx.x) * tiles;
-    const int each = 4;
-    u32 before = 0;
-    for (i64 start = 0; start < tiles; start += 256 * each) {
-        const i64 first = start + threadIdx.x * each;
-        u32 many[each], sum = 0;
-#pragma unroll
-        for (int k = 0; k < each; k++) sum += many[k] = first + k < tiles ? own[first + k] : 0;
-        u32 at = before + before_all(sum);
-        if (threadIdx.x == 255) all = at + sum;
-#pragma unroll
-        for (int k = 0; k < each; k++) {
-            if (first + k < tiles) own[first + k] = at;
-            at += many[k];
-        }
-        __syncthreads();
-        before = all;
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) sums[blockIdx.x] = before;
+    const u32 all = sums_before<4>(counts + i64(blockIdx.x) * tiles, tiles);
+    if (threadIdx.x == 0) sums[blockIdx.x] = all;
 }
 
 // Brings the elements of each tile to where those of their digit go, neighbours together.
@@ -221,24 +193,16 @@ KERNEL(move)(K* keys_out, u32* at_out, const K* keys_in, const u32* at_in, const
     __shared__ u32 at[TILE];
     const i64 line = blockIdx.x / tiles, tile = blockIdx.x - line * tiles, base = line * n, left = n - tile * TILE;
     K own[ITEMS];
-    u32 place[ITEMS], rank[ITEMS];
+    u32 place[ITEMS];
 #pragma unroll
     for (int r = 0; r < ITEMS; r++) {
         const i64 i = tile * TILE + PLACE(r);
         own[r] = i < n ? keys_in[base + i] : ~K(0);
         place[r] = i < n ? at_in[base + i] : 0;
     }
-    const u32 many = ranked(own, int(shift), rank, found), start = before_all(many);
     const u32 first = before_all(sums[line * 256 + threadIdx.x]);
-    starts[threadIdx.x] = start;
-    targets[threadIdx.x] = first + counts[(line * 256 + threadIdx.x) * tiles + tile] - start;
-    __syncthreads();
-#pragma unroll
-    for (int r = 0; r < ITEMS; r++) {
-        const u32 digit = DIGIT(own[r]), to = starts[digit] + found[threadIdx.x / 32][digit] + rank[r];
-        keys[to] = own[r];
-        at[to] = place[r];
-    }
+    arrange(keys, at, own, place, int(shift), found, starts);
+    targets[threadIdx.x] = first + counts[(line * 256 + threadIdx.x) * tiles + tile] - starts[threadIdx.x];
     __syncthreads();
     for (u32 i = threadIdx.x; i < TILE && i < left; i += 256) {
         const K k = keys[i];

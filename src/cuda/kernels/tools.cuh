@@ -54,6 +54,91 @@ template <class How, class T> FN T over_block(T x) {
     return parts[0];
 }
 
+// Count, mean and squared deviations of some numbers, joined as Chan, Golub and LeVeque do.
+template <class V> struct Moments {
+    V n, mean, square;
+};
+template <int N, class V, class S> FN Moments<V> moments_of(const S* x) {
+    Moments<V> m = {V(N), V(0), V(0)};
+#pragma unroll
+    for (int k = 0; k < N; k++) m.mean += to<V>(up(x[k]));
+    m.mean *= V(1) / V(N);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const V apart = to<V>(up(x[k])) - m.mean;
+        m.square += apart * apart;
+    }
+    return m;
+}
+template <class V> FN Moments<V> operator+(Moments<V> a, Moments<V> b) {
+    const V n = a.n + b.n;
+    if (n == V(0)) return a;
+    const V part = b.n / n, delta = b.mean - a.mean;
+    a.mean += delta * part;
+    a.square += b.square + delta * delta * a.n * part;
+    a.n = n;
+    return a;
+}
+
+// The same of `lanes` neighbouring threads, a power of two, for all of them: joined in one order, so that all have the same bits.
+template <class T> FN T shuffled(T x, u32 lane) { return __shfl_xor_sync(0xffffffff, x, lane); }
+template <class V> FN Moments<V> shuffled(Moments<V> m, u32 lane) {
+    const Moments<V> other = {shuffled(m.n, lane), shuffled(m.mean, lane), shuffled(m.square, lane)};
+    return other;
+}
+template <class How, class T> FN T over_lanes(T x, u32 lanes) {
+    for (u32 half = lanes < 32 ? lanes / 2 : 16; half > 0; half /= 2) {
+        const T other = shuffled(x, half);
+        x = threadIdx.x & half ? How::join(other, x) : How::join(x, other);
+    }
+    if (lanes <= 32) return x;
+    __shared__ T parts[8];
+    const u32 warps = lanes / 32, warp = threadIdx.x / 32, first = warp / warps * warps;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[warp] = x;
+    __syncthreads();
+    x = parts[first];
+    for (u32 k = 1; k < warps; k++) x = How::join(x, parts[first + k]);
+    return x;
+}
+
+// The sum of what the threads of a block before this one have.
+template <class T> FN T before_all(T own) {
+    __shared__ T sums[256];
+    __syncthreads();
+    sums[threadIdx.x] = own;
+    for (u32 step = 1; step < 256; step *= 2) {
+        __syncthreads();
+        const T left = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
+        __syncthreads();
+        sums[threadIdx.x] += left;
+    }
+    __syncthreads();
+    return sums[threadIdx.x] - own;
+}
+
+// Numbers of a list become the sums of those before them, by one block, whose threads have EACH at a time. The sum of all.
+template <int EACH, class T> FN T sums_before(T* list, i64 n) {
+    __shared__ T all;
+    T before = 0;
+    for (i64 start = 0; start < n; start += 256 * EACH) {
+        const i64 first = start + i64(threadIdx.x) * EACH;
+        T many[EACH], sum = 0;
+#pragma unroll
+        for (int k = 0; k < EACH; k++) sum += many[k] = first + k < n ? list[first + k] : 0;
+        T at = before + before_all(sum);
+        if (threadIdx.x == 255) all = at + sum;
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            if (first + k < n) list[first + k] = at;
+            at += many[k];
+        }
+        __syncthreads();
+        before = all;
+    }
+    return before;
+}
+
 // Atomic changes by comparing and swapping the word that holds an element.
 template <class T, int SIZE> struct Word;
 template <class T> struct Word<T, 8> {

@@ -47,7 +47,7 @@ def distribute_tensor(
         ValueError: if there are not as many placements as the mesh has dimensions.
         IndexError: if a dimension is to be cut that is not there.
     """
-    mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
+    mesh = _mesh_resources.chosen(device_mesh)
     if not tensor.is_leaf:
         raise RuntimeError(
             "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!"
@@ -154,7 +154,7 @@ def distribute_module(
         raise RuntimeError(
             "distribute_module should only be called once on a module, but it has already been called on this module!"
         )
-    mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
+    mesh = _mesh_resources.chosen(device_mesh)
     for name, part in module.named_modules():
         if partition_fn is not None:
             partition_fn(name, part, mesh)

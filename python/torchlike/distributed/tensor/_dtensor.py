@@ -152,7 +152,7 @@ class DTensor(torch.Tensor):
             raise RuntimeError(
                 f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
             )
-        mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
+        mesh = _mesh_resources.chosen(device_mesh)
         if mesh.device_type != local_tensor.device.type and not local_tensor.is_meta:
             local_tensor = local_tensor.to(mesh.device_type)
         given = placements if placements is not None else [Replicate()] * mesh.ndim

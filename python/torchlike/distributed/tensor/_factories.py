@@ -34,7 +34,7 @@ def _made(
     placements: Sequence[Placement] | None,
     drawn: bool = False,
 ) -> DTensor:
-    mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
+    mesh = _mesh_resources.chosen(device_mesh)
     chosen = tuple(placements or [Replicate()] * mesh.ndim)
     if len(chosen) != mesh.ndim:
         raise AssertionError("mesh dimension does not match the length of placements")

@@ -26,7 +26,7 @@ def parallelize_module(
     Raises:
         TypeError: if the plan is neither.
     """
-    mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
+    mesh = _mesh_resources.chosen(device_mesh)
     if parallelize_plan is None:
         warnings.warn(
             "No parallelize_plan is provided and auto-parallel is not supported at the moment, so this "
