@@ -1,8 +1,8 @@
-//! Elementary functions by element type: the f32 versions are ours (branch-free, so that loops vectorise), the
-//! others come from libm and num-complex.
+//! Elementary functions by element type: the f32 versions are ours (branch-free, so that loops vectorise), the complex
+//! ones are in [`complex`], the others come from libm.
 
 use super::vmath::widened;
-use super::{vmath, vmath64};
+use super::{complex, vmath, vmath64};
 use num_complex::{Complex32, Complex64};
 
 macro_rules! real_fns {
@@ -15,107 +15,69 @@ macro_rules! real_fns {
         impl Elementary for f32 { $(#[inline(always)] fn $name(self) -> Self { $v32(self) })+ }
         impl Elementary for f64 { $(#[inline(always)] fn $name(self) -> Self { $f64(self) })+ }
         impl Elementary for Complex32 { $(fn $name(self) -> Self {
-            let $c = Complex64::new(f64::from(self.re), f64::from(self.im));
-            let r: Complex64 = $complex;
-            Complex32::new(r.re as f32, r.im as f32)
+            let $c = wide(self);
+            narrowed($complex)
         })+ }
         impl Elementary for Complex64 { $(fn $name(self) -> Self { let $c = self; $complex })+ }
     };
 }
 
 real_fns! {
-    exp_: vmath::exp, vmath64::exp, |z| cexp(z);
-    exp2_: vmath::exp2, f64::exp2, |z| cexp(z * std::f64::consts::LN_2);
-    expm1_: vmath::expm1, f64::exp_m1, |z| cexp(z) - 1.0;
-    log_: vmath::log, f64::ln, |z| z.ln();
-    log2_: vmath::log2, f64::log2, |z| z.ln() / std::f64::consts::LN_2;
-    log10_: vmath::log10, f64::log10, |z| z.ln() / std::f64::consts::LN_10;
-    log1p_: vmath::log1p, f64::ln_1p, |z| clog1p(z);
-    sin_: vmath::sin, f64::sin, |z| z.sin();
-    cos_: vmath::cos, f64::cos, |z| z.cos();
-    tan_: widened::tan, f64::tan, |z| turned(z, ctanh);
-    asin_: widened::asin, f64::asin, |z| z.asin();
-    acos_: widened::acos, f64::acos, |z| z.acos();
-    atan_: widened::atan, f64::atan, |z| turned(z, catanh);
-    sinh_: widened::sinh, f64::sinh, |z| z.sinh();
-    cosh_: widened::cosh, f64::cosh, |z| z.cosh();
-    tanh_: vmath::tanh, f64::tanh, |z| ctanh(z);
-    asinh_: widened::asinh, libm::asinh, |z| z.asinh();
-    acosh_: widened::acosh, libm::acosh, |z| z.acosh();
-    atanh_: widened::atanh, libm::atanh, |z| catanh(z);
-    sqrt_: f32::sqrt, f64::sqrt, |z| z.sqrt();
-    sigmoid_: vmath::sigmoid, |x: f64| 1.0 / (1.0 + vmath64::exp(-x)), |z| 1.0 / (1.0 + cexp(-z));
+    exp_: vmath::exp, vmath64::exp, |z| complex::exp(z);
+    exp2_: vmath::exp2, f64::exp2, |z| complex::exp(z * std::f64::consts::LN_2);
+    expm1_: vmath::expm1, f64::exp_m1, |z| complex::expm1(z);
+    log_: vmath::log, f64::ln, |z| complex::ln(z);
+    log2_: vmath::log2, f64::log2, |z| complex::ln(z) / std::f64::consts::LN_2;
+    log10_: vmath::log10, f64::log10, |z| complex::ln(z) / std::f64::consts::LN_10;
+    log1p_: vmath::log1p, f64::ln_1p, |z| complex::ln_1p(z);
+    sin_: vmath::sin, f64::sin, |z| complex::sin(z);
+    cos_: vmath::cos, f64::cos, |z| complex::cos(z);
+    tan_: widened::tan, f64::tan, |z| complex::tan(z);
+    asin_: widened::asin, f64::asin, |z| complex::asin(z);
+    acos_: widened::acos, f64::acos, |z| complex::acos(z);
+    atan_: widened::atan, f64::atan, |z| complex::atan(z);
+    sinh_: widened::sinh, f64::sinh, |z| complex::sinh(z);
+    cosh_: widened::cosh, f64::cosh, |z| complex::cosh(z);
+    tanh_: vmath::tanh, f64::tanh, |z| complex::tanh(z);
+    asinh_: widened::asinh, libm::asinh, |z| complex::asinh(z);
+    acosh_: widened::acosh, libm::acosh, |z| complex::acosh(z);
+    atanh_: widened::atanh, libm::atanh, |z| complex::atanh(z);
+    sqrt_: f32::sqrt, f64::sqrt, |z| complex::sqrt(z);
+    sigmoid_: vmath::sigmoid, |x: f64| 1.0 / (1.0 + vmath64::exp(-x)), |z| complex::sigmoid(z);
 }
 
-fn cexp(z: Complex64) -> Complex64 {
-    if z.im == 0.0 {
-        Complex64::new(z.re.exp(), z.im)
-    } else {
-        z.exp()
+/// Functions that only complex elements have.
+pub trait ComplexFns: Copy {
+    /// The power.
+    fn powc_(self, y: Self) -> Self;
+    /// The logarithm of the sum of the exponentials.
+    fn logaddexp_(self, y: Self) -> Self;
+}
+
+impl ComplexFns for Complex32 {
+    fn powc_(self, y: Self) -> Self {
+        narrowed(complex::powc(wide(self), wide(y)))
+    }
+    fn logaddexp_(self, y: Self) -> Self {
+        narrowed(complex::logaddexp(wide(self), wide(y)))
     }
 }
 
-fn clog1p(z: Complex64) -> Complex64 {
-    // log|1+z| = log1p(|z|^2 + 2 re z) / 2 keeps the digits of a small z.
-    let t = z.re * (2.0 + z.re) + z.im * z.im;
-    Complex64::new(0.5 * t.ln_1p(), z.im.atan2(1.0 + z.re))
-}
-
-/// log(exp(x) + exp(y)) without overflow; where both real parts are -inf the angle of the sum is unknown and the
-/// smaller operand stands for it, as in PyTorch.
-#[must_use]
-pub fn clogaddexp(x: Complex64, y: Complex64) -> Complex64 {
-    if x.is_nan() || y.is_nan() {
-        return Complex64::new(f64::NAN, f64::NAN);
+impl ComplexFns for Complex64 {
+    fn powc_(self, y: Self) -> Self {
+        complex::powc(self, y)
     }
-    let (low, high) = if x.re < y.re { (x, y) } else { (y, x) };
-    if low.re.is_finite() || low.re != high.re {
-        clog1p(cexp(low - high)) + high
-    } else if low.re < 0.0 {
-        low
-    } else {
-        (cexp(low) + cexp(high)).ln()
+    fn logaddexp_(self, y: Self) -> Self {
+        complex::logaddexp(self, y)
     }
 }
 
-fn ctanh(z: Complex64) -> Complex64 {
-    // Beyond 20 the quotient of huge numbers would be nan.
-    if z.re.abs() > 20.0 {
-        let angle = if z.im.is_finite() {
-            (2.0 * z.im).sin()
-        } else {
-            z.im
-        };
-        return Complex64::new(z.re.signum(), 0f64.copysign(angle));
-    }
-    z.tanh()
+fn wide(z: Complex32) -> Complex64 {
+    Complex64::new(f64::from(z.re), f64::from(z.im))
 }
 
-/// The inverse hyperbolic tangent, which goes to i pi / 2 in all directions (C99, annex G).
-fn catanh(z: Complex64) -> Complex64 {
-    if z.im.is_infinite() || (z.re.is_infinite() && !z.im.is_nan()) {
-        let quarter = std::f64::consts::FRAC_PI_2.copysign(z.im);
-        return Complex64::new(0f64.copysign(z.re), quarter);
-    }
-    z.atanh()
-}
-
-/// -i f(i z): a circular function by the hyperbolic one.
-fn turned(z: Complex64, f: fn(Complex64) -> Complex64) -> Complex64 {
-    let w = f(Complex64::new(-z.im, z.re));
-    Complex64::new(w.im, -w.re)
-}
-
-/// 1 / z, which is 0 at infinity.
-pub fn reciprocal<T: num_traits::Float>(z: num_complex::Complex<T>) -> num_complex::Complex<T> {
-    if z.re.is_infinite() || z.im.is_infinite() {
-        let signed = |v: T, s: T| if s.is_sign_negative() { -v } else { v };
-        return num_complex::Complex::new(signed(T::zero(), z.re), signed(T::zero(), -z.im));
-    }
-    let size = z.re.abs().max(z.im.abs());
-    let (re, im) = (z.re / size, z.im / size);
-    let whole = (re * re + im * im) * size;
-    num_complex::Complex::new(re / whole, -im / whole)
+fn narrowed(z: Complex64) -> Complex32 {
+    Complex32::new(z.re as f32, z.im as f32)
 }
 
 /// Functions that only real elements have.

@@ -12,6 +12,7 @@ pub(crate) mod bag;
 pub(crate) mod batch;
 pub(crate) mod batch_backward;
 mod columns;
+pub(crate) mod complex;
 pub(crate) mod conv;
 pub(crate) mod copy;
 pub(crate) mod cross;

@@ -1,6 +1,7 @@
 //! Activations: pointwise loops under their own names, and the functions around them. `in_place` has those that write
 //! into their input.
 
+use crate::cpu::complex;
 use crate::cpu::map::{Ctx, FromCtx as _, Loop, both};
 use crate::cpu::math::Elementary as _;
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, X, compose};
@@ -37,7 +38,7 @@ impl GeluOf {
 
 map_op! { GeluTanh, 1, [single] |x, c| x.gelu_tanh_() }
 
-map_op! { Silu, 1, [float complex] |x, c| x / (1.0 + (-x).exp_()) }
+map_op! { Silu, 1, [float] |x, c| x / (1.0 + (-x).exp_()), [complex] |x, c| complex::div(x, T::new(1.0, 0.0) + (-x).exp_()) }
 
 map_op! { Mish, 1, [float] |x, c| x * x.exp_().log1p_().tanh_() }
 

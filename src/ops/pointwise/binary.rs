@@ -1,7 +1,8 @@
 //! Pointwise arithmetic of two and three operands.
 
+use crate::cpu::complex;
 use crate::cpu::map::{Ctx, FromCtx, Loop, both};
-use crate::cpu::math::{Elementary, RealFns, gcd, int_pow};
+use crate::cpu::math::{ComplexFns as _, Elementary, RealFns, gcd, int_pow};
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{Cast, E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
@@ -28,7 +29,7 @@ map_op! {
     [complex] |x, y, c| x - y * T::ctx(c, 0)
 }
 map_op! { Mul, 2, [int uint] |x, y, c| x.wrapping_mul(y), [common complex] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
-map_op! { Div, 2, [common complex] |x, y, c| x / y }
+map_op! { Div, 2, [common] |x, y, c| x / y, [complex] |x, y, c| complex::div(x, y) }
 map_op! { DivTrunc, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_div(y) }, [light] |x, y, c| (x / y).trunc() }
 /// The remainder with the sign of the divisor, from that with the sign of the dividend.
 macro_rules! signed_as {
@@ -93,11 +94,7 @@ map_op! {
     Pow, 2,
     [int_heavy] |x, y, c| int_pow(x as i64, y as i64) as T,
     [single] |x, y, c| x.pow_(y),
-    [complex] |x, y, c| if y.re == 0.0 && y.im == 0.0 {
-        T::new(1.0, 0.0)
-    } else {
-        x.powc(y)
-    }
+    [complex] |x, y, c| x.powc_(y)
 }
 map_op! { Atan2, 2, [single] |x, y, c| x.atan2_(y) }
 map_op! { Hypot, 2, [single] |x, y, c| x.hypot_(y) }
@@ -123,11 +120,7 @@ map_op! {
         let sum = above + (-(x - y).abs()).exp_().log1p_();
         if x == y { x + std::f64::consts::LN_2 as T } else { sum }
     },
-    [complex] |x, y, c| {
-        let wide = |z: T| Complex64::new(z.re.into(), z.im.into());
-        let sum = crate::cpu::math::clogaddexp(wide(x), wide(y));
-        T::new(sum.re as _, sum.im as _)
-    }
+    [complex] |x, y, c| x.logaddexp_(y)
 }
 map_op! {
     Logaddexp2, 2,
@@ -200,7 +193,7 @@ map_op! {
     [light] |x, y, z, c| (T::ctx(c, 0) * y).mul_add(z, x),
     [complex] |x, y, z, c| x + T::ctx(c, 0) * y * z
 }
-map_op! { Addcdiv, 3, [light complex] |x, y, z, c| x + T::ctx(c, 0) * y / z }
+map_op! { Addcdiv, 3, [light] |x, y, z, c| x + T::ctx(c, 0) * y / z, [complex] |x, y, z, c| x + complex::div(T::ctx(c, 0) * y, z) }
 
 /// `alpha` of sub, which truth values do not have.
 fn sub_alpha(a: &calls::Sub, d: DType) -> Result<Ctx> {
@@ -289,24 +282,26 @@ fn nonzero(divisor: Operand, d: DType) -> Result<()> {
     Ok(())
 }
 
-map_op! { Cube, 1, [light] |x, c| x * x * x }
-map_op! { Same, 1, [light] |x, c| x }
+map_op! { One, 1, [light] |x, c| 1.0, [complex] |x, c| T::new(1.0, 0.0) }
+map_op! { Cube, 1, [light complex] |x, c| x * x * x }
+map_op! { Same, 1, [light complex] |x, c| x }
+map_op! { InverseSquare, 1, [light] |x, c| 1.0 / (x * x), [complex] |x, c| complex::reciprocal(x * x) }
 
 /// The loops of exponents that need no logarithm; PyTorch has the same.
 fn power_by_number(exponent: Scalar, d: DType) -> Option<&'static Loop> {
-    if d.is_complex() && exponent == Scalar::Int(2) {
-        return Square::kernel(d);
-    }
-    if !d.is_float() {
+    let exponent = exponent.to_c64();
+    if !(d.is_float() || d.is_complex()) || exponent.im != 0.0 {
         return None;
     }
-    match exponent.to_f64() {
+    match exponent.re {
+        0.0 => One::kernel(d),
         0.5 => Sqrt::kernel(d),
         1.0 => Same::kernel(d),
         2.0 => Square::kernel(d),
         3.0 => Cube::kernel(d),
         -0.5 => Rsqrt::kernel(d),
         -1.0 => Reciprocal::kernel(d),
+        -2.0 => InverseSquare::kernel(d),
         _ => None,
     }
 }

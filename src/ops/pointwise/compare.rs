@@ -17,21 +17,21 @@ map_op! {
     LogicalAnd, 2 => bool,
     [int uint] |x, y, c| x != 0 && y != 0,
     [light] |x, y, c| x != 0.0 && y != 0.0,
-    [complex] |x, y, c| x.norm_sqr() != 0.0 && y.norm_sqr() != 0.0,
+    [complex] |x, y, c| x != T::new(0.0, 0.0) && y != T::new(0.0, 0.0),
     [boolean] |x, y, c| both(x, y)
 }
 map_op! {
     LogicalOr, 2 => bool,
     [int uint] |x, y, c| x != 0 || y != 0,
     [light] |x, y, c| x != 0.0 || y != 0.0,
-    [complex] |x, y, c| x.norm_sqr() != 0.0 || y.norm_sqr() != 0.0,
+    [complex] |x, y, c| x != T::new(0.0, 0.0) || y != T::new(0.0, 0.0),
     [boolean] |x, y, c| x || y
 }
 map_op! {
     LogicalXor, 2 => bool,
     [int uint] |x, y, c| (x != 0) != (y != 0),
     [light] |x, y, c| (x != 0.0) != (y != 0.0),
-    [complex] |x, y, c| (x.norm_sqr() != 0.0) != (y.norm_sqr() != 0.0),
+    [complex] |x, y, c| (x != T::new(0.0, 0.0)) != (y != T::new(0.0, 0.0)),
     [boolean] |x, y, c| x != y
 }
 map_op! { BitAnd, 2, [int uint] |x, y, c| x & y, [boolean] |x, y, c| both(x, y) }

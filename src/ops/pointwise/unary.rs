@@ -1,5 +1,6 @@
 //! Pointwise operators of one operand. A row here is all an operator needs; see `docs/adding_an_op.md`.
 
+use crate::cpu::complex;
 use crate::cpu::map::Ctx;
 use crate::cpu::math::{Elementary as _, RealFns as _};
 use crate::ops::core::op::{Cast, E, F, FM, FMIO, FMO, I, J, M, OpDef, Ret, X, compose};
@@ -39,7 +40,7 @@ map_op! {
     },
     [boolean] |x, c| x,
     [complex] |x, c| if x.norm() == 0.0 {
-        x * 0.0
+        T::new(0.0, 0.0)
     } else {
         x / x.norm()
     }
@@ -51,8 +52,8 @@ map_op! { Round, 1, [int uint] |x, c| x, [exact] |x, c| x.round_ties_even() }
 map_op! { Frac, 1, [light] |x, c| x - x.trunc() }
 map_op! { Square, 1, [int] |x, c| x.wrapping_mul(x), [common complex] |x, c| x * x, [boolean] |x, c| x }
 map_op! { Sqrt, 1, [common complex] |x, c| x.sqrt_() }
-map_op! { Rsqrt, 1, [common] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| 1.0 / x.sqrt_() }
-map_op! { Reciprocal, 1, [common] |x, c| 1.0 / x, [complex] |x, c| crate::cpu::math::reciprocal(x) }
+map_op! { Rsqrt, 1, [common] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| complex::reciprocal(x.sqrt_()) }
+map_op! { Reciprocal, 1, [common] |x, c| 1.0 / x, [complex] |x, c| complex::reciprocal(x) }
 map_op! { Exp, 1, [float complex] |x, c| x.exp_() }
 map_op! { Exp2, 1, [single complex] |x, c| x.exp2_() }
 map_op! { Expm1, 1, [single complex] |x, c| x.expm1_() }
@@ -152,7 +153,7 @@ map_op! {
         T::new(1.0, 0.0)
     } else {
         let p = x * T::new(std::f64::consts::PI as _, 0.0);
-        p.sin() / p
+        complex::div(p.sin_(), p)
     }
 }
 
