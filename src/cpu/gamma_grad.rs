@@ -290,7 +290,7 @@ fn middle_beta(x: f64, alpha: f64, beta: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::special::igamma;
+    use crate::cpu::incomplete_gamma::igamma;
 
     #[test]
     fn samples_move_as_their_distribution_does() {

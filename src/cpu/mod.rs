@@ -30,6 +30,7 @@ pub mod gemm;
 pub(crate) mod grid;
 pub(crate) mod halves;
 pub(crate) mod histogram;
+pub(crate) mod incomplete_gamma;
 pub(crate) mod indefinite;
 pub(crate) mod index;
 pub(crate) mod iter;

@@ -1,4 +1,4 @@
-//! Special functions in double precision: Bessel and Airy functions, gamma integrals, zeta, normal distribution.
+//! Special functions in double precision: Bessel and Airy functions, zeta, normal distribution.
 //! Formulas are those of Abramowitz and Stegun and of the NIST handbook (DLMF).
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
@@ -47,6 +47,9 @@ pub fn ndtri(p: f64) -> f64 {
     if p.is_nan() || !(0.0..=1.0).contains(&p) {
         return f64::NAN;
     }
+    if p == 0.5 {
+        return 0.0;
+    }
     if p == 0.0 || p == 1.0 {
         return if p == 0.0 {
             f64::NEG_INFINITY
@@ -76,6 +79,12 @@ fn ndtri_low(p: f64) -> f64 {
         x -= e / (1.0 + x * e / 2.0);
     }
     x
+}
+
+/// `f`, a Bessel function of the first or second kind, which PyTorch has no limit of at infinity.
+#[must_use]
+pub fn bessel_jy(f: fn(f64) -> f64, x: f64) -> f64 {
+    if x.is_infinite() { f64::NAN } else { f(x) }
 }
 
 /// I_nu(x) exp(-|x|) for nu 0 and 1.
@@ -177,11 +186,11 @@ pub fn spherical_j0(x: f64) -> f64 {
     }
 }
 
-/// The Airy function Ai.
+/// The Airy function Ai; PyTorch has no limits of it at infinity.
 #[must_use]
 pub fn airy_ai(x: f64) -> f64 {
-    if x.is_nan() || x.is_infinite() {
-        return if x.is_nan() { x } else { 0.0 };
+    if !x.is_finite() {
+        return f64::NAN;
     }
     if x > 1.0 {
         let z = 2.0 / 3.0 * x * x.sqrt();
@@ -226,13 +235,20 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     if s == 1.0 {
         return f64::INFINITY;
     }
-    if s.is_nan() || q.is_nan() || s < 1.0 {
+    if q.is_nan() || s < 1.0 {
         return f64::NAN;
     }
+    if q <= 0.0 && q == q.floor() {
+        return f64::INFINITY;
+    }
+    if s.is_nan() {
+        return f64::NAN;
+    }
+    if s.is_infinite() && (0.0..=1.0).contains(&q) {
+        // Of the powers of q, q + 1, ... the first alone is not zero.
+        return if q == 1.0 { 1.0 } else { f64::INFINITY };
+    }
     if q <= 0.0 {
-        if q == q.floor() {
-            return f64::INFINITY;
-        }
         if s != s.floor() {
             return f64::NAN;
         }
@@ -322,68 +338,6 @@ pub fn mvlgamma(x: f64, p: i64) -> f64 {
     };
     let constant = p as f64 * (p - 1) as f64 / 4.0 * PI.ln();
     (0..p).map(|j| lgamma(x - j as f64 / 2.0)).sum::<f64>() + constant
-}
-
-/// The regularised lower (or upper) incomplete gamma function.
-#[must_use]
-pub fn igamma(a: f64, x: f64, upper: bool) -> f64 {
-    if x < 0.0 || a < 0.0 {
-        return f64::NAN;
-    }
-    let pick = |lower: f64, above: f64| if upper { above } else { lower };
-    if a == 0.0 {
-        return if x > 0.0 { pick(1.0, 0.0) } else { f64::NAN };
-    }
-    if x == 0.0 {
-        return pick(0.0, 1.0);
-    }
-    if a.is_infinite() {
-        return if x.is_infinite() {
-            f64::NAN
-        } else {
-            pick(0.0, 1.0)
-        };
-    }
-    if x.is_infinite() {
-        return pick(1.0, 0.0);
-    }
-    if a.is_nan() || x.is_nan() {
-        return f64::NAN;
-    }
-    let scale = (a * x.ln() - x - libm::lgamma(a)).exp();
-    if x < a + 1.0 {
-        let (mut term, mut sum, mut n) = (1.0 / a, 1.0 / a, a);
-        for _ in 0..100_000 {
-            n += 1.0;
-            term *= x / n;
-            sum += term;
-            if term < sum * 1e-17 {
-                break;
-            }
-        }
-        let lower = (scale * sum).min(1.0);
-        return pick(lower, 1.0 - lower);
-    }
-    // Lentz' evaluation of the continued fraction for the upper part.
-    let tiny = 1e-300;
-    let mut b = x + 1.0 - a;
-    let (mut c, mut d) = (1.0 / tiny, 1.0 / b);
-    let mut h = d;
-    for i in 1..100_000 {
-        let i = f64::from(i);
-        let an = -i * (i - a);
-        b += 2.0;
-        d = an * d + b;
-        d = 1.0 / if d.abs() < tiny { tiny } else { d };
-        c = b + an / c;
-        c = if c.abs() < tiny { tiny } else { c };
-        h *= d * c;
-        if (d * c - 1.0).abs() < 1e-16 {
-            break;
-        }
-    }
-    let above = scale * h;
-    pick(1.0 - above, above)
 }
 
 /// The mantissa in [0.5, 1) and the exponent of 2.

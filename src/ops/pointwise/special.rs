@@ -2,7 +2,7 @@
 
 use crate::cpu::map::Ctx;
 use crate::cpu::polynomials::{Family, Type, polynomial};
-use crate::cpu::special;
+use crate::cpu::{incomplete_gamma, special};
 use crate::ops::core::op::{F, FMIO, I, J, M, O, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
@@ -19,10 +19,10 @@ map_op! { I0e, 1, [heavy] |x, c| special::bessel_ie(0, f64::from(x)) as T }
 map_op! { I1, 1, [heavy] |x, c| special::bessel_i(1, f64::from(x)) as T }
 map_op! { I1e, 1, [heavy] |x, c| special::bessel_ie(1, f64::from(x)) as T }
 map_op! { AiryAi, 1, [heavy] |x, c| special::airy_ai(f64::from(x)) as T }
-map_op! { J0, 1, [heavy] |x, c| libm::j0(f64::from(x)) as T }
-map_op! { J1, 1, [heavy] |x, c| libm::j1(f64::from(x)) as T }
-map_op! { Y0, 1, [heavy] |x, c| libm::y0(f64::from(x)) as T }
-map_op! { Y1, 1, [heavy] |x, c| libm::y1(f64::from(x)) as T }
+map_op! { J0, 1, [heavy] |x, c| special::bessel_jy(libm::j0, f64::from(x)) as T }
+map_op! { J1, 1, [heavy] |x, c| special::bessel_jy(libm::j1, f64::from(x)) as T }
+map_op! { Y0, 1, [heavy] |x, c| special::bessel_jy(libm::y0, f64::from(x)) as T }
+map_op! { Y1, 1, [heavy] |x, c| special::bessel_jy(libm::y1, f64::from(x)) as T }
 map_op! { Mi0, 1, [heavy] |x, c| special::bessel_i(0, f64::from(x)) as T }
 map_op! { Mi1, 1, [heavy] |x, c| special::bessel_i(1, f64::from(x)) as T }
 map_op! { K0, 1, [heavy] |x, c| special::bessel_k(0.0, f64::from(x)) as T }
@@ -32,8 +32,8 @@ map_op! { K1e, 1, [heavy] |x, c| special::bessel_ke(1.0, f64::from(x)) as T }
 map_op! { Sj0, 1, [heavy] |x, c| special::spherical_j0(f64::from(x)) as T }
 map_op! { Polygamma, 1, [heavy] |x, c| special::polygamma(c.i[0], f64::from(x), size_of::<T>() == 4) as T }
 map_op! { Zeta, 2, [heavy] |x, y, c| special::zeta(f64::from(x), f64::from(y)) as T }
-map_op! { Igamma, 2, [heavy] |x, y, c| special::igamma(f64::from(x), f64::from(y), false) as T }
-map_op! { Igammac, 2, [heavy] |x, y, c| special::igamma(f64::from(x), f64::from(y), true) as T }
+map_op! { Igamma, 2, [heavy] |x, y, c| incomplete_gamma::igamma(f64::from(x), f64::from(y), false) as T }
+map_op! { Igammac, 2, [heavy] |x, y, c| incomplete_gamma::igamma(f64::from(x), f64::from(y), true) as T }
 fn plain(x: f64) -> f64 {
     x
 }
