@@ -1,8 +1,9 @@
 //! Elementary functions by element type: the f32 versions are ours (branch-free, so that loops vectorise), the complex
 //! ones are in [`complex`], the others come from libm.
 
+use super::complex::{self, narrowed, wide};
 use super::vmath::widened;
-use super::{complex, vmath, vmath64};
+use super::{vmath, vmath64};
 use num_complex::{Complex32, Complex64};
 
 macro_rules! real_fns {
@@ -56,7 +57,7 @@ pub trait ComplexFns: Copy {
 
 impl ComplexFns for Complex32 {
     fn powc_(self, y: Self) -> Self {
-        narrowed(complex::powc(wide(self), wide(y)))
+        complex::powc_single(self, y)
     }
     fn logaddexp_(self, y: Self) -> Self {
         narrowed(complex::logaddexp(wide(self), wide(y)))
@@ -70,14 +71,6 @@ impl ComplexFns for Complex64 {
     fn logaddexp_(self, y: Self) -> Self {
         complex::logaddexp(self, y)
     }
-}
-
-fn wide(z: Complex32) -> Complex64 {
-    Complex64::new(f64::from(z.re), f64::from(z.im))
-}
-
-fn narrowed(z: Complex64) -> Complex32 {
-    Complex32::new(z.re as f32, z.im as f32)
 }
 
 /// Functions that only real elements have.

@@ -4,7 +4,7 @@
 mod inverse;
 
 pub use inverse::{acos, acosh, asin, asinh, atan, atanh};
-use num_complex::{Complex, Complex64};
+use num_complex::{Complex, Complex32, Complex64};
 use std::f64::consts::LN_2;
 
 const fn c(re: f64, im: f64) -> Complex64 {
@@ -228,34 +228,30 @@ pub fn tan(z: Complex64) -> Complex64 {
 }
 
 /// The product in which infinities count before NaN (C99, annex G.5.1).
-fn mul_infinite(x: Complex64, y: Complex64) -> Complex64 {
+fn mul_infinite<T: num_traits::Float>(x: Complex<T>, y: Complex<T>) -> Complex<T> {
     let plain = x * y;
-    let unbounded = |z: Complex64| z.re.is_infinite() || z.im.is_infinite();
+    let unbounded = |z: Complex<T>| z.re.is_infinite() || z.im.is_infinite();
     if !(plain.re.is_nan() && plain.im.is_nan() && (unbounded(x) || unbounded(y))) {
         return plain;
     }
     // An infinite operand becomes a corner or side of the unit square, and a NaN beside it a zero.
-    let place = |v: f64, boxed: bool| {
-        let v = if boxed && !v.is_infinite() {
-            0f64.copysign(v)
-        } else {
-            v
+    let signed = |size: T, v: T| if v.is_sign_negative() { -size } else { size };
+    let boxed = |z: Complex<T>| {
+        let place = |v: T| {
+            if v.is_infinite() {
+                signed(T::one(), v)
+            } else if v.is_nan() || unbounded(z) {
+                signed(T::zero(), v)
+            } else {
+                v
+            }
         };
-        if boxed && v.is_infinite() {
-            1f64.copysign(v)
-        } else {
-            v
-        }
-    };
-    let known = |v: f64| if v.is_nan() { 0f64.copysign(v) } else { v };
-    let boxed = |z: Complex64| {
-        let is = unbounded(z);
-        c(known(place(z.re, is)), known(place(z.im, is)))
+        Complex::new(place(z.re), place(z.im))
     };
     let (x, y) = (boxed(x), boxed(y));
-    c(
-        f64::INFINITY * (x.re * y.re - x.im * y.im),
-        f64::INFINITY * (x.re * y.im + x.im * y.re),
+    Complex::new(
+        T::infinity() * (x.re * y.re - x.im * y.im),
+        T::infinity() * (x.re * y.im + x.im * y.re),
     )
 }
 
@@ -263,6 +259,24 @@ fn mul_infinite(x: Complex64, y: Complex64) -> Complex64 {
 #[must_use]
 pub fn powc(x: Complex64, y: Complex64) -> Complex64 {
     exp(mul_infinite(y, ln(x)))
+}
+
+/// [`powc`] in single precision, which decides what leaves the range of numbers on the way.
+#[must_use]
+pub fn powc_single(x: Complex32, y: Complex32) -> Complex32 {
+    narrowed(exp(wide(mul_infinite(y, narrowed(ln(wide(x)))))))
+}
+
+/// In double precision.
+#[must_use]
+pub fn wide(z: Complex32) -> Complex64 {
+    c(f64::from(z.re), f64::from(z.im))
+}
+
+/// Rounded to single precision.
+#[must_use]
+pub fn narrowed(z: Complex64) -> Complex32 {
+    Complex32::new(z.re as f32, z.im as f32)
 }
 
 /// The quotient by Smith's algorithm (CACM 5, 1962), which no square leaves the range of numbers in; over zero each part

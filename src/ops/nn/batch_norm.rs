@@ -5,6 +5,7 @@ use crate::cpu::room::Room;
 use crate::ops::batch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::nn::dropout::py_float;
 use crate::ops::nn::norm::suggested;
 use crate::ops::{Call, Form, dispatch, f};
 use crate::{DType, Result, Tensor, bail, cpu, ensure, kernels, mode};
@@ -322,6 +323,12 @@ fn checked_batch_norm(a: &calls::NnFunctionalBatchNorm) -> Result<Tensor> {
     if a.training {
         let shape = a.input.shape();
         more_than_one(shape, &format!("torch.Size({shape})"))?;
+        ensure!(
+            a.eps > 0.0 || a.eps.is_nan(),
+            Value,
+            "batch_norm eps must be positive during training, but got {}",
+            py_float(a.eps)
+        );
     }
     f::batch_norm(
         a.input,
