@@ -243,12 +243,14 @@ impl<'py> Incoming<'py> {
             .map(|o| super::convert::tensor_arg(o, overload.op.public_name(), "out").cloned())
             .collect::<PyResult<Vec<_>>>()?;
         let shapes: Vec<Dims> = tensors.iter().map(|t| t.shape().clone()).collect();
-        if let (Some(_), [only]) = (overload.op.schema.position("layout"), tensors.as_slice()) {
+        let is_factory = overload.op.schema.position("layout").is_some();
+        if let (true, [only]) = (is_factory, tensors.as_slice()) {
             factory_out(overload.op, args, only)?;
         }
         dispatch::call(Call::out(args, &mut tensors))?;
         for ((o, t), before) in objects.iter().zip(tensors).zip(shapes) {
-            if *t.shape() != before && before.iter().product::<i64>() != 0 {
+            // A factory only fills what it is given, of whatever shape that was.
+            if !is_factory && *t.shape() != before && before.iter().product::<i64>() != 0 {
                 resize_warning(self.py, &before, t.shape())?;
             }
             PyTensor::of(o)?.set(t);

@@ -5,7 +5,9 @@ use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{R, Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
-use crate::ops::core::writable::{check_cast, check_exact, check_result, for_each_written};
+use crate::ops::core::writable::{
+    check_cast, check_exact, check_result, check_whole, for_each_written,
+};
 use crate::ops::core::{dispatch, helpers, scratch};
 use crate::{Device, Dims, Result, Storage, Tensor, bail, dims, op};
 use smallvec::SmallVec;
@@ -110,6 +112,9 @@ fn in_place(
     target: &Tensor,
     fill: &mut Fill,
 ) -> Result<()> {
+    if args.op.has(X) && !how.traits.pointwise {
+        check_whole(target, &spec.shape)?;
+    }
     check_result(target, &spec.shape, spec.dtype)?;
     check_exact(args, target, spec.dtype)?;
     if spec.dtype == target.dtype()

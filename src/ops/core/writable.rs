@@ -3,7 +3,7 @@
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{E, Traits};
-use crate::{DType, Dims, Result, Tensor, bail, dtype, mode};
+use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, mode};
 
 /// Checks the targets of a kernel call.
 ///
@@ -125,15 +125,36 @@ pub fn check_result(target: &Tensor, shape: &Dims, result: DType) -> Result<()> 
     check_cast(result, target.dtype())
 }
 
+/// Checks that what a kernel makes of tensors as wholes, not of their elements, has the tensor's shape.
+///
+/// # Errors
+/// PyTorch's text if it differs.
+pub fn check_whole(target: &Tensor, shape: &Dims) -> Result<()> {
+    ensure!(
+        target.shape() == shape,
+        Runtime,
+        "Bad in-place call: input tensor size {} and output tensor size {shape} should match",
+        target.shape()
+    );
+    Ok(())
+}
+
 /// Checks that an in-place result has the tensor's own dtype, where the operator asks for that.
 ///
 /// # Errors
 /// If it does and the dtypes differ.
 pub fn check_exact(args: &Args, target: &Tensor, result: DType) -> Result<()> {
     if args.op.has(E) && target.dtype() != result {
+        if result == target.dtype().to_real() {
+            bail!(
+                Runtime,
+                "In-place {} is not supported for complex tensors.",
+                args.name()
+            );
+        }
         bail!(
             Runtime,
-            "the tensor given to {}_ has dtype {} but the operation's result requires dtype {}",
+            "the base given to {}_ has dtype {} but the operation's result requires dtype {}",
             args.name(),
             target.dtype().scalar_type(),
             result.scalar_type()
