@@ -1,9 +1,10 @@
 //! Copies, fills, and what becomes of a tensor in place; conversions are in `cast`.
 
 use crate::dims::{self, MemoryFormat};
+use crate::ops::batch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{
-    Batch, F, FM, FMIO, I, J, M, OpDef, Plan, Ret, X, compose, kernel, view,
+    Batch, F, FM, FMIO, Hidden, I, J, M, OpDef, Plan, Ret, X, compose, kernel, view,
 };
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
@@ -34,36 +35,6 @@ pub static OPS: &[OpDef] = &[
     .grad(
         "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
     )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
-    .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
-    )
     .batch(Batch::Pointwise),
     kernel(
         "clone",
@@ -79,7 +50,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4]; b8[3, 4]; f32[3, 4], memory_format=contiguous_format")
     .grad("self: grad; jvp: linear")
-    .batch(Batch::Lead),
+    .batch(Batch::As(typed!(|a, _h| batch::clone(a), Hidden))),
     kernel(
         "_to_copy",
         "(Tensor self, dtype? dtype=None, device? device=None, format? memory_format=None)",
@@ -151,7 +122,8 @@ pub static OPS: &[OpDef] = &[
         contiguous,
         "The same values in a contiguous layout; itself if it has that.",
     )
-    .samples("f32[3, 4]; b8[3, 4]"),
+    .samples("f32[3, 4]; b8[3, 4]")
+    .batch(Batch::As(typed!(|a, _h| batch::contiguous(a), Hidden))),
     view(
         "alias",
         "(Tensor self)",

@@ -112,6 +112,9 @@ impl Tensor {
                 self.dtype()
             );
         }
+        if !self.batch().is_empty() {
+            return Err(helpers::data_dependent());
+        }
         let real = self.to_device(Device::CPU)?.contiguous()?;
         // A fake tensor may claim to be on the host.
         if real.storage().is_hollow() && real.numel() > 0 {

@@ -336,6 +336,14 @@ impl PyTensor {
                 "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {class}"
             ))
         })?;
+        if requires_grad && crate::layers::batch::is_on() {
+            return Err(PyRuntimeError::new_err(
+                "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) inside of a \
+                 function being transformed by a functorch transform. This is unsupported, please attempt to use the functorch \
+                 transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside of a function being \
+                 transformed instead.",
+            ));
+        }
         let d = slf.get().get().dtype();
         if requires_grad && !d.is_float() && !d.is_complex() {
             return Err(PyRuntimeError::new_err(

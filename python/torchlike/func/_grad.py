@@ -315,7 +315,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     made = record.run(lambda: func(*tree_unflatten(record.inputs, spec)))
     outputs, shape = tensors_alone(made, "linearize(f, *primals)")
     with torch.enable_grad():
-        along = [torch.zeros_like(_C._untracked(o)).requires_grad_() for o in outputs]
+        along = [torch.zeros_like(_C._untracked(o), requires_grad=True) for o in outputs]
         back = record.gradients(outputs, along, again=True)
 
     def jvp_fn(*tangents: Any) -> Any:

@@ -9,6 +9,7 @@ mod single;
 
 use super::{Layer, Next};
 use crate::layers::autograd::gather;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Body, Grad};
 use crate::ops::{Args, Call, Form, Op, Ret, Value, dispatch, f};
 use crate::{Dims, Result, Tensor, bail, mode};
@@ -308,6 +309,7 @@ impl Layer for Batching {
             );
         }
         match (&op.def.body, op.def.batch, op.def.grad) {
+            (Body::Compose(_), Batch::Derived, Grad::Through(f)) => composed(c, f),
             (Body::Compose(f), Batch::Derived, _) => composed(c, *f),
             (Body::Forward(f), ..) => {
                 let args = f(c.args)?;
@@ -324,8 +326,13 @@ impl Layer for Batching {
             (Body::Kernel(k), Batch::Derived, Grad::Through(f)) if !k.traits.pointwise => {
                 composed(c, f)
             }
-            (Body::Kernel(k), ..) if k.traits.data_dependent => Err(unknown_shape(op)),
-            _ => rules::run(&c, &levels),
+            (Body::Kernel(k), Batch::Derived, _) if k.traits.data_dependent => {
+                Err(unknown_shape(op))
+            }
+            _ => {
+                check_written(&c, &levels)?;
+                rules::run(&c, &levels)
+            }
         }
     }
 }
@@ -338,6 +345,31 @@ fn unknown_shape(op: &Op) -> crate::Error {
          an issue at https://github.com/pytorch/pytorch/issues if you need this feature",
         op.public_name()
     )
+}
+
+/// Refuses to write what differs from example to example to a tensor that is the same for all.
+fn check_written(c: &Call, levels: &[(u32, i64)]) -> Result<()> {
+    let op = c.args.op;
+    let mutates = match &op.def.body {
+        Body::Kernel(k) => k.traits.mutates,
+        _ => 0,
+    };
+    let same = |t: &Tensor| levels.iter().any(|l| !is_at(t, l.0));
+    let mut shared = c.form.target().is_some_and(same);
+    c.args
+        .for_each_tensor(|i, t| shared |= i < 16 && mutates & 1 << i != 0 && same(t));
+    if shared {
+        bail!(
+            Runtime,
+            "vmap: aten::{}_(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more \
+             elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. \
+             Please try to use out-of-place operators instead of {}_. If said operator is being called inside the PyTorch \
+             framework, please file a bug report instead.",
+            op.public_name(),
+            op.public_name()
+        );
+    }
+    Ok(())
 }
 
 /// Runs a composition, whose calls come here again.
@@ -392,11 +424,7 @@ fn draw(c: Call, levels: &[(u32, i64)], next: Next) -> Result<Ret> {
 fn example(ret: Ret, levels: &[(u32, i64)]) -> Result<Ret> {
     let numbers = numbers(levels);
     if let Ret::Value(Value::Scalar(_)) = &ret {
-        bail!(
-            Runtime,
-            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that \
-             yet, please file an issue at https://github.com/pytorch/pytorch/issues ."
-        );
+        return Err(helpers::data_dependent());
     }
     ret.map(|_, t| {
         if t.ndim() < numbers.len() {

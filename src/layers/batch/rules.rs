@@ -4,7 +4,7 @@ use super::{Levels, aligned, example, single, with_sizes};
 use crate::dims::wrap_dim;
 use crate::layers::autograd::gather;
 use crate::ops::core::op::{Batch, Body, Hidden};
-use crate::ops::core::schema::Kind;
+use crate::ops::core::schema::{Kind, Param};
 use crate::ops::{Arg, Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, dispatch, f};
 use crate::{DType, Dims, Result, Tensor, bail};
 
@@ -37,21 +37,23 @@ pub fn run(c: &Call, levels: &Levels) -> Result<Ret> {
     let k = levels.len();
     let examples = Examples { c, levels, k };
     let pointwise = matches!(&op.def.body, Body::Kernel(k) if k.traits.pointwise);
+    let target = examples.target();
     let made = match op.def.batch {
         Batch::Lead => Some(examples.call(&examples.whole(0)?)?),
+        Batch::Broadcasting(own) => Some(examples.call(&examples.broadcasting(own)?)?),
         Batch::As(f) => examples.other(f)?,
         Batch::Fold(n) => examples.fold(n)?,
         Batch::Each => None,
         Batch::Shared(mask) if examples.differ(mask) => None,
         Batch::Shared(mask) => examples.by_dimension(mask, 0)?,
         Batch::Inserting => examples.by_dimension(0, 1)?,
-        Batch::Pointwise => Some(examples.pointwise()?),
+        Batch::Pointwise => Some(examples.pointwise(target.is_none())?),
         Batch::Unknown => return Err(super::unknown_shape(op)),
-        Batch::Derived if pointwise => Some(examples.pointwise()?),
+        Batch::Derived if pointwise => Some(examples.pointwise(false)?),
         Batch::Derived => examples.by_dimension(0, 0)?,
     };
     match made {
-        Some(Ret::Same(0)) if examples.target().is_some() => Ok(Ret::Same(0)),
+        Some(Ret::Same(0)) if target.is_some() => Ok(Ret::Same(0)),
         Some(made) => example(made, levels),
         None => single::looped(c, levels, false),
     }
@@ -73,6 +75,31 @@ impl Examples<'_, '_> {
             first.get_or_insert(t.ndim());
         });
         first.unwrap_or(0)
+    }
+
+    /// The most dimensions that a tensor has beside its own, of which `own` tells how many for each place.
+    fn widest(&self, own: &[usize]) -> usize {
+        let mut widest = 0;
+        self.c.args.for_each_tensor(|i, t| {
+            let own = own.get(i).copied().unwrap_or(0);
+            widest = widest.max(t.ndim().saturating_sub(own));
+        });
+        widest
+    }
+
+    /// Rows whose operands broadcast all but their own last dimensions: those out of sight come before what any operand has more.
+    fn broadcasting(&self, own: &[usize]) -> Result<OwnedArgs> {
+        let widest = self.widest(own);
+        let mut args = self.c.args.to_owned();
+        args.replace_tensors(|i, t| {
+            let mut whole = aligned(t, self.levels, true)?;
+            let has = t.ndim().saturating_sub(own.get(i).copied().unwrap_or(0));
+            for _ in has..widest {
+                whole = f::unsqueeze(&whole, self.k as i64)?;
+            }
+            Ok(Some(whole))
+        })?;
+        Ok(args)
     }
 
     /// The arguments with each tensor changed, but for those in some places (bits).
@@ -134,26 +161,37 @@ impl Examples<'_, '_> {
         let Some(target) = self.target() else {
             return Ok(Some(made));
         };
+        if matches!(self.op().def.body, Body::View(_)) {
+            return Ok(Some(Ret::Become(Box::new(made.one()?))));
+        }
         let target = aligned(target, self.levels, true)?;
-        let written = gather::written(&target, &made.one()?)?;
+        let made = made.one()?;
+        let grows = matches!(&self.op().def.body, Body::Kernel(k) if k.traits.grows);
+        if grows && made.shape() != target.shape() {
+            bail!(
+                Runtime,
+                "vmap: {}_ would give another shape to a tensor that is being vmapped over",
+                self.op().public_name()
+            );
+        }
+        let written = gather::written(&target, &made)?;
         Ok(Some(Ret::Become(Box::new(written))))
     }
 
-    /// Pointwise rows: examples of fewer dimensions get the missing ones after those out of sight.
-    fn pointwise(&self) -> Result<Ret> {
-        let mut widest = 0;
-        self.c
-            .args
-            .for_each_tensor(|_, t| widest = widest.max(t.ndim()));
+    /// Pointwise rows: examples of fewer dimensions get the missing ones after those out of sight. `shapes`: the first operand gives
+    /// the result its shape.
+    fn pointwise(&self, shapes: bool) -> Result<Ret> {
+        let widest = self.widest(&[]);
         let dtype = self.dtype_of_dimensions();
         let target = self.target();
         let mut first = true;
         let args = self.each(0, |t| {
-            let written = std::mem::take(&mut first) && target.is_some();
-            if t.batch().is_empty() || written && t.batch().len() < self.k {
+            let first = std::mem::take(&mut first);
+            let written = first && target.is_some();
+            if t.batch().is_empty() && !(first && shapes) {
                 return Ok(t.clone());
             }
-            let mut whole = aligned(t, self.levels, false)?;
+            let mut whole = aligned(t, self.levels, first && shapes)?;
             if let (Some(d), 0, false) = (dtype, t.ndim(), written)
                 && (t.dtype().category() as u8) <= d.category() as u8
                 && t.dtype() != d
@@ -170,9 +208,14 @@ impl Examples<'_, '_> {
         if target.is_some() {
             return Ok(made);
         }
-        // Dimensions of size 1 stand where all operands are the same for a level.
+        // Dimensions of size 1 stand where all operands are the same for a level; none where only what is not read differs.
         made.map(|_, t| {
-            let shape = with_sizes(self.levels, &t.shape()[self.k..]);
+            let lead = if t.ndim() < self.k + widest {
+                0
+            } else {
+                self.k
+            };
+            let shape = with_sizes(self.levels, &t.shape()[lead..]);
             if t.shape() == &shape {
                 Ok(t)
             } else {
@@ -199,13 +242,22 @@ impl Examples<'_, '_> {
     /// the result has more, which count.
     fn by_dimension(&self, shared: u16, more: usize) -> Result<Option<Ret>> {
         let params = &self.op().schema.params;
-        let names = |p: &crate::ops::core::schema::Param| DIMENSIONS.contains(&p.name);
+        let names = |p: &Param| {
+            let kind = matches!(
+                p.kind,
+                Kind::Int | Kind::Ints | Kind::IntsOf(_) | Kind::VarInts | Kind::OptInts
+            );
+            kind && DIMENSIONS.contains(&p.name)
+        };
         if !params.iter().any(names) {
             return Ok(None);
         }
         let ndim = self.ndim();
         // An example that is a number has one dimension for the time of the call.
         let number = ndim + more == 0;
+        if number && self.widest(&[]) > 0 {
+            return Ok(None);
+        }
         let mut args = self.each(shared, |t| {
             let whole = aligned(t, self.levels, true)?;
             if number && t.ndim() == 0 {
@@ -241,8 +293,8 @@ impl Examples<'_, '_> {
             return Ok(Some(made));
         }
         made.map(|_, t| {
-            if t.ndim() == self.k + 1 {
-                f::squeeze_dim(&t, -1)
+            if t.ndim() > self.k {
+                f::squeeze_dim(&t, self.k as i64)
             } else {
                 Ok(t)
             }
@@ -268,27 +320,31 @@ impl Examples<'_, '_> {
 
     /// Rows whose tensors have batches of their own: the examples join them.
     fn fold(&self, last: usize) -> Result<Option<Ret>> {
-        let mut lone = false;
+        let mut own = None;
         let mut fits = self.target().is_none();
         self.c.args.for_each_tensor(|_, t| {
-            lone |= t.ndim() == last;
             fits &= t.ndim() == last || t.ndim() == last + 1;
+            if t.ndim() == last + 1 {
+                own = Some(t.shape()[0]);
+            }
         });
         if !fits {
             return Ok(None);
         }
+        // An example without a batch of its own is one of them.
+        let mut lone = false;
+        self.c.args.for_each_tensor(|_, t| lone |= t.ndim() == last);
+        let first = with_sizes(self.levels, own.filter(|_| !lone).as_slice());
+        let joined = Dims::from([first.iter().product()]);
         let args = self.each(0, |t| {
             let whole = aligned(t, self.levels, true)?;
-            let shape = Dims::from([-1]).concat(&Dims::new(&whole.shape()[whole.ndim() - last..]));
-            if whole.numel() == 0 {
-                bail!(Runtime, "vmap: {} of no elements", self.op().public_name());
-            }
-            f::reshape(&whole, &shape[..])
+            f::reshape(
+                &whole,
+                &joined.concat(&whole.shape()[whole.ndim() - last..])[..],
+            )
         })?;
-        let first: &[i64] = if lone { &[] } else { &[-1] };
-        let first = with_sizes(self.levels, first);
         self.call(&args)?
-            .map(|_, t| f::reshape(&t, &first.concat(&Dims::new(&t.shape()[1..]))[..]))
+            .map(|_, t| f::reshape(&t, &first.concat(&t.shape()[1..])[..]))
             .map(Some)
     }
 }

@@ -1,7 +1,8 @@
 //! Rows without a rule: one call an example.
 
-use super::{Levels, SLOW, aligned, example, is_at, with_sizes};
-use crate::ops::{Call, Form, OwnedArgs, Ret, dispatch, f};
+use super::{Levels, SLOW, aligned, example, with_sizes};
+use crate::layers::autograd::gather;
+use crate::ops::{Call, Form, OwnedArgs, Ret, Value, dispatch, f};
 use crate::{Result, Tensor, bail, mode};
 
 /// Runs a call once for each example of some levels, and puts the results together. `quiet`: that is as it should be.
@@ -21,23 +22,14 @@ pub fn looped(c: &Call, levels: &Levels, quiet: bool) -> Result<Ret> {
         );
     }
     let target = c.form.target();
-    if let Some(t) = target
-        && levels.iter().any(|l| !is_at(t, l.0))
-    {
-        bail!(
-            Runtime,
-            "vmap: aten::{}_(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more \
-             elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. \
-             Please try to use out-of-place operators instead of {}_. If said operator is being called inside the PyTorch \
-             framework, please file a bug report instead.",
-            op.public_name(),
-            op.public_name()
-        );
-    }
     let mut made: Vec<Vec<Option<Tensor>>> = Vec::new();
     let mut kind = None;
     for i in 0..count {
-        let args = at(c, levels, i)?;
+        let mut args = at(c, levels, i)?;
+        if target.is_some() {
+            // Each example is written apart from the others, which its gradient may have to know as they were.
+            args.replace_tensors(|i, t| (i == 0).then(|| f::clone(t)).transpose())?;
+        }
         let args = args.borrow();
         let form = match target {
             Some(_) => Form::InPlace(args.tensor(0)?),
@@ -53,13 +45,18 @@ pub fn looped(c: &Call, levels: &Levels, quiet: bool) -> Result<Ret> {
             Ret::Become(t) => vec![Some((**t).clone())],
             Ret::Tuple(l) | Ret::List(l) => l.iter().cloned().map(Some).collect(),
             Ret::Gaps(l) => l.clone(),
+            Ret::Value(Value::None) => Vec::new(),
             Ret::Value(_) | Ret::Same(_) => return example(ret, levels),
         });
         kind = Some(ret);
     }
-    match (target, kind) {
-        (Some(_), _) | (_, None) => Ok(Ret::Same(0)),
-        (None, Some(kind)) => example(together(kind, &made, levels)?, levels),
+    let Some(kind) = kind else {
+        return Ok(Ret::Same(0));
+    };
+    let all = example(together(kind, &made, levels)?, levels)?;
+    match target {
+        None => Ok(all),
+        Some(t) => Ok(Ret::Become(Box::new(gather::written(t, &all.one()?)?))),
     }
 }
 

@@ -13,7 +13,7 @@ pub static OPS: &[OpDef] = &[
         "view_copy",
         "(Tensor self, int[] size)",
         F | O | X,
-        |a| copied(f::view(a.input, a.size)),
+        |a| copied(f::reshape(a.input, a.size)),
         "A copy of `view`.",
     )
     .samples("f32[25, 5], (5, 5, 5); c64[50, 5], (5, -1)")

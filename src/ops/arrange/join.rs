@@ -1,8 +1,9 @@
 //! Joining tensors: cat, stack and their kin, block_diag.
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
+use crate::ops::batch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, Cast, F, FM, O, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, FM, Hidden, O, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::core::typed::Tensors;
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
@@ -23,6 +24,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("[f32[3, 4]], 1; [b8[5, 5], b8[5, 5]], dim=-1; [f32[0], f32[5, 5]], dim=1")
     .grad("tensors: _grad.cat_back(grad, tensors.sizes, dim)")
+    .batch(Batch::As(typed!(batch::cat, Hidden)))
     .amp(Cast::Widest, Cast::Kept),
     kernel(
         "stack",
@@ -164,11 +166,12 @@ pub static OPS: &[OpDef] = &[
         "block_diag",
         "(Tensor[*] tensors=())",
         F,
-        block_diag,
+        |a| block_diag(a.tensors, 0),
         "A matrix with the tensors along its diagonal.",
     )
     .samples("f32[2, 5], f32[5]; c64[1], c64[2], c64[3]; f32[1], f32[2], f32[3]")
-    .grad("tensors: _grad.block_diag_back(grad, tensors.sizes)"),
+    .grad("tensors: _grad.block_diag_back(grad, tensors.sizes)")
+    .batch(Batch::As(typed!(|a, h| batch::one(block_diag(a.tensors, h.k)), Hidden))),
     compose(
         "unsafe_split",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
@@ -386,43 +389,46 @@ fn column_stack(a: &calls::ColumnStack) -> Result<Tensor> {
     f::Cat::new(&columns).dim(1).call()
 }
 
-fn block_diag(a: &calls::BlockDiag) -> Result<Tensor> {
-    let list = a.tensors.refs();
-    if list.is_empty() {
+/// `block_diag` of matrices, or of less, behind `k` dimensions that all have.
+fn block_diag(list: Tensors, k: usize) -> Result<Tensor> {
+    let Some(first) = list.get(0) else {
         return f::empty(&[1, 0]);
-    }
-    let mut dtype = list[0].dtype();
+    };
+    let mut dtype = first.dtype();
     let (mut rows, mut columns) = (0, 0);
     let mut parts = Vec::with_capacity(list.len());
     for (i, t) in list.iter().enumerate() {
         ensure!(
-            t.device() == list[0].device(),
+            t.device() == first.device(),
             Runtime,
             "torch.block_diag: input tensors must all be on the same device. Input 0 is on device {} and input {i} is on device {}",
-            list[0].device(),
+            first.device(),
             t.device()
         );
         ensure!(
-            t.ndim() <= 2,
+            t.ndim() <= k + 2,
             Runtime,
             "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {} dimensions",
-            t.ndim()
+            t.ndim() - k
         );
         dtype = dtype::promote(dtype, t.dtype())
             .ok_or_else(|| err!(Runtime, "block_diag(): no common dtype"))?;
-        let t = f::atleast_2d(t)?;
-        (rows, columns) = (rows + t.shape()[0], columns + t.shape()[1]);
+        let t = batch::padded(t, k, 2)?;
+        (rows, columns) = (rows + t.shape()[k], columns + t.shape()[k + 1]);
         parts.push(t);
     }
-    let out = f::NewZeros::new(list[0], &[rows, columns])
-        .dtype(dtype)
-        .call()?;
+    let shape = Dims::new(&first.shape()[..k]).concat(&[rows, columns]);
+    let out = f::NewZeros::new(first, &shape[..]).dtype(dtype).call()?;
     let (mut r, mut c) = (0, 0);
     for t in &parts {
-        let (down, right) = (r + t.shape()[0], c + t.shape()[1]);
-        let rows = f::Slice::new(&out).start(r).end(down).call()?;
-        let block = f::Slice::new(&rows).dim(1).start(c).end(right).call()?;
-        helpers::copy_(&block, t)?;
+        let (down, right) = (r + t.shape()[k], c + t.shape()[k + 1]);
+        let rows = f::Slice::new(&out)
+            .dim(k as i64)
+            .start(r)
+            .end(down)
+            .call()?;
+        let columns = f::Slice::new(&rows).dim(k as i64 + 1);
+        helpers::copy_(&columns.start(c).end(right).call()?, t)?;
         (r, c) = (down, right);
     }
     Ok(out)

@@ -66,12 +66,25 @@ pub fn item(t: &Tensor) -> Result<Scalar> {
     })
 }
 
+/// That a number is read which differs from example to example of `vmap`.
+#[must_use]
+pub fn data_dependent() -> crate::Error {
+    crate::err!(
+        Runtime,
+        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, \
+         please file an issue at https://github.com/pytorch/pytorch/issues ."
+    )
+}
+
 /// A host tensor with the same values, if the data can be had at all; a recorded meta tensor is replayed aside and
 /// stays on meta.
 ///
 /// # Errors
 /// A `Runtime` error with `text` on meta without a source.
 pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
+    if !t.batch().is_empty() {
+        return Err(data_dependent());
+    }
     if t.storage().is_fake() {
         return crate::wiring::known(t);
     }

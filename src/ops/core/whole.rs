@@ -10,10 +10,12 @@ use crate::ops::core::ret::Ret;
 pub enum Batch {
     /// Pointwise rows, and those whose arguments name dimensions, as they are; else one call an example.
     Derived,
-    /// Operands are aligned as in pointwise rows.
+    /// Operands are aligned as in pointwise rows, and the first has the shape of the result.
     Pointwise,
     /// The row takes batches in its first dimensions.
     Lead,
+    /// The row takes batches in its first dimensions, which operands broadcast: how many dimensions each has of its own.
+    Broadcasting(&'static [usize]),
     /// The examples join the first dimension: results are made of the last so many dimensions and one before.
     Fold(usize),
     /// The arguments in these places (bits) are the same for all examples.

@@ -2,9 +2,10 @@
 
 use crate::cpu::index::{self as cpu_index, Lay};
 use crate::cpu::room::Room;
+use crate::ops::batch;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, FM, FMO, I, M, O, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, I, M, O, OpDef, Plan, X, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::Operand;
 use crate::ops::index::along::{apart, out_of_range, start};
@@ -31,7 +32,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], b8[3, 4], f32(2.5)")
     .grad("MaskedFillBackward1 | self: grad.masked_fill(mask, 0); value: where(mask, grad, 0).sum()")
-    .batch(Batch::Pointwise),
+    .batch(Batch::As(typed!(batch::masked_fill, Hidden))),
     kernel(
         "masked_fill",
         "(Tensor self, Tensor mask, Scalar value)",
@@ -60,7 +61,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[10], b8[10, 10]; b8[10, 10], b8[10, 10]")
     .grad("self: _grad.masked_select_back(grad, self.sizes, mask)")
-    .batch(Batch::Unknown),
+    .batch(Batch::As(typed!(batch::masked_select, Hidden))),
     kernel(
         "masked_scatter",
         "(Tensor self, Tensor mask, Tensor source)",
@@ -162,7 +163,8 @@ pub static OPS: &[OpDef] = &[
         "f32[3, 3], f32[2, 2], (2, 2), (1, 2), storage_offset=0; \
          c64[3, 3], c64[2, 2], (2, 2), (1, 2), storage_offset=1",
     )
-    .grad("self: _grad.as_strided_scatter_self(grad, size, stride, storage_offset); src: grad.contiguous().as_strided(size, stride, storage_offset); jvp: linear"),
+    .grad("self: _grad.as_strided_scatter_self(grad, size, stride, storage_offset); src: grad.contiguous().as_strided(size, stride, storage_offset); jvp: linear")
+    .batch(Batch::As(typed!(batch::as_strided_scatter, Hidden))),
 ];
 
 /// The name of a type in range errors.

@@ -1,9 +1,10 @@
 //! Places of non-zero elements, one-hot vectors, unravelled indices.
 
 use crate::cpu::index::{self as cpu_index};
+use crate::ops::batch;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, FM, FMO, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::truth::count;
@@ -46,7 +47,8 @@ pub static OPS: &[OpDef] = &[
         },
         "The positions of the elements that are not zero; as one tensor a dimension if asked.",
     )
-    .samples("f32[3, 4], as_tuple=False; b8[3, 4], as_tuple=True"),
+    .samples("f32[3, 4], as_tuple=False; b8[3, 4], as_tuple=True")
+    .batch(Batch::As(typed!(|a, _h| batch::refused(if a.as_tuple { "nonzero_numpy" } else { "nonzero" }), Hidden))),
     kernel(
         "nonzero_static",
         "(Tensor self, *, int size, int fill_value=-1)",
@@ -63,7 +65,8 @@ pub static OPS: &[OpDef] = &[
         argwhere,
         "The positions of the elements that are not zero, one a row.",
     )
-    .samples("f32[3, 4]"),
+    .samples("f32[3, 4]")
+    .batch(Batch::Each),
     compose(
         "where#nonzero",
         "(Tensor condition) -> Tensor[]",

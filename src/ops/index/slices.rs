@@ -4,9 +4,10 @@ use crate::cpu::index::Lay;
 use crate::cpu::index::{self as cpu_index, Reduce};
 use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
+use crate::ops::batch;
 use crate::ops::copy::like;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, Cast, FM, FMIO, I, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, Cast, FM, FMIO, Hidden, I, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::index::along::{
@@ -64,7 +65,7 @@ pub static OPS: &[OpDef] = &[
         "`self` with a 0-dimensional tensor's value written to the slices at `index`.",
     ).samples("f32[1], 0, i64([0]), f32[()]; b8[5, 5], -1, i64([2, 1, 4, 2, 2]), b8(True)")
     .grad("IndexFillBackward1 | self: grad.index_fill(dim, index, 0); value: _grad.index_fill_value(grad, dim, index)")
-    .batch(Batch::Shared(4)),
+    .batch(Batch::As(typed!(batch::index_fill, Hidden))),
     kernel(
         "index_fill",
         "(Tensor self, int dim, Tensor index, Scalar value)",

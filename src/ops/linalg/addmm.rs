@@ -71,7 +71,8 @@ pub static OPS: &[OpDef] = &[
          c64[5, 10], c64[5, 5, 5], c64[5, 5, 10], beta=(1.0+2.0j), alpha=(2.0+3.0j)",
     )
     .grad("self: _grad.scale(grad, beta.conj()); batch1: _grad.scale(_grad.many(grad, batch2.sizes).bmm(batch2.transpose(1, 2).conj()), alpha.conj()); batch2: _grad.scale(batch1.transpose(1, 2).conj().bmm(_grad.many(grad, batch1.sizes)), alpha.conj())")
-    .amp(Cast::Low, Cast::Low),
+    .amp(Cast::Low, Cast::Low)
+    .batch(Batch::As(typed!(|a, h| batch::added(a.input, &f::SumDim::new(&f::matmul(a.batch1, a.batch2)?, &[-3][..]).call()?, 2, [a.beta, a.alpha], h), Hidden))),
     kernel(
         "addmv",
         "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)",

@@ -58,7 +58,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[5, 5], f32[5, 5]; c64[5, 5], c64[5, 5]")
     .grad("self, input2: _grad.cholesky_solve(grad, self, input2, result, upper, needs)")
-    .batch(Batch::Lead)
+    .batch(Batch::Broadcasting(&[2, 2]))
     .amp(Cast::Single, Cast::Kept),
     kernel(
         "cholesky_inverse",

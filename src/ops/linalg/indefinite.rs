@@ -47,7 +47,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 3].spd, i32([1, 2, 3]), f32[3, 2]; f64[2, 2].spd, i32([1, 2]), f64[4, 2, 1]")
     .refused()
-    .batch(Batch::Lead),
+    .batch(Batch::Broadcasting(&[2, 1, 2])),
 ];
 
 fn factor_rule(a: &calls::LinalgLdlFactorEx) -> Result<Plan> {

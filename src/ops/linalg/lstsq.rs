@@ -4,8 +4,9 @@ use crate::cpu::dense::number::{Factor, Number, Real, add_product, set_product};
 use crate::cpu::dense::singular::{Vectors, singular};
 use crate::cpu::dense::view::{Matrix, View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
+use crate::ops::batch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{columnwise, cubic, lead, plan, tail, with_numbers};
 use crate::ops::linalg::spectral::singular_values;
@@ -33,7 +34,8 @@ pub static OPS: &[OpDef] = &[
         "The solutions X for which A X is as near to B as can be, of least size where there are many.",
     )
     .samples("f32[4, 3], f32[4, 2]; f64[3, 4], f64[3, 2], driver='gelsd'; f32[2, 4, 3], f32[2, 4], driver='gels'")
-    .grad("LinalgLstsqBackward0 | self, b: _grad.lstsq(grads[0], grads[1], self, b, solution, needs)"),
+    .grad("LinalgLstsqBackward0 | self, b: _grad.lstsq(grads[0], grads[1], self, b, solution, needs)")
+    .batch(Batch::As(typed!(batch::lstsq, Hidden))),
 ];
 
 /// PyTorch's words before any work is done; true if `b` holds vectors.

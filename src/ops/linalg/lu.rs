@@ -62,7 +62,7 @@ pub static OPS: &[OpDef] = &[
          f32[3, 3], i32([3, 2, 3]), f32[0, 3], adjoint=True, left=False",
     )
     .grad("LU, B: _grad.lu_solve(grad, LU, pivots, result, left, adjoint, needs)")
-    .batch(Batch::Lead),
+    .batch(Batch::Broadcasting(&[2, 1, 2])),
     compose(
         "lu_solve",
         "(Tensor self, Tensor LU_data, Tensor LU_pivots)",
@@ -79,7 +79,7 @@ pub static OPS: &[OpDef] = &[
         "The factors of an LU factorisation.",
     ).samples("f32[0, 6, 5], i32[0, 5]; c64[3, 4], i32([1, 3, 3])")
     .grad("LU_data: _grad.lu_unpack(grads[1], grads[2], LU_data.rows, LU_data.columns)")
-    .batch(Batch::Lead),
+    .batch(Batch::Broadcasting(&[2, 1])),
 ];
 
 fn pivoting(pivot: bool) -> Result<()> {
@@ -386,6 +386,13 @@ fn unpack_of<T: Number>(a: &calls::LuUnpack, outs: &[Tensor]) -> Result<()> {
     let batch = lead(t.shape());
     if a.unpack_pivots {
         let rows = tail(t.shape())[0];
+        let own = a.LU_pivots.shape();
+        ensure!(
+            own.len() <= batch.len() + 1,
+            Runtime,
+            "torch.lu_unpack: LU_pivots of shape {own} belongs to more matrices than LU_data of shape {} has",
+            t.shape()
+        );
         let pivots = matrices::read_rows(a.LU_pivots, &batch)?;
         ensure!(
             pivots.iter().all(|p| (1..=rows).contains(p)),

@@ -3,8 +3,9 @@
 use crate::cpu::dense::lu as dense;
 use crate::cpu::dense::number::Number;
 use crate::cpu::matrices::{self, Stack, as_columns};
+use crate::ops::batch;
 use crate::ops::core::op::{
-    Batch, Cast, F, FM, FMO, O, OpDef, OutSpec, Plan, R, Ret, X, compose, kernel,
+    Batch, Cast, F, FM, FMO, Hidden, O, OpDef, OutSpec, Plan, R, Ret, X, compose, kernel,
 };
 use crate::ops::f;
 use crate::ops::linalg::lu::{System, factorise};
@@ -98,7 +99,7 @@ pub static OPS: &[OpDef] = &[
         "The solution of A X = B, and where it failed.",
     ).samples("f64[0, 0], f64[0]")
     .grad("A, B: _grad.solve(grad, A, B, result, left, needs)")
-    .batch(Batch::Lead),
+    .batch(Batch::As(typed!(batch::solve, Hidden))),
     compose(
         "linalg.solve",
         "(Tensor A, Tensor B, *, bool left=True)",

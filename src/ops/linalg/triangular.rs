@@ -21,7 +21,7 @@ pub static OPS: &[OpDef] = &[
         "The solution of a triangular system.",
     ).samples("f32[3, 3], f32[3, 0], upper=False; f32[3, 3], f32[0, 3], upper=True, left=False")
     .grad("self, B: _grad.solve_triangular(grad, self, result, upper, left, unitriangular, needs)")
-    .batch(Batch::Lead),
+    .batch(Batch::Broadcasting(&[2, 2])),
     kernel(
         "triangular_solve",
         "(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
@@ -30,7 +30,7 @@ pub static OPS: &[OpDef] = &[
         "The solution of a triangular system.",
     ).samples("f64[5, 1], f64[5, 5]")
     .grad("self, A: _grad.triangular_solve(grads[0], grads[1], self, A, solution, upper, transpose, unitriangular, needs); jvp: [triangular_solve(self_t - (A_t.mT() if transpose else A_t).matmul(solution), A, upper, transpose, unitriangular)[0], A_t]")
-    .batch(Batch::Lead)
+    .batch(Batch::Broadcasting(&[2, 2]))
     .amp(Cast::Single, Cast::Kept),
 ];
 

@@ -1,8 +1,9 @@
 //! embedding_bag and bilinear forms.
 
 use crate::cpu::bag::{Bag, bags};
+use crate::ops::batch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Cast, F, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
 use crate::{DType, Result, Tensor, bail, cpu, ensure};
@@ -52,7 +53,8 @@ pub static OPS: &[OpDef] = &[
         |a| f::bilinear(a.input1, a.input2, a.weight),
         "x A y for each of several matrices A, of rows x and y.",
     ).samples("f32[2, 3], f32[2, 4], f32[5, 3, 4]")
-    .grad("TrilinearBackward0 | input1: _nn.trilinear(grad, input2, transpose(weight, 0, 1)); input2: _nn.trilinear(grad, input1, transpose(transpose(weight, 1, 2), 0, 1)); weight: _grad.bilinear_weight(grad, input1, input2)"),
+    .grad("TrilinearBackward0 | input1: _nn.trilinear(grad, input2, transpose(weight, 0, 1)); input2: _nn.trilinear(grad, input1, transpose(transpose(weight, 1, 2), 0, 1)); weight: _grad.bilinear_weight(grad, input1, input2)")
+    .batch(Batch::As(typed!(batch::bilinear, Hidden))),
 ];
 
 pub(in crate::ops) fn tensor_type(t: &Tensor) -> String {

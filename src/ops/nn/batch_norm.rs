@@ -8,7 +8,7 @@ use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, co
 use crate::ops::nn::dropout::py_float;
 use crate::ops::nn::norm::suggested;
 use crate::ops::{Call, Form, dispatch, f};
-use crate::{DType, Result, Tensor, bail, cpu, ensure, kernels, mode};
+use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, kernels, mode};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -268,8 +268,20 @@ fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
         x.shape()
     );
     let (mean, var) = (channels.mean, channels.var);
-    let [out, mean, deviation, var] =
-        f::_nn_batch_norm_train(x, a.weight, a.bias, mean, var, stats, a.eps)?;
+    // Running statistics move once, whatever weights of several examples do with what is normalised.
+    let after =
+        |t: Option<&Tensor>| x.batch().is_empty() && t.is_some_and(|t| !t.batch().is_empty());
+    let after = after(a.weight) || after(a.bias);
+    let (weight, bias) = if after {
+        (None, None)
+    } else {
+        (a.weight, a.bias)
+    };
+    let [mut out, mean, deviation, var] =
+        f::_nn_batch_norm_train(x, weight, bias, mean, var, stats, a.eps)?;
+    if after {
+        out = affine(&out, a.weight, a.bias)?;
+    }
     for (running, batch) in [(channels.mean, &mean), (channels.var, &var)] {
         if let Some(t) = running {
             let batch = batch.to_dtype(t.dtype())?;
@@ -277,6 +289,20 @@ fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
         }
     }
     Ok(Ret::Tuple(vec![out, mean, deviation]))
+}
+
+/// Times a weight, plus a bias, of each channel.
+fn affine(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Result<Tensor> {
+    let mut out = x.clone();
+    let mut shape = Dims::filled(x.ndim(), 1);
+    shape[1] = -1;
+    if let Some(w) = weight {
+        out = f::mul(&out, &f::reshape(w, &shape[..])?)?;
+    }
+    if let Some(b) = bias {
+        out = f::add(&out, &f::reshape(b, &shape[..])?)?;
+    }
+    f::to_dtype(&out, x.dtype())
 }
 
 /// Brings a running statistic on. The change is not counted: the gradient's node has saved the statistic, as PyTorch's has, and

@@ -2,7 +2,7 @@
 
 use crate::cpu::ctc::{Sequences, losses};
 use crate::ops::core::helpers::readable;
-use crate::ops::core::op::{Cast, F, OpDef, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, reduced};
 use crate::{DType, Result, Tensor, ensure};
@@ -43,7 +43,8 @@ pub static OPS: &[OpDef] = &[
             Ok(Ret::Tuple(losses.into()))
         },
         "Minus the log probability of label sequences, and the logarithms that led to it.",
-    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), i64([4, 3]), i64([2, 1])"),
+    ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), i64([4, 3]), i64([2, 1])")
+    .batch(Batch::Each),
     compose(
         "nn.functional.ctc_loss",
         "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
@@ -55,6 +56,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Minus the log probability of label sequences.",
     ).samples("f32[50, 16, 20], i64[16, 30].below(20), i64[16].below(51), i64[16].below(30), reduction='none', zero_infinity=True")
+    .batch(Batch::Each)
     .amp(Cast::Single, Cast::Kept),
     compose(
         "nn.functional.ctc_loss#ints",
@@ -83,6 +85,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Minus the log probability of label sequences.",
     ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), i64([4, 3]), i64([2, 1])")
+    .batch(Batch::Each)
     .amp(Cast::Single, Cast::Kept),
     compose(
         "ctc_loss#ints",

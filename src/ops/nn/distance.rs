@@ -63,7 +63,7 @@ pub static OPS: &[OpDef] = &[
         "The distances between all rows of two matrices.",
     ).samples("f32[3, 4], f32[5, 4], 2.0, None; f64[2, 3, 4], f64[5, 4], 0.5, 0")
     .grad("CdistBackward0 | x1: _cdist_backward(grad, x1, x2, p, result); x2: _cdist_backward(grad.transpose(-2, -1).contiguous(), x2, x1, p, result.transpose(-2, -1).contiguous())")
-    .batch(Batch::Lead),
+    .batch(Batch::Broadcasting(&[2, 2])),
     compose(
         "_euclidean_dist",
         "(Tensor x1, Tensor x2)",

@@ -1,6 +1,8 @@
 //! Activations that are more than a map: softmax, glu, prelu, rrelu.
 
-use crate::ops::core::op::{Cast, F, FM, FMO, O, OpDef, Plan, Ret, X, compose, forward, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FM, FMO, O, OpDef, Plan, Ret, X, compose, forward, kernel,
+};
 use crate::ops::core::rules;
 use crate::ops::f;
 use crate::random::SharedGenerator;
@@ -117,7 +119,8 @@ pub static OPS: &[OpDef] = &[
         },
         "softmax, which is zeros where all is minus infinity.",
     ).samples("f32[3, 4], 1; f32([[0., 1.], [-inf, -inf]]), 1, dtype=f64")
-    .grad("self: _softmax_backward_data(grad, result, dim, self.dtype)"),
+    .grad("self: _softmax_backward_data(grad, result, dim, self.dtype)")
+    .batch(Batch::Shared(0)),
     compose(
         "special.softmax",
         "(Tensor self, int dim, dtype? dtype=None)",

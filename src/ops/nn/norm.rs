@@ -65,7 +65,7 @@ pub static OPS: &[OpDef] = &[
         "rms_norm with its inverse root mean squares.",
     ).samples("f32[2, 3], (3,), f32[3], None; bf16[2, 3], (3,), None, 0.5")
     .grad("input, weight: _fused_rms_norm_backward(grad, input, normalized_shape, result1, weight, needs)")
-    .batch(Batch::Lead),
+    .batch(Batch::As(typed!(batch::rms_norm, Hidden))),
     kernel(
         "_nn.rms_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight, float eps)",

@@ -4,7 +4,7 @@ use crate::cpu::complex;
 use crate::cpu::map::{Ctx, FromCtx, Loop, both};
 use crate::cpu::math::{ComplexFns as _, Elementary, RealFns, gcd, int_pow};
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{Cast, E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
+use crate::ops::core::op::{Batch, Cast, E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::pointwise::factors;
@@ -394,7 +394,8 @@ pub static OPS: &[OpDef] = &[
         "The quotient, rounded by `trunc` towards zero, by `floor` down.",
     )
     .samples("f32[5], f32[()], rounding_mode='floor'")
-    .grad("DivBackward2 | self: zeros_like(grad) if rounding_mode.given else grad / other.conj(); other: zeros_like(grad) if rounding_mode.given else -grad * ((self / other) / other).conj()"),
+    .grad("DivBackward2 | self: zeros_like(grad) if rounding_mode.given else grad / other.conj(); other: zeros_like(grad) if rounding_mode.given else -grad * ((self / other) / other).conj()")
+    .batch(Batch::Pointwise),
     map_row!(DivTrunc "_div_trunc", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), 0, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero.").no_grad(),
     map_row!(DivFloor "floor_divide", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down.").refused(),
     map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor.").grad("RemainderBackward1 / RemainderBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='floor')"),

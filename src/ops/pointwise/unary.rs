@@ -89,7 +89,7 @@ map_op! {
     [boolean] |x, c| !x
 }
 map_op! { Isnan, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_nan(), [complex] |x, c| x.is_nan() }
-map_op! { Isinf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_infinite(), [complex] |x, c| x.is_infinite() }
+map_op! { Isinf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_infinite(), [complex] |x, c| x.re.is_infinite() || x.im.is_infinite() }
 map_op! { Isfinite, 1 => bool, [int uint boolean] |x, c| true, [light] |x, c| x.is_finite(), [complex] |x, c| x.is_finite() }
 map_op! { Isposinf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::INFINITY }
 map_op! { Isneginf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::NEG_INFINITY }

@@ -5,7 +5,7 @@
 
 use super::{along, clamped};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, OpDef, Ret, compose};
+use crate::ops::core::op::{Batch, F, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::{DType, Result, Tensor, ensure};
 use torchlike_macros::operators;
@@ -28,7 +28,8 @@ pub static OPS: &[OpDef] = &[
         "Numbers rounded to those that integers stand for, and which of these lie within bounds.",
     )
     .samples("f32[4], 0.5, 1, -8, 7")
-    .grad("self: grads[0] * mask"),
+    .grad("self: grads[0] * mask")
+    .batch(Batch::Pointwise),
     compose(
         "fake_quantize_per_tensor_affine",
         "(Tensor self, float scale, int zero_point, int quant_min, int quant_max)",
@@ -57,7 +58,8 @@ pub static OPS: &[OpDef] = &[
         "Numbers rounded to those that integers stand for, by tensors of one scale and zero.",
     )
     .samples("f32[4], f32(0.5), i64(1), i64(1), -8, 7")
-    .grad("FakeQuantizePerTensorAffineCachemaskTensorQparamsBackward0 | self: grads[0] * mask; scale, zero_point: never"),
+    .grad("FakeQuantizePerTensorAffineCachemaskTensorQparamsBackward0 | self: grads[0] * mask; scale, zero_point: never")
+    .batch(Batch::Each),
     compose(
         "fake_quantize_per_tensor_affine#tensors",
         "(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max)",
@@ -80,7 +82,8 @@ pub static OPS: &[OpDef] = &[
         "Numbers rounded to those that integers stand for along a dimension, and which of these lie within bounds.",
     )
     .samples("f32[2, 3], f32([0.5, 0.25]), i32([0, 1]), 0, -8, 7")
-    .grad("self: grads[0] * mask; scale, zero_point: never"),
+    .grad("self: grads[0] * mask; scale, zero_point: never")
+    .batch(Batch::Each),
     compose(
         "fake_quantize_per_channel_affine",
         "(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max)",
@@ -106,7 +109,8 @@ pub static OPS: &[OpDef] = &[
         "Numbers rounded to those that integers stand for, whose scale and zero have gradients.",
     )
     .samples("f32[4], f32([0.5]), f32([1.]), -8, 7")
-    .grad("self, scale, zero_point: _grad.learned_quantizer(grad, self, scale, zero_point, -1, quant_min, quant_max, grad_factor)"),
+    .grad("self, scale, zero_point: _grad.learned_quantizer(grad, self, scale, zero_point, -1, quant_min, quant_max, grad_factor)")
+    .batch(Batch::Each),
     compose(
         "_fake_quantize_learnable_per_channel_affine",
         "(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.)",
@@ -120,7 +124,8 @@ pub static OPS: &[OpDef] = &[
         "Numbers rounded to those that integers stand for along a dimension, whose scales and zeros have gradients.",
     )
     .samples("f32[2, 3], f32([0.5, 0.25]), f32([0., 1.]), 0, -8, 7")
-    .grad("self, scale, zero_point: _grad.learned_quantizer(grad, self, scale, zero_point, axis, quant_min, quant_max, grad_factor)"),
+    .grad("self, scale, zero_point: _grad.learned_quantizer(grad, self, scale, zero_point, axis, quant_min, quant_max, grad_factor)")
+    .batch(Batch::Each),
     compose(
         "_grad.learned_quantizer",
         "(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor) -> (Tensor, Tensor, Tensor)",

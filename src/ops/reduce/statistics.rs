@@ -1,7 +1,8 @@
 //! Statistics made of other operators, and comparisons of whole tensors.
 
+use crate::ops::batch;
 use crate::ops::core::helpers::{has_no_values, item, readable};
-use crate::ops::core::op::{Cast, FM, M, OpDef, Ret, Value, compose};
+use crate::ops::core::op::{Batch, Cast, FM, M, OpDef, Ret, Value, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, ensure, mode};
@@ -32,14 +33,16 @@ pub static OPS: &[OpDef] = &[
         FM,
         equal,
         "True if shapes and all elements are equal.",
-    ).samples("f32[5], f32[()]; b8[5, 5], b8[5, 5]"),
+    ).samples("f32[5], f32[()]; b8[5, 5], b8[5, 5]")
+    .batch(Batch::As(|_, _| batch::refused("equal"))),
     compose(
         "allclose",
         "(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
         FM,
         allclose,
         "True if all elements are close.",
-    ).samples("f64[5], f64[5], rtol=0.5, atol=0.01; c64[5], c64[5], rtol=0.5, atol=0.01"),
+    ).samples("f64[5], f64[5], rtol=0.5, atol=0.01; c64[5], c64[5], rtol=0.5, atol=0.01")
+    .batch(Batch::As(|_, _| bail!(Runtime, "vmap over torch.allclose isn't supported yet. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature."))),
     compose(
         "is_nonzero",
         "(Tensor self) -> bool",

@@ -208,7 +208,8 @@ pub static OPS: &[OpDef] = &[
         body!(|a| Ok(count(Over::list(a.input, a.dim, false)?)), fold, cuda: fold).unmeasured(),
         "How many elements over dimensions are not zero.",
     ).samples("f32[3, 4], dim=(); b8[3, 2, 1, 2], dim=(1, 3)")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::As(typed!(|a, h| batch::count_nonzero(a.input, a.dim, h), Hidden))),
 ];
 
 fn sum(over: Over, asked: Option<DType>) -> Result<(Plan, Fold)> {

@@ -2,7 +2,7 @@
 
 use crate::cpu::histogram as counting;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FM, FMO, O, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, O, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::pointwise::rule::result_type;
 use crate::ops::reduce::rule::comparable;
@@ -54,7 +54,8 @@ pub static OPS: &[OpDef] = &[
         .data_dependent(),
         "How often each non-negative integer occurs.",
     ).samples("i8[4].below(10); i16[10].below(10), weights=i16[10], minlength=18")
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::Each),
     kernel(
         "isin",
         "(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)",

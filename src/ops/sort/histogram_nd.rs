@@ -1,7 +1,7 @@
 //! Histograms of vectors: how many fall in each cell of a grid.
 
 use crate::ops::core::helpers::beside;
-use crate::ops::core::op::{F, OpDef, compose};
+use crate::ops::core::op::{Batch, F, OpDef, compose};
 use crate::ops::f;
 use crate::ops::sort::histogram::{
     check_count, check_edges, check_range, check_vectors, outer_edges,
@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         "The edges of equal bins for each column, between given limits or the smallest and largest number.",
     )
     .samples("f32[6, 2], [2, 3]; f64[6, 1], [2], range=[0.0, 1.0]")
-    .refused(),
+    .refused()
+    .batch(Batch::Each),
     compose(
         "_histogramdd_from_bin_cts",
         "(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False)",
@@ -32,7 +33,8 @@ pub static OPS: &[OpDef] = &[
         "How many vectors fall in each cell of a grid of equal bins.",
     )
     .samples("f32[6, 2], [2, 3]; f64[6, 1], [2], range=[0.0, 1.0], weight=f64[6].pos, density=True")
-    .refused(),
+    .refused()
+    .batch(Batch::Each),
     compose(
         "_histogramdd_from_bin_tensors",
         "(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False)",
@@ -41,7 +43,8 @@ pub static OPS: &[OpDef] = &[
         "How many vectors fall in each cell of a grid with these edges.",
     )
     .samples("f32[6, 2], [f32([-1, 0, 1]), f32([-2, 2])]")
-    .refused(),
+    .refused()
+    .batch(Batch::Each),
 ];
 
 /// Vectors as the rows of a matrix.

@@ -50,7 +50,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3], [6]")
     .grad("self: grad.reshape(self.sizes); jvp: linear")
-    .batch(Batch::As(typed!(|a, h| batch::view(a.input, a.size, h), Hidden))),
+    .batch(Batch::As(typed!(|a, h| batch::one(f::reshape(a.input, &batch::sized(a.input, a.size, h)[..])), Hidden))),
     view(
         "_reshape_alias",
         "(Tensor self, int[] size)",

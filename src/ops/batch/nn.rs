@@ -1,0 +1,237 @@
+//! Layers of whole batches: examples join a dimension that is there, or weights that differ are applied afterwards.
+
+use super::{Made, both, hidden, one};
+use crate::ops::core::op::{Hidden, Ret};
+use crate::ops::f;
+use crate::{Dims, Result, Tensor, bail};
+
+/// `native_layer_norm`: weights that differ are applied afterwards.
+pub fn layer_norm(a: &f::NativeLayerNorm, h: Hidden) -> Made {
+    if !h.differs(0) {
+        return Ok(None);
+    }
+    if !h.differs(2) && !h.differs(3) {
+        return a.call().map(|made| Some(Ret::Tuple(made.into())));
+    }
+    let ndim = a.input.ndim() - h.k;
+    let plain = f::NativeLayerNorm {
+        weight: None,
+        bias: None,
+        ..a.clone()
+    };
+    let mut made = plain.call()?;
+    if let Some(w) = a.weight {
+        made[0] = f::mul(&made[0], &h.fitted(2, w, ndim)?)?;
+    }
+    if let Some(b) = a.bias {
+        made[0] = f::add(&made[0], &h.fitted(3, b, ndim)?)?;
+    }
+    Ok(Some(Ret::Tuple(made.into())))
+}
+
+/// `_fused_rms_norm`: a weight that differs is applied afterwards.
+pub fn rms_norm(a: &f::_FusedRmsNorm, h: Hidden) -> Made {
+    let Some(w) = a.weight.filter(|_| h.differs(2)) else {
+        return both(a.call());
+    };
+    let plain = f::_FusedRmsNorm {
+        weight: None,
+        ..a.clone()
+    };
+    let [made, scale] = plain.call()?;
+    let ndim = a.input.ndim() - if h.differs(0) { h.k } else { 0 };
+    let made = f::mul(&made, &h.fitted(2, w, ndim)?)?;
+    if h.differs(0) {
+        return both(Ok([made, scale]));
+    }
+    let batch = hidden(w, h.k);
+    let scale = f::expand(&scale, &batch.concat(scale.shape())[..])?;
+    both(Ok([made, scale]))
+}
+
+/// Gradients of losses, whose means are over an example. `call` makes them of three operands that fit for a reduction.
+pub fn averaged(
+    operands: [&Tensor; 3],
+    reduction: i64,
+    h: Hidden,
+    call: impl FnOnce(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+) -> Made {
+    let shown = |i: usize| operands[i].ndim() - if h.differs(i) { h.k } else { 0 };
+    let ndim = shown(0).max(shown(1)).max(shown(2));
+    let fitted = |i: usize| h.fitted(i, operands[i], ndim);
+    let means = reduction == 1;
+    let made = call(
+        &fitted(0)?,
+        &fitted(1)?,
+        &fitted(2)?,
+        if means { 2 } else { reduction },
+    )?;
+    if !means {
+        return one(Ok(made));
+    }
+    let x = operands[1];
+    let count: i64 = x.shape()[if h.differs(1) { h.k } else { 0 }..]
+        .iter()
+        .product();
+    one(f::div(&made, count))
+}
+
+/// `convolution`: examples join the batch; weights that differ become groups.
+pub fn convolution(a: &f::Convolution, h: Hidden) -> Made {
+    let k = h.k as i64;
+    let x = a.input;
+    if !h.differs(1) && !h.differs(2) {
+        let joined = flattened(x, 0, k)?;
+        let all = f::Convolution {
+            input: &joined,
+            ..a.clone()
+        };
+        let made = all.call()?;
+        let shape = hidden(x, h.k + 1).concat(&Dims::new(&made.shape()[1..]));
+        return one(f::reshape(&made, &shape[..]));
+    }
+    let differing = [Some(x), Some(a.weight), a.bias].into_iter().enumerate();
+    let differing = differing.filter(|(i, _)| h.differs(*i)).find_map(|d| d.1);
+    let batch = hidden(differing.unwrap_or(x), h.k);
+    let count: i64 = batch.iter().product();
+    let joined = into_channels(&h.repeated(0, x, &batch)?, h)?;
+    let weight = flattened(&h.repeated(1, a.weight, &batch)?, 0, k)?;
+    let bias = a.bias.map(|b| flattened(&h.repeated(2, b, &batch)?, 0, k));
+    let bias = bias.transpose()?;
+    let all = f::Convolution {
+        input: &joined,
+        weight: &weight,
+        bias: bias.as_ref(),
+        groups: a.groups * count,
+        ..a.clone()
+    };
+    one(out_of_channels(&all.call()?, -1, &batch))
+}
+
+fn flattened(t: &Tensor, from: i64, to: i64) -> Result<Tensor> {
+    f::Flatten::new(t).start_dim(from).end_dim(to).call()
+}
+
+/// `[batch, N, C, ...]` as `[N, batch * C, ...]`.
+fn into_channels(t: &Tensor, h: Hidden) -> Result<Tensor> {
+    let first = flattened(t, 0, h.k as i64 - 1)?;
+    flattened(&f::MovedimInt::new(&first, 0, 1).call()?, 1, 2)
+}
+
+/// `[N, batch * channels, ...]` as `[batch, N, channels, ...]`.
+fn out_of_channels(t: &Tensor, channels: i64, batch: &Dims) -> Result<Tensor> {
+    let count: i64 = batch.iter().product();
+    let apart = Dims::from([t.shape()[0], count, channels]).concat(&Dims::new(&t.shape()[2..]));
+    let first = f::MovedimInt::new(&f::reshape(t, &apart[..])?, 1, 0).call()?;
+    f::reshape(&first, &batch.concat(&Dims::new(&first.shape()[1..]))[..])
+}
+
+/// `native_group_norm`: examples join the batch.
+pub fn group_norm(a: &f::NativeGroupNorm, h: Hidden) -> Made {
+    if h.differ != 1 {
+        return Ok(None);
+    }
+    let joined = flattened(a.input, 0, h.k as i64)?;
+    let all = f::NativeGroupNorm {
+        input: &joined,
+        N: joined.shape()[0],
+        ..a.clone()
+    };
+    let first = hidden(a.input, h.k + 1);
+    let apart = |t: Tensor| f::reshape(&t, &first.concat(&Dims::new(&t.shape()[1..]))[..]);
+    let made = all.call()?.into_iter().map(apart);
+    made.collect::<Result<_>>().map(|t| Some(Ret::Tuple(t)))
+}
+
+/// `batch_norm` by the batch's own statistics: examples join the channels.
+pub fn batch_norm(a: &f::_NnBatchNormTrain, h: Hidden) -> Made {
+    let [x, mean, var] = [0, 3, 4].map(|i| h.differs(i));
+    if x && (a.mean.is_some() && !mean || a.var.is_some() && !var) {
+        bail!(
+            Runtime,
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in place, were \
+             not batched.\nIf you are using a module and do not need eval mode, please set `track_running_stats` to be False.If \
+             you are using a prebuilt module and do not need eval mode, please see the functorch website for resources on how to \
+             patch your module to work with vmap"
+        );
+    }
+    let given = [Some(a.input), a.weight, a.bias, a.mean, a.var];
+    let differing = given.into_iter().enumerate().filter(|(i, _)| h.differs(*i));
+    let Some(differing) = differing.filter_map(|(_, t)| t).next() else {
+        return Ok(None);
+    };
+    let batch = hidden(differing, h.k);
+    let each = |i: usize| -> Result<Option<Tensor>> {
+        let Some(t) = given[i] else { return Ok(None) };
+        f::reshape(&h.repeated(i, t, &batch)?, &[-1][..]).map(Some)
+    };
+    let input = h.repeated(0, a.input, &batch)?;
+    let channels = input.size(h.k as i64 + 1)?;
+    let joined = into_channels(&input, h)?;
+    let [weight, bias, mean, var] = [each(1)?, each(2)?, each(3)?, each(4)?];
+    let all = f::_NnBatchNormTrain {
+        input: &joined,
+        weight: weight.as_ref(),
+        bias: bias.as_ref(),
+        mean: mean.as_ref(),
+        var: var.as_ref(),
+        ..a.clone()
+    };
+    let [out, rest @ ..] = all.call()?;
+    let mut made = vec![out_of_channels(&out, channels, &batch)?];
+    for t in rest {
+        made.push(f::reshape(&t, &batch.concat(&Dims::from([channels]))[..])?);
+    }
+    Ok(Some(Ret::Tuple(made)))
+}
+
+/// `nll_loss`: the weighted entries of the targets, by `gather`.
+pub fn nll_loss(a: &f::_NnNllLoss, h: Hidden) -> Made {
+    if h.differs(2) {
+        return Ok(None);
+    }
+    let batch = hidden(if h.differs(0) { a.input } else { a.target }, h.k);
+    let x = h.repeated(0, a.input, &batch)?;
+    let target = h.repeated(1, a.target, &batch)?;
+    let classes = (h.k + usize::from(x.ndim() > h.k + 1)) as i64;
+    let ignored = f::eq(&target, a.ignore_index)?;
+    let safe = f::masked_fill(&target, &ignored, 0)?;
+    let picked = f::gather(&x, classes, &f::unsqueeze(&safe, classes)?)?;
+    let picked = f::squeeze_dim(&picked, classes)?;
+    let weight = match a.weight {
+        Some(w) => {
+            let flat = f::index_select(w, 0, &f::reshape(&safe, &[-1][..])?)?;
+            f::reshape(&flat, &safe.shape()[..])?
+        }
+        None => f::ones_like(&picked.bare())?,
+    };
+    let weight = f::masked_fill(&weight, &ignored, 0)?;
+    let each = f::neg(&f::mul(&picked, &weight)?)?;
+    let over: Vec<i64> = (h.k as i64..each.ndim() as i64).collect();
+    let sum = |t: &Tensor| {
+        if over.is_empty() {
+            return Ok(t.clone());
+        }
+        f::SumDim::new(t, &over[..]).call()
+    };
+    let total = sum(&weight)?;
+    let loss = match a.reduction {
+        0 => return Ok(Some(Ret::Tuple(vec![each, f::zeros_like(&total)?]))),
+        1 => f::div(&sum(&each)?, &total)?,
+        _ => sum(&each)?,
+    };
+    Ok(Some(Ret::Tuple(vec![loss, total])))
+}
+
+/// `bilinear` of rows: x A for each matrix A, times y.
+pub fn bilinear(a: &f::_NnTrilinear, h: Hidden) -> Made {
+    let apart = |i: usize, t: &Tensor| {
+        let dim = if h.differs(i) { h.k as i64 } else { 0 };
+        f::unsqueeze(t, dim)
+    };
+    // [..., 1, rows, i] times [..., o, i, j], and [..., 1, rows, j].
+    let turned = f::matmul(&apart(0, a.input1)?, a.weight)?;
+    let products = f::mul(&turned, &apart(1, a.input2)?)?;
+    let made = f::SumDim::new(&products, &[-1][..]).call()?;
+    one(f::mT(&made))
+}

@@ -1,0 +1,173 @@
+//! Places in whole batches: of indices and of masks.
+
+use super::{Made, hidden, one, padded};
+use crate::dims::wrap_dim;
+use crate::ops::core::op::Hidden;
+use crate::ops::core::typed::OptTensors;
+use crate::ops::f;
+use crate::{DType, Dims, Result, Tensor, bail};
+
+/// How places are looked up in whole batches: the places for each dimension, and how many dimensions an example of them has. Nothing
+/// where the dimensions looked up are not next to each other, or not the first, as has to be if places differ.
+fn places(
+    given: &[Option<&Tensor>],
+    h: Hidden,
+    of: &Tensor,
+) -> Result<Option<(Vec<Option<Tensor>>, usize)>> {
+    let used: Vec<usize> = (0..given.len()).filter(|i| given[*i].is_some()).collect();
+    let (Some(first), Some(last)) = (used.first(), used.last()) else {
+        return Ok(None);
+    };
+    if last - first + 1 != used.len() || (h.differs(1) && *first != 0) {
+        return Ok(None);
+    }
+    let hides = if h.differs(1) { h.k } else { 0 };
+    let ndim = given.iter().flatten().map(|t| t.ndim() - hides).max();
+    let ndim = ndim.unwrap_or(0);
+    let mut all: Vec<Option<Tensor>> = Vec::new();
+    for d in 0..h.k {
+        if !h.differs(1) {
+            all.push(None);
+        } else if h.differs(0) {
+            let mut shape = vec![1; h.k + ndim];
+            shape[d] = of.shape()[d];
+            let numbers = f::Arange::new(shape[d]).device(of.device()).call()?;
+            all.push(Some(f::reshape(&numbers, &shape[..])?));
+        }
+    }
+    for t in given {
+        all.push(t.map(|t| padded(t, hides, ndim)).transpose()?);
+    }
+    Ok(Some((all, ndim)))
+}
+
+/// Masks that differ choose as many elements as they like.
+fn refuse_masks(given: &[Option<&Tensor>], h: Hidden) -> Result<()> {
+    let mask = |t: &&Tensor| matches!(t.dtype(), DType::Bool | DType::U8);
+    if h.differs(1) && given.iter().flatten().any(mask) {
+        bail!(
+            Runtime,
+            "vmap: We do not support batching operators that can support dynamic shape. Attempting to batch over indexing with a \
+             boolean mask."
+        );
+    }
+    Ok(())
+}
+
+/// `index`: places that are the same for all are looked up behind the dimensions out of sight, others together with the number of the
+/// example.
+pub fn index(a: &f::Index, h: Hidden) -> Made {
+    refuse_masks(&a.indices.0, h)?;
+    let Some((all, _)) = places(&a.indices.0, h, a.input)? else {
+        return Ok(None);
+    };
+    let all: Vec<Option<&Tensor>> = all.iter().map(Option::as_ref).collect();
+    one(f::Index::new(a.input, OptTensors(all)).call())
+}
+
+/// `index_put`; as [`index`].
+pub fn index_put(a: &f::IndexPut, h: Hidden) -> Made {
+    refuse_masks(&a.indices.0, h)?;
+    if !h.differs(0) {
+        return Ok(None);
+    }
+    let Some((all, ndim)) = places(&a.indices.0, h, a.input)? else {
+        return Ok(None);
+    };
+    let ndim = ndim + a.input.ndim() - h.k - a.indices.0.iter().flatten().count();
+    let values = h.fitted(2, a.values, ndim)?;
+    let all: Vec<Option<&Tensor>> = all.iter().map(Option::as_ref).collect();
+    let call = f::IndexPut::new(a.input, OptTensors(all), &values);
+    one(call.accumulate(a.accumulate).call())
+}
+
+/// `take`: positions in each example, all of whose elements are one dimension.
+pub fn take(a: &f::Take, h: Hidden) -> Made {
+    let (x, index) = (a.input, a.index);
+    if !h.differs(0) {
+        return one(a.call());
+    }
+    let batch = hidden(x, h.k);
+    let last = h.k as i64;
+    let flat = f::reshape(x, &batch.concat(&Dims::from([-1]))[..])?;
+    let shown = Dims::new(&index.shape()[if h.differs(1) { h.k } else { 0 }..]);
+    let places = h.repeated(1, index, &batch)?;
+    let places = f::reshape(&places, &batch.concat(&Dims::from([-1]))[..])?;
+    // Positions from the end are counted from the start for `gather`.
+    let count = flat.size(last)?;
+    let places = f::where_(&f::lt(&places, 0)?, &f::add(&places, count)?, &places)?;
+    let made = f::gather(&flat, last, &places)?;
+    one(f::reshape(&made, &batch.concat(&shown)[..]))
+}
+
+/// `index_fill` with values that may differ.
+pub fn index_fill(a: &f::IndexFillTensor, h: Hidden) -> Made {
+    let x = a.input;
+    let shown = x.ndim() - if h.differs(0) { h.k } else { 0 };
+    if h.differs(2) || shown == 0 {
+        return Ok(None);
+    }
+    let dim = wrap_dim(a.dim, shown)?;
+    if !h.differs(3) {
+        return one(f::index_fill_tensor(
+            x,
+            (dim + h.k) as i64,
+            a.index,
+            a.value,
+        ));
+    }
+    let shape = Dims::new(&x.shape()[x.ndim() - shown..]);
+    let none = f::Zeros::new(&shape[..])
+        .dtype(DType::Bool)
+        .device(x.device())
+        .call()?;
+    let hit = f::index_fill(&none, dim as i64, a.index, true)?;
+    filled(x, &hit, a.value, shown, h)
+}
+
+/// `masked_fill` by 0-dimensional tensors that may differ.
+pub fn masked_fill(a: &f::MaskedFillTensor, h: Hidden) -> Made {
+    let shown = |i: usize, t: &Tensor| t.ndim() - if h.differs(i) { h.k } else { 0 };
+    let ndim = shown(0, a.input).max(shown(1, a.mask));
+    let (x, mask) = (h.fitted(0, a.input, ndim)?, h.fitted(1, a.mask, ndim)?);
+    if !h.differs(2) {
+        return one(f::masked_fill_tensor(&x, &mask, a.value));
+    }
+    filled(&x, &mask, a.value, ndim, h)
+}
+
+/// `x`, or where a mask is true the numbers of its examples.
+fn filled(x: &Tensor, mask: &Tensor, value: &Tensor, ndim: usize, h: Hidden) -> Made {
+    if value.ndim() > h.k {
+        return Ok(None);
+    }
+    // Two kinds of numbers may not be mixed, whatever they are.
+    f::masked_fill_tensor(
+        &f::new_empty(x, &[0])?,
+        &f::NewEmpty::new(mask, &[0]).call()?,
+        &f::NewEmpty::new(value, &[]).call()?,
+    )?;
+    let value = padded(&f::to_dtype(value, x.dtype())?, h.k, ndim)?;
+    one(f::where_(mask, &value, x))
+}
+
+/// `masked_select` by one mask for all.
+pub fn masked_select(a: &f::MaskedSelect, h: Hidden) -> Made {
+    if h.differs(1) {
+        bail!(
+            Runtime,
+            "vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this because for each batch \
+             this would return a differently shaped Tensor. Please file an issue at https://github.com/pytorch/pytorch/issues if \
+             you need this feature."
+        );
+    }
+    let batch = hidden(a.input, h.k);
+    let shown = &a.input.shape()[h.k..];
+    let shape = crate::dims::broadcast(&Dims::new(shown), a.mask.shape())?;
+    let x = padded(a.input, h.k, shape.len())?;
+    let x = f::expand(&x, &batch.concat(&shape)[..])?;
+    let mask = f::reshape(&f::expand(a.mask, &shape[..])?, &[-1][..])?;
+    let x = f::reshape(&x, &batch.concat(&[shape.iter().product()])[..])?;
+    let chosen = f::reshape(&f::nonzero(&mask)?, &[-1][..])?;
+    one(f::index_select(&x, h.k as i64, &chosen))
+}

@@ -1,0 +1,156 @@
+"""Every row under `vmap`: what a whole batch gives is what its examples give one after the other."""
+
+import re
+import warnings
+
+import pytest
+
+import samples
+import torchlike as torch
+from torchlike import _C
+
+IN_PLACE = [r for r, _, forms, _ in _C._op_table() if forms & 4]
+SAMPLES = {r: samples.calls(t) for r, t in _C._op_samples() if not samples.elsewhere(t)}
+FAILS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError)
+# Their numbers are drawn, or whatever is in memory.
+DRAW = {
+    r for r in SAMPLES
+    if re.search("rand|bernoulli|multinomial|dropout|normal|poisson|gamma|dirichlet|binomial|uniform|exponential|cauchy|geometric|rrelu|empty|fractional", r)
+}  # fmt: skip
+# How a refusal of `vmap` begins.
+REFUSALS = (
+    "vmap", "Batching rule", "Batch norm got a batched tensor", "output with shape", "NYI: ",
+    "required rank 4 tensor to use channels_last format",
+)  # fmt: skip
+# Gradients whose formulas make again what a forward call made, which samples did not.
+MADE_AGAIN = {
+    r for r in SAMPLES
+    if re.search(r"_grad\..*(layer_norm|rms_norm|group_norm|batch_norm|rnn_layer|cumprod_backward)", r)
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def another(t):
+    """Another example beside a tensor: as positive, definite, small or valid as it is."""
+    return t * 0.75 if t.is_floating_point() or t.is_complex() else t.flatten().roll(1).view(t.shape)
+
+
+def tensors(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for v in value for t in tensors(v)] if isinstance(value, list | tuple) else []
+
+
+def put(value, new):
+    """Nested arguments with the tensors that a list gives, in order."""
+    if isinstance(value, torch.Tensor):
+        return new.pop(0)
+    if isinstance(value, dict):
+        return {k: put(v, new) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([put(v, new) for v in value])
+    return value
+
+
+def attempt(function):
+    try:
+        return function()
+    except FAILS as e:
+        return e
+
+
+def call_of(row, args, kwargs, in_place):
+    """A row as a function of its tensors."""
+
+    def call(*each):
+        new = [t.clone() if t.layout == torch.strided else t for t in each]
+        made = _C._call_row(row, in_place, put(args, new), put(kwargs, new))
+        return tuple(tensors([made]))
+
+    return call
+
+
+def gradients(call):
+    """The gradients of a function of tensors by those that are floating point, weighed as if each result had a loss."""
+
+    def back(*each):
+        at = [i for i, t in enumerate(each) if t.is_floating_point()]
+
+        def smooth(*given):
+            new = list(each)
+            for i, t in zip(at, given, strict=True):
+                new[i] = t
+            return tuple(t for t in call(*new) if t.is_floating_point())
+
+        made, pull = torch.func.vjp(smooth, *[each[i] for i in at])
+        weights = [torch.arange(1, t.numel() + 1, dtype=t.dtype).view(t.shape) for t in made]
+        return pull(tuple(weights))
+
+    return back
+
+
+def agree(row, call, given, which):
+    """Compares the two ways for a batch of two in the places `which` says."""
+    examples = [[t, another(t) if w else t] for t, w in zip(given, which, strict=True)]
+    each = [attempt(lambda i=i: call(*[e[i] for e in examples])) for i in range(2)]
+    if any(isinstance(e, Exception) or not e for e in each):
+        return
+    # What speaks of memory sees that of an example as it is alone.
+    dim = 0 if re.search("strided|view_as_complex|view#dtype", row) else -1
+    whole = [torch.stack(e, dim) if w else e[0] for e, w in zip(examples, which, strict=True)]
+    dims = tuple(dim if w else None for w in which)
+    made = attempt(lambda: torch.func.vmap(call, in_dims=dims, randomness="different")(*whole))
+    if isinstance(made, Exception):
+        assert str(made).startswith(REFUSALS), (which, made)
+        return
+    for k, got in enumerate(made):
+        want = torch.stack([e[k] for e in each])
+        if row in DRAW | MADE_AGAIN:
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), which
+        elif got.is_floating_point() or got.is_complex():
+            near = 2e-2 if got.dtype.itemsize < 4 else 1e-4
+            torch.testing.assert_close(got, want, rtol=near, atol=1e-4, equal_nan=True)
+        else:
+            assert got.tolist() == want.tolist(), which
+
+
+def ways(given):
+    """All tensors in a batch, and each alone."""
+    n = len(given)
+    each = {(True,) * n, *(tuple(i == k for i in range(n)) for k in range(n))}
+    return sorted(w for w in each if any(w))
+
+
+def functions(row, in_place):
+    for call in SAMPLES[row]:
+        args, kwargs = samples.arguments(call, "cpu")
+        yield call_of(row, args, kwargs, in_place), tensors((args, kwargs))
+
+
+@pytest.mark.parametrize("row", SAMPLES)
+def test_every_row(row):
+    for call, given in functions(row, False):
+        for which in ways(given):
+            agree(row, call, given, which)
+
+
+@pytest.mark.parametrize("row", [r for r in IN_PLACE if r in SAMPLES])
+def test_every_row_in_place(row):
+    for call, given in functions(row, True):
+        for which in ways(given):
+            agree(row, call, given, which)
+
+
+@pytest.mark.parametrize("row", SAMPLES)
+def test_gradients_of_every_row(row):
+    for call, given in functions(row, False):
+        for which in ways(given):
+            agree(row, gradients(call), given, which)
