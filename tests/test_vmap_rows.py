@@ -97,6 +97,24 @@ def gradients(call):
     return back
 
 
+def tangents(call):
+    """The derivative of a function of tensors along all of its floating point arguments."""
+
+    def along(*each):
+        at = [i for i, t in enumerate(each) if t.is_floating_point()]
+
+        def smooth(*given):
+            new = list(each)
+            for i, t in zip(at, given, strict=True):
+                new[i] = t
+            return tuple(t for t in call(*new) if t.is_floating_point())
+
+        given = tuple(each[i] for i in at)
+        return torch.func.jvp(smooth, given, tuple(t * 0.5 + 1 for t in given))[1]
+
+    return along
+
+
 def agree(row, call, given, which):
     """Compares the two ways for a batch of two in the places `which` says."""
     examples = [[t, another(t) if w else t] for t, w in zip(given, which, strict=True)]
@@ -154,3 +172,10 @@ def test_gradients_of_every_row(row):
     for call, given in functions(row, False):
         for which in ways(given):
             agree(row, gradients(call), given, which)
+
+
+@pytest.mark.parametrize("row", SAMPLES)
+def test_tangents_of_every_row(row):
+    for call, given in functions(row, False):
+        for which in ways(given):
+            agree(row, tangents(call), given, which)

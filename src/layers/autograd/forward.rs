@@ -112,9 +112,10 @@ pub fn current(t: &Tensor) -> Cow<'_, Tensor> {
     now
 }
 
-/// What of a row of elements, in which `base` lies, is where `t` is.
+/// What of a row of elements, in which `base` lies, is where `t` is, or the whole batch of it.
 fn part(row: &Tensor, base: &Layout, t: &Tensor) -> Result<Tensor> {
-    f::AsStrided::new(row, &t.shape()[..], &t.strides()[..])
+    let whole = t.whole();
+    f::AsStrided::new(row, &whole.shape()[..], &whole.strides()[..])
         .storage_offset(t.offset() - base.offset)
         .call()
 }

@@ -78,12 +78,15 @@ pub fn of_results(
 impl Dual<'_, '_> {
     fn tangents(&self) -> Result<Vec<Tensor>> {
         let made = match &self.rule.tangent {
-            Tangent::Linear => self.linear()?,
+            Tangent::Linear => self.linear(true)?,
             Tangent::Pointwise => self.pointwise()?,
             Tangent::Text(expr, slots) => self.text(expr, &self.slots(slots)?)?,
+            Tangent::Twice if self.args.op.is_view() && self.lies_alike() => {
+                self.linear(false).or_else(|_| self.twice())?
+            }
             Tangent::Twice => self.twice()?,
             Tangent::Derived => match self.args.op.def.body {
-                Body::View(_) => self.linear()?,
+                Body::View(_) => self.linear(true)?,
                 Body::Kernel(ref k) if k.traits.pointwise && self.is_real() => self.pointwise()?,
                 _ => self.twice()?,
             },
@@ -136,8 +139,21 @@ impl Dual<'_, '_> {
         }
     }
 
-    /// The row itself, of the tangents.
-    fn linear(&self) -> Result<Vec<Option<Tensor>>> {
+    /// Whether tangents lie in memory as their tensors do.
+    fn lies_alike(&self) -> bool {
+        self.rule
+            .inputs
+            .iter()
+            .all(|&i| match (&self.args.values[i], &self.tangents[i]) {
+                (Arg::Tensor(t), Val::Tensor(of)) => {
+                    (t.shape(), t.strides(), t.offset()) == (of.shape(), of.strides(), of.offset())
+                }
+                _ => false,
+            })
+    }
+
+    /// The row itself, of the tangents; `again`: of copies if there is no such view of a tangent that lies as its tensor does not.
+    fn linear(&self, again: bool) -> Result<Vec<Option<Tensor>>> {
         let mut args = self.args.to_owned();
         for &i in &self.rule.inputs {
             match (&mut args.values[i], &self.tangents[i]) {
@@ -151,7 +167,12 @@ impl Dual<'_, '_> {
                 _ => {}
             }
         }
-        let ret = dispatch::fresh(&args.borrow())?;
+        let mut ret = dispatch::fresh(&args.borrow());
+        if again && ret.is_err() && self.args.op.is_view() {
+            args.replace_tensors(|_, t| t.contiguous().map(Some))?;
+            ret = dispatch::fresh(&args.borrow());
+        }
+        let ret = ret?;
         let made = ret.look();
         let of = |nr: &u16| made.get(usize::from(*nr)).map(|t| (*t).clone());
         Ok(self.nrs.iter().map(of).collect())
