@@ -38,7 +38,9 @@ def quiet():
 
 def another(t):
     """Another example beside a tensor: as positive, definite, small or valid as it is."""
-    return t * 0.75 if t.is_floating_point() or t.is_complex() else t.flatten().roll(1).view(t.shape)
+    return (
+        t * 0.75 if t.is_floating_point() or t.is_complex() else t.flatten().roll(1).view(t.shape)
+    )
 
 
 def tensors(value):
@@ -179,3 +181,19 @@ def test_tangents_of_every_row(row):
     for call, given in functions(row, False):
         for which in ways(given):
             agree(row, tangents(call), given, which)
+
+
+@pytest.mark.parametrize("row", SAMPLES)
+def test_two_levels_of_every_row(row):
+    for call, given in functions(row, False):
+        for inner in ways(given):
+            both = [
+                torch.stack([t, another(t)], 1 if w and t.ndim else 0) if w else t
+                for t, w in zip(given, inner, strict=True)
+            ]
+            dims = tuple(
+                (1 if t.ndim else 0) if w else None for t, w in zip(given, inner, strict=True)
+            )
+            each = torch.func.vmap(call, in_dims=dims, randomness="different")
+            for which in ways(given):
+                agree(row, each, both, which)
