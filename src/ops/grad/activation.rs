@@ -67,7 +67,7 @@ map_op! {
     [light] |g, y, c| if y <= 0.0 { g * T::ctx(c, 2) * (y + T::ctx(c, 0)) } else { g * T::ctx(c, 1) }
 }
 
-map_op! { Hardtanh, 2, [light] |g, x, c| if both(x > T::ctx(c, 0), x < T::ctx(c, 1)) { g } else { 0.0 } }
+map_op! { Hardtanh, 2, [light] |g, x, c| if both(!(x <= T::ctx(c, 0)), !(x >= T::ctx(c, 1))) { g } else { 0.0 } }
 
 map_op! {
     Hardswish, 2,
@@ -205,7 +205,7 @@ pub static OPS: &[OpDef] = &[
         elu,
         "The gradient of elu.",
     ).samples("f32[3, 4], 1, 1, 1, False, f32[3, 4]; f64[3], 1.5, 1.1, 0.7, True, f64[3]"),
-    map_row!(Hardtanh "_grad.hardtanh_backward", 2, same, typed!(hardtanh_ctx, DType), 0, "b > f0 && b < f1 ? a : T(0)", "(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val)", "The gradient of hardtanh.").samples("f32[3, 4], f32[3, 4], -1, 1").grad("grad_output: hardtanh_backward(grad, self, min_val, max_val); self: zeros_like(grad)"),
+    map_row!(Hardtanh "_grad.hardtanh_backward", 2, same, typed!(hardtanh_ctx, DType), 0, "b <= f0 || b >= f1 ? T(0) : a", "(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val)", "The gradient of hardtanh.").samples("f32[3, 4], f32[3, 4], -1, 1").grad("grad_output: hardtanh_backward(grad, self, min_val, max_val); self: zeros_like(grad)"),
     map_row!(Hardswish "_grad.hardswish_backward", 2, same, 0, "b <= T(-3) ? T(0) : b < T(3) ? a * (b / T(3) + T(0.5)) : a", "(Tensor grad_output, Tensor self)", "The gradient of hardswish.").grad("grad_output: hardswish_backward(grad, self); self: where(self.gt(-3).logical_and(self.lt(3)), grad * grad_output / 3, 0)"),
     map_row!(Hardsigmoid "_grad.hardsigmoid_backward", 2, same, 0, "b > T(-3) && b < T(3) ? a * T(1.0f / 6.0f) : T(0)", "(Tensor grad_output, Tensor self)", "The gradient of hardsigmoid.").refused(),
     map_row!(LeakyRelu "_grad.leaky_relu_backward", 2, same, typed!(leaky_relu_ctx, DType), 0, "b > T(0) ? a : a * f0", "(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result)", "The gradient of leaky relu.").lies(Lies::GradientLast).samples("f32[3, 4], f32[3, 4], 0.1, False").grad("grad_output: leaky_relu_backward(grad, self, negative_slope, False); self: zeros_like(grad)"),
@@ -225,8 +225,8 @@ pub static OPS: &[OpDef] = &[
         "The gradient of glu.",
     ).samples("f32[3, 2], f32[3, 4], 1; f64[2, 3, 4], f64[4, 3, 4], 0")
     .through(typed!(|a: &calls::_GradGluBackward| glu(a, false).map(Ret::One))),
-    map_row!(PreluSelf "_grad.prelu_backward#self", 3, same, 0, "b > T(0) ? a : c * a", "(Tensor grad_output, Tensor self, Tensor weight)", "The gradient of prelu by its input.").lies(Lies::GradientLast).grad("grad_output: prelu_backward(grad, self, weight); self: zeros_like(grad); weight: where(self.gt(0), 0, grad * grad_output)"),
-    map_row!(PreluWeight "_grad.prelu_backward#weight", 2, same, 0, "b > T(0) ? T(0) : b * a", "(Tensor grad_output, Tensor self)", "The gradient of prelu by its weight, at each element.").lies(Lies::GradientLast).grad("grad_output: prelu_backward(grad, self); self: where(self.gt(0), 0, grad * grad_output)"),
+    map_row!(PreluSelf "_grad.prelu_backward#self", 3, same, 0, "b > T(0) ? a : c * a", "(Tensor grad_output, Tensor self, Tensor weight)", "The gradient of prelu by its input.").lies(Lies::GradientLast).grad("grad_output: where(self.ge(0), grad, grad * weight); self: zeros_like(grad); weight: where(self.ge(0), 0, grad * grad_output)"),
+    map_row!(PreluWeight "_grad.prelu_backward#weight", 2, same, 0, "b > T(0) ? T(0) : b * a", "(Tensor grad_output, Tensor self)", "The gradient of prelu by its weight, at each element.").lies(Lies::GradientLast).grad("grad_output: where(self.ge(0), 0, grad * self); self: where(self.ge(0), 0, grad * grad_output)"),
     compose(
         "_grad._prelu_kernel_backward",
         "(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)",

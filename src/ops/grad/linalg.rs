@@ -35,6 +35,9 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor A, Tensor result)",
         0,
         |a| {
+            if a.A.numel() == 0 {
+                return f::zeros_like(&a.A.bare());
+            }
             let by = f::mul(a.grad, &f::conj(a.result)?)?;
             scaled_inverse(a.A, &by)
         },

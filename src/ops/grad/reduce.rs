@@ -269,7 +269,7 @@ fn prod_dim(grad: &Tensor, x: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor
     let grad = unsqueezed(grad, x.ndim(), Some(&[dim]), keepdim)?;
     let n = x.size(dim)?;
     if n == 0 {
-        return f::zeros_like(x);
+        return f::mul(&grad, x);
     }
     let one = f::ones_like(&f::narrow(x, dim, 0, n.min(1))?)?;
     let before = f::narrow(x, dim, 0, (n - 1).max(0))?;

@@ -19,6 +19,17 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("c64[3]"),
     compose(
+        "_grad.nearness",
+        "(Tensor self, Tensor other)",
+        0,
+        |a| {
+            let sum = f::add(&f::mul(a.input, a.input)?, &f::mul(a.other, a.other)?)?;
+            f::masked_fill(&f::reciprocal(&sum)?, &f::eq(&sum, 0)?, 0)
+        },
+        "The reciprocal of the squared distance of a point from the origin; zero there.",
+    )
+    .samples("f32[3], f32[3]; f64([0.0, 1.0]), f64([0.0, 2.0])"),
+    compose(
         "_grad.nll_loss_of_many",
         "(Tensor grad, Tensor input, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight)",
         0,

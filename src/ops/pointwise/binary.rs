@@ -426,7 +426,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[5], f32[()]")
     .grad("self: grad * pow(2.0, other).conj(); other: grad * (result * 0.6931471805599453).conj()"),
-    map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self).").grad("self: grad * other * (self * self + other * other).reciprocal(); other: grad * -self * (self * self + other * other).reciprocal()").amp(Cast::Kept, Cast::Widest),
+    map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self).").grad("self: grad * other * _grad.nearness(self, other); other: grad * -self * _grad.nearness(self, other)").amp(Cast::Kept, Cast::Widest),
     map_row!(Hypot "hypot", 2, same, FMIO, "hypot(a, b)", "(Tensor self, Tensor other)", "The length of the hypotenuse.").grad("self: grad * (self / result); other: grad * (other / result)"),
     map_row!(Copysign "copysign", 2, float, FMIO, "copysign(a, b)", "(Tensor self, Operand other)", "The magnitude of the first operand with the sign of the second.").grad("CopysignBackward0 / CopysignBackward1 | self: _grad.copysign(grad, self, result); other: zeros_like(grad)"),
     map_row!(Nextafter "nextafter", 2, same, FMIO, "nextafter(a, b)", "(Tensor self, Tensor other)", "The next float after the first operand towards the second.").grad("self: where(self == other, 0, grad); other: zeros_like(grad)"),
