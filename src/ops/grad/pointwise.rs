@@ -221,11 +221,12 @@ fn angle(grad: &Tensor, x: &Tensor) -> Result<Tensor> {
     }
     let size = f::abs(x)?;
     let (re, im) = (f::real(x)?, f::imag(x)?);
-    let square = f::mul(&size, &size)?;
+    let none = f::eq(&size, 0i64)?;
+    let square = f::masked_fill(&f::mul(&size, &size)?, &none, 1i64)?;
     let by_re = f::div(&f::mul(&f::neg(&im)?, grad)?, &square)?;
     let by_im = f::div(&f::mul(&re, grad)?, &square)?;
     let made = f::complex(&by_re, &by_im)?;
-    f::masked_fill(&made, &f::eq(&size, 0i64)?, 0i64)
+    f::masked_fill(&made, &none, 0i64)
 }
 
 /// PyTorch has these for two types alone.

@@ -345,8 +345,9 @@ fn std(
     correction: Option<Scalar>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    let by_var = f::div(grad, &f::mul(result, 2i64)?)?;
-    let by_var = f::masked_fill(&by_var, &f::eq(result, 0i64)?, 0i64)?;
+    let none = f::eq(result, 0i64)?;
+    let by_var = f::div(grad, &f::masked_fill(&f::mul(result, 2i64)?, &none, 1i64)?)?;
+    let by_var = f::masked_fill(&by_var, &none, 0i64)?;
     var(&by_var, x, dim, correction, keepdim)
 }
 

@@ -41,6 +41,20 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3], f32[2, 3], [1], False; c64[2, 3], c64[2, 3], [0, 1], True"),
     compose(
+        "_grad.polar_tangent",
+        "(Tensor abs_t, Tensor angle_t, Tensor abs, Tensor angle)",
+        0,
+        |a| {
+            let (cos, sin) = (f::cos(a.angle)?, f::sin(a.angle)?);
+            let across = f::mul(a.angle_t, a.abs)?;
+            let re = f::sub(&f::mul(a.abs_t, &cos)?, &f::mul(&across, &sin)?)?;
+            let im = f::add(&f::mul(a.abs_t, &sin)?, &f::mul(&across, &cos)?)?;
+            f::complex(&re, &im)
+        },
+        "The tangent of complex numbers by those of their absolute values and angles.",
+    )
+    .samples("f32[3], f32[3], f32[3], f32[3]"),
+    compose(
         "_grad.logcumsumexp_tangent",
         "(Tensor self_t, Tensor self, int dim)",
         0,
@@ -93,6 +107,9 @@ fn eigh(a: &calls::_GradEighTangent) -> Result<Ret> {
 
 /// Exponentials relative to that of the largest real part along dimensions.
 fn weights(x: &Tensor, dim: &[i64]) -> Result<Tensor> {
+    if x.numel() == 0 {
+        return f::exp(x);
+    }
     let most = f::Amax::new(&f::real(x)?).dim(dim).keepdim(true).call()?;
     let most = f::NanToNum::new(&most).posinf(0.0).neginf(0.0).call()?;
     f::exp(&f::sub(x, &most)?)

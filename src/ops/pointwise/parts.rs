@@ -38,7 +38,7 @@ pub static OPS: &[OpDef] = &[
         "Complex numbers from absolute values and angles.",
     )
     .samples("f32[5].pos, f32[5]")
-    .grad("abs: real(grad.conj() * sgn(result)); angle: real(grad.conj() * _grad.turned(result))")
+    .grad("abs: real(grad.conj() * sgn(result)); angle: real(grad.conj() * _grad.turned(result)); jvp: _grad.polar_tangent(abs_t, angle_t, abs, angle)")
     .amp(Cast::Single, Cast::Kept),
 ];
 

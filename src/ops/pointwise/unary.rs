@@ -234,7 +234,7 @@ pub static OPS: &[OpDef] = &[
         "The tensor itself; truth values are refused.",
     ).samples("f32[3, 4]; c64[3, 4]"),
     map_row!(Sign "sign", 1, signed, FMIO | X, "sgn_(a)", "(Tensor self)", "-1, 0 or 1 by the sign of each element.").grad("self: zeros_like(grad); jvp: pointwise"),
-    map_row!(Sgn "sgn", 1, same, FMIO | X, "sgn_(a)", "(Tensor self)", "The sign; for complex elements the point of the unit circle in their direction.").grad("self: _grad.sgn(self, grad, result)"),
+    map_row!(Sgn "sgn", 1, same, FMIO | X, "sgn_(a)", "(Tensor self)", "The sign; for complex elements the point of the unit circle in their direction.").grad("self: _grad.sgn(self, grad, result); jvp: _grad.sgn(self, self_t, result)"),
     map_row!(Ceil "ceil", 1, same, FMIO | X | J, "ceil_(a)", "(Tensor self)", "The least integer not below each element.").grad("self: zeros_like(grad); jvp: pointwise"),
     map_row!(Floor "floor", 1, same, FMIO | X | J, "floor_(a)", "(Tensor self)", "The greatest integer not above each element.").grad("self: zeros_like(grad); jvp: pointwise"),
     map_row!(Trunc "trunc", 1, same, FMIO | X | J, "trunc_(a)", "(Tensor self)", "Each element without its fraction.").grad("self: zeros_like(grad); jvp: pointwise"),

@@ -1,0 +1,93 @@
+"""Derivatives at corners, singular points and of nothing: what PyTorch 2.13 gives there."""
+
+import math
+
+import pytest
+
+import torchlike as torch
+import torchlike.nn.functional as F
+from torchlike.func import jvp
+
+nan, inf = math.nan, math.inf
+
+
+def along(func, *primals):
+    """The derivative along tangents of twos."""
+    return jvp(func, primals, tuple(torch.full_like(x, 2) for x in primals))[1]
+
+
+def same(got, want):
+    want = torch.as_tensor(want, dtype=got.dtype)
+    torch.testing.assert_close(got, want, equal_nan=True)
+
+
+POINTS = torch.tensor([nan, 1.0, -1.0, 2.0])
+OTHERS = torch.tensor([1.0, 1.0, nan, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("func", "primals", "want"),
+    [
+        (lambda x: torch.maximum(x, OTHERS), [POINTS], [0, 1, 0, 2]),
+        (lambda x: torch.minimum(x, OTHERS), [POINTS], [0, 1, 0, 0]),
+        (lambda x: x.clamp(min=OTHERS), [POINTS], [0, 0, 0, 2]),
+        (lambda x: torch.clamp(POINTS, max=x), [OTHERS], [2, 2, 2, 2]),
+        (lambda x: torch.clamp(x, OTHERS, OTHERS), [OTHERS * 1], [2, 2, 2, 2]),
+        (lambda x: x.std(), [torch.ones(3)], 0),
+        (lambda x: x.logsumexp(1), [torch.ones(2, 0)], [nan, nan]),
+        (torch.angle, [torch.tensor([0, 1 + 1j])], [0, -1]),
+        (torch.sgn, [torch.tensor([0, 2j])], [0, 1]),
+    ],
+)  # fmt: skip
+def test_tangents(func, primals, want):
+    same(along(func, *primals), want)
+
+
+def test_tangents_of_polar_need_no_length():
+    lengths, angles = torch.tensor([0.0, -1.0]), torch.tensor([2.0, 1.0])
+    turned = torch.complex(angles.cos(), angles.sin())
+    same(along(lambda r: torch.polar(r, angles), lengths), 2 * turned)
+    same(along(lambda a: torch.polar(lengths, a), angles), 2j * lengths * turned)
+
+
+def twice(func, *inputs):
+    """Gradients for twos, and the gradients of those for threes: by the inputs, and by the twos."""
+    inputs = [x.clone().requires_grad_() for x in inputs]
+    made = func(*inputs)
+    twos = torch.full_like(made, 2).requires_grad_()
+    first = torch.autograd.grad(made, inputs, twos, create_graph=True)
+    threes = [torch.full_like(g, 3) for g in first]
+    return first, torch.autograd.grad(first, [*inputs, twos], threes, allow_unused=True)
+
+
+def test_prelu_at_zero():
+    _, (by_x, by_weight, by_twos) = twice(
+        F.prelu, torch.tensor([0.0, 1.0, -1.0]), torch.tensor([0.25])
+    )
+    same(by_x, [0, 0, 6])
+    same(by_weight, [6])
+    same(by_twos, [3, 3, -2.25])
+
+
+@pytest.mark.parametrize("func", [F.hardtanh, F.relu6])
+def test_limits_pass_the_gradient_of_nan(func):
+    (first,), (by_x, by_twos) = twice(func, torch.tensor([nan, 7.0, 0.5]))
+    same(first, [2, 0, 2])
+    same(by_x, [0, 0, 0])
+    same(by_twos, [3, 0, 3])
+
+
+def test_atan2_at_the_origin():
+    (by_y, by_x), _ = twice(torch.atan2, torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]))
+    same(by_y, [0, 0])
+    same(by_x, [0, -2])
+
+
+def test_products_of_nothing_are_differentiable():
+    (first,), (by_x, by_twos) = twice(lambda x: x.prod(1), torch.ones(3, 0))
+    assert first.shape == by_x.shape == (3, 0)
+    same(by_twos, [0, 0, 0])
+    x = torch.ones(0, 0, requires_grad=True)
+    (by_det,) = torch.autograd.grad(torch.linalg.det(x), x, create_graph=True)
+    assert by_det.shape == (0, 0)
+    assert not by_det.requires_grad
