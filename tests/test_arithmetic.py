@@ -324,3 +324,25 @@ def test_copies_between_places_that_are_nearly_alike_within_a_page(ahead, dtype)
     made = torch.zeros(2, 80_000, dtype=t.dtype)
     made[:, 7 + ahead : 7 + ahead + 70_000].copy_(t)
     assert made[1, 7 + ahead : 7 + ahead + 70_000].equal(t) and made[:, : 7 + ahead].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest", "least", "step"),
+    [
+        (torch.float16, 65504.0, 2.0**-24, 2.0**-10),
+        (torch.bfloat16, float(np.float32(2) ** 127 * (2 - 2**-7)), 2.0**-133, 2.0**-7),
+        (torch.float32, float(np.finfo(np.float32).max), 2.0**-149, 2.0**-23),
+    ],
+)
+def test_neighbours_are_those_of_the_type(dtype, largest, least, step):
+    x = torch.tensor([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, largest], dtype=dtype)
+
+    def towards(v):
+        return torch.nextafter(x, torch.full_like(x, v)).double().tolist()[:6]
+
+    up = [least, least, 1 + step, -1 + step / 2, math.inf, -largest]
+    down = [-least, -least, 1 - step / 2, -1 - step, largest, -math.inf]
+    assert (towards(math.inf), towards(-math.inf)) == (up, down)
+    assert torch.nextafter(x[-1], x[4]).item() == math.inf
+    assert torch.nextafter(x[6], x[2]).isnan()
+    assert torch.nextafter(torch.tensor(-least, dtype=dtype), x[2] * 0).signbit()

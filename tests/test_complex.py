@@ -141,3 +141,23 @@ def test_functions_made_of_others_at_the_edges(name):
     }[name]
     for ours, theirs in zip(function(z).tolist(), expected, strict=True):
         assert theirs is None or ours == pytest.approx(theirs)
+
+
+class TestPairsOfHalves:
+    def test_are_filled_with_both_parts(self):
+        x = torch.zeros(2, dtype=torch.complex32)
+        assert x.fill_(2 - 3j).tolist() == [2 - 3j] * 2
+        assert torch.full((2,), 1 - 2j, dtype=torch.complex32).tolist() == [1 - 2j] * 2
+        assert x.new_full((), 1j).item() == 1j
+
+    def test_become_integers_as_other_floats_do(self):
+        values = [complex(v) for v in (math.inf, -math.inf, math.nan, -2.7, 300)]
+        x = torch.tensor(values, dtype=torch.complex32)
+        for dtype in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8):
+            assert x.to(dtype).equal(x.to(torch.complex64).to(dtype)), dtype
+
+    def test_are_summed_into_places(self):
+        x = torch.tensor([1 + 1j, 2 - 2j, 3], dtype=torch.complex32)
+        places, want = torch.tensor([0, 0, 2]), [4 + 0j, 2 - 2j, 6 + 0j]
+        assert x.index_add(0, places, x).tolist() == want
+        assert x.index_put((places,), x, accumulate=True).tolist() == want

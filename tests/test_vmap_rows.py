@@ -20,7 +20,7 @@ WORDS = (
 DRAW = {r for r in SAMPLES if any(w in r for w in WORDS)}
 # How a refusal of `vmap` begins.
 REFUSALS = (
-    "vmap", "Batching rule", "Batch norm got a batched tensor", "output with shape", "NYI: ",
+    "vmap", "When vmap-ing", "Batching rule", "Batch norm got a batched tensor", "output with shape", "NYI: ",
     "required rank 4 tensor to use channels_last format",
 )  # fmt: skip
 # Gradients whose formulas make again what a forward call made, which samples did not.

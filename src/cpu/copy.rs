@@ -187,7 +187,8 @@ unsafe fn same_row<T: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, 
 }
 
 /// A conversion of one element as C would do it.
-trait Cast<T> {
+pub(super) trait Cast<T> {
+    /// The element as the other type.
     fn cast(self) -> T;
 }
 

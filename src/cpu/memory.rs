@@ -48,9 +48,8 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
         fill_bits(t, value);
         return Ok(());
     }
-    let one = Tensor::empty(&[], DType::F64, crate::Device::CPU)?;
-    // SAFETY: `one` holds one double.
-    unsafe { *one.data_ptr().cast::<f64>() = value.to_f64() };
+    let one = Tensor::empty(&[], DType::C128, crate::Device::CPU)?;
+    fill_bits(&one, value);
     if t.dtype().is_complex() || t.dtype().is_float() {
         return copy::copy(t, &one);
     }

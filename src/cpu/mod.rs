@@ -48,6 +48,7 @@ pub(crate) mod matrix;
 mod memory;
 pub(crate) mod moments;
 pub(crate) mod narrow;
+pub(crate) mod neighbour;
 pub(crate) mod nest;
 pub(crate) mod norm;
 pub(crate) mod norm_backward;

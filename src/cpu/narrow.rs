@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "reads and writes tensor memory of any layout")]
 
+use crate::cpu::copy::Cast as _;
 use crate::{DType, Result, bail};
 use half::f16;
 use num_complex::Complex64;
@@ -141,7 +142,7 @@ fn load(d: DType, p: *const u8) -> Complex64 {
 fn store(d: DType, p: *mut u8, v: Complex64) {
     crate::with_dtype!(d, [bool int uint half float complex] => T, {
         // SAFETY: the caller's pointer is to an element of this dtype.
-        unsafe { p.cast::<T>().write_unaligned(crate::Element::from_scalar(if v.im == 0.0 { crate::Scalar::Float(v.re) } else { crate::Scalar::Complex(v) })) };
+        unsafe { p.cast::<T>().write_unaligned(v.cast()) };
         return;
     }, else {});
     // SAFETY: as above, by the sizes of the remaining dtypes.

@@ -242,6 +242,25 @@ template <class T> FN T nan_to_num_(T a, T nan, T most, T least) { return isnan_
 CX cx<R> nan_to_num_(cx<R> a, cx<R> nan, cx<R> most, cx<R> least) {
     return cx<R>(nan_to_num_(a.re, nan.re, most.re, least.re), nan_to_num_(a.im, nan.re, most.re, least.re));
 }
+// The next number of a type that has `cut` bits fewer than a float (16: bf16, 13: f16).
+FN double nextafter_(double a, double b, double) { return nextafter(a, b); }
+FN float nextafter_(float a, float b, double cut) {
+    if (cut == 0.0) return nextafterf(a, b);
+    if (a != a || b != b) return a + b;
+    if (a == b) return b;
+    bool half = cut == 13.0;
+    float spacing = 5.9604645e-8f;
+    if (a == 0.0f) return copysignf(half ? spacing : __int_as_float(1 << 16), b);
+    bool away = (b > a) == (a > 0.0f);
+    float size = fabsf(a);
+    if (half && size == INF_F) return copysignf(65504.0f, a);
+    if (half && (size < 6.1035156e-5f || (size == 6.1035156e-5f && !away))) {
+        return copysignf(size + (away ? spacing : -spacing), a);
+    }
+    int step = 1 << (int)cut;
+    return __int_as_float(__float_as_int(a) + (away ? step : -step));
+}
+
 FN float sinc_(float a) { return a == 0.0f ? 1.0f : sinpif(a) / (3.14159274f * a); }
 FN double sinc_(double a) { return a == 0.0 ? 1.0 : sinpi(a) / (3.14159265358979323846 * a); }
 template <class T> FN double sinc_(T a) { return sinc_((double)a); }

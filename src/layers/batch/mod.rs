@@ -9,6 +9,7 @@ mod single;
 
 use super::{Layer, Next};
 use crate::layers::autograd::gather;
+use crate::ops::batch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Body, Grad};
 use crate::ops::{Args, Call, Form, Op, Ret, Value, dispatch, f};
@@ -327,7 +328,7 @@ impl Layer for Batching {
                 composed(c, f)
             }
             (Body::Kernel(k), Batch::Derived, _) if k.traits.data_dependent => {
-                Err(unknown_shape(op))
+                Err(batch::dynamic(op.public_name()))
             }
             _ => {
                 check_written(&c, &levels)?;
@@ -335,16 +336,6 @@ impl Layer for Batching {
             }
         }
     }
-}
-
-/// That the sizes of a row's results differ from example to example.
-fn unknown_shape(op: &Op) -> crate::Error {
-    crate::err!(
-        Runtime,
-        "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over aten::{}. Please file \
-         an issue at https://github.com/pytorch/pytorch/issues if you need this feature",
-        op.public_name()
-    )
 }
 
 /// Refuses to write what differs from example to example to a tensor that is the same for all.

@@ -3,6 +3,7 @@
 use super::{Levels, aligned, example, single, with_sizes};
 use crate::dims::wrap_dim;
 use crate::layers::autograd::gather;
+use crate::ops::batch;
 use crate::ops::core::op::{Batch, Body, Hidden};
 use crate::ops::core::schema::{Kind, Param};
 use crate::ops::{Arg, Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, dispatch, f};
@@ -48,7 +49,7 @@ pub fn run(c: &Call, levels: &Levels) -> Result<Ret> {
         Batch::Shared(mask) => examples.by_dimension(mask, 0)?,
         Batch::Inserting => examples.by_dimension(0, 1)?,
         Batch::Pointwise => Some(examples.pointwise(target.is_none())?),
-        Batch::Unknown => return Err(super::unknown_shape(op)),
+        Batch::Unknown => return Err(batch::dynamic(op.public_name())),
         Batch::Derived if pointwise => Some(examples.pointwise(false)?),
         Batch::Derived => examples.by_dimension(0, 0)?,
     };
@@ -188,7 +189,8 @@ impl Examples<'_, '_> {
         let args = self.each(0, |t| {
             let first = std::mem::take(&mut first);
             let written = first && target.is_some();
-            if t.batch().is_empty() && !(first && shapes) {
+            // Beside examples that are numbers, a number that is the same for all counts as they do.
+            if t.batch().is_empty() && !(first && shapes) && widest > 0 {
                 return Ok(t.clone());
             }
             let mut whole = aligned(t, self.levels, first && shapes)?;

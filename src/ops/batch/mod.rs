@@ -8,7 +8,7 @@ mod places;
 use crate::dims::{MemoryFormat, wrap_dim};
 use crate::ops::core::op::{Hidden, Ret};
 use crate::ops::f;
-use crate::{Dims, Result, Scalar, Tensor, bail};
+use crate::{Dims, Error, Result, Scalar, Tensor, bail, err};
 
 pub use nn::{
     averaged, batch_norm, bilinear, convolution, group_norm, layer_norm, nll_loss, rms_norm,
@@ -82,6 +82,16 @@ pub fn permute(x: &Tensor, dims: &[i64], h: Hidden) -> Made {
 /// Of a call with two results.
 pub fn both(made: Result<[Tensor; 2]>) -> Made {
     made.map(|t| Some(Ret::Tuple(t.into())))
+}
+
+/// That the sizes of a row's results differ from example to example.
+#[must_use]
+pub fn dynamic(name: &str) -> Error {
+    err!(
+        Runtime,
+        "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over aten::{name}. Please file \
+         an issue at https://github.com/pytorch/pytorch/issues if you need this feature"
+    )
 }
 
 /// That a row tells of all examples together.
@@ -182,7 +192,9 @@ pub fn by_vector(matrix: &Tensor, vector: &Tensor) -> Result<Tensor> {
 
 /// `dot`.
 pub fn dot(a: &Tensor, b: &Tensor) -> Made {
-    one(f::SumDim::new(&f::mul(a, b)?, &[-1][..]).call())
+    let products = f::mul(a, b)?;
+    let dtype = products.dtype();
+    one(f::SumDim::new(&products, &[-1][..]).dtype(dtype).call())
 }
 
 /// `beta * own + alpha * product`, where an example of the product has `ndim` dimensions.

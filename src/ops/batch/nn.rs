@@ -232,6 +232,8 @@ pub fn bilinear(a: &f::_NnTrilinear, h: Hidden) -> Made {
     // [..., 1, rows, i] times [..., o, i, j], and [..., 1, rows, j].
     let turned = f::matmul(&apart(0, a.input1)?, a.weight)?;
     let products = f::mul(&turned, &apart(1, a.input2)?)?;
-    let made = f::SumDim::new(&products, &[-1][..]).call()?;
+    let made = f::SumDim::new(&products, &[-1][..])
+        .dtype(products.dtype())
+        .call()?;
     one(f::mT(&made))
 }

@@ -8,6 +8,7 @@ use crate::ops::core::op::{Batch, Cast, F, Hidden, I, J, M, OpDef, OutSpec, Plan
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::{apart, long, start};
+use crate::ops::index::scatter::{of_halves, widened};
 use crate::ops::index::truth::{coordinates, count, is_mask, truth};
 use crate::{
     DType, Device, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err, kernels,
@@ -408,11 +409,10 @@ fn put(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> Result<
     let Some(layout) = layout else {
         return Ok(());
     };
-    if accumulate && out.dtype().is_reduced_float() {
-        let wide = cpu::copy::converted(out, DType::F32)?;
-        let values = cpu::copy::converted(&values, DType::F32)?;
-        write(&wide, layout, &a.indices, &values, true)?;
-        return cpu::copy::copy(out, &wide);
+    if accumulate && of_halves(out.dtype()) {
+        return widened(out, &values, |out, values| {
+            write(out, layout, &a.indices, values, true)
+        });
     }
     write(out, layout, &a.indices, &values, accumulate)
 }

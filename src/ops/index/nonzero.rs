@@ -48,7 +48,7 @@ pub static OPS: &[OpDef] = &[
         "The positions of the elements that are not zero; as one tensor a dimension if asked.",
     )
     .samples("f32[3, 4], as_tuple=False; b8[3, 4], as_tuple=True")
-    .batch(Batch::As(typed!(|a, _h| batch::refused(if a.as_tuple { "nonzero_numpy" } else { "nonzero" }), Hidden))),
+    .batch(Batch::As(typed!(|a, _h| if a.as_tuple { batch::refused("nonzero_numpy") } else { Err(batch::dynamic("nonzero")) }, Hidden))),
     kernel(
         "nonzero_static",
         "(Tensor self, *, int size, int fill_value=-1)",
@@ -191,6 +191,11 @@ fn nn_one_hot(a: &calls::NnFunctionalOneHot) -> Result<Tensor> {
             "Can not infer total number of classes from empty tensor."
         );
     } else if n == -1 {
+        ensure!(
+            t.batch().is_empty(),
+            Runtime,
+            "When vmap-ing torch.nn.functional.one_hot, please provide an explicit positive num_classes argument."
+        );
         let largest = helpers::item(&f::max(t)?)?.to_i64();
         n = largest.saturating_add(1).max(1);
     } else {

@@ -349,19 +349,29 @@ pub(in crate::ops) fn source_lay(src: &Tensor, number: bool, ndim: usize) -> Lay
     }
 }
 
-/// Works on a 16-bit result in single precision.
-fn widened(
-    out: &Tensor,
-    src: &Tensor,
-    f: impl FnOnce(&Tensor, &Tensor) -> Result<Option<i64>>,
-) -> Result<Option<i64>> {
-    let wide = cpu::copy::converted(out, DType::F32)?;
-    let bad = f(&wide, &cpu::copy::converted(src, DType::F32)?)?;
-    cpu::copy::copy(out, &wide)?;
-    Ok(bad)
+/// Floats of 16 bits, and complex numbers of them.
+pub(in crate::ops) fn of_halves(d: DType) -> bool {
+    d.is_reduced_float() || d == DType::C32
 }
 
-/// Scatters and reduces; 16-bit floats go through a widened copy of the result.
+/// Works on a result of halves in single precision.
+pub(in crate::ops) fn widened<R>(
+    out: &Tensor,
+    src: &Tensor,
+    f: impl FnOnce(&Tensor, &Tensor) -> Result<R>,
+) -> Result<R> {
+    let dtype = if out.dtype().is_complex() {
+        DType::C64
+    } else {
+        DType::F32
+    };
+    let wide = cpu::copy::converted(out, dtype)?;
+    let made = f(&wide, &cpu::copy::converted(src, dtype)?)?;
+    cpu::copy::copy(out, &wide)?;
+    Ok(made)
+}
+
+/// Scatters and reduces; floats of 16 bits, and pairs of them, go through a widened copy of the result.
 pub(in crate::ops) fn reduce_rows(
     out: &Tensor,
     dim: usize,
@@ -371,7 +381,7 @@ pub(in crate::ops) fn reduce_rows(
     number: bool,
     how: Reduce,
 ) -> Result<Option<i64>> {
-    if out.dtype().is_reduced_float() {
+    if of_halves(out.dtype()) {
         return widened(out, src, |out, src| {
             reduce_rows(out, dim, shape, index, src, number, how)
         });

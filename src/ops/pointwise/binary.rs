@@ -3,6 +3,7 @@
 use crate::cpu::complex;
 use crate::cpu::map::{Ctx, FromCtx, Loop, both};
 use crate::cpu::math::{ComplexFns as _, Elementary, RealFns, gcd, int_pow};
+use crate::cpu::neighbour::Stepped as _;
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{Batch, Cast, E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
@@ -99,6 +100,18 @@ map_op! {
 map_op! { Atan2, 2, [single] |x, y, c| x.atan2_(y) }
 map_op! { Hypot, 2, [single] |x, y, c| x.hypot_(y) }
 map_op! { Copysign, 2, [light] |x, y, c| x.copysign(y) }
+/// How many bits of the numbers of an operator [`Stepped`] is told.
+fn width(_: &calls::Nextafter, d: DType) -> Result<Ctx> {
+    let kind = match d {
+        DType::BF16 => 16.0,
+        DType::F16 => 13.0,
+        _ => 0.0,
+    };
+    Ok(Ctx {
+        f: [kind, 0.0, 0.0],
+        ..Ctx::default()
+    })
+}
 map_op! {
     Nextafter, 2,
     [light] |x, y, c| if x.is_nan() || y.is_nan() {
@@ -106,11 +119,9 @@ map_op! {
     } else if x == y {
         y
     } else if x == 0.0 {
-        T::from_bits(1).copysign(y)
-    } else if (y > x) == (x > 0.0) {
-        T::from_bits(x.to_bits() + 1)
+        T::least(c.f[0]).copysign(y)
     } else {
-        T::from_bits(x.to_bits() - 1)
+        x.neighbour((y > x) == (x > 0.0), c.f[0]).copysign(x)
     }
 }
 map_op! {
@@ -429,7 +440,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self).").grad("self: grad * other * _grad.nearness(self, other); other: grad * -self * _grad.nearness(self, other)").amp(Cast::Kept, Cast::Widest),
     map_row!(Hypot "hypot", 2, same, FMIO, "hypot(a, b)", "(Tensor self, Tensor other)", "The length of the hypotenuse.").grad("self: grad * (self / result); other: grad * (other / result)"),
     map_row!(Copysign "copysign", 2, float, FMIO, "copysign(a, b)", "(Tensor self, Operand other)", "The magnitude of the first operand with the sign of the second.").grad("CopysignBackward0 / CopysignBackward1 | self: _grad.copysign(grad, self, result); other: zeros_like(grad)"),
-    map_row!(Nextafter "nextafter", 2, same, FMIO, "nextafter(a, b)", "(Tensor self, Tensor other)", "The next float after the first operand towards the second.").grad("self: where(self == other, 0, grad); other: zeros_like(grad)"),
+    map_row!(Nextafter "nextafter", 2, same, typed!(width, DType), FMIO, "nextafter_(a, b, f0)", "(Tensor self, Tensor other)", "The next float after the first operand towards the second.").grad("self: where(self == other, 0, grad); other: zeros_like(grad)"),
     map_row!(Logaddexp "logaddexp", 2, same, FMO, "logaddexp_(a, b)", "(Tensor self, Tensor other)", "The logarithm of the sum of exponentials.").grad("self: grad / (1 + exp(other - self)).conj(); other: grad / (1 + exp(self - other)).conj()"),
     map_row!(Logaddexp2 "logaddexp2", 2, same, FMO, "logaddexp2_(a, b)", "(Tensor self, Tensor other)", "The base-2 logarithm of the sum of powers of 2.").grad("self: grad / (1 + pow(2, other - self)); other: grad / (1 + pow(2, self - other))"),
     map_row!(Xlogy "xlogy", 2, float, FMIO | J, "xlogy_(a, b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0.").grad("XlogyBackward0 / XlogyBackward2 / XlogyBackward1 | self: xlogy(grad, other).masked_fill((self == 0).logical_and(other.le(0)), 0.0) if other.given else None; other: grad * self / other"),
