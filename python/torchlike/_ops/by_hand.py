@@ -424,3 +424,27 @@ def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> An
 @by_hand
 def unsafe_split(self: Any, split_size: int, dim: int = 0) -> Any:
     return torch.unsafe_split(self, split_size, dim)
+
+
+@by_hand
+def max_unpool2d(self: Any, indices: Any, output_size: Any) -> Any:
+    return row("_max_unpool", self, indices, output_size)
+
+
+@by_hand
+def max_unpool3d(self: Any, indices: Any, output_size: Any, stride: Any, padding: Any) -> Any:
+    return row("_max_unpool", self, indices, output_size)
+
+
+@by_hand
+def fractional_max_pool2d(
+    self: Any, kernel_size: Any, output_size: Any, random_samples: Any
+) -> Any:
+    return row("_fractional_max_pool", self, kernel_size, output_size, random_samples)
+
+
+@by_hand
+def fractional_max_pool3d(
+    self: Any, kernel_size: Any, output_size: Any, random_samples: Any
+) -> Any:
+    return row("_fractional_max_pool", self, kernel_size, output_size, random_samples)

@@ -36,9 +36,11 @@ def _found(name: str, form: str = "") -> Any:
     # These fill the table.
     from torchlike._ops import decompositions_cells as _cells  # noqa: F401
     from torchlike._ops import decompositions_images as _images  # noqa: F401
+    from torchlike._ops import decompositions_index as _index  # noqa: F401
     from torchlike._ops import decompositions_linalg as _linalg  # noqa: F401
     from torchlike._ops import decompositions_losses as _losses  # noqa: F401
     from torchlike._ops import decompositions_nn as _nn  # noqa: F401
+    from torchlike._ops import decompositions_signal as _signal  # noqa: F401
 
     base, _, overload = name.partition("#")
     return _TABLE.get(f"{base}{form}#{overload}") or _TABLE.get(base + form)
@@ -426,24 +428,6 @@ def unique_consecutive(
 def expit(self: Any) -> Any:
     """`sigmoid`."""
     return aten.sigmoid(self)
-
-
-@of("take_along_dim")
-def take_along_dim(self: Any, indices: Any, dim: Any = None) -> Any:
-    """`gather`, of what is expanded."""
-    if dim is None:
-        return NotImplemented
-    from torchlike import broadcast_shapes
-
-    d = dim % self.dim()
-    apart = [[*t.shape[:d], 1, *t.shape[d + 1 :]] for t in (self, indices)]
-    shape = list(broadcast_shapes(*apart))
-
-    def wide(t: Any) -> Any:
-        return aten.expand(t, [*shape[:d], t.shape[d], *shape[d + 1 :]])
-
-    values, index = wide(self), aten.remainder.Scalar(wide(indices), self.shape[d])
-    return aten.gather(values, dim, index)
 
 
 @of("isclose")

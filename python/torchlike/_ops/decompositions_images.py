@@ -181,3 +181,71 @@ def unfold(
     """Patches as columns."""
     both = (_each(v, 2) for v in (kernel_size, dilation, padding, stride))
     return aten.im2col(input, *both)
+
+
+@of("_fractional_max_pool")
+def fractional_max_pool(self: Any, kernel_size: Any, output_size: Any, random_samples: Any) -> Any:
+    """The operator for the number of dimensions."""
+    pools = {2: aten.fractional_max_pool2d, 3: aten.fractional_max_pool3d}
+    return pools[len(kernel_size)](self, kernel_size, output_size, random_samples)
+
+
+@of("_max_unpool")
+def max_unpool(self: Any, indices: Any, output_size: Any) -> Any:
+    """The operator for the number of dimensions; a line is an image of one column."""
+    if len(output_size) == 1:
+        column, places = (aten.unsqueeze(t, -1) for t in (self, indices))
+        return aten.squeeze.dim(aten.max_unpool2d(column, places, [*output_size, 1]), -1)
+    if len(output_size) == 2:
+        return aten.max_unpool2d(self, indices, output_size)
+    # Steps and edges are no part of the result.
+    return aten.max_unpool3d(self, indices, output_size, [1, 1, 1], [0, 0, 0])
+
+
+@of(_N + "local_response_norm")
+def local_response_norm(
+    input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Any:
+    """Squares, their means over neighbouring channels, and a power."""
+    if input.dim() < 3 or input.numel() == 0:
+        return NotImplemented
+    squares, edges = aten.mul.Tensor(input, input), [size // 2, (size - 1) // 2]
+    if input.dim() == 3:
+        rows = aten.constant_pad_nd(aten.unsqueeze(squares, 1), [0, 0, *edges], 0.0)
+        means = aten.squeeze.dim(aten.avg_pool2d(rows, [size, 1], [1, 1]), 1)
+    else:
+        shape = list(input.shape)
+        flat = aten.view(squares, [shape[0], 1, shape[1], shape[2], -1])
+        padded = aten.constant_pad_nd(flat, [0, 0, 0, 0, *edges], 0.0)
+        means = aten.squeeze.dim(aten.avg_pool3d(padded, [size, 1, 1], [1, 1, 1]), 1)
+        means = aten.view(means, shape)
+    by = aten.pow.Tensor_Scalar(aten.add.Tensor(aten.mul.Tensor(means, alpha), k), beta)
+    return aten.div.Tensor(input, by)
+
+
+@of("_pad_mode")
+def padded(self: Any, pad: Any, mode: str) -> Any:
+    """Around the edges: the middle first, then each side of what is there."""
+    if mode != "circular":
+        return NotImplemented
+    dims = range(self.dim() - 1, self.dim() - 1 - len(pad) // 2, -1)
+    sides = list(zip(dims, pad[::2], pad[1::2], strict=True))
+    shape = list(self.shape)
+    for d, before, after in sides:
+        shape[d] += before + after
+    like = {"dtype": self.dtype, "layout": self.layout, "device": self.device}
+    out = aten.new_empty(self, shape, **like)
+    to, source = out, self
+    for d, before, after in sides:
+        to = aten.slice.Tensor(to, d, max(before, 0), shape[d] - max(after, 0))
+        source = aten.slice.Tensor(source, d, max(-before, 0), self.shape[d] - max(-after, 0))
+    aten.copy_(to, source)
+    for d, before, after in sides:
+        for width, at, of_it in (
+            (before, 0, shape[d] - before - max(after, 0)),
+            (after, shape[d] - after, max(before, 0)),
+        ):
+            if width > 0:
+                place = aten.slice.Tensor(out, d, at, at + width)
+                aten.copy_(place, aten.slice.Tensor(out, d, of_it, of_it + width))
+    return out

@@ -121,3 +121,84 @@ def norm(
         return NotImplemented
     dims = [dim] if isinstance(dim, int) else dim
     return aten.linalg_vector_norm(self, order, dims, keepdim, dtype=dtype)
+
+
+@of("linalg.ldl_factor")
+def ldl_factor(self: Any, hermitian: bool = False) -> Any:
+    """The factors, once it is known that they can be used."""
+    factors, pivots, info = aten.linalg_ldl_factor_ex(self, hermitian=hermitian)
+    _checked(info, "torch.linalg.ldl_factor", self)
+    return factors, pivots
+
+
+@of("linalg.eigvals")
+def eigvals(A: Any) -> Any:
+    """The first result of the operator."""
+    return aten.linalg_eig(A)[0]
+
+
+def _number(value: float, like: Any) -> Any:
+    return aten.full([], value, dtype=_C.float64, layout=_C.strided, device=like.device)
+
+
+def _nothing(like: Any, dtype: Any = _C.float64) -> Any:
+    return aten.zeros([], dtype=dtype, layout=_C.strided, device=like.device)
+
+
+@of("_pinv", "linalg.pinv#tol")
+def pinv(self: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+    """The operator that takes tensors for tolerances."""
+    given = [t for t in (atol, rtol) if t is not None]
+    if any(isinstance(t, _C.Tensor) for t in given):
+        atol, rtol = (_nothing(self) if t is None else t for t in (atol, rtol))
+    else:
+        atol, rtol = (_number(t or 0.0, self) for t in (atol, rtol))
+    return aten.linalg_pinv.atol_rtol_tensor(self, atol=atol, rtol=rtol, hermitian=hermitian)
+
+
+@of("linalg.pinv#")
+def pinv_within(self: Any, rcond: Any = None, hermitian: bool = False) -> Any:
+    """The operator, whose relative tolerance may be its own."""
+    if rcond is None:
+        return aten.linalg_pinv.atol_rtol_tensor(self, hermitian=hermitian)
+    return pinv(self, None, rcond, hermitian)
+
+
+@of("_matrix_rank")
+def matrix_rank(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    """How many singular values are above both tolerances."""
+    if self.numel() == 0:
+        return aten.zeros(list(self.shape[:-2]), dtype=_C.int64, device=self.device)
+    if isinstance(atol, _C.Tensor):
+        rtol = _nothing(self, atol.dtype) if rtol is None else rtol
+    elif atol is None:
+        rtol = _own(self) if rtol is None else rtol
+        atol = _nothing(self)
+    else:
+        atol, rtol = _number(atol, self), 0.0 if rtol is None and atol > 0 else rtol
+    rtol = _own(self) if rtol is None else rtol
+    if not isinstance(rtol, _C.Tensor):
+        rtol = _number(rtol, self)
+    if hermitian:
+        values = aten.abs(aten._linalg_eigh(self)[0])
+        largest = aten.amax(values, [-1], True)
+    else:
+        values = aten._linalg_svd(self)[1]
+        largest = aten.slice.Tensor(values, -1, 0, 1)
+    relative = aten.mul.Tensor(aten.unsqueeze(rtol, -1), largest)
+    bound = aten.maximum(aten.unsqueeze(atol, -1), relative)
+    return aten.sum.dim_IntList(aten.gt.Tensor(values, bound), [-1])
+
+
+def _own(matrix: Any) -> float:
+    """The relative tolerance of a matrix: the precision of its numbers times its larger size."""
+    from torchlike import finfo
+
+    eps: float = finfo(matrix.dtype).eps
+    return eps * max(matrix.shape[-2:])
+
+
+@of("_nn.norm")
+def rows_norm(self: Any, p: float, keepdim: bool) -> Any:
+    """The norms of the last dimension."""
+    return aten.linalg_vector_norm(self, p, [-1], keepdim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torchlike import _C
@@ -220,3 +221,27 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
         aten.clamp_min_.Tensor(norm, least)
     first, second = (aten.div.Tensor(x, n) for x, n in zip((x1, x2), norms, strict=True))
     return aten.sum.dim_IntList(aten.mul.Tensor(first, second), [dim])
+
+
+def _ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: Any = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    """The loss of each sequence, by tensors of lengths; the mean is one a label."""
+    lengths = input_lengths, target_lengths
+    each = aten._ctc_loss.Tensor(log_probs, targets, *lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        none = aten.scalar_tensor(0.0, dtype=each.dtype, layout=each.layout, device=each.device)
+        each = aten.where.self(aten.eq.Scalar(each, math.inf), none, each)
+    if _word(reduction) == "mean":
+        return aten.mean(aten.div.Tensor(each, aten.clamp_min(target_lengths, 1)))
+    return reduced(each, _word(reduction))
+
+
+# By their whole names: lengths that are numbers are another row's.
+of("ctc_loss#", _N + "ctc_loss#")(_ctc_loss)

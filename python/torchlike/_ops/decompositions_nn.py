@@ -143,6 +143,12 @@ def softmax(self: Any, dim: Any = None, dtype: Any = None, name: str = "", **_: 
     return made(self, dim, False)
 
 
+@of("_grad.gelu_backward#tanh")
+def gelu_backward(grad_output: Any, self: Any) -> Any:
+    """The operator, told which."""
+    return aten.gelu_backward(grad_output, self, approximate="tanh")
+
+
 @of("_nn.gelu#tanh")
 def gelu(self: Any) -> Any:
     """The operator, which is told how."""

@@ -34,8 +34,12 @@ NAMES = {
     "clip": "clamp",
     "split#sizes": "split_with_sizes",
     "_nn.nll_loss": "nll_loss_forward",
+    "_nn.multilabel_margin_loss": "multilabel_margin_loss_forward",
     "nn.functional.cross_entropy": "cross_entropy_loss",
 }
+
+# Those that have an operator of Python's to themselves, which does not write.
+OPERATORS = frozenset(("bitwise_left_shift", "bitwise_right_shift"))
 
 # Questions about a tensor, which are no operators to those who watch.
 SILENT = frozenset(("numel", "is_same_size", "is_complex", "is_floating_point"))
@@ -85,7 +89,7 @@ def _parameters(row: str) -> dict[str, str]:
 
 def _packet(row: str, form: str) -> OpOverloadPacket | None:
     name = row.partition("#")[0]
-    found = NAMES.get(row) or NAMES.get(name)
+    found = None if form == "_" and name in OPERATORS else NAMES.get(row) or NAMES.get(name)
     if found is None:
         if name.startswith(_SPACES):
             found = name.replace(".", "_")
@@ -109,7 +113,8 @@ def _values(
         name = argument.name
         if name in values:
             continue
-        place = places[position] if position < len(places) else None
+        by_place = position < len(places) and not argument.kwarg_only
+        place = places[position] if by_place else None
         # A switch of ours is no number of theirs.
         alike = isinstance(left.get(place or ""), bool) == (argument.base == "bool")
         if name not in left and place in left and place not in known and alike:
@@ -134,8 +139,10 @@ def _matter(row: str, left: dict[str, Any], outs: list[Any]) -> bool:
     said = [v for t in outs for v in (t.dtype, t.device)]
 
     def is_plain(name: str, value: Any) -> bool:
-        if value is None or value is False or value is _C.strided:
+        if value is None or value is _C.strided:
             return True
+        if value is False and defaults[name]:
+            return defaults[name] in ("False", "None")
         if isinstance(value, _C.Tensor):
             return False
         return str(value) == defaults[name].strip("'") or value in said
@@ -223,9 +230,9 @@ def seen(
         if made is not NotImplemented:
             return made
     found = overload_of(row, form, values, outs, within)
-    if found is None and leaf and _C._dispatch_handlers(modes.tensors((*values, *outs))):
+    if found is None and leaf and modes.must_see((*values, *outs)):
         raise NotImplementedError(
-            f"{row}: no operator of ops.aten to show to a tensor that handles its calls"
+            f"{row}: no operator of ops.aten to show to who has to see every call"
         )
     if found is None or (found[0].implicit and not leaf and apart):
         return NotImplemented

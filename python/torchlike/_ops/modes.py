@@ -112,6 +112,14 @@ def wanted(values: Any) -> bool:
     return bool(stack()) or bool(_C._dispatch_handlers(tensors(values)))
 
 
+def must_see(values: Any) -> bool:
+    """True if a tensor handles its calls, or who is on makes a graph of what one of them goes through."""
+    given = tensors(values)
+    return bool(_C._dispatch_handlers(given)) or any(
+        mode._must_see(given) for mode in stack() if hasattr(mode, "_must_see")
+    )
+
+
 def recorded(values: Any) -> bool:
     """True if a tensor handles its calls, and one wants a gradient: the call is recorded before it is shown."""
     if getattr(_thread, "below", False):

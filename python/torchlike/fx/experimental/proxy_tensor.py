@@ -18,7 +18,7 @@ from torchlike.utils import _pytree as pytree
 from torchlike.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from torchlike.fx.graph import Graph
 
@@ -88,6 +88,21 @@ class PythonKeyTracer(Tracer):
         proxy.node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
 
 
+def _plain(tensor: Any) -> Any:
+    """A tensor of numbers apart from gradients, which no fake mode takes."""
+    before = torchlike._C._pause_fake_mode(True)
+    try:
+        return tensor.detach()
+    finally:
+        torchlike._C._pause_fake_mode(before)
+
+
+def _as_here(tensor: Any) -> Any:
+    """A tensor of numbers, as the fake mode that is on has it if there is one."""
+    mode = torchlike._C._fake_mode_here()
+    return tensor if mode is None or torchlike._C._is_fake(tensor) else mode.from_tensor(tensor)
+
+
 def _place(tensor: Any) -> Any:
     """What only the same view of the same memory has."""
     if tensor.layout is not torchlike.strided:
@@ -139,6 +154,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         """True."""
         return True
 
+    def _must_see(self, given: Iterable[Any]) -> bool:
+        """Whether a call with these tensors would be missed in the graph."""
+        return self.enable_tracing and any(self.tracer.find(t) is not None for t in given)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not self.enable_tracing:
@@ -157,7 +176,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if func.overloadpacket.__name__ == "lift_fresh" and tracer.find(args[0]) is None:
             # a new tensor of numbers: the graph makes a copy of it, as it may be written
             func = torchlike.ops.aten.lift_fresh_copy.default
-            args = (args[0].detach(),)
+            args = (_plain(args[0]),)
         self._check(name, args, kwargs)
         packet = func.overloadpacket.__name__
         saved = packet == "detach" or torchlike._C._current_graph_task_id() != -1
@@ -167,6 +186,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             "call_function", func, node_args, node_kwargs, tracer.graph._target_to_str(packet)
         )
         result = func(*args, **kwargs)
+        if packet == "lift_fresh_copy":
+            result = _as_here(result)
         self._note(result, proxy, func._schema.is_mutable)
         return result
 
