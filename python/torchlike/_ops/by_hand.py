@@ -55,6 +55,22 @@ def _native_batch_norm_legit_no_training(
 
 
 @by_hand
+def _native_batch_norm_legit_functional(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    stats = running_mean.clone(), running_var.clone()
+    made = torch.native_batch_norm(input, weight, bias, *stats, training, momentum, eps)
+    return (*made, *stats)
+
+
+@by_hand
 def lift_fresh_copy(self: Any) -> Any:
     return self.clone()
 

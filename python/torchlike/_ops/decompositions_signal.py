@@ -32,7 +32,7 @@ class _Window:
 
         self.count, self.sym = M, sym
         self.requires_grad = bool(requires_grad)
-        self.like = {
+        self.like: dict[str, Any] = {
             "dtype": get_default_dtype() if dtype is None else dtype,
             "layout": strided if layout is None else layout,
             "device": _C.get_default_device() if device is None else device,

@@ -24,6 +24,8 @@ _SCATTERS = {
 _RESHAPES = ("view", "_unsafe_view", "unsqueeze", "squeeze", "alias", "detach", "reshape")
 _KINDS = (*_SCATTERS, *_RESHAPES, "t", "transpose", "permute", "split", "split_with_sizes")
 _KINDS += ("expand", "unbind", "unfold")
+# operators that write beside their results: the one that gives what they write too, and where, by place of the argument
+_BESIDE = {"_native_batch_norm_legit": ("_native_batch_norm_legit_functional", {3: 3, 4: 4})}
 
 
 def _name(node: Node) -> str:
@@ -57,6 +59,12 @@ class _Functional:
             written = self._written(node)
             with self.graph.inserting_before(node):
                 self._update_arguments(node, written)
+                if written is not None and _name(node).removesuffix("_") in _KINDS:
+                    self._turn(node, written)
+                    continue
+                if written is not None and _name(node) in _BESIDE:
+                    self._write_beside(node)
+                    continue
                 if written is not None:
                     self._write(node, written)
                     continue
@@ -131,16 +139,49 @@ class _Functional:
                 return root
         return node
 
-    def _write(self, node: Node, target: Node) -> None:
-        """A new value of the base, in place of a write to a view of it."""
+    def _hold(self, target: Node, values: list[Node], new: Node) -> None:
+        """Notes what the memory of a tensor holds now, which may be a view."""
         root, chain = self._root(target), self.chain.get(target, [])
-        values = self._views(root, chain)
-        new = self._functional(node, values[-1])
         for view, before in zip(reversed(chain), reversed(values[:-1]), strict=True):
             new = self._put_back(view, before, new)
         self.now[root] = new
         if root.op == "placeholder":
             self.written_inputs[root] = None
+
+    def _turn(self, node: Node, target: Node) -> None:
+        """A view in place of one that the tensor itself becomes: its memory stays as it is."""
+        packet = getattr(aten, _name(node).removesuffix("_"))
+        view = _without_writing(packet, node.target._overloadname, node.target)
+        args = (self._current(target), *node.args[1:])
+        made = self.graph.call_function(view, args, dict(node.kwargs))
+        made.meta = dict(node.meta)
+        self.base[made] = self._root(target)
+        self.chain[made] = [*self.chain.get(target, []), made]
+        node.replace_all_uses_with(made)
+        self.graph.erase_node(node)
+
+    def _write_beside(self, node: Node) -> None:
+        """An operator with new values of what it writes beside its results."""
+        name, places = _BESIDE[_name(node)]
+        targets = {i: node.args[i] for i in places}
+        args = map_arg(node.args, self._current)
+        made = self.graph.call_function(getattr(aten, name).default, args, dict(node.kwargs))
+        made.meta = dict(node.meta)
+        node.replace_all_uses_with(made)
+        for i, place in places.items():
+            target = targets[i]
+            if isinstance(target, Node):
+                new = self.graph.call_function(operator.getitem, (made, place))
+                new.meta = {k: target.meta[k] for k in ("val", "tensor_meta") if k in target.meta}
+                values = self._views(self._root(target), self.chain.get(target, []))
+                self._hold(target, values, new)
+        self.graph.erase_node(node)
+
+    def _write(self, node: Node, target: Node) -> None:
+        """A new value of the base, in place of a write to a view of it."""
+        root, chain = self._root(target), self.chain.get(target, [])
+        values = self._views(root, chain)
+        self._hold(target, values, self._functional(node, values[-1]))
         if target is not node:
             result = self._views(root, chain)[-1] if node.users else None
             if result is not None:
@@ -160,14 +201,29 @@ class _Functional:
         if name == "zero":
             name, overload = "zeros_like", "default"
         packet = getattr(aten, name, None)
-        target = getattr(packet, overload, None) if packet is not None else None
-        if target is None:
+        target = _without_writing(packet, overload, node.target)
+        if target is None or node.target._schema.returns[1:]:
             raise NotImplementedError(
                 f"functionalize: {node.target} has no form that does not write"
             )
         made = self.graph.call_function(target, args, kwargs, name=name)
         made.meta = dict(node.meta)
-        return made
+        return self._in_type(made)
+
+    def _in_type(self, made: Node) -> Node:
+        """What is written has the type of what it is written to."""
+        wanted = made.meta.get("val")
+        meta = map_arg((made.args, made.kwargs), lambda n: n.meta.get("val"))
+        try:
+            found = made.target(*meta[0], **meta[1])
+        except (RuntimeError, TypeError, NotImplementedError):
+            return made
+        if wanted is None or found.dtype == wanted.dtype:
+            return made
+        how = {"dtype": wanted.dtype, "layout": wanted.layout}
+        copied = self.graph.call_function(aten._to_copy.default, (made,), how)
+        copied.meta = dict(made.meta)
+        return copied
 
     def _put_back(self, view: Node, before: Node, new: Node) -> Node:
         """The value under a view after the view was written."""
@@ -209,6 +265,22 @@ class _Functional:
         if target is not None:
             node.target = target
             node._rename(f"{_name(node)}")
+
+
+def _without_writing(packet: Any, overload: str, writing: Any) -> Any:
+    """The overload that takes what one that writes takes; None if there is none."""
+    if packet is None:
+        return None
+
+    def takes(one: Any) -> list[Any]:
+        given = [a for a in one._schema.arguments if not (a.kwarg_only and a.alias_info)]
+        return [(a.name, a.base, a.is_list) for a in given]
+
+    alike = [o for o in packet.real() if takes(o) == takes(writing)]
+    return next(
+        (o for o in alike if o._overloadname == overload),
+        alike[0] if alike else getattr(packet, overload, None),
+    )
 
 
 def _without_out(name: str, overload: str) -> str:
