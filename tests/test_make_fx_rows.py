@@ -18,7 +18,14 @@ DEPENDS = (
     "aten._local_scalar_dense.default",
 )
 # They read how long sequences or pieces are when they are recorded, as PyTorch does.
-READS = {"lstm#data", "gru#data", "rnn_tanh#data", "rnn_relu#data", "tensor_split#tensor"}
+READS = {
+    "lstm#data",
+    "gru#data",
+    "rnn_tanh#data",
+    "rnn_relu#data",
+    "tensor_split#tensor",
+    "_grouped_mm",
+}
 
 
 @pytest.fixture(autouse=True)
