@@ -71,7 +71,9 @@ def matmul(self: Any, other: Any) -> Any:
     if a == 2 and b == 1:
         return aten.mv(self, other)
     if a == 1 and b == 2:
-        return aten.squeeze_(aten.mm(aten.unsqueeze(self, 0), other), 0)
+        row = aten.mm(aten.unsqueeze(self, 0), other)
+        # Another shape in place is for tensors that are no more than themselves.
+        return aten.squeeze_(row, 0) if type(row) is _C.Tensor else aten.squeeze.dim(row, 0)
     if a == 2 and b == 2:
         return aten.mm(self, other)
     if a >= 3 and b in (1, 2) and (_in_rows(self) or (b == 2 and other.requires_grad)):

@@ -41,6 +41,15 @@ def solve(A: Any, B: Any, left: bool = True) -> Any:
     return made
 
 
+@of("linalg.solve_ex")
+def solve_ex(A: Any, B: Any, left: bool = True, check_errors: bool = False) -> Any:
+    """The first and last results of the operator that also gives the factors."""
+    made, _factors, _pivots, info = aten._linalg_solve_ex(
+        A, B, left=left, check_errors=check_errors
+    )
+    return made, info
+
+
 @of("linalg.lu_factor")
 def lu_factor(A: Any, pivot: bool = True) -> Any:
     """The factors, once it is known that they can be used."""
@@ -202,3 +211,12 @@ def _own(matrix: Any) -> float:
 def rows_norm(self: Any, p: float, keepdim: bool) -> Any:
     """The norms of the last dimension."""
     return aten.linalg_vector_norm(self, p, [-1], keepdim)
+
+
+@of("adjoint")
+def adjoint(self: Any) -> Any:
+    """The last two dimensions swapped, conjugated."""
+    if self.dim() < 2:
+        return NotImplemented
+    turned = aten.transpose.int(self, -2, -1)
+    return turned.conj() if self.is_complex() else turned

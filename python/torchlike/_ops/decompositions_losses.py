@@ -245,3 +245,26 @@ def _ctc_loss(
 
 # By their whole names: lengths that are numbers are another row's.
 of("ctc_loss#", _N + "ctc_loss#")(_ctc_loss)
+
+
+@of(_N + "gaussian_nll_loss")
+def gaussian_nll_loss(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """Half of the logarithms of variances and of squared distances over them, after a look at the signs."""
+    if not isinstance(var, _C.Tensor) or var.shape != input.shape:
+        return NotImplemented
+    if aten._local_scalar_dense(aten.any(aten.lt.Scalar(var, 0))):
+        return NotImplemented
+    var = aten.clamp_(aten.clone(var), eps)
+    squares = aten.pow.Tensor_Scalar(aten.sub.Tensor(input, target), 2)
+    each = aten.add.Tensor(aten.log(var), aten.div.Tensor(squares, var))
+    each = aten.mul.Tensor(each, 0.5)
+    if full:
+        each = aten.add.Tensor(each, 0.5 * math.log(2 * math.pi))
+    return reduced(each, reduction)

@@ -258,7 +258,7 @@ def _sized(name: str, args: Any, decision: Decision, seat: int) -> Any:
         return args
     shape = spec.locals()[seat]
     made = list(args)
-    if made[places[0]] is None:
+    if not isinstance(made[places[0]], list | tuple):
         return args
     made[places[0]] = shape
     if len(places) > 1:

@@ -109,7 +109,7 @@ def _batches(call: Call) -> Rows:
 
 
 @rule(
-    "_linalg_svd linalg_qr _linalg_eigh diagonal_copy diag_embed diag diagonal tril triu tril_ triu_"
+    "_linalg_svd linalg_pinv linalg_qr _linalg_eigh diagonal_copy diag_embed diag diagonal tril triu tril_ triu_"
 )
 def _whole(call: Call) -> Fixed:
     whole = [R] * call.mesh.ndim
