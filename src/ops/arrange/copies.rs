@@ -234,6 +234,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Copies of the pieces of `split_with_sizes`.",
     )
+    .alike(1)
     .samples("f32[5, 5, 5], (1, 3, 1); b8[5, 5, 5], (1, 3, 1); f32[5, 5, 5], (1, 3, 1), 2")
     .grad("SplitWithSizesBackward0_copy | self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim)"),
     compose(
@@ -243,6 +244,7 @@ pub static OPS: &[OpDef] = &[
         |a| all_copied(f::Unbind::new(a.input).dim(a.dim).call()),
         "Copies of the pieces of `unbind`.",
     )
+    .alike(1)
     .samples("f32[3, 4], -1; b8[3, 4], 1")
     .grad("UnbindBackward0_copy | self: _grad.unbind_back(grads, self.sizes, dim)"),
 ];

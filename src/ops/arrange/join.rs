@@ -21,6 +21,7 @@ pub static OPS: &[OpDef] = &[
         body!(cat, anywhere: |a, dim, outs| kernels::arrange::cat(&outs[0], a.tensors.iter(), *dim)),
         "Tensors one after another along a dimension.",
     )
+    .apart(1)
     .samples("[f32[3, 4]], 1; [b8[5, 5], b8[5, 5]], dim=-1; [f32[0], f32[5, 5]], dim=1")
     .grad("tensors: _grad.cat_back(grad, tensors.sizes, dim)")
     .amp(Cast::Widest, Cast::Kept),
@@ -33,6 +34,7 @@ pub static OPS: &[OpDef] = &[
         }),
         "Tensors side by side along a new dimension.",
     )
+    .apart(1)
     .samples(
         "[f32[1, 2, 1, 4], f32[1, 2, 1, 4], f32[1, 2, 1, 4]], 0; \
          [c64[1, 2, 1, 4], c64[1, 2, 1, 4], c64[1, 2, 1, 4]], 1",
@@ -60,6 +62,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Tensors side by side along the second dimension (the first of 1-dimensional ones).",
     )
+    .apart(1)
     .samples("(f32[5, 5], f32[5, 5], f32[5, 5]); (b8[5, 5], b8[5, 5], b8[5, 5])"),
     compose(
         "vstack",
@@ -71,6 +74,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Tensors one below another as rows.",
     )
+    .apart(1)
     .samples("(f32[5], f32[5], f32[5]); (b8[5, 5], b8[5, 5], b8[5, 5])"),
     compose(
         "dstack",
@@ -82,6 +86,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Tensors one behind another along the third dimension.",
     )
+    .apart(1)
     .samples("(f32[5], f32[5], f32[5])"),
     compose(
         "column_stack",
@@ -90,6 +95,7 @@ pub static OPS: &[OpDef] = &[
         column_stack,
         "Tensors side by side as columns.",
     )
+    .apart(1)
     .samples("[f64[5], f64[5, 5]]; [b8[5, 2, 1], b8[5, 3, 1]]"),
     compose(
         "atleast_1d",

@@ -222,6 +222,7 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
             }
             let result = tensor_of(result, c.args)?;
             writable::check_target(target)?;
+            writable::check_overlap(c.args, false, target)?;
             writable::check_result(target, result.shape(), result.dtype())?;
             writable::check_exact(c.args, target, result.dtype())?;
             helpers::copy_(target, &result)?;
@@ -230,6 +231,7 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
         Form::Out(outs) => {
             for out in outs.iter() {
                 writable::check_target(out)?;
+                writable::check_overlap(c.args, false, out)?;
             }
             let results = match f(c.args)? {
                 Ret::Same(i) => vec![c.args.same(i)?.clone()],

@@ -35,6 +35,10 @@ pub struct OpDef {
     pub batch: Batch,
     /// What it computes in under automatic mixed precision.
     pub amp: Amp,
+    /// Argument positions (bits) with which a target may share no memory.
+    pub apart: u16,
+    /// Argument positions (bits) that lie exactly as a target, or share no memory with it; all of a pointwise row do.
+    pub alike: u16,
 }
 
 /// The gradient of a row; see `layers::autograd`.
@@ -92,6 +96,20 @@ impl OpDef {
     #[must_use]
     pub const fn amp(mut self, cpu: Cast, cuda: Cast) -> Self {
         self.amp = Amp { cpu, cuda };
+        self
+    }
+
+    /// A target may share no memory with these arguments (bits of their positions).
+    #[must_use]
+    pub const fn apart(mut self, bits: u16) -> Self {
+        self.apart = bits;
+        self
+    }
+
+    /// A target lies exactly as these arguments (bits of their positions), or shares no memory with them.
+    #[must_use]
+    pub const fn alike(mut self, bits: u16) -> Self {
+        self.alike = bits;
         self
     }
 

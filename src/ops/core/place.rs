@@ -6,7 +6,7 @@ use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{R, Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{
-    check_cast, check_exact, check_result, check_whole, for_each_written,
+    check_cast, check_exact, check_overlap, check_result, check_whole, for_each_written,
 };
 use crate::ops::core::{dispatch, helpers, scratch};
 use crate::{Device, Dims, Result, Storage, Tensor, bail, dims, op};
@@ -112,15 +112,13 @@ fn in_place(
     target: &Tensor,
     fill: &mut Fill,
 ) -> Result<()> {
+    let direct = writable_directly(args, how.traits, target)?;
     if args.op.has(X) && !how.traits.pointwise {
         check_whole(target, &spec.shape)?;
     }
     check_result(target, &spec.shape, spec.dtype)?;
     check_exact(args, target, spec.dtype)?;
-    if spec.dtype == target.dtype()
-        && (how.traits.lazy_aware || !target.is_lazy())
-        && writable_directly(args, how.traits, target)
-    {
+    if spec.dtype == target.dtype() && (how.traits.lazy_aware || !target.is_lazy()) && direct {
         return fill(std::slice::from_ref(target), true);
     }
     let fresh = aside(spec, how)?;
@@ -144,11 +142,10 @@ fn into_outs(
             prepare_out(out, spec, how.device, exact)?;
         }
     }
-    let direct = how.direct_out
-        && outs
-            .iter()
-            .zip(&plan.outs)
-            .all(|(o, s)| o.dtype() == s.dtype && writable_directly(args, how.traits, o));
+    let mut direct = how.direct_out;
+    for (out, spec) in outs.iter().zip(&plan.outs) {
+        direct &= writable_directly(args, how.traits, out)? && out.dtype() == spec.dtype;
+    }
     if direct {
         return fill(outs, false);
     }
@@ -172,15 +169,20 @@ fn copy_inside(target: &Tensor, result: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// A pointwise kernel may write over an operand of exactly the same layout; any other shared memory needs a detour.
-fn writable_directly(args: &Args, traits: &Traits, target: &Tensor) -> bool {
-    let mut safe = true;
+/// A pointwise kernel may write over an operand of exactly the same layout; any other shared memory needs a detour,
+/// or is refused.
+fn writable_directly(args: &Args, traits: &Traits, target: &Tensor) -> Result<bool> {
+    let (mut safe, mut shared) = (true, false);
     args.for_each_tensor(|i, t| {
         if t.shares_storage(target) && target.numel() > 0 {
+            shared |= !std::ptr::eq(t, target);
             safe &= t.lies_as(target) && (traits.pointwise || (i == 0 && traits.updates));
         }
     });
-    safe
+    if shared {
+        check_overlap(args, traits.pointwise, target)?;
+    }
+    Ok(safe)
 }
 
 #[inline]

@@ -3,6 +3,7 @@
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{E, Traits};
+use crate::tensor::Overlap;
 use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, mode};
 
 /// Checks the targets of a kernel call.
@@ -77,6 +78,31 @@ pub fn check_target(target: &Tensor) -> Result<()> {
              Please clone() the tensor before performing the operation."
         );
     }
+    Ok(())
+}
+
+/// Refuses targets that share memory with operands where the row says so.
+///
+/// # Errors
+/// PyTorch's text.
+#[cold]
+pub fn check_overlap(args: &Args, pointwise: bool, target: &Tensor) -> Result<()> {
+    let (apart, alike) = (args.op.def.apart, args.op.def.alike);
+    let mut clash = false;
+    args.for_each_tensor(|i, t| {
+        let bit = 1u16 << i.min(15);
+        clash |= match target.overlap(t) {
+            Overlap::None => false,
+            Overlap::Whole => apart & bit != 0,
+            Overlap::Part => pointwise || (apart | alike) & bit != 0,
+        };
+    });
+    ensure!(
+        !clash,
+        Runtime,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. \
+         Please clone() the tensor before performing the operation."
+    );
     Ok(())
 }
 

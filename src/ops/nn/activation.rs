@@ -248,7 +248,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         |a| gelu(a.input, a.approximate),
         "x times the normal distribution function of x.",
-    ).samples("f32[3, 4]; f32[3, 4], approximate='tanh'"),
+    ).alike(1)
+    .samples("f32[3, 4]; f32[3, 4], approximate='tanh'"),
     compose(
         "nn.functional.softplus",
         "(Tensor self, float beta=1, float threshold=20)",
@@ -260,7 +261,8 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "log(1 + exp(x)), smoothly from 0 to x.",
-    ).samples("f32[3, 4], beta=3, threshold=0.2")
+    ).alike(1)
+    .samples("f32[3, 4], beta=3, threshold=0.2")
     .amp(Cast::Kept, Cast::Single),
     compose(
         "nn.functional.softshrink",
@@ -268,14 +270,16 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         |a| f::_NnSoftshrink::new(a.input).lambd(a.lambd).call(),
         "x moved towards 0 by lambd.",
-    ).samples("f32[3, 4]"),
+    ).alike(1)
+    .samples("f32[3, 4]"),
     compose(
         "nn.functional.hardshrink",
         "(Tensor self, float lambd=0.5)",
         F | O | X,
         |a| f::Hardshrink::new(a.input).lambd(a.lambd).call(),
         "x, or 0 where it is within lambd of 0.",
-    ).samples("f32[3, 4]; f32[3, 4], lambd=0.0"),
+    ).alike(1)
+    .samples("f32[3, 4]; f32[3, 4], lambd=0.0"),
     compose(
         "nn.functional.tanhshrink",
         "(Tensor self)",

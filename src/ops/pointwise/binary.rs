@@ -393,6 +393,7 @@ pub static OPS: &[OpDef] = &[
         div_mode,
         "The quotient, rounded by `trunc` towards zero, by `floor` down.",
     )
+    .alike(0b11)
     .samples("f32[5], f32[()], rounding_mode='floor'")
     .grad("DivBackward2 | self: zeros_like(grad) if rounding_mode.given else grad / other.conj(); other: zeros_like(grad) if rounding_mode.given else -grad * ((self / other) / other).conj()"),
     map_row!(DivTrunc "_div_trunc", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), 0, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero.").no_grad(),
@@ -423,6 +424,7 @@ pub static OPS: &[OpDef] = &[
         |a| f::mul(a.input, &f::pow(2.0, a.other)?),
         "self * 2 ** other.",
     )
+    .alike(0b11)
     .samples("f32[5], f32[()]")
     .grad("self: grad * pow(2.0, other).conj(); other: grad * (result * 0.6931471805599453).conj()"),
     map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self).").grad("self: grad * other * (self * self + other * other).reciprocal(); other: grad * -self * (self * self + other * other).reciprocal()").amp(Cast::Kept, Cast::Widest),

@@ -148,14 +148,16 @@ pub static OPS: &[OpDef] = &[
         F | O,
         |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
-    ).samples("5, f64[3, 4]; 1, b8[5, 5]"),
+    ).alike(0b10)
+    .samples("5, f64[3, 4]; 1, b8[5, 5]"),
     compose(
         "polygamma#method",
         "(Tensor self, int n)",
         M | I,
         |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
-    ).samples("f32[3].pos, 1"),
+    ).alike(1)
+    .samples("f32[3].pos, 1"),
     map_row!(Polygamma "_polygamma", 1, float, typed!(|a, _| Ok(integer(a.n)), DType), 0, "", "(Tensor self, int n)", "").samples("f32[3].pos, 2").grad("PolygammaBackward0 | self: grad * polygamma(n + 1, self); jvp: pointwise"),
     compose(
         "mvlgamma",
