@@ -7,7 +7,7 @@
 use crate::fake::FakeMode;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{Body, D, KernelBody, Op, R, Ret, X};
+use crate::ops::core::op::{Body, D, KernelBody, Op, R, Ret};
 use crate::ops::core::place::{Placing, place, prepare_out};
 use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
@@ -244,7 +244,7 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
 
 /// Copies results into tensors that the caller gave.
 pub(super) fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) -> Result<Ret> {
-    for (out, result) in outs.iter_mut().zip(&results) {
+    for (nr, (out, result)) in outs.iter_mut().zip(&results).enumerate() {
         let spec = OutSpec {
             shape: result.shape().clone(),
             // A result may be a view, even an expanded one; what is written must be dense.
@@ -255,7 +255,7 @@ pub(super) fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) 
             },
             dtype: result.dtype(),
         };
-        prepare_out(out, &spec, result.device(), args.op.has(X))?;
+        prepare_out(args, nr, out, &spec, result.device())?;
         helpers::copy_(out, result)?;
     }
     Ok(Ret::Tuple(Vec::new()))

@@ -8,7 +8,7 @@ use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{
     check_cast, check_exact, check_overlap, check_result, check_whole, for_each_written,
 };
-use crate::ops::core::{dispatch, helpers, scratch};
+use crate::ops::core::{dispatch, helpers, misfit, scratch};
 use crate::{Device, Dims, Result, Storage, Tensor, bail, dims, op};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -133,13 +133,12 @@ fn into_outs(
     outs: &mut [Tensor],
     fill: &mut Fill,
 ) -> Result<()> {
-    for (out, spec) in outs.iter_mut().zip(&plan.outs) {
-        let exact = args.op.has(X);
+    for (nr, (out, spec)) in outs.iter_mut().zip(&plan.outs).enumerate() {
         if args.op.has(R) {
             let rows = OutSpec::contiguous(&spec.shape, spec.dtype);
-            prepare_out(out, &rows, how.device, exact)?;
+            prepare_out(args, nr, out, &rows, how.device)?;
         } else {
-            prepare_out(out, spec, how.device, exact)?;
+            prepare_out(args, nr, out, spec, how.device)?;
         }
     }
     let mut direct = how.direct_out;
@@ -211,11 +210,17 @@ fn aside(spec: OutSpec, how: &Placing) -> Result<Tensor> {
     Ok(made)
 }
 
-/// Gives an `out=` tensor the shape of the result.
+/// Gives the `out=` tensor of result `nr` the shape of the result.
 ///
 /// # Errors
 /// If it is on another device or of a dtype that cannot take the result.
-pub fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool) -> Result<()> {
+pub fn prepare_out(
+    args: &Args,
+    nr: usize,
+    out: &mut Tensor,
+    spec: &OutSpec,
+    device: Device,
+) -> Result<()> {
     if out.device() != device {
         if out.device().is_meta() || device.is_meta() {
             bail!(
@@ -230,15 +235,7 @@ pub fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool
             out.device()
         );
     }
-    if exact && out.dtype() != spec.dtype {
-        bail!(
-            Runtime,
-            "Expected out tensor to have dtype {}, but got {} instead",
-            spec.dtype.cpp_name(),
-            out.dtype().cpp_name()
-        );
-    }
-    check_cast(spec.dtype, out.dtype())?;
+    misfit::check(args, nr, spec.dtype, out.dtype())?;
     if *out.shape() != spec.shape {
         resize(out, &spec.shape, Some(&spec.strides))?;
     }

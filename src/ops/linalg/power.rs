@@ -25,7 +25,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "matrix_power",
         "(Tensor self, int n)",
-        FMO,
+        FMO | X,
         |a| f::linalg_matrix_power(a.input, a.n),
         "A matrix to an integer power.",
     )
