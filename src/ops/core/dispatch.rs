@@ -223,7 +223,7 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
             let result = tensor_of(result, c.args)?;
             writable::check_target(target)?;
             writable::check_overlap(c.args, false, target)?;
-            writable::check_result(target, result.shape(), result.dtype())?;
+            writable::check_result(c.args, target, result.shape(), result.dtype())?;
             writable::check_exact(c.args, target, result.dtype())?;
             helpers::copy_(target, &result)?;
             Ok(Ret::Same(0))

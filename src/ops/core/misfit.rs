@@ -2,18 +2,49 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{Body, X};
-use crate::{DType, Error, Result, dtype, err};
+use crate::{DType, Error, Result, Tensor, dtype, err};
 
 /// Checks the dtype of the target of a result.
 ///
 /// # Errors
 /// PyTorch's text if the row asks for the dtype of the result itself, or if the category would fall.
 #[inline]
-pub fn check(args: &Args, nr: usize, want: DType, out: DType) -> Result<()> {
+pub fn of_out(args: &Args, nr: usize, want: DType, out: DType) -> Result<()> {
     if want == out || !is_exact(args, want) && dtype::can_cast(want, out) {
         return Ok(());
     }
     Err(misfit(args, nr, want, out))
+}
+
+/// Checks the dtype of a tensor that is changed in place.
+///
+/// # Errors
+/// PyTorch's text if the category would fall.
+#[inline]
+pub fn in_place(args: &Args, want: DType, target: DType) -> Result<()> {
+    if dtype::can_cast(want, target) {
+        return Ok(());
+    }
+    Err(promoted(args, want, target).unwrap_or_else(|| uncastable(want, target)))
+}
+
+/// The words of rows that promote on their own.
+#[cold]
+fn promoted(args: &Args, want: DType, out: DType) -> Option<Error> {
+    let own = args.tensor(0).map_or(out, Tensor::dtype).scalar_type();
+    Some(match args.op.path() {
+        "ldexp" if !want.is_complex() => err!(
+            Runtime,
+            "ldexp can't be cast to the desired output type {}",
+            out.scalar_type()
+        ),
+        "mvlgamma" => err!(
+            Runtime,
+            "mvlgamma: result type {own} can't be cast to the desired output type {}",
+            want.scalar_type()
+        ),
+        _ => return None,
+    })
 }
 
 /// Real parts of complex elements are converted, whatever the row asks for.
@@ -37,6 +68,9 @@ fn misfit(args: &Args, nr: usize, want: DType, out: DType) -> Error {
     {
         return err!(Runtime, "{text}");
     }
+    if let Some(e) = promoted(args, want, out) {
+        return e;
+    }
     match args.op.path() {
         "cat" | "stack" | "hstack" | "vstack" | "dstack" | "column_stack" | "_chunk_cat" => err!(
             Type,
@@ -57,10 +91,7 @@ fn misfit(args: &Args, nr: usize, want: DType, out: DType) -> Error {
                     "{name} expects a floating point output tensor, but got {o}"
                 )
             }
-            None => err!(
-                Runtime,
-                "result type {w} can't be cast to the desired output type {o}"
-            ),
+            None => uncastable(want, out),
         },
         name @ ("isposinf" | "isneginf" | "signbit") => {
             err!(Runtime, "{name} does not support non-boolean outputs.")
@@ -91,13 +122,28 @@ fn misfit(args: &Args, nr: usize, want: DType, out: DType) -> Error {
         | "nn.functional.softplus"
         | "nn.functional.softshrink"
         | "nn.functional.hardshrink"
+        | "conj_physical"
         | "round" => err!(Runtime, "Found dtype {o} but expected {w}"),
-        _ if is_pointwise(args) => err!(Runtime, "Found dtype {o} but expected {w}"),
+        _ if is_pointwise(args) && is_exact(args, want) => {
+            err!(Runtime, "Found dtype {o} but expected {w}")
+        }
+        _ if is_pointwise(args) => uncastable(want, out),
         _ => err!(
             Runtime,
             "Expected out tensor to have dtype {cw}, but got {co} instead"
         ),
     }
+}
+
+/// That results of one dtype cannot be written as another.
+#[cold]
+pub fn uncastable(want: DType, out: DType) -> Error {
+    err!(
+        Runtime,
+        "result type {} can't be cast to the desired output type {}",
+        want.scalar_type(),
+        out.scalar_type()
+    )
 }
 
 /// Transforms along two dimensions are those along several; so is the inverse of the plain one.
@@ -197,7 +243,7 @@ fn multiplying(args: &Args, want: DType, out: DType) -> Option<String> {
             want.cpp_name(),
             out.cpp_name()
         ),
-        "diag" if !dtype::can_cast(want, out) => {
+        "diag" if vector(0) && !dtype::can_cast(want, out) => {
             format!("diag: result type {w} can't be cast to the desired out= type {o}")
         }
         _ => return None,
@@ -215,8 +261,12 @@ fn decomposing(args: &Args, nr: usize, want: DType, out: DType) -> Option<String
     Some(match args.op.path() {
         name @ ("cholesky" | "cholesky_inverse" | "cholesky_solve" | "linalg.pinv"
         | "linalg.cond") => safely(name, "result"),
-        "linalg.matrix_power" if !dtype::can_cast(want, out) => safely("matrix_power", "result"),
-        "linalg.householder_product" => safely("torch.linalg.householder_product", "result"),
+        "linalg.matrix_power" | "matrix_power" if !dtype::can_cast(want, out) => {
+            safely("matrix_power", "result")
+        }
+        "linalg.householder_product" | "orgqr" => {
+            safely("torch.linalg.householder_product", "result")
+        }
         "linalg.eig" if nr == 1 => safely("torch.linalg.eig", "eigenvectors"),
         "linalg.eig" => safely("torch.linalg.eig", "eigenvalues"),
         "linalg.eigvals" => safely("torch.linalg.eigvals", "eigenvalues"),

@@ -168,6 +168,8 @@ pub const J: u16 = 256;
 pub const D: u16 = 128;
 /// Its `out=` lies row-major where it has to be made larger; a bit beside [`O`].
 pub const R: u16 = 512;
+/// Its `out=` is made larger without a warning; a bit beside [`O`].
+pub const Q: u16 = 1024;
 /// Function and method.
 pub const FM: u16 = F | M;
 /// Function, method and `out=`.

@@ -6,7 +6,7 @@ use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{R, Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{
-    check_cast, check_exact, check_overlap, check_result, check_whole, for_each_written,
+    check_exact, check_overlap, check_result, check_whole, for_each_written,
 };
 use crate::ops::core::{dispatch, helpers, misfit, scratch};
 use crate::{Device, Dims, Result, Storage, Tensor, bail, dims, op};
@@ -56,7 +56,7 @@ pub fn place(
                 bail!(Runtime, "{} has no result", args.name())
             };
             if how.traits.grows && *target.shape() != spec.shape {
-                return grown(how, spec, target, fill);
+                return grown(args, how, spec, target, fill);
             }
             in_place(args, how, spec, target, fill)?;
             if counted {
@@ -94,8 +94,14 @@ fn fresh(how: &Placing, plan: &mut Plan, fill: &mut Fill) -> Result<Ret> {
 }
 
 /// An in-place result of another shape, which the tensor takes.
-fn grown(how: &Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Result<Ret> {
-    check_cast(spec.dtype, target.dtype())?;
+fn grown(
+    args: &Args,
+    how: &Placing,
+    spec: OutSpec,
+    target: &Tensor,
+    fill: &mut Fill,
+) -> Result<Ret> {
+    misfit::in_place(args, spec.dtype, target.dtype())?;
     let fresh = aside(spec, how)?;
     fill(std::slice::from_ref(&fresh), false)?;
     let mut larger = target.clone();
@@ -116,7 +122,7 @@ fn in_place(
     if args.op.has(X) && !how.traits.pointwise {
         check_whole(target, &spec.shape)?;
     }
-    check_result(target, &spec.shape, spec.dtype)?;
+    check_result(args, target, &spec.shape, spec.dtype)?;
     check_exact(args, target, spec.dtype)?;
     if spec.dtype == target.dtype() && (how.traits.lazy_aware || !target.is_lazy()) && direct {
         return fill(std::slice::from_ref(target), true);
@@ -235,7 +241,7 @@ pub fn prepare_out(
             out.device()
         );
     }
-    misfit::check(args, nr, spec.dtype, out.dtype())?;
+    misfit::of_out(args, nr, spec.dtype, out.dtype())?;
     if *out.shape() != spec.shape {
         resize(out, &spec.shape, Some(&spec.strides))?;
     }

@@ -2,9 +2,10 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
+use crate::ops::core::misfit;
 use crate::ops::core::op::{E, Traits};
 use crate::tensor::Overlap;
-use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, mode};
+use crate::{DType, Dims, Result, Tensor, bail, ensure, mode};
 
 /// Checks the targets of a kernel call.
 ///
@@ -140,7 +141,7 @@ pub fn check_leaf(target: &Tensor) -> Result<()> {
 ///
 /// # Errors
 /// If the shape differs or the dtype cannot be cast.
-pub fn check_result(target: &Tensor, shape: &Dims, result: DType) -> Result<()> {
+pub fn check_result(args: &Args, target: &Tensor, shape: &Dims, result: DType) -> Result<()> {
     if target.shape() != shape {
         bail!(
             Runtime,
@@ -148,7 +149,7 @@ pub fn check_result(target: &Tensor, shape: &Dims, result: DType) -> Result<()> 
             target.shape()
         );
     }
-    check_cast(result, target.dtype())
+    misfit::in_place(args, result, target.dtype())
 }
 
 /// Checks that what a kernel makes of tensors as wholes, not of their elements, has the tensor's shape.
@@ -184,22 +185,6 @@ pub fn check_exact(args: &Args, target: &Tensor, result: DType) -> Result<()> {
             args.name(),
             target.dtype().scalar_type(),
             result.scalar_type()
-        );
-    }
-    Ok(())
-}
-
-/// Checks that values of one dtype may be written as another.
-///
-/// # Errors
-/// PyTorch's text if the category would fall.
-pub fn check_cast(from: DType, to: DType) -> Result<()> {
-    if !dtype::can_cast(from, to) {
-        bail!(
-            Runtime,
-            "result type {} can't be cast to the desired output type {}",
-            from.scalar_type(),
-            to.scalar_type()
         );
     }
     Ok(())

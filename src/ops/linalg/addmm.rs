@@ -2,7 +2,9 @@
 
 use crate::cpu::products::{Factors, LinearSizes, is_one};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, Cast, F, FMIO, Hidden, J, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FMIO, Hidden, J, O, OpDef, Plan, Q, X, compose, kernel,
+};
 use crate::ops::linalg::matrix::{
     GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, product_flops,
     supported,
@@ -59,7 +61,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "addbmm",
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
-        FMIO | X,
+        FMIO | X | Q,
         body!(
             |a| addbmm_rule(a.input, a.batch1, a.batch2).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_batches(&o[0], a.input, a.batch1, a.batch2, *by),

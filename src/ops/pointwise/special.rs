@@ -88,6 +88,11 @@ fn integer(n: i64) -> Ctx {
 }
 
 fn dimension(a: &calls::_Mvlgamma, _: DType) -> Result<Ctx> {
+    ensure!(
+        a.input.dtype() != DType::Bool,
+        Runtime,
+        "The input tensor may not be a boolean tensor."
+    );
     ensure!(a.p >= 1, Runtime, "p has to be greater than or equal to 1");
     Ok(integer(a.p))
 }
