@@ -7,7 +7,7 @@
 use crate::fake::FakeMode;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{Body, D, KernelBody, Op, R, Ret};
+use crate::ops::core::op::{Body, D, KernelBody, Op, Ret};
 use crate::ops::core::place::{Placing, place, prepare_out};
 use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
@@ -248,11 +248,7 @@ pub(super) fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) 
         let spec = OutSpec {
             shape: result.shape().clone(),
             // A result may be a view, even an expanded one; what is written must be dense.
-            strides: if args.op.has(R) {
-                dims::contiguous_strides(result.shape())
-            } else {
-                dims::preserved_strides(result.shape(), result.strides())
-            },
+            strides: dims::preserved_strides(result.shape(), result.strides()),
             dtype: result.dtype(),
         };
         prepare_out(args, nr, out, &spec, result.device())?;

@@ -47,10 +47,12 @@ fn promoted(args: &Args, want: DType, out: DType) -> Option<Error> {
     })
 }
 
-/// Real parts of complex elements are converted, whatever the row asks for.
+/// Real parts of complex elements are converted, whatever the row asks for, and so is what lies between two by a number.
 fn is_exact(args: &Args, want: DType) -> bool {
     let from_complex = || args.tensor(0).is_ok_and(|t| t.dtype().is_complex());
-    args.op.has(X) && !(is_pointwise(args) && want.is_float() && from_complex())
+    let by_number = || args.op.path() == "lerp" && args.tensor(2).is_err();
+    let converted = || is_pointwise(args) && (want.is_float() && from_complex() || by_number());
+    args.op.has(X) && !converted()
 }
 
 fn is_pointwise(args: &Args) -> bool {

@@ -170,6 +170,8 @@ pub const D: u16 = 128;
 pub const R: u16 = 512;
 /// Its `out=` is made larger without a warning; a bit beside [`O`].
 pub const Q: u16 = 1024;
+/// Its `out=` lies row-major where it has to be made larger, unless it was empty and of the result's dtype; a bit beside [`O`].
+pub const P: u16 = 2048;
 /// Function and method.
 pub const FM: u16 = F | M;
 /// Function, method and `out=`.

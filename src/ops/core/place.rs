@@ -3,7 +3,7 @@
 use crate::fake::FakeMode;
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{R, Ret, Traits, Value, X};
+use crate::ops::core::op::{P, R, Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{
     check_exact, check_overlap, check_result, check_whole, for_each_written,
@@ -140,12 +140,7 @@ fn into_outs(
     fill: &mut Fill,
 ) -> Result<()> {
     for (nr, (out, spec)) in outs.iter_mut().zip(&plan.outs).enumerate() {
-        if args.op.has(R) {
-            let rows = OutSpec::contiguous(&spec.shape, spec.dtype);
-            prepare_out(args, nr, out, &rows, how.device)?;
-        } else {
-            prepare_out(args, nr, out, spec, how.device)?;
-        }
+        prepare_out(args, nr, out, spec, how.device)?;
     }
     let mut direct = how.direct_out;
     for (out, spec) in outs.iter().zip(&plan.outs) {
@@ -243,7 +238,9 @@ pub fn prepare_out(
     }
     misfit::of_out(args, nr, spec.dtype, out.dtype())?;
     if *out.shape() != spec.shape {
-        resize(out, &spec.shape, Some(&spec.strides))?;
+        let untouched = out.numel() == 0 && out.dtype() == spec.dtype;
+        let rows = args.op.has(R) || args.op.has(P) && !untouched;
+        resize(out, &spec.shape, (!rows).then_some(&spec.strides))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::cpu::dense::singular::{Vectors, singular};
 use crate::cpu::dense::view::{Matrix, View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, Plan, Ret, compose, kernel};
+use crate::ops::core::op::{Batch, F, O, OpDef, OutSpec, P, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{columnwise, cubic, lead, plan, tail, with_numbers};
 use crate::ops::linalg::spectral::singular_values;
@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "linalg.lstsq",
         "(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-        F | O,
+        F | O | P,
         lstsq,
         "The solutions X for which A X is as near to B as can be, of least size where there are many.",
     )

@@ -3,7 +3,9 @@
 use crate::cpu::dense::number::Number;
 use crate::cpu::dense::reflect;
 use crate::cpu::matrices::{self, Pieces, Stack};
-use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FMO, O, OpDef, OutSpec, P, Plan, Ret, X, compose, kernel,
+};
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, columnwise, lead, plan, with_numbers};
 use crate::{Dims, Result, Tensor, ensure};
@@ -35,7 +37,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "geqrf",
         "(Tensor self) -> (Tensor a, Tensor tau)",
-        FMO,
+        FMO | P,
         body!(geqrf_rule, geqrf).unmeasured(),
         "Householder reflections of a matrix.",
     )
@@ -45,7 +47,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.householder_product",
         "(Tensor input, Tensor tau)",
-        F | O,
+        F | O | P,
         body!(|a| product_rule(a.input, a.tau), |a, _, o| product(
             a.input, a.tau, &o[0]
         )).unmeasured(),
@@ -58,7 +60,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "orgqr",
         "(Tensor self, Tensor input2)",
-        FMO,
+        FMO | P,
         |a| f::linalg_householder_product(a.input, a.input2),
         "The first columns of a product of reflections.",
     )
@@ -67,7 +69,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "ormqr",
         "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)",
-        FMO | X,
+        FMO | X | P,
         body!(ormqr_rule, ormqr).unmeasured(),
         "A matrix multiplied by a product of reflections.",
     )
