@@ -104,11 +104,7 @@ fn polygamma(x: &Tensor, n: i64) -> Result<Tensor> {
         Runtime,
         "polygamma(n, x) does not support negative n."
     );
-    if n == 0 {
-        f::digamma(x)
-    } else {
-        f::_polygamma(x, n)
-    }
+    f::_polygamma(x, n)
 }
 
 /// `ndtr` as the operators that its gradient is made of.
