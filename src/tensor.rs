@@ -6,12 +6,14 @@ mod flags;
 pub(crate) mod hooks;
 pub(crate) mod link;
 pub(crate) mod node;
+mod overlap;
 
 pub use carrier::{BatchDim, Tangent};
 pub use family::{Bare, Families, Family, Layout, Mark};
 pub use hooks::{Hook, Rare, When};
 pub use link::{Keeper, Kind, Leaf, Link};
 pub use node::{Backward, Edge, Grads, Meta, Node, briefly, fully};
+pub use overlap::Overlap;
 
 use crate::dims::{self, Dims, MemoryFormat};
 use crate::plan::ViewPlan;
@@ -439,15 +441,6 @@ impl Tensor {
     #[must_use]
     pub fn shares_storage(&self, other: &Self) -> bool {
         self.storage.same(&other.storage)
-    }
-
-    /// True if several indices lead to one element (as in an expanded tensor), by the test PyTorch uses.
-    #[must_use]
-    pub fn has_internal_overlap(&self) -> bool {
-        self.shape
-            .iter()
-            .zip(self.strides.iter())
-            .any(|(&d, &s)| d > 1 && s == 0)
     }
 }
 

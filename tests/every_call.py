@@ -138,7 +138,7 @@ def calls(torch, row, tensors, attempt):
     function = getattr(holder, name, None)
     if forms & FUNCTION:
         yield "function", lambda: function(*args, **kw)
-    if not forms:
+    if not forms & (FUNCTION | METHOD | IN_PLACE | OUT):
         yield "row", lambda: torch._C._call_row(row[0], False, tuple(args), kw)
     if forms & METHOD:
         yield "method", lambda: getattr(args[0], name)(**kw)

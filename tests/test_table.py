@@ -211,7 +211,9 @@ def test_out_of_another_dtype_is_cast_or_refused(row):
             continue
         out = outs(want, lambda t: torch.empty(t.shape, dtype=torch.complex128))
         torch.manual_seed(0)
-        if ROWS[row] & EXACT:
+        # Sizes of complex numbers are cast where they are written.
+        sizes = leaf_name(row) == "abs" and flat(args)[0].dtype.is_complex
+        if ROWS[row] & EXACT and not sizes:
             with pytest.raises(RuntimeError):
                 _C._call_row(row, False, args, {**kwargs, "out": out})
             continue

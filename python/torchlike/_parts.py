@@ -77,9 +77,15 @@ def to_sparse(
                 f"to_sparse: argument sparse_dim must be in [0,{self.dim()}] range, but {sparse_dim} is given"
             )
         dense_dim = self.dim() - sparse_dim
+    way = "layout" if sparse_dim is None else "sparse_dim"
+    return _in_layout(self, name, blocksize, dense_dim, way)
+
+
+def _in_layout(self: Tensor, name: str, blocksize: Any, dense_dim: Any, way: str) -> Tensor:
+    """The tensor in a sparse layout; `way` is what PyTorch calls the operator by that leads there."""
     if blocksize is not None:
         blocksize = [blocksize] * 2 if isinstance(blocksize, int) else list(blocksize)
-    return torchlike._to_sparse(self, name, blocksize, dense_dim)  # type: ignore[attr-defined]
+    return torchlike._to_sparse(self, name, blocksize, dense_dim, way)  # type: ignore[attr-defined]
 
 
 def to_sparse_coo(self: Tensor) -> Tensor:
@@ -89,22 +95,22 @@ def to_sparse_coo(self: Tensor) -> Tensor:
 
 def to_sparse_csr(self: Tensor, dense_dim: Any = None) -> Tensor:
     """The tensor with compressed rows."""
-    return to_sparse(self, layout="sparse_csr", dense_dim=dense_dim)
+    return _in_layout(self, "sparse_csr", None, dense_dim, "csr")
 
 
 def to_sparse_csc(self: Tensor, dense_dim: Any = None) -> Tensor:
     """The tensor with compressed columns."""
-    return to_sparse(self, layout="sparse_csc", dense_dim=dense_dim)
+    return _in_layout(self, "sparse_csc", None, dense_dim, "csc")
 
 
 def to_sparse_bsr(self: Tensor, blocksize: Any, dense_dim: Any = None) -> Tensor:
     """The tensor with compressed rows of blocks."""
-    return to_sparse(self, layout="sparse_bsr", blocksize=blocksize, dense_dim=dense_dim)
+    return _in_layout(self, "sparse_bsr", blocksize, dense_dim, "bsr")
 
 
 def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: Any = None) -> Tensor:
     """The tensor with compressed columns of blocks."""
-    return to_sparse(self, layout="sparse_bsc", blocksize=blocksize, dense_dim=dense_dim)
+    return _in_layout(self, "sparse_bsc", blocksize, dense_dim, "bsc")
 
 
 def sparse_compressed_tensor(

@@ -16,15 +16,42 @@ from torchlike._functions import (  # noqa: F401  (PyTorch has them here too)
     cartesian_prod,
     cdist,
     chain_matmul,
+    istft,
+    lu,
     meshgrid,
     norm,
     split,
+    stft,
     unique,
     unique_consecutive,
     unravel_index,
 )
+from torchlike._lowrank import pca_lowrank, svd_lowrank
 
-__all__ = ["broadcast_shapes", "einsum", "norm_except_dim", "resize_as_", "tensordot"]
+__all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "block_diag",
+    "cdist",
+    "chain_matmul",
+    "einsum",
+    "istft",
+    "lu",
+    "norm",
+    "meshgrid",
+    "pca_lowrank",
+    "split",
+    "stft",
+    "svd_lowrank",
+    "tensordot",
+    "unique",
+    "unique_consecutive",
+    "unravel_index",
+]
 
 
 @overridable

@@ -296,6 +296,9 @@ pub fn zeta(s: f64, q: f64) -> f64 {
 /// sine there is in PyTorch.
 #[must_use]
 pub fn polygamma(n: i64, x: f64, single: bool) -> f64 {
+    if n == 0 {
+        return crate::cpu::math::digamma(x);
+    }
     if n == 1 {
         let sine = if single {
             f64::from((std::f32::consts::PI * x as f32).sin())

@@ -380,6 +380,8 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("native_channel_shuffle", "channel_shuffle"),
     ("nn.functional.native_channel_shuffle", "channel_shuffle"),
     ("ger", "outer"),
+    ("dsmm", "spmm"),
+    ("hsmm", "hspmm"),
 ];
 
 static TABLE: LazyLock<Vec<Op>> = LazyLock::new(|| {

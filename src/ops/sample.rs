@@ -31,7 +31,8 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "Normal random numbers with a mean and a standard deviation for each element.",
-    ).samples("f32[()], f32[()]")
+    ).alike(0b11)
+    .samples("f32[()], f32[()]")
     .grad("NormalBackward3 | mean: zeros_like(grad); std: zeros_like(grad)"),
     kernel(
         "normal#mean",
@@ -48,7 +49,8 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "Normal random numbers with a mean for each element.",
-    ).samples("f32[3, 4], 2.7")
+    ).alike(0b11)
+    .samples("f32[3, 4], 2.7")
     .grad("NormalBackward1 | mean: zeros_like(grad)"),
     kernel(
         "normal#std",
@@ -85,7 +87,8 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "0 or 1, each element of the input being the probability of 1.",
-    ).samples("f64[0, 3]")
+    ).alike(1)
+    .samples("f64[0, 3]")
     .grad("self: zeros_like(grad)"),
     kernel(
         "bernoulli#tensor_inplace",

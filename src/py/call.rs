@@ -12,7 +12,7 @@ use super::results::{named_tuple, to_python};
 use super::types::type_name;
 use super::watch::{self, Shown, Style};
 use crate::ops::args::{Arg, Args};
-use crate::ops::op::{Op, Ret};
+use crate::ops::op::{Op, Q, Ret};
 use crate::ops::schema::Returns;
 use crate::ops::{Call, dispatch};
 use crate::{Dims, Tensor};
@@ -244,13 +244,14 @@ impl<'py> Incoming<'py> {
             .collect::<PyResult<Vec<_>>>()?;
         let shapes: Vec<Dims> = tensors.iter().map(|t| t.shape().clone()).collect();
         let is_factory = overload.op.schema.position("layout").is_some();
+        let quiet = is_factory || overload.op.has(Q);
         if let (true, [only]) = (is_factory, tensors.as_slice()) {
             factory_out(overload.op, args, only)?;
         }
         dispatch::call(Call::out(args, &mut tensors))?;
         for ((o, t), before) in objects.iter().zip(tensors).zip(shapes) {
             // A factory only fills what it is given, of whatever shape that was.
-            if !is_factory && *t.shape() != before && before.iter().product::<i64>() != 0 {
+            if !quiet && *t.shape() != before && before.iter().product::<i64>() != 0 {
                 resize_warning(self.py, &before, t.shape())?;
             }
             PyTensor::of(o)?.set(t);

@@ -142,12 +142,12 @@ fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
     if target.is_view() || result.output_nr() != 0 || !result.tangents().is_empty() {
         // What it is a view of has to know.
         writable::check_target(target)?;
-        writable::check_result(target, result.shape(), result.dtype())?;
+        writable::check_result(c.args, target, result.shape(), result.dtype())?;
         return Ok(Ret::Become(Box::new(gather::written(target, &result)?)));
     }
     mode::with_grad(false, || {
         writable::check_target(target)?;
-        writable::check_result(target, result.shape(), result.dtype())?;
+        writable::check_result(c.args, target, result.shape(), result.dtype())?;
         writable::check_exact(c.args, target, result.dtype())?;
         helpers::copy_(target, &result)
     })?;

@@ -8,7 +8,7 @@ pub fn all_of(names: &str) -> Vec<String> {
     names.filter(|n| !n.is_empty()).map(str::to_owned).collect()
 }
 
-/// A name with `{parameter value=Text ...}` for what differs from call to call; without texts the value itself.
+/// A name with `{parameter value=Text ...}` for what differs from call to call; `else` is any other; without texts the value itself.
 pub fn filled(name: &str, args: &Args<'_>) -> String {
     let mut made = String::new();
     let mut rest = name;
@@ -29,9 +29,11 @@ pub fn filled(name: &str, args: &Args<'_>) -> String {
             Some(Arg::Int(i)) => i.to_string(),
             _ => String::new(),
         };
-        let texts = inner.split(' ').filter_map(|w| w.split_once('='));
-        let found = texts.filter(|(v, _)| *v == value).map(|(_, t)| t).next();
-        made.push_str(found.unwrap_or(&value));
+        let text = |wanted: &str| {
+            let mut texts = inner.split(' ').filter_map(|w| w.split_once('='));
+            texts.find(|(v, _)| *v == wanted).map(|(_, t)| t)
+        };
+        made.push_str(text(&value).or_else(|| text("else")).unwrap_or(&value));
     }
     made.push_str(rest);
     made

@@ -44,7 +44,7 @@ fn written(args: &Args, target: &Tensor) -> Result<Ret> {
         ret => ret.one()?,
     };
     writable::check_target(target)?;
-    writable::check_result(target, made.shape(), made.dtype())?;
+    writable::check_result(args, target, made.shape(), made.dtype())?;
     if !is_sparse(target) {
         crate::ops::helpers::copy_(target, &made)?;
         return Ok(Ret::Same(0));

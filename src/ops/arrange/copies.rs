@@ -1,9 +1,9 @@
 //! Copies of views.
 
 use crate::dims::MemoryFormat;
-use crate::ops::core::op::{F, FMO, O, OpDef, X, compose};
+use crate::ops::core::op::{F, FMO, O, OpDef, Q, X, compose};
 use crate::ops::f;
-use crate::{Result, Tensor};
+use crate::{Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -128,8 +128,8 @@ pub static OPS: &[OpDef] = &[
     compose(
         "narrow_copy",
         "(Tensor self, int dim, int start, int length)",
-        FMO | X,
-        |a| copied(f::narrow(a.input, a.dim, a.start, a.length)),
+        FMO | X | Q,
+        narrow_copy,
         "A copy of `narrow`.",
     )
     .samples("f32[3, 4], 1, 0, 0; b8[3, 4], 1, 2, 2")
@@ -234,6 +234,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Copies of the pieces of `split_with_sizes`.",
     )
+    .alike(1)
     .samples("f32[5, 5, 5], (1, 3, 1); b8[5, 5, 5], (1, 3, 1); f32[5, 5, 5], (1, 3, 1), 2")
     .grad("SplitWithSizesBackward0_copy | self: _grad.split_sizes_back(grads, self.sizes, split_sizes, dim)"),
     compose(
@@ -243,9 +244,32 @@ pub static OPS: &[OpDef] = &[
         |a| all_copied(f::Unbind::new(a.input).dim(a.dim).call()),
         "Copies of the pieces of `unbind`.",
     )
+    .alike(1)
     .samples("f32[3, 4], -1; b8[3, 4], 1")
     .grad("UnbindBackward0_copy | self: _grad.unbind_back(grads, self.sizes, dim)"),
 ];
+
+fn narrow_copy(a: &calls::NarrowCopy) -> Result<Tensor> {
+    let ndim = a.input.ndim() as i64;
+    ensure!(
+        ndim == 0 || a.dim < ndim,
+        Runtime,
+        "Expected dim < static_cast<int64_t>(self_sizes.size()) to be true, but got false.  \
+         (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"
+    );
+    if ndim > 0 && a.length < 0 {
+        // What is told of the start comes first.
+        f::narrow(a.input, a.dim, a.start, 0)?;
+        bail!(
+            Runtime,
+            "start ({}) + length ({}) exceeds dimension size ({}).",
+            a.start,
+            a.length,
+            a.input.size(a.dim)?
+        );
+    }
+    copied(f::narrow(a.input, a.dim, a.start, a.length))
+}
 
 fn copied(view: Result<Tensor>) -> Result<Tensor> {
     f::Clone::new(&view?)

@@ -22,6 +22,7 @@ pub static OPS: &[OpDef] = &[
         body!(cat, anywhere: |a, dim, outs| kernels::arrange::cat(&outs[0], a.tensors.iter(), *dim)),
         "Tensors one after another along a dimension.",
     )
+    .apart(1)
     .samples("[f32[3, 4]], 1; [b8[5, 5], b8[5, 5]], dim=-1; [f32[0], f32[5, 5]], dim=1")
     .grad("tensors: _grad.cat_back(grad, tensors.sizes, dim)")
     .batch(Batch::As(typed!(batch::cat, Hidden)))
@@ -35,6 +36,7 @@ pub static OPS: &[OpDef] = &[
         }),
         "Tensors side by side along a new dimension.",
     )
+    .apart(1)
     .samples(
         "[f32[1, 2, 1, 4], f32[1, 2, 1, 4], f32[1, 2, 1, 4]], 0; \
          [c64[1, 2, 1, 4], c64[1, 2, 1, 4], c64[1, 2, 1, 4]], 1",
@@ -62,6 +64,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Tensors side by side along the second dimension (the first of 1-dimensional ones).",
     )
+    .apart(1)
     .samples("(f32[5, 5], f32[5, 5], f32[5, 5]); (b8[5, 5], b8[5, 5], b8[5, 5])"),
     compose(
         "vstack",
@@ -73,6 +76,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Tensors one below another as rows.",
     )
+    .apart(1)
     .samples("(f32[5], f32[5], f32[5]); (b8[5, 5], b8[5, 5], b8[5, 5])"),
     compose(
         "dstack",
@@ -84,6 +88,7 @@ pub static OPS: &[OpDef] = &[
         },
         "Tensors one behind another along the third dimension.",
     )
+    .apart(1)
     .samples("(f32[5], f32[5], f32[5])"),
     compose(
         "column_stack",
@@ -92,6 +97,7 @@ pub static OPS: &[OpDef] = &[
         column_stack,
         "Tensors side by side as columns.",
     )
+    .apart(1)
     .samples("[f64[5], f64[5, 5]]; [b8[5, 2, 1], b8[5, 3, 1]]"),
     compose(
         "atleast_1d",
@@ -348,24 +354,57 @@ fn at_least(t: &Tensor, n: usize) -> Result<Ret> {
     Ok(made.into())
 }
 
-fn chunk_cat(a: &calls::_ChunkCat) -> Result<Tensor> {
-    let Some(first) = a.tensors.get(0) else {
-        bail!(Runtime, "_chunk_cat expects a non-empty input tensor list")
-    };
+/// PyTorch's words before anything is cut; the dimension.
+fn check_chunks(a: &calls::_ChunkCat) -> Result<usize> {
     ensure!(
         a.num_chunks >= 1,
         Runtime,
         "_chunk_cat expects positive num_chunks"
     );
-    let dim = wrap_dim(a.dim, first.ndim())?;
-    let mut rows = Vec::with_capacity(a.tensors.len());
+    let Some(first) = a.tensors.get(0) else {
+        bail!(Runtime, "_chunk_cat expects a non-empty input tensor list")
+    };
+    for t in a.tensors.iter() {
+        ensure!(
+            t.numel() > 0,
+            Runtime,
+            "_chunk_cat expects non-empty tensor"
+        );
+        ensure!(
+            t.dtype() == first.dtype(),
+            Runtime,
+            "_chunk_cat expects all input tensors with the same dtype"
+        );
+    }
+    let mut dim = a.dim;
+    if a.tensors.iter().all(|t| t.ndim() == first.ndim()) {
+        dim = wrap_dim(dim, first.ndim())? as i64;
+    }
+    ensure!(
+        dim >= 0,
+        Runtime,
+        "_chunk_cat expects non-negative dim when input tensors have different ndims"
+    );
+    let dim = dim as usize;
     for t in a.tensors.iter() {
         ensure!(
             dim < t.ndim(),
-            Index,
-            "Dimension specified as {dim} but tensor has {} dimensions",
-            t.ndim()
+            Runtime,
+            "_chunk_cat expects dim < ndim for all input tensors"
         );
+        ensure!(
+            t.shape()[..dim] == first.shape()[..dim],
+            Runtime,
+            "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors"
+        );
+    }
+    Ok(dim)
+}
+
+fn chunk_cat(a: &calls::_ChunkCat) -> Result<Tensor> {
+    let dim = check_chunks(a)?;
+    let mut rows = Vec::with_capacity(a.tensors.len());
+    for t in a.tensors.iter() {
         let size = t.shape()[dim];
         let chunk = size / a.num_chunks + i64::from(size % a.num_chunks != 0);
         // A number that is no size is refused as one.

@@ -7,7 +7,7 @@
 use crate::fake::FakeMode;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{Body, D, KernelBody, Op, R, Ret, X};
+use crate::ops::core::op::{Body, D, KernelBody, Op, Ret};
 use crate::ops::core::place::{Placing, place, prepare_out};
 use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
@@ -222,7 +222,8 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
             }
             let result = tensor_of(result, c.args)?;
             writable::check_target(target)?;
-            writable::check_result(target, result.shape(), result.dtype())?;
+            writable::check_overlap(c.args, false, target)?;
+            writable::check_result(c.args, target, result.shape(), result.dtype())?;
             writable::check_exact(c.args, target, result.dtype())?;
             helpers::copy_(target, &result)?;
             Ok(Ret::Same(0))
@@ -230,6 +231,7 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
         Form::Out(outs) => {
             for out in outs.iter() {
                 writable::check_target(out)?;
+                writable::check_overlap(c.args, false, out)?;
             }
             let results = match f(c.args)? {
                 Ret::Same(i) => vec![c.args.same(i)?.clone()],
@@ -242,18 +244,14 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
 
 /// Copies results into tensors that the caller gave.
 pub(super) fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) -> Result<Ret> {
-    for (out, result) in outs.iter_mut().zip(&results) {
+    for (nr, (out, result)) in outs.iter_mut().zip(&results).enumerate() {
         let spec = OutSpec {
             shape: result.shape().clone(),
             // A result may be a view, even an expanded one; what is written must be dense.
-            strides: if args.op.has(R) {
-                dims::contiguous_strides(result.shape())
-            } else {
-                dims::preserved_strides(result.shape(), result.strides())
-            },
+            strides: dims::preserved_strides(result.shape(), result.strides()),
             dtype: result.dtype(),
         };
-        prepare_out(out, &spec, result.device(), args.op.has(X))?;
+        prepare_out(args, nr, out, &spec, result.device())?;
         helpers::copy_(out, result)?;
     }
     Ok(Ret::Tuple(Vec::new()))

@@ -7,6 +7,7 @@ pub mod call;
 pub mod dispatch;
 pub mod helpers;
 pub(crate) mod lookup;
+pub mod misfit;
 pub mod op;
 pub mod place;
 pub mod refusal;

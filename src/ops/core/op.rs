@@ -35,6 +35,10 @@ pub struct OpDef {
     pub batch: Batch,
     /// What it computes in under automatic mixed precision.
     pub amp: Amp,
+    /// Argument positions (bits) with which a target may share no memory.
+    pub apart: u16,
+    /// Argument positions (bits) that lie exactly as a target, or share no memory with it; all of a pointwise row do.
+    pub alike: u16,
 }
 
 /// The gradient of a row; see `layers::autograd`.
@@ -95,6 +99,20 @@ impl OpDef {
         self
     }
 
+    /// A target may share no memory with these arguments (bits of their positions).
+    #[must_use]
+    pub const fn apart(mut self, bits: u16) -> Self {
+        self.apart = bits;
+        self
+    }
+
+    /// A target lies exactly as these arguments (bits of their positions), or shares no memory with them.
+    #[must_use]
+    pub const fn alike(mut self, bits: u16) -> Self {
+        self.alike = bits;
+        self
+    }
+
     /// With small calls for the tests.
     #[must_use]
     pub const fn samples(mut self, calls: &'static str) -> Self {
@@ -150,6 +168,10 @@ pub const J: u16 = 256;
 pub const D: u16 = 128;
 /// Its `out=` lies row-major where it has to be made larger; a bit beside [`O`].
 pub const R: u16 = 512;
+/// Its `out=` is made larger without a warning; a bit beside [`O`].
+pub const Q: u16 = 1024;
+/// Its `out=` lies row-major where it has to be made larger, unless it was empty and of the result's dtype; a bit beside [`O`].
+pub const P: u16 = 2048;
 /// Function and method.
 pub const FM: u16 = F | M;
 /// Function, method and `out=`.

@@ -3,12 +3,12 @@
 use crate::fake::FakeMode;
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{R, Ret, Traits, Value, X};
+use crate::ops::core::op::{P, R, Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{
-    check_cast, check_exact, check_result, check_whole, for_each_written,
+    check_exact, check_overlap, check_result, check_whole, for_each_written,
 };
-use crate::ops::core::{dispatch, helpers, scratch};
+use crate::ops::core::{dispatch, helpers, misfit, scratch};
 use crate::{Device, Dims, Result, Storage, Tensor, bail, dims, op};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub fn place(
                 bail!(Runtime, "{} has no result", args.name())
             };
             if how.traits.grows && *target.shape() != spec.shape {
-                return grown(how, spec, target, fill);
+                return grown(args, how, spec, target, fill);
             }
             in_place(args, how, spec, target, fill)?;
             if counted {
@@ -94,8 +94,14 @@ fn fresh(how: &Placing, plan: &mut Plan, fill: &mut Fill) -> Result<Ret> {
 }
 
 /// An in-place result of another shape, which the tensor takes.
-fn grown(how: &Placing, spec: OutSpec, target: &Tensor, fill: &mut Fill) -> Result<Ret> {
-    check_cast(spec.dtype, target.dtype())?;
+fn grown(
+    args: &Args,
+    how: &Placing,
+    spec: OutSpec,
+    target: &Tensor,
+    fill: &mut Fill,
+) -> Result<Ret> {
+    misfit::in_place(args, spec.dtype, target.dtype())?;
     let fresh = aside(spec, how)?;
     fill(std::slice::from_ref(&fresh), false)?;
     let mut larger = target.clone();
@@ -112,15 +118,13 @@ fn in_place(
     target: &Tensor,
     fill: &mut Fill,
 ) -> Result<()> {
+    let direct = writable_directly(args, how.traits, target)?;
     if args.op.has(X) && !how.traits.pointwise {
         check_whole(target, &spec.shape)?;
     }
-    check_result(target, &spec.shape, spec.dtype)?;
+    check_result(args, target, &spec.shape, spec.dtype)?;
     check_exact(args, target, spec.dtype)?;
-    if spec.dtype == target.dtype()
-        && (how.traits.lazy_aware || !target.is_lazy())
-        && writable_directly(args, how.traits, target)
-    {
+    if spec.dtype == target.dtype() && (how.traits.lazy_aware || !target.is_lazy()) && direct {
         return fill(std::slice::from_ref(target), true);
     }
     let fresh = aside(spec, how)?;
@@ -135,20 +139,13 @@ fn into_outs(
     outs: &mut [Tensor],
     fill: &mut Fill,
 ) -> Result<()> {
-    for (out, spec) in outs.iter_mut().zip(&plan.outs) {
-        let exact = args.op.has(X);
-        if args.op.has(R) {
-            let rows = OutSpec::contiguous(&spec.shape, spec.dtype);
-            prepare_out(out, &rows, how.device, exact)?;
-        } else {
-            prepare_out(out, spec, how.device, exact)?;
-        }
+    for (nr, (out, spec)) in outs.iter_mut().zip(&plan.outs).enumerate() {
+        prepare_out(args, nr, out, spec, how.device)?;
     }
-    let direct = how.direct_out
-        && outs
-            .iter()
-            .zip(&plan.outs)
-            .all(|(o, s)| o.dtype() == s.dtype && writable_directly(args, how.traits, o));
+    let mut direct = how.direct_out;
+    for (out, spec) in outs.iter().zip(&plan.outs) {
+        direct &= writable_directly(args, how.traits, out)? && out.dtype() == spec.dtype;
+    }
     if direct {
         return fill(outs, false);
     }
@@ -172,15 +169,20 @@ fn copy_inside(target: &Tensor, result: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// A pointwise kernel may write over an operand of exactly the same layout; any other shared memory needs a detour.
-fn writable_directly(args: &Args, traits: &Traits, target: &Tensor) -> bool {
-    let mut safe = true;
+/// A pointwise kernel may write over an operand of exactly the same layout; any other shared memory needs a detour,
+/// or is refused.
+fn writable_directly(args: &Args, traits: &Traits, target: &Tensor) -> Result<bool> {
+    let (mut safe, mut shared) = (true, false);
     args.for_each_tensor(|i, t| {
         if t.shares_storage(target) && target.numel() > 0 {
+            shared |= !std::ptr::eq(t, target);
             safe &= t.lies_as(target) && (traits.pointwise || (i == 0 && traits.updates));
         }
     });
-    safe
+    if shared {
+        check_overlap(args, traits.pointwise, target)?;
+    }
+    Ok(safe)
 }
 
 #[inline]
@@ -209,11 +211,17 @@ fn aside(spec: OutSpec, how: &Placing) -> Result<Tensor> {
     Ok(made)
 }
 
-/// Gives an `out=` tensor the shape of the result.
+/// Gives the `out=` tensor of result `nr` the shape of the result.
 ///
 /// # Errors
 /// If it is on another device or of a dtype that cannot take the result.
-pub fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool) -> Result<()> {
+pub fn prepare_out(
+    args: &Args,
+    nr: usize,
+    out: &mut Tensor,
+    spec: &OutSpec,
+    device: Device,
+) -> Result<()> {
     if out.device() != device {
         if out.device().is_meta() || device.is_meta() {
             bail!(
@@ -228,17 +236,11 @@ pub fn prepare_out(out: &mut Tensor, spec: &OutSpec, device: Device, exact: bool
             out.device()
         );
     }
-    if exact && out.dtype() != spec.dtype {
-        bail!(
-            Runtime,
-            "Expected out tensor to have dtype {}, but got {} instead",
-            spec.dtype.cpp_name(),
-            out.dtype().cpp_name()
-        );
-    }
-    check_cast(spec.dtype, out.dtype())?;
+    misfit::of_out(args, nr, spec.dtype, out.dtype())?;
     if *out.shape() != spec.shape {
-        resize(out, &spec.shape, Some(&spec.strides))?;
+        let untouched = out.numel() == 0 && out.dtype() == spec.dtype;
+        let rows = args.op.has(R) || args.op.has(P) && !untouched;
+        resize(out, &spec.shape, (!rows).then_some(&spec.strides))?;
     }
     Ok(())
 }

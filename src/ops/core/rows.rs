@@ -23,6 +23,8 @@ const fn row(
         grad: Grad::Unstated,
         batch: Batch::Derived,
         amp: Amp::KEPT,
+        apart: 0,
+        alike: 0,
     }
 }
 

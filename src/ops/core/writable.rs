@@ -2,8 +2,10 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
+use crate::ops::core::misfit;
 use crate::ops::core::op::{E, Traits};
-use crate::{DType, Dims, Result, Tensor, bail, dtype, ensure, mode};
+use crate::tensor::Overlap;
+use crate::{DType, Dims, Result, Tensor, bail, ensure, mode};
 
 /// Checks the targets of a kernel call.
 ///
@@ -80,6 +82,31 @@ pub fn check_target(target: &Tensor) -> Result<()> {
     Ok(())
 }
 
+/// Refuses targets that share memory with operands where the row says so.
+///
+/// # Errors
+/// PyTorch's text.
+#[cold]
+pub fn check_overlap(args: &Args, pointwise: bool, target: &Tensor) -> Result<()> {
+    let (apart, alike) = (args.op.def.apart, args.op.def.alike);
+    let mut clash = false;
+    args.for_each_tensor(|i, t| {
+        let bit = 1u16 << i.min(15);
+        clash |= match target.overlap(t) {
+            Overlap::None => false,
+            Overlap::Whole => apart & bit != 0,
+            Overlap::Part => pointwise || (apart | alike) & bit != 0,
+        };
+    });
+    ensure!(
+        !clash,
+        Runtime,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. \
+         Please clone() the tensor before performing the operation."
+    );
+    Ok(())
+}
+
 /// Refuses to change a leaf that requires gradients, or through a view of one.
 ///
 /// # Errors
@@ -114,7 +141,7 @@ pub fn check_leaf(target: &Tensor) -> Result<()> {
 ///
 /// # Errors
 /// If the shape differs or the dtype cannot be cast.
-pub fn check_result(target: &Tensor, shape: &Dims, result: DType) -> Result<()> {
+pub fn check_result(args: &Args, target: &Tensor, shape: &Dims, result: DType) -> Result<()> {
     if target.shape() != shape {
         bail!(
             Runtime,
@@ -122,7 +149,7 @@ pub fn check_result(target: &Tensor, shape: &Dims, result: DType) -> Result<()> 
             target.shape()
         );
     }
-    check_cast(result, target.dtype())
+    misfit::in_place(args, result, target.dtype())
 }
 
 /// Checks that what a kernel makes of tensors as wholes, not of their elements, has the tensor's shape.
@@ -158,22 +185,6 @@ pub fn check_exact(args: &Args, target: &Tensor, result: DType) -> Result<()> {
             args.name(),
             target.dtype().scalar_type(),
             result.scalar_type()
-        );
-    }
-    Ok(())
-}
-
-/// Checks that values of one dtype may be written as another.
-///
-/// # Errors
-/// PyTorch's text if the category would fall.
-pub fn check_cast(from: DType, to: DType) -> Result<()> {
-    if !dtype::can_cast(from, to) {
-        bail!(
-            Runtime,
-            "result type {} can't be cast to the desired output type {}",
-            from.scalar_type(),
-            to.scalar_type()
         );
     }
     Ok(())

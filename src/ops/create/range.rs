@@ -36,7 +36,7 @@ pub static OPS: &[OpDef] = &[
         "linspace",
         "(Operand start, Operand end, int steps, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device, "linspace_cpu"), |a, _, outs| space(&outs[0], a.start, a.end, None), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, None))),
+        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device, "linspace"), |a, _, outs| space(&outs[0], a.start, a.end, None), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, None))),
         "Evenly spaced numbers.",
     ).samples("f32[()], -3, 0, dtype=c128, device=dev")
     .no_grad(),
@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
         "logspace",
         "(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device, "logspace_cpu"), |a, _, outs| space(&outs[0], a.start, a.end, Some(a.base)), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, Some(a.base)))),
+        body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device, "logspace"), |a, _, outs| space(&outs[0], a.start, a.end, Some(a.base)), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, Some(a.base)))),
         "Powers of a base at evenly spaced exponents.",
     ).samples("1, 3, 1, 2.0, device=dev; 0, 0, 0, 2.0, dtype=u8, device=dev")
     .no_grad(),
@@ -164,36 +164,50 @@ fn end_value(v: Operand) -> Result<Scalar> {
     }
 }
 
+/// Ends are numbers, or tensors without dimensions.
+fn check_ends(start: Operand, end: Operand, name: &str) -> Result<()> {
+    let tensors = [("start", start.tensor()), ("end", end.tensor())];
+    let found: Vec<_> = tensors
+        .iter()
+        .filter_map(|(end, t)| t.map(|t| format!("{end} with {} dimension(s)", t.ndim())))
+        .collect();
+    ensure!(
+        tensors.iter().flat_map(|(_, t)| t).all(|t| t.ndim() == 0),
+        Runtime,
+        "{name} only supports 0-dimensional start and end tensors, but got {}.",
+        found.join(" and ")
+    );
+    Ok(())
+}
+
 fn space_rule(
     start: Operand,
     end: Operand,
     steps: i64,
     dtype: Option<DType>,
     device: Option<Device>,
-    kernel: &str,
+    name: &str,
 ) -> Result<Plan> {
     ensure!(steps >= 0, Runtime, "number of steps must be non-negative");
-    let dims = [start, end].map(|v| v.tensor().map_or(0, Tensor::ndim));
-    ensure!(
-        dims == [0, 0],
-        Runtime,
-        "linspace only supports 0-dimensional start and end tensors, but got start with {} dimension(s) and end with {} \
-         dimension(s).",
-        dims[0],
-        dims[1]
-    );
+    check_ends(start, end, name)?;
     let complex = [start, end].iter().any(|v| match v {
         Operand::Tensor(t) => t.dtype().is_complex(),
         Operand::Scalar(s) => matches!(s, Scalar::Complex(_)),
     });
-    let dtype = dtype.unwrap_or_else(|| {
-        if complex {
-            mode::default_dtype().to_complex()
-        } else {
-            mode::default_dtype()
-        }
-    });
-    dtype.check_kernel(dtype != DType::Bool, kernel)?;
+    let inferred = if complex {
+        mode::default_dtype().to_complex()
+    } else {
+        mode::default_dtype()
+    };
+    let dtype = dtype.unwrap_or(inferred);
+    ensure!(
+        !complex || dtype.is_complex(),
+        Runtime,
+        "torch.{name}(): inferred dtype {} can't be safely cast to passed dtype {}",
+        inferred.cpp_name(),
+        dtype.scalar_type()
+    );
+    dtype.check_kernel(dtype != DType::Bool, format_args!("{name}_cpu"))?;
     let device = match (start.tensor(), device) {
         (Some(t), None) => t.device(),
         _ => device_or_default(device)?,

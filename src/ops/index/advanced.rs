@@ -42,6 +42,7 @@ pub static OPS: &[OpDef] = &[
         body!(put_rule, put, cuda: put_beside).index_args(2).host_indices().updates(),
         "`self` with values written at indices.",
     )
+    .apart(0b110)
     .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True")
     .grad("self: grad if accumulate else grad.index_put(indices, zeros_like(values), False); values: grad.index(indices)")
     .batch(Batch::As(typed!(batch::index_put, Hidden)))

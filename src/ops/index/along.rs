@@ -23,6 +23,7 @@ pub static OPS: &[OpDef] = &[
         .index_args(4),
         "The elements at `index` along a dimension.",
     )
+    .apart(1).alike(4)
     .samples("f32[10, 5], 0, i64[5, 5].below(10); b8[10, 5], 0, i64[5, 5].below(10)")
     .grad("self: _grad.gather_backward(grad, self, dim, index, sparse_grad); jvp: linear"),
     kernel(
@@ -44,6 +45,7 @@ pub static OPS: &[OpDef] = &[
         body!(index_select_rule, index_select, cuda: |a, dim, outs| kernels::index::select(&outs[0], a.input, *dim, a.index)).index_args(4),
         "The slices at `index` along a dimension.",
     )
+    .apart(0b101)
     .samples("f32[3, 4], -1, i64([0, 0, 0, 0, 0]); c64[3, 4], 0, i64([0])")
     .grad("self: _grad.index_select_backward(grad, self.sizes, dim, index); jvp: linear")
     .batch(Batch::Shared(4)),
@@ -54,6 +56,7 @@ pub static OPS: &[OpDef] = &[
         take_along_dim,
         "The elements at `indices` along a dimension, broadcast.",
     )
+    .apart(1)
     .samples(
         "f32[5, 5], i64[5, 2].below(5); \
          b8[5, 5], i64[5, 5].below(5), 0; \

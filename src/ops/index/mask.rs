@@ -30,6 +30,7 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a 0-dimensional tensor's value where `mask` is true.",
     )
+    .alike(0b10)
     .samples("f32[3, 4], b8[3, 4], f32(2.5)")
     .grad("MaskedFillBackward1 | self: grad.masked_fill(mask, 0); value: where(mask, grad, 0).sum()")
     .batch(Batch::As(typed!(batch::masked_fill, Hidden))),
@@ -45,6 +46,7 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a number where `mask` is true.",
     )
+    .alike(0b10)
     .samples("f32[5], b8[5, 5], 10")
     .grad("self: grad.masked_fill(mask, 0)")
     .batch(Batch::Pointwise),
@@ -59,6 +61,7 @@ pub static OPS: &[OpDef] = &[
         ),
         "The elements where `mask` is true, in one dimension.",
     )
+    .apart(0b11)
     .samples("f32[10], b8[10, 10]; b8[10, 10], b8[10, 10]")
     .grad("self: _grad.masked_select_back(grad, self.sizes, mask)")
     .batch(Batch::As(typed!(batch::masked_select, Hidden))),
@@ -69,6 +72,7 @@ pub static OPS: &[OpDef] = &[
         body!(masked_scatter_rule, masked_scatter).unmeasured().updates(),
         "`self` with the elements of `source` in order where `mask` is true.",
     )
+    .alike(0b10)
     .samples("f32[5], b8[5, 5], f32[5, 5]; c64[5], b8[5, 5], c64[5, 5]")
     .grad("self: grad.masked_fill(mask, 0); source: _grad.masked_scatter_backward(grad, mask, source.sizes)"),
     kernel(

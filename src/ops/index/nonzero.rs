@@ -21,6 +21,7 @@ pub static OPS: &[OpDef] = &[
         body!(nonzero_rule, nonzero, cuda: |a, (), outs| kernels::compact::places(&outs[0], a.input)),
         "The positions of the elements that are not zero, one a row.",
     )
+    .apart(1)
     .samples("f32([[1, 0], [2, 3]]); b8([True, False])")
     .no_grad()
     .batch(Batch::Unknown),

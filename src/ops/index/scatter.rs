@@ -28,6 +28,7 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with `src` written at `index` along a dimension.",
     )
+    .alike(1).apart(0b1100)
     .samples(
         "f32[10, 5], 0, i64[5, 5].below(10), f32[5, 5]; \
          i64[10, 5], 0, i64[5, 5].below(10), i64[5, 5]",
@@ -46,6 +47,7 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a number written at `index` along a dimension.",
     )
+    .alike(1).apart(0b100)
     .samples("f32[3, 4], 1, i64([[0], [2], [3]]), 1.5; i64[4], 0, i64([1, 3]), 7")
     .grad("ScatterBackward1 | self: grad.scatter(dim, index, 0)"),
     kernel(
@@ -80,6 +82,7 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with `src` added or multiplied at `index` along a dimension.",
     )
+    .alike(1).apart(0b1100)
     .samples("f32[10, 5], 1, i64[5, 5].below(5), f32[5, 5], reduce='add'")
     .refused(),
     kernel(
@@ -109,6 +112,7 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a number added or multiplied at `index` along a dimension.",
     )
+    .alike(1).apart(0b100)
     .samples("i16(-3), 0, i64(0), 2.5, reduce='add'")
     .refused(),
     kernel(
@@ -138,6 +142,7 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with `src` added at `index` along a dimension.",
     )
+    .alike(1).apart(0b1100)
     .samples(
         "f32[10, 5], 0, i64[5, 5].below(10), f32[5, 5]; \
          c64[10, 5], 0, i64[5, 5].below(10), c64[5, 5]",
@@ -153,6 +158,7 @@ pub static OPS: &[OpDef] = &[
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",
     )
+    .alike(1).apart(0b1100)
     .samples(
         "f32[10, 5], -1, i64[5, 5].below(5), f32[5, 5], 'sum', include_self=False; \
          b8[10, 5], 0, i64[10, 2].below(10), b8[10, 2], 'sum'",

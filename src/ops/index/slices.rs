@@ -35,7 +35,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with slices of `source` times `alpha` added at `index`.",
-    ).samples(
+    ).alike(1).apart(0b1100)
+    .samples(
         "f32[1], 0, i64([0]), f32[1], alpha=0; \
          c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5], alpha=2",
     )
@@ -47,7 +48,8 @@ pub static OPS: &[OpDef] = &[
         FMIO | X,
         body!(index_copy_rule, index_copy, cuda: index_copy_beside).index_args(4).updates(),
         "`self` with slices of `source` written at `index`.",
-    ).samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
+    ).alike(1).apart(0b1100)
+    .samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
     .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes)")
     .batch(Batch::Shared(4))
     .amp(Cast::Widest, Cast::Kept),
@@ -63,7 +65,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with a 0-dimensional tensor's value written to the slices at `index`.",
-    ).samples("f32[1], 0, i64([0]), f32[()]; b8[5, 5], -1, i64([2, 1, 4, 2, 2]), b8(True)")
+    ).apart(0b100)
+    .samples("f32[1], 0, i64([0]), f32[()]; b8[5, 5], -1, i64([2, 1, 4, 2, 2]), b8(True)")
     .grad("IndexFillBackward1 | self: grad.index_fill(dim, index, 0); value: _grad.index_fill_value(grad, dim, index)")
     .batch(Batch::As(typed!(batch::index_fill, Hidden))),
     kernel(
@@ -78,7 +81,8 @@ pub static OPS: &[OpDef] = &[
         .index_args(4)
         .updates(),
         "`self` with a number written to the slices at `index`.",
-    ).samples("f32[3, 4], 0, i64([0]), -8.4784")
+    ).apart(0b100)
+    .samples("f32[3, 4], 0, i64([0]), -8.4784")
     .grad("self: grad.index_fill(dim, index, 0)")
     .batch(Batch::Shared(4)),
     kernel(
@@ -89,7 +93,8 @@ pub static OPS: &[OpDef] = &[
             .index_args(4)
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
-    ).samples("f32[5, 5], 1, i64[10].below(5), f32[5, 10], 'mean', include_self=False")
+    ).alike(1).apart(0b1100)
+    .samples("f32[5, 5], 1, i64[10].below(5), f32[5, 10], 'mean', include_self=False")
     .grad("self: _grad.index_reduce_self(grad, self, dim, index, source, reduce, include_self, result); source: _grad.index_reduce_source(grad, self, dim, index, source, reduce, include_self, result)")
     .batch(Batch::Shared(4)),
 ];

@@ -20,7 +20,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(take_rule, take, cuda: |a, _, outs| kernels::index::flat(&outs[0], &kernels::converted(a.input, a.input.dtype())?, a.index)).unmeasured().index_args(2),
         "The elements at positions in row-major order.",
-    ).samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)")
+    ).apart(0b11)
+    .samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)")
     .grad("self: _grad.take_back(grad, self.sizes, index)")
     .batch(Batch::As(typed!(batch::take, Hidden))),
     kernel(
@@ -29,7 +30,8 @@ pub static OPS: &[OpDef] = &[
         FM | I,
         body!(put_rule, put, cuda: put_beside).unmeasured().index_args(2).updates(),
         "`self` with elements written at positions in row-major order.",
-    ).samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True")
+    ).apart(0b110)
+    .samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True")
     .grad("self: grad if accumulate else grad.put(index, zeros_like(source), False); source: grad.take(index).reshape(source.sizes)"),
     kernel(
         "embedding",

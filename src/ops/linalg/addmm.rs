@@ -2,7 +2,9 @@
 
 use crate::cpu::products::{Factors, LinearSizes, is_one};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, Cast, F, FMIO, Hidden, J, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FMIO, Hidden, J, O, OpDef, Plan, Q, X, compose, kernel,
+};
 use crate::ops::linalg::matrix::{
     GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, product_flops,
     supported,
@@ -28,6 +30,7 @@ pub static OPS: &[OpDef] = &[
         .flops(typed!(|a| Ok(product_flops(a.mat1, a.mat2)))),
         "beta self + alpha mat1 mat2.",
     )
+    .alike(1)
     .samples(
         "c64[1], c64[2, 2], c64[2, 3]; \
          i8(-8), i8([[6, 9], [0, 0]]), i8([[5, 5, 7], [6, 5, 1]]), alpha=2, beta=3",
@@ -47,6 +50,7 @@ pub static OPS: &[OpDef] = &[
         .flops(typed!(|a| Ok(product_flops(a.batch1, a.batch2)))),
         "beta self + alpha batch1 batch2, for each matrix of a batch.",
     )
+    .alike(1)
     .samples(
         "f32[()], f32[5, 5, 5], f32[5, 5, 10]; \
          c64[1], c64[5, 5, 5], c64[5, 5, 10], beta=0.2, alpha=0.6",
@@ -57,7 +61,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "addbmm",
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
-        FMIO | X,
+        FMIO | X | Q,
         body!(
             |a| addbmm_rule(a.input, a.batch1, a.batch2).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_batches(&o[0], a.input, a.batch1, a.batch2, *by),
@@ -66,6 +70,7 @@ pub static OPS: &[OpDef] = &[
         .grows(),
         "beta self + alpha times the sum of the products of two batches.",
     )
+    .alike(1)
     .samples(
         "f32[1], f32[5, 5, 5], f32[5, 5, 10]; \
          c64[5, 10], c64[5, 5, 5], c64[5, 5, 10], beta=(1.0+2.0j), alpha=(2.0+3.0j)",
@@ -84,6 +89,7 @@ pub static OPS: &[OpDef] = &[
         ),
         "beta self + alpha mat vec.",
     )
+    .alike(1)
     .samples("f32[1], f32[5, 10], f32[10]; c64[5], c64[5, 10], c64[10]")
     .grad("self: _grad.scale(grad, beta.conj()); mat: _grad.scale(grad.outer(vec.conj()), alpha.conj()); vec: _grad.scale(mat.t().conj().mv(grad), alpha.conj())")
     .batch(Batch::As(typed!(|a, h| batch::added(a.input, &batch::by_vector(a.mat, a.vec)?, 1, [a.beta, a.alpha], h), Hidden)))
@@ -95,6 +101,7 @@ pub static OPS: &[OpDef] = &[
         addr,
         "beta self + alpha times the outer product of two vectors.",
     )
+    .alike(1).apart(0b110)
     .samples(
         "f32[5, 10], f32[5], f32[10]; \
          c64[5, 10], c64[5], c64[10], beta=(0.4+0.6j), alpha=(0.1+0.3j); \
@@ -118,6 +125,7 @@ pub static OPS: &[OpDef] = &[
             as u64))),
         "input weight.T + bias.",
     )
+    .alike(0b100)
     .samples("f32[3], f32[4, 3]; c64[3], c64[4, 3], c64[4]; f32[8], f32[8, 8], f32[8]")
     .through(typed!(recorded_linear))
     .amp(Cast::Low, Cast::Low),

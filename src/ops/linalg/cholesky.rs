@@ -5,7 +5,9 @@ use crate::cpu::dense::number::Number;
 use crate::cpu::dense::triangular::{Triangle, solve_left};
 use crate::cpu::dense::view::{View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
-use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, R, X, compose, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FMO, O, OpDef, OutSpec, P, Plan, R, X, compose, kernel,
+};
 use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, check, columnwise, cubic, fits, lead, plan, same_types, tail, with_numbers,
@@ -63,7 +65,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "cholesky_inverse",
         "(Tensor self, bool upper=False)",
-        FMO,
+        FMO | P,
         body!(|a| square_rule(a.input, "cholesky_inverse"), |a, _, o| {
             inverses(a.input, a.upper, &o[0])
         }).unmeasured(),

@@ -29,7 +29,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "linalg.matmul",
         "(Tensor input, Tensor other)",
-        F | O,
+        F | O | X,
         |a| f::matmul(a.input, a.other),
         "As matmul.",
     )
@@ -71,7 +71,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "chain_matmul",
         "(Tensor[*] matrices)",
-        F | O,
+        F | O | X,
         chain_matmul,
         "The product of several matrices.",
     )

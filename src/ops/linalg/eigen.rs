@@ -3,7 +3,7 @@
 use crate::cpu::dense::view::Matrix;
 use crate::cpu::eigen::{Spectral, eigen};
 use crate::cpu::matrices::{self, Pieces, Stack};
-use crate::ops::core::op::{Batch, Cast, F, O, OpDef, OutSpec, Plan, Ret, X, kernel};
+use crate::ops::core::op::{Batch, Cast, F, O, OpDef, OutSpec, P, Plan, Ret, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, columnwise, cubic, lead, with_numbers};
 use crate::{DType, Element, Result, Tensor, ensure};
@@ -16,7 +16,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.eig",
         "(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
-        F | O | X,
+        F | O | P,
         body!(|a| rule(a.A, true), |a, _, o| write(a.A, "linalg.eig", &o[0], Some(&o[1]))).unmeasured(),
         "Eigenvalues and eigenvectors of a square matrix.",
     )
@@ -27,7 +27,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.eigvals",
         "(Tensor A)",
-        F | O | X,
+        F | O,
         body!(|a| rule(a.A, false), |a, _, o| write(a.A, "linalg.eig", &o[0], None)).unmeasured(),
         "Eigenvalues of a square matrix.",
     )

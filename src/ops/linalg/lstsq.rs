@@ -6,7 +6,7 @@ use crate::cpu::dense::view::{Matrix, View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::batch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, P, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{columnwise, cubic, lead, plan, tail, with_numbers};
 use crate::ops::linalg::spectral::singular_values;
@@ -29,7 +29,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "linalg.lstsq",
         "(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-        F | O | X,
+        F | O | P,
         lstsq,
         "The solutions X for which A X is as near to B as can be, of least size where there are many.",
     )

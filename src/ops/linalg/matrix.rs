@@ -2,7 +2,9 @@
 
 use crate::cpu::products::{Backend, dot_as_product};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, Cast, F, FMO, Hidden, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FMO, Hidden, O, OpDef, Plan, X, compose, forward, kernel,
+};
 use crate::ops::f;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, kernels};
 use torchlike_macros::operators;
@@ -57,6 +59,14 @@ pub static OPS: &[OpDef] = &[
     .grad("self: _grad.mm_left(grad, self.sizes, self.strides, mat2, 1); mat2: _grad.mm_right(grad, mat2.sizes, mat2.strides, self, 1)")
     .batch(Batch::As(typed!(|a, _h| batch::one(f::matmul(a.input, a.mat2)), Hidden)))
     .amp(Cast::Low, Cast::Low),
+    forward(
+        "spmm",
+        "(Tensor self, Tensor mat2)",
+        F | O,
+        |a| Ok(f::Mm::new(a.input, a.mat2).args()?.to_owned()),
+        "The product of two matrices, of which the first may be sparse.",
+    )
+    .samples("f32[2, 3], f32[3, 2]"),
     kernel(
         "bmm",
         "(Tensor self, Tensor mat2)",

@@ -4,7 +4,7 @@ use crate::cpu::dense::number::{Factor, Number, Real, set_product};
 use crate::cpu::dense::view::{Matrix, View, ViewMut};
 use crate::cpu::matrices::{self, Stack};
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, FM, FMO, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, O, OpDef, P, Plan, X, compose, kernel};
 use crate::ops::core::typed;
 use crate::ops::f;
 use crate::ops::linalg::rules::{cubic, lead, with_numbers};
@@ -17,7 +17,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "linalg.matrix_power",
         "(Tensor A, int n)",
-        F | O | X,
+        F | O | X | P,
         matrix_power,
         "A matrix to an integer power.",
     )
@@ -25,7 +25,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "matrix_power",
         "(Tensor self, int n)",
-        FMO,
+        FMO | X | P,
         |a| f::linalg_matrix_power(a.input, a.n),
         "A matrix to an integer power.",
     )

@@ -3,10 +3,12 @@
 use crate::cpu::dense::number::Number;
 use crate::cpu::dense::reflect;
 use crate::cpu::matrices::{self, Pieces, Stack};
-use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{
+    Batch, Cast, F, FMO, O, OpDef, OutSpec, P, Plan, Ret, X, compose, kernel,
+};
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, columnwise, lead, plan, with_numbers};
-use crate::{Result, Tensor, ensure};
+use crate::{Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -35,7 +37,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "geqrf",
         "(Tensor self) -> (Tensor a, Tensor tau)",
-        FMO,
+        FMO | P,
         body!(geqrf_rule, geqrf).unmeasured(),
         "Householder reflections of a matrix.",
     )
@@ -45,7 +47,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.householder_product",
         "(Tensor input, Tensor tau)",
-        F | O,
+        F | O | P,
         body!(|a| product_rule(a.input, a.tau), |a, _, o| product(
             a.input, a.tau, &o[0]
         )).unmeasured(),
@@ -58,7 +60,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "orgqr",
         "(Tensor self, Tensor input2)",
-        FMO,
+        FMO | P,
         |a| f::linalg_householder_product(a.input, a.input2),
         "The first columns of a product of reflections.",
     )
@@ -67,7 +69,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "ormqr",
         "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)",
-        FMO | X,
+        FMO | X | P,
         body!(ormqr_rule, ormqr).unmeasured(),
         "A matrix multiplied by a product of reflections.",
     )
@@ -246,19 +248,17 @@ fn ormqr_rule(a: &calls::Ormqr) -> Result<Plan> {
         Runtime,
         "torch.ormqr: other must have at least 2 dimensions."
     );
-    check(t, "ormqr", false)?;
-    let side = if a.left { c.ndim() - 2 } else { c.ndim() - 1 };
-    let k = tau.shape().last().copied().unwrap_or(0);
+    let side = if a.left { -2 } else { -1 };
+    let rows = c.size(side)?;
     ensure!(
-        c.shape()[side] >= k && c.shape()[side] == t.shape()[t.ndim() - 2],
+        rows == t.size(-2)?,
         Runtime,
-        "torch.ormqr: other.shape[{}] must be equal to input.shape[-2]",
-        side as i64 - c.ndim() as i64
+        "torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]"
     );
     ensure!(
-        k <= t.shape()[t.ndim() - 1],
+        tau.size(-1)? == rows.min(t.size(-1)?),
         Runtime,
-        "torch.ormqr: tau.shape[-1] must be less than or equal to input.shape[-1]"
+        "torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])"
     );
     ensure!(
         t.ndim() == tau.ndim() + 1,
@@ -275,12 +275,17 @@ fn ormqr_rule(a: &calls::Ormqr) -> Result<Plan> {
         c.ndim(),
         t.ndim()
     );
-    ensure!(
-        lead(t.shape()) == lead(c.shape()),
-        Runtime,
-        "torch.ormqr: Expected batch dimensions of other to be equal to input.shape[:-2], but got {}",
-        lead(c.shape())
-    );
+    let batches = [
+        ("tau", Dims::from(&tau.shape()[..tau.ndim() - 1])),
+        ("other", lead(c.shape())),
+    ];
+    for (name, batch) in batches {
+        ensure!(
+            lead(t.shape()) == batch,
+            Runtime,
+            "torch.ormqr: Expected batch dimensions of {name} to be equal to input.shape[:-2], but got {batch}"
+        );
+    }
     for (x, name) in [(tau, "tau"), (c, "other")] {
         ensure!(
             x.dtype() == t.dtype(),
@@ -290,6 +295,9 @@ fn ormqr_rule(a: &calls::Ormqr) -> Result<Plan> {
             x.dtype().scalar_type()
         );
     }
+    t.dtype()
+        .check_kernel(t.dtype().is_float() || t.dtype().is_complex(), "ormqr_cpu")?;
+    check(t, "ormqr", false)?;
     Ok(plan([columnwise(c.shape().clone(), c.dtype())]))
 }
 

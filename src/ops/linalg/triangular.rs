@@ -19,7 +19,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(solve_rule, solve).unmeasured(),
         "The solution of a triangular system.",
-    ).samples("f32[3, 3], f32[3, 0], upper=False; f32[3, 3], f32[0, 3], upper=True, left=False")
+    ).alike(0b10)
+    .samples("f32[3, 3], f32[3, 0], upper=False; f32[3, 3], f32[0, 3], upper=True, left=False")
     .grad("self, B: _grad.solve_triangular(grad, self, result, upper, left, unitriangular, needs)")
     .batch(Batch::Broadcasting(&[2, 2])),
     kernel(
@@ -28,7 +29,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(old_rule, old_solve).unmeasured(),
         "The solution of a triangular system.",
-    ).samples("f64[5, 1], f64[5, 5]")
+    ).alike(1)
+    .samples("f64[5, 1], f64[5, 5]")
     .grad("self, A: _grad.triangular_solve(grads[0], grads[1], self, A, solution, upper, transpose, unitriangular, needs); jvp: [triangular_solve(self_t - (A_t.mT() if transpose else A_t).matmul(solution), A, upper, transpose, unitriangular)[0], A_t]")
     .batch(Batch::Broadcasting(&[2, 2]))
     .amp(Cast::Single, Cast::Kept),

@@ -18,6 +18,7 @@ pub static OPS: &[OpDef] = &[
         outer,
         "All products of elements of two vectors.",
     )
+    .apart(0b11)
     .samples("f32[5], f32[10]; c64[5], c64[10]"),
     compose(
         "kron",
@@ -26,6 +27,7 @@ pub static OPS: &[OpDef] = &[
         kron,
         "The Kronecker product.",
     )
+    .apart(0b11)
     .samples("f32[5, 5], f32[10, 20]; b8[5, 5], b8[10, 20]"),
     compose(
         "linalg.vecdot",
@@ -43,6 +45,7 @@ pub static OPS: &[OpDef] = &[
         cross_default,
         "The vector product.",
     )
+    .apart(0b11)
     .samples("f32[1, 3], f32[5, 3], dim=-1; c64[5, 3], c64[5, 3]")
     .amp(Cast::Kept, Cast::Widest),
     kernel(
@@ -54,6 +57,7 @@ pub static OPS: &[OpDef] = &[
         )).unmeasured(),
         "The vector product along a dimension.",
     )
+    .apart(0b11)
     .samples("f32[5, 3], f32[5, 3]; c64[1, 3], c64[5, 3]; f32[5, 3, 5], f32[5, 3, 5], dim=1")
     .grad("self: linalg.cross(other.conj(), grad, dim=dim); other: linalg.cross(grad, self.conj(), dim=dim)"),
     compose(

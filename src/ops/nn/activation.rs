@@ -237,7 +237,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(LeakyRelu "_nn.leaky_relu", 1, same, typed!(leaky_relu_ctx, DType), 0, "a > T(0) ? a : a * f0", "(Tensor self, float negative_slope=0.01)", "x where positive, else x times a slope.").samples("f32[3, 4]; bf16[3], 0.2").grad("in place LeakyReluBackward1 | self: leaky_relu_backward(grad, self, negative_slope, False)"),
     map_row!(Softplus "_nn.softplus", 1, same, typed!(softplus_ctx, DType), 0, "a * f0 > f1 ? a : log1p(exp(a * f0)) / f0", "(Tensor self, float beta=1, float threshold=20)", "log(1 + exp(x)), smoothly from 0 to x.").samples("f32[3, 4]; f64[3], 2.0, 1.0").grad("self: softplus_backward(grad, self, beta, threshold)"),
     map_row!(Softshrink "_nn.softshrink", 1, same, typed!(shrink_ctx, DType), 0, "a > f0 ? a - f0 : a < -f0 ? a + f0 : a * T(0)", "(Tensor self, float lambd=0.5)", "x moved towards 0 by lambd.").samples("f32[3, 4]; bf16[3], 1.0").grad("self: softshrink_backward(grad, self, lambd)"),
-    map_row!(Hardshrink "hardshrink", 1, same, typed!(hardshrink_ctx, DType), FMO, "a >= -f0 && a <= f0 ? T(0) : a", "(Tensor self, float lambd=0.5)", "x, or 0 where it is within lambd of 0.").samples("f32[3, 4]; bf16[3], 1.0").grad("self: hardshrink_backward(grad, self, lambd)"),
+    map_row!(Hardshrink "hardshrink", 1, same, typed!(hardshrink_ctx, DType), FMO | X, "a >= -f0 && a <= f0 ? T(0) : a", "(Tensor self, float lambd=0.5)", "x, or 0 where it is within lambd of 0.").samples("f32[3, 4]; bf16[3], 1.0").grad("self: hardshrink_backward(grad, self, lambd)"),
     map_row!(Threshold "threshold", 1, same, typed!(threshold_ctx, DType), F | O, "a <= f0 ? f1 : a", "(Tensor self, Scalar threshold, Scalar value)", "x where above the threshold, else a value.").samples("f32[3, 4], 0.5, 2.0; i64[3], 1, 7").overlaps().grad("in place ThresholdBackward1 | self: threshold_backward(grad, self, threshold)"),
     map_row!(LogSigmoid "_nn.log_sigmoid", 1, same, 0, "min_(a, T(0)) - log1p(exp(-abs_(a)))", "(Tensor self)", "The logarithm of sigmoid(x).").samples("f32[3, 4]").grad("self: log_sigmoid_backward(grad, self, self)"),
     map_row!(Glu "_nn.glu", 2, same, 0, "a * sigmoid_(b)", "(Tensor self, Tensor gate)", "The first operand times the sigmoid of the second.").samples("f32[3, 4], f32[3, 4]").grad("self: glu_backward(grad, gate); gate: glu_backward(grad, self, gate)"),
@@ -248,7 +248,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         |a| gelu(a.input, a.approximate),
         "x times the normal distribution function of x.",
-    ).samples("f32[3, 4]; f32[3, 4], approximate='tanh'"),
+    ).alike(1)
+    .samples("f32[3, 4]; f32[3, 4], approximate='tanh'"),
     compose(
         "nn.functional.softplus",
         "(Tensor self, float beta=1, float threshold=20)",
@@ -260,7 +261,8 @@ pub static OPS: &[OpDef] = &[
                 .call()
         },
         "log(1 + exp(x)), smoothly from 0 to x.",
-    ).samples("f32[3, 4], beta=3, threshold=0.2")
+    ).alike(1)
+    .samples("f32[3, 4], beta=3, threshold=0.2")
     .amp(Cast::Kept, Cast::Single),
     compose(
         "nn.functional.softshrink",
@@ -268,14 +270,16 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         |a| f::_NnSoftshrink::new(a.input).lambd(a.lambd).call(),
         "x moved towards 0 by lambd.",
-    ).samples("f32[3, 4]"),
+    ).alike(1)
+    .samples("f32[3, 4]"),
     compose(
         "nn.functional.hardshrink",
         "(Tensor self, float lambd=0.5)",
         F | O | X,
         |a| f::Hardshrink::new(a.input).lambd(a.lambd).call(),
         "x, or 0 where it is within lambd of 0.",
-    ).samples("f32[3, 4]; f32[3, 4], lambd=0.0"),
+    ).alike(1)
+    .samples("f32[3, 4]; f32[3, 4], lambd=0.0"),
     compose(
         "nn.functional.tanhshrink",
         "(Tensor self)",

@@ -3,7 +3,7 @@
 use crate::cpu::pooling::Rule;
 use crate::ops::core::op::{Batch, Cast, F, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
-use crate::ops::nn::pool::{Asked, Pooling, check_1d, pooled, regular, run, scratch};
+use crate::ops::nn::pool::{Asked, Pooling, check_1d, only, pooled, regular, run, scratch};
 use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
@@ -167,16 +167,10 @@ fn sequences(a: &calls::AvgPool1d) -> Result<Tensor> {
     check_1d(a.input, "avg_pool1d")?;
     let (k, p) = (a.kernel_size, a.padding);
     let stride = if a.stride.is_empty() { k } else { a.stride };
-    for (list, name) in [(k, "kernel_size"), (stride, "stride"), (p, "padding")] {
-        ensure!(
-            list.len() == 1,
-            Runtime,
-            "avg_pool1d() argument '{name}' should contain one int (got {})",
-            list.len()
-        );
-    }
+    let kernel = [1, only(k, "avg_pool1d", "kernel_size")?];
+    let stride = [1, only(stride, "avg_pool1d", "stride")?];
+    let padding = [0, only(p, "avg_pool1d", "padding")?];
     let wide = f::unsqueeze(a.input, -2)?;
-    let (kernel, stride, padding) = ([1, k[0]], [1, stride[0]], [0, p[0]]);
     let means = f::NnFunctionalAvgPool2d::new(&wide, &kernel)
         .stride(&stride[..])
         .padding(&padding)

@@ -5,7 +5,9 @@ use crate::cpu::matrix::has_product;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::ops::nn::conv_sizes::{check_sizes, expanded, reaches, sizes, transposed_sizes};
+use crate::ops::nn::conv_sizes::{
+    check_dilation, check_sizes, expanded, reaches, sizes, transposed_sizes,
+};
 use crate::{Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, kernels, mode};
 use num_complex::Complex64;
 use torchlike_macros::operators;
@@ -325,10 +327,9 @@ fn lists(a: &calls::Convolution, n: usize) -> Result<Lists> {
         "non-positive groups is not supported"
     );
     ensure!(
-        l.dilation.iter().all(|&d| d > 0),
+        l.dilation.iter().all(|&d| d >= 0),
         Runtime,
-        "dilation should be greater than zero, but got {}",
-        l.dilation
+        "dilation should be greater than zero"
     );
     Ok(l)
 }
@@ -445,6 +446,7 @@ pub(in crate::ops) fn geometry(a: &calls::Convolution) -> Result<(Dims, Geometry
     ensure!(n <= 3, Runtime, "unsupported ConvNd parameters");
     let l = lists(a, n)?;
     let outputs = channels(a)?;
+    check_dilation(&l.dilation, a.transposed)?;
     let (spatial, reach) = (&x.shape()[2..], reaches(w, &l));
     let out = if a.transposed {
         transposed_sizes(spatial, &reach, &l)?

@@ -1,7 +1,7 @@
 //! The spatial sizes of convolutions.
 
 use crate::ops::nn::conv::Lists;
-use crate::{Dims, Result, Tensor, ensure};
+use crate::{Dims, Result, Tensor, bail, ensure};
 
 /// Numbers as messages join them.
 fn joined(values: impl Iterator<Item = i64>) -> String {
@@ -76,6 +76,31 @@ pub(super) fn check_sizes(x: &Tensor, out: &Dims) -> Result<()> {
 }
 
 /// One value for every dimension.
+/// Windows have a size; sequences count as images here.
+pub(super) fn check_dilation(dilation: &Dims, transposed: bool) -> Result<()> {
+    if dilation.iter().all(|&d| d > 0) {
+        return Ok(());
+    }
+    let mut all = dilation.clone();
+    if all.len() == 1 {
+        all = Dims::from([1]).concat(&all);
+    }
+    if !transposed {
+        bail!(
+            Runtime,
+            "dilation should be greater than zero, but got {all}"
+        );
+    }
+    let names = ["depth", "height", "width"];
+    let each = names[3 - all.len()..].iter().zip(all.iter());
+    let each: Vec<_> = each.map(|(n, d)| format!("dilation_{n}: {d}")).collect();
+    bail!(
+        Runtime,
+        "dilation should be greater than zero, but got {}",
+        each.join(", ")
+    )
+}
+
 pub(super) fn expanded(list: &[i64], n: usize, name: &str) -> Result<Dims> {
     if list.len() == 1 {
         return Ok(Dims::filled(n, list[0]));

@@ -3,7 +3,9 @@
 use crate::cpu::pooling::Rule;
 use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
-use crate::ops::nn::pool::{Asked, Pooling, both, pooled, pooled_size, regular, run, scratch};
+use crate::ops::nn::pool::{
+    Asked, Pooling, both, check_1d, only, pooled, pooled_size, regular, run, scratch,
+};
 use crate::{DType, Result, ensure};
 use torchlike_macros::operators;
 
@@ -41,14 +43,14 @@ pub static OPS: &[OpDef] = &[
         "max_pool1d",
         "(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False)",
         F,
-        |a| sequences(&asked!(a, 1, "max_pool1d"), false),
+        |a| sequences(&asked!(a, 1, "max_pool1d")),
         "The largest elements of windows.",
     ).samples("f32[2, 3, 6], 2; f32[3, 6], 3, 2, 1"),
     compose(
         "max_pool1d_with_indices",
         "(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
         F,
-        |a| sequences(&asked!(a, 1, "max_pool1d"), true),
+        |a| sequences_with_indices(&asked!(a, 1, "max_pool1d")),
         "The largest elements of windows, and their positions.",
     ).samples("f32[2, 3, 6], 2"),
     kernel(
@@ -165,20 +167,33 @@ fn rule<'a>(a: &Asked<'a>, positions: bool) -> Result<(Plan, Pooling<'a>)> {
 }
 
 /// Sequences are images of one row.
-fn sequences(a: &Asked, positions: bool) -> Result<Ret> {
+fn sequences_with_indices(a: &Asked) -> Result<Ret> {
+    check_1d(a.x, a.name)?;
+    let stride = if a.stride.is_empty() {
+        a.kernel
+    } else {
+        a.stride
+    };
+    let dilation = a.dilation.unwrap_or(&[1]);
+    let kernel = [1, only(a.kernel, a.name, "kernel_size")?];
+    let stride = [1, only(stride, a.name, "stride")?];
+    let padding = [0, only(a.padding, a.name, "padding")?];
+    let dilation = [1, only(dilation, a.name, "dilation")?];
+    let wide = f::unsqueeze(a.x, -2)?;
+    let [most, at] = f::MaxPool2dWithIndices::new(&wide, &kernel)
+        .stride(&stride)
+        .padding(&padding)
+        .dilation(&dilation)
+        .ceil_mode(a.ceil)
+        .call()?;
+    Ok(both([f::squeeze_dim(&most, -2)?, f::squeeze_dim(&at, -2)?]))
+}
+
+/// Sequences are images of one row.
+fn sequences(a: &Asked) -> Result<Ret> {
     let [kernel, stride, padding, dilation] = check_sequences(a)?;
     let (kernel, stride) = ([1, kernel], [1, stride]);
     let (padding, dilation) = ([0, padding], [1, dilation]);
-    if positions {
-        let wide = f::unsqueeze(a.x, -2)?;
-        let [most, at] = f::MaxPool2dWithIndices::new(&wide, &kernel)
-            .stride(&stride)
-            .padding(&padding)
-            .dilation(&dilation)
-            .ceil_mode(a.ceil)
-            .call()?;
-        return Ok(both([f::squeeze_dim(&most, -2)?, f::squeeze_dim(&at, -2)?]));
-    }
     let wide = f::unsqueeze(&f::contiguous(a.x)?, -2)?;
     let most = f::MaxPool2d::new(&wide, &kernel)
         .stride(&stride)

@@ -124,7 +124,7 @@ pub(in crate::ops) fn regular(a: &Asked) -> Result<Regular> {
         out: Dims::filled(n, 0),
     };
     r.check()?;
-    check_input(x, n)?;
+    check_input(a)?;
     let sizes = &x.shape()[x.ndim() - n..];
     for i in 0..n {
         r.out[i] = pooled_size(
@@ -273,13 +273,24 @@ impl Regular {
     }
 }
 
-fn check_input(x: &Tensor, n: usize) -> Result<()> {
-    let s = x.shape();
-    if n == 2 {
+/// The parameter of a pool of sequences, a list of one number.
+pub(super) fn only(list: &[i64], name: &str, parameter: &str) -> Result<i64> {
+    ensure!(
+        list.len() == 1,
+        Runtime,
+        "{name}() argument '{parameter}' should contain one int (got {})",
+        list.len()
+    );
+    Ok(list[0])
+}
+
+fn check_input(a: &Asked) -> Result<()> {
+    let (s, most) = (a.x.shape(), a.dilation.is_some());
+    if a.n == 2 {
         let good = match s.len() {
             3 => s.iter().all(|&v| v != 0),
             4 => s[1..].iter().all(|&v| v != 0),
-            k if k < 3 => bail!(
+            k if k < 3 || most => bail!(
                 Runtime,
                 "non-empty 3D or 4D (batch mode) tensor expected for input"
             ),
@@ -297,16 +308,18 @@ fn check_input(x: &Tensor, n: usize) -> Result<()> {
         Runtime,
         "non-empty 4D or 5D (batch mode) tensor expected for input"
     );
-    let skip = usize::from(s.len() == 5);
-    for (i, &v) in s.iter().enumerate().skip(skip) {
-        ensure!(
-            v > 0,
-            Runtime,
-            "pool3d(): Expected input's non-batch dimensions to have positive length, but input has a shape of {s} and non-batch \
-             dimension {} has length zero!",
-            i - skip
-        );
-    }
+    let name = if most {
+        "max_pool3d_with_indices_out_cpu_template()"
+    } else {
+        "avg_pool3d()"
+    };
+    // The dimension that PyTorch names is its size.
+    ensure!(
+        s[usize::from(s.len() == 5)..].iter().all(|&v| v > 0),
+        Runtime,
+        "{name}: Expected input's non-batch dimensions to have positive length, but input has a shape of {s} and non-batch \
+         dimension 0 has length zero!"
+    );
     Ok(())
 }
 

@@ -1,9 +1,9 @@
 //! Losses of pairs of elements, reduced: each is one operator, as in PyTorch, whatever it is made of here.
 
-use crate::Result;
 use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, reduced};
+use crate::{Result, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -41,7 +41,14 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, Tensor target, int reduction)",
         0,
         |a| {
-            let z = f::mul(&f::neg(a.target)?, a.input)?;
+            let z = f::mul(&f::neg(a.input)?, a.target)?;
+            ensure!(
+                z.shape() == a.input.shape(),
+                Runtime,
+                "output with shape {} doesn't match the broadcast shape {}",
+                a.input.shape(),
+                z.shape()
+            );
             reduced(f::log1p(&f::exp(&z)?)?, Reduction::of_int(a.reduction))
         },
         "log(1 + exp(-target * input)), reduced.",

@@ -17,6 +17,7 @@ pub static OPS: &[OpDef] = &[
         body!(frexp_rule, frexp).unmeasured(),
         "Mantissa and exponent of 2.",
     )
+    .alike(1)
     .samples("f32[3, 4]")
     .grad("self: grad / exponent.exp2()"),
     kernel(

@@ -88,6 +88,11 @@ fn integer(n: i64) -> Ctx {
 }
 
 fn dimension(a: &calls::_Mvlgamma, _: DType) -> Result<Ctx> {
+    ensure!(
+        a.input.dtype() != DType::Bool,
+        Runtime,
+        "The input tensor may not be a boolean tensor."
+    );
     ensure!(a.p >= 1, Runtime, "p has to be greater than or equal to 1");
     Ok(integer(a.p))
 }
@@ -99,11 +104,7 @@ fn polygamma(x: &Tensor, n: i64) -> Result<Tensor> {
         Runtime,
         "polygamma(n, x) does not support negative n."
     );
-    if n == 0 {
-        f::digamma(x)
-    } else {
-        f::_polygamma(x, n)
-    }
+    f::_polygamma(x, n)
 }
 
 /// `ndtr` as the operators that its gradient is made of.
@@ -148,14 +149,16 @@ pub static OPS: &[OpDef] = &[
         F | O,
         |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
-    ).samples("5, f64[3, 4]; 1, b8[5, 5]"),
+    ).alike(0b10)
+    .samples("5, f64[3, 4]; 1, b8[5, 5]"),
     compose(
         "polygamma#method",
         "(Tensor self, int n)",
         M | I,
         |a| polygamma(a.input, a.n),
         "The n-th derivative of the digamma function.",
-    ).samples("f32[3].pos, 1"),
+    ).alike(1)
+    .samples("f32[3].pos, 1"),
     map_row!(Polygamma "_polygamma", 1, float, typed!(|a, _| Ok(integer(a.n)), DType), 0, "", "(Tensor self, int n)", "").samples("f32[3].pos, 2").grad("PolygammaBackward0 | self: grad * polygamma(n + 1, self); jvp: pointwise"),
     compose(
         "mvlgamma",

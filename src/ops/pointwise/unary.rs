@@ -224,7 +224,7 @@ fn signed(d: DType) -> (DType, DType) {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Abs "abs", 1, real_part, FMIO | E | J, "abs_(a)", "(Tensor self)", "The absolute value of each element.").grad("self: grad * self.sgn()"),
+    map_row!(Abs "abs", 1, real_part, FMIO | X | E | J, "abs_(a)", "(Tensor self)", "The absolute value of each element.").grad("self: grad * self.sgn()"),
     map_row!(Neg "neg", 1, same, FMIO | X | J, "-a", "(Tensor self)", "Each element negated.").grad("self: grad.neg(); jvp: linear"),
     compose(
         "positive",

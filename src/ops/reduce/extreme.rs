@@ -17,7 +17,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, true), anywhere: write_extremes).unmeasured(),
         "The largest element along a dimension and its index.",
-    ).samples("f32[3, 4], 0, True; b8[3, 4], 1")
+    ).apart(1)
+    .samples("f32[3, 4], 0, True; b8[3, 4], 1")
     .grad("MaxBackward0 | self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
     kernel(
         "min#dim",
@@ -25,7 +26,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, false), anywhere: write_extremes).unmeasured(),
         "The smallest element along a dimension and its index.",
-    ).samples("f64[3, 4], 0; b8[3, 4], 1; f64[3, 4], 0, True")
+    ).apart(1)
+    .samples("f64[3, 4], 0; b8[3, 4], 1; f64[3, 4], 0, True")
     .grad("MinBackward0 | self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
     kernel(
         "aminmax",

@@ -80,6 +80,7 @@ pub static OPS: &[OpDef] = &[
         ).unmeasured(),
         "The most frequent element along a dimension and an index of it.",
     )
+    .apart(1)
     .samples("f32[3, 4]; f32[3, 4], 0, True")
     .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
     kernel(
@@ -89,6 +90,7 @@ pub static OPS: &[OpDef] = &[
         body!(kth, choose).unmeasured(),
         "The k-th smallest element along a dimension and its index.",
     )
+    .apart(1)
     .samples("f32[3, 4], 1; i64[3, 4], 2, -1, True; f32[3, 4], 2, 0, True")
     .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, keepdim)"),
     kernel(

@@ -24,6 +24,7 @@ pub static OPS: &[OpDef] = &[
         ).unmeasured(),
         "Sums of the elements so far.",
     )
+    .alike(1)
     .samples("f32[3, 4], 0; c64[3, 4], 1, dtype=c64")
     .grad("self: _grad.cumsum_back(grad, dim); jvp: linear")
     .amp(Cast::Kept, Cast::Result),
@@ -37,6 +38,7 @@ pub static OPS: &[OpDef] = &[
         ).unmeasured(),
         "Products of the elements so far.",
     )
+    .alike(1)
     .samples("f32[3, 4], 0; c64[3, 4], 0; f32[3, 4], 1, dtype=f32")
     .grad("self: _grad.cumprod_backward(grad, self, dim, result)")
     .amp(Cast::Kept, Cast::Result),
@@ -52,6 +54,7 @@ pub static OPS: &[OpDef] = &[
         )).unmeasured(),
         "Logarithms of the sums of exponentials so far.",
     )
+    .alike(1)
     .samples("f32[3, 4], 0")
     .grad("self: _grad.logcumsumexp(grad, self, result, dim); jvp: _grad.logcumsumexp_tangent(self_t, self, dim)"),
     kernel(
@@ -93,6 +96,7 @@ pub static OPS: &[OpDef] = &[
         )).unmeasured(),
         "Slices along a dimension scaled down to a norm.",
     )
+    .alike(1)
     .samples("f32[3, 4], 2, 1, 0.5; c64[2, 3, 4], 1, 2, 3")
     .grad("self: _grad.renorm(grad, self, p, dim, maxnorm)")
     .batch(Batch::Each)
@@ -104,6 +108,7 @@ pub static OPS: &[OpDef] = &[
         diff,
         "Differences of neighbours.",
     )
+    .alike(1)
     .samples("f32[3, 4], 2, 0, None, None; b8[3, 3, 3], 17, 2, b8[3, 3, 3], b8[3, 3, 3]"),
     compose(
         "trapezoid",

@@ -106,7 +106,8 @@ pub static OPS: &[OpDef] = &[
         FMO,
         |a| f::maximum(a.input, a.other),
         "The larger of two elements; NaN if either is.",
-    ).samples("f32[5], f32[()]"),
+    ).alike(0b11)
+    .samples("f32[5], f32[()]"),
     kernel(
         "min",
         "(Tensor self)",
@@ -122,7 +123,8 @@ pub static OPS: &[OpDef] = &[
         FMO,
         |a| f::minimum(a.input, a.other),
         "The smaller of two elements; NaN if either is.",
-    ).samples("f32[5], f32[()]"),
+    ).alike(0b11)
+    .samples("f32[5], f32[()]"),
     kernel(
         "any",
         "(Tensor self)",

@@ -30,7 +30,8 @@ pub static OPS: &[OpDef] = &[
             write_histogram
         ).unmeasured(),
         "How many elements fall between edges.",
-    ).samples("f32[5], f32[2]")
+    ).alike(0b10)
+    .samples("f32[5], f32[2]")
     .refused(),
     kernel(
         "histogram#count",

@@ -18,7 +18,8 @@ pub static OPS: &[OpDef] = &[
             kernels::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
         }).unmeasured(),
         "The elements along a dimension in order, and where they were.",
-    ).samples("f32[3, 4]; i64[2, 3, 4].below(125), -3, True; f32[3, 4], -2, False")
+    ).alike(1)
+    .samples("f32[3, 4]; i64[2, 3, 4].below(125), -3, True; f32[3, 4], -2, False")
     .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, True)"),
     kernel(
         "sort#stable",
@@ -28,7 +29,8 @@ pub static OPS: &[OpDef] = &[
             kernels::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
         }).unmeasured(),
         "The elements along a dimension in order, and where they were.",
-    ).samples(
+    ).alike(1)
+    .samples(
         "f32[3, 4], stable=True; \
          b8[3, 4], dim=0, descending=True, stable=True; \
          f32[2, 3, 4], dim=-3, descending=True, stable=True",
@@ -67,7 +69,8 @@ pub static OPS: &[OpDef] = &[
                 .map(|[values, _]| values)
         },
         "The elements along the first dimension in order.",
-    ).samples("b8[3, 4]"),
+    ).alike(1)
+    .samples("b8[3, 4]"),
     kernel(
         "topk",
         "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
@@ -76,7 +79,8 @@ pub static OPS: &[OpDef] = &[
             kernels::sort::topk(&outs[0], &outs[1], a.input, *dim, a.k as usize, a.largest)
         }).unmeasured(),
         "The k largest or smallest elements along a dimension.",
-    ).samples("f32[3, 4], 1; f32[3, 4], 1, 0, True, True")
+    ).apart(1)
+    .samples("f32[3, 4], 1; f32[3, 4], 1, 0, True, True")
     .grad("self: _grad.value_selecting_reduction_backward(grad, dim, indices, self.sizes, True)"),
 ];
 

@@ -49,13 +49,13 @@ pub static OPS: &[OpDef] = &[
     .grad("SparseCompressedTensorBackward0 | values: _grad.compressed_values(grad, compressed, plain, values, size, layout)"),
     compose(
         "_to_sparse",
-        "(Tensor self, str layout, int[]? blocksize=None, int? dense_dim=None)",
+        "(Tensor self, str layout, int[]? blocksize=None, int? dense_dim=None, str way='layout')",
         F,
         to_sparse,
         "A tensor in a sparse layout.",
     )
     .samples("see tests/test_sparse.py")
-    .grad("ToSparseBackward0 | self: _grad.strided(grad, self)"),
+    .grad("ToSparse{way sparse_dim=Backward0 layout=Backward1 csr=CsrBackward0 csc=CscBackward0 bsr=BsrBackward0 bsc=BscBackward0} | self: _grad.strided(grad, self)"),
     compose(
         "_to_dense",
         "(Tensor self, dtype? dtype=None, bool? masked_grad=None)",

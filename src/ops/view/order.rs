@@ -56,7 +56,7 @@ pub static OPS: &[OpDef] = &[
         "Dimensions moved to other places.",
     )
     .samples("f32[3, 4], (), (); b8[4, 3, 2, 1], [0, 1, 2, 3], [3, 2, 1, 0]")
-    .grad("PermuteBackward0 | self: grad.movedim(destination, source)"),
+    .grad("{self 0=Alias else=Permute}Backward0 | self: grad.movedim(destination, source)"),
     view(
         "movedim#int",
         "(Tensor self, int source, int destination)",
@@ -65,7 +65,7 @@ pub static OPS: &[OpDef] = &[
         "One dimension moved to another place.",
     )
     .samples("f32[2, 3, 4], 0, -1")
-    .grad("PermuteBackward0 | self: grad.movedim(destination, source)"),
+    .grad("{self 0=Alias else=Permute}Backward0 | self: grad.movedim(destination, source)"),
     compose(
         "numpy_T",
         "(Tensor self)",
