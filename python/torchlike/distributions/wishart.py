@@ -154,24 +154,29 @@ class Wishart(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = torchlike.Size(), max_try_correction: Any = None) -> Any:
         tries = 10 if max_try_correction is None else max_try_correction
-        sample_shape = torchlike.Size(sample_shape)
-        sample = self._bartlett_sampling(sample_shape)
-        singular = ~self.support.check(sample)
-        if self._batch_shape:
-            singular = singular.amax([-(d + 1) for d in range(len(self._batch_shape))])
-        # Numbers that rounding made singular are drawn once more.
+        sample = self._bartlett_sampling(torchlike.Size(sample_shape))
+        # PyTorch draws once more what is right at first, and the same numbers have to follow.
+        self._draw_again(sample, ~self._singular(sample), tries)
+        singular = self._singular(sample)
         if singular.any():
             warnings.warn("Singular sample detected.", stacklevel=2)
-            for _ in range(tries):
-                again = self._bartlett_sampling(sample[singular].shape[: len(sample_shape) and 1])
-                sample[singular] = again
-                still = ~self.support.check(again)
-                if self._batch_shape:
-                    still = still.amax([-(d + 1) for d in range(len(self._batch_shape))])
-                singular[singular.clone()] = still
-                if not singular.any():
-                    break
+            self._draw_again(sample, singular, tries)
         return sample
+
+    def _singular(self, sample: Any) -> Any:
+        """Which draws rounding made singular, if only one of a batch."""
+        singular = ~self.support.check(sample)
+        batch = [-(d + 1) for d in range(len(self._batch_shape))]
+        return singular.amax(batch) if batch else singular
+
+    def _draw_again(self, sample: Any, places: Any, tries: int) -> None:
+        """Other draws in these places, until none of them is singular."""
+        for _ in range(tries):
+            if not places.any():
+                return
+            again = self._bartlett_sampling(places[places].shape)
+            sample[places] = again
+            places[places.clone()] = self._singular(again)
 
     def _half_logdet(self) -> Any:
         return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
