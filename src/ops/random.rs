@@ -367,7 +367,7 @@ fn itself(t: &Tensor) -> Plan {
 fn randint_like_tensor(a: &calls::RandintLikeTensor) -> Result<Tensor> {
     ensure!(a.high.numel() == 1, Runtime, "high must be a scalar tensor");
     ensure!(
-        helpers::at_hand(a.high) || a.high.storage().is_sourced(),
+        helpers::is_host(a.high),
         Runtime,
         "high must be a scalar tensor and on CPU"
     );

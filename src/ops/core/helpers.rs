@@ -130,7 +130,7 @@ pub fn made_for(made: Tensor, t: &Tensor) -> Result<Tensor> {
         Some(mode) if !made.storage().is_fake() => {
             let made = mode.lift(&made);
             crate::wiring::made(&made);
-            made
+            return made.to_device(t.device());
         }
         _ => made,
     })
@@ -140,6 +140,12 @@ pub fn made_for(made: Tensor, t: &Tensor) -> Result<Tensor> {
 #[must_use]
 pub fn at_hand(t: &Tensor) -> bool {
     t.device().is_cpu() && !t.storage().is_hollow()
+}
+
+/// True if elements can be asked for on the host: read at once, found where they are from, or refused by a fake mode.
+#[must_use]
+pub fn is_host(t: &Tensor) -> bool {
+    at_hand(t) || t.storage().is_sourced() || (t.device().is_cpu() && t.storage().is_fake())
 }
 
 /// True if nobody can read the elements: not now, and not by replaying either.

@@ -139,7 +139,7 @@ fn tensor_split(a: &calls::TensorSplitTensor) -> Result<Vec<Tensor>> {
     let (t, how) = (a.input, a.tensor_indices_or_sections);
     check_split(t)?;
     ensure!(
-        helpers::at_hand(how) || how.storage().is_sourced() || how.storage().is_fake(),
+        helpers::is_host(how),
         Runtime,
         "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on {}",
         how.device()
