@@ -7,7 +7,7 @@ from typing import Any
 from torchlike import _C
 from torchlike._C import Tensor
 from torchlike._function import overridable
-from torchlike._functions import (  # noqa: F401  (PyTorch has them here too)
+from torchlike._functions import (
     atleast_1d,
     atleast_2d,
     atleast_3d,
@@ -32,17 +32,17 @@ __all__ = [
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
+    "block_diag",
     "broadcast_shapes",
     "broadcast_tensors",
     "cartesian_prod",
-    "block_diag",
     "cdist",
     "chain_matmul",
     "einsum",
     "istft",
     "lu",
-    "norm",
     "meshgrid",
+    "norm",
     "pca_lowrank",
     "split",
     "stft",
