@@ -17,10 +17,17 @@ pub fn count(t: &Tensor, bins: usize, (lo, hi): (f64, f64)) -> Result<Vec<i64>> 
             }
         }
     } else {
-        let (lo, hi) = (lo as f32, hi as f32);
+        // 16-bit numbers have every step rounded.
+        let r = match t.dtype() {
+            DType::BF16 => |v: f32| half::bf16::from_f32(v).to_f32(),
+            DType::F16 => |v: f32| half::f16::from_f32(v).to_f32(),
+            _ => |v: f32| v,
+        };
+        let (lo, hi, all) = (r(lo as f32), r(hi as f32), r(bins as f32));
+        let width = r(hi - lo);
         for &x in slice::<f32>(&copy::dense(t, DType::F32)?) {
             if x >= lo && x <= hi {
-                count(((x - lo) * bins as f32 / (hi - lo)) as i64);
+                count(r(r(r(x - lo) * all) / width) as i64);
             }
         }
     }

@@ -329,9 +329,9 @@ fn trigamma_high(mut x: f64) -> f64 {
         / x
 }
 
-/// The logarithm of the multivariate gamma function of dimension p.
+/// The logarithm of the multivariate gamma function of dimension p, of which `rounded` has every step.
 #[must_use]
-pub fn mvlgamma(x: f64, p: i64) -> f64 {
+pub fn mvlgamma(x: f64, p: i64, rounded: impl Fn(f64) -> f64) -> f64 {
     let lgamma = |v: f64| {
         if v.is_infinite() {
             f64::INFINITY
@@ -340,7 +340,8 @@ pub fn mvlgamma(x: f64, p: i64) -> f64 {
         }
     };
     let constant = p as f64 * (p - 1) as f64 / 4.0 * PI.ln();
-    (0..p).map(|j| lgamma(x - j as f64 / 2.0)).sum::<f64>() + constant
+    let part = |j: i64| rounded(lgamma(rounded(x - j as f64 / 2.0)));
+    rounded(rounded((0..p).rev().map(part).sum()) + rounded(constant))
 }
 
 /// The mantissa in [0.5, 1) and the exponent of 2.

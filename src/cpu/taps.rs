@@ -186,6 +186,16 @@ pub fn wide(axis: Axis, mode: Mode) -> Vec<Taps> {
 /// Weights rounded to as many binary places as 16 bits hold for the largest: bytes are resampled so.
 #[must_use]
 pub fn fixed_point(mut taps: Vec<Taps>) -> Vec<Taps> {
+    // What lies beyond an end has the weight of the element there.
+    for t in &mut taps {
+        t.parts.dedup_by(|b, a| {
+            let same = a.0 == b.0;
+            if same {
+                a.1 += b.1;
+            }
+            same
+        });
+    }
     let most = taps
         .iter()
         .flat_map(|t| &t.parts)

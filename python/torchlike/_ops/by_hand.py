@@ -294,7 +294,11 @@ def _upsampling(name: str, mode: str, dims: int) -> None:
             scales = list(scales[0])
         known = [] if None in scales or len(scales) < dims else scales
         if size is None:  # a list of factors in place of a size
+            if not known:
+                raise RuntimeError("Must specify exactly one of output_size and scale_factors")
             size = [int(n * s) for n, s in zip(x.shape[2:], known, strict=True)]
+        if name.endswith("_aa"):
+            return row(name, x, list(size), align, *known)
         return row("_upsample", x, list(size), mode, align, False, known)
 
     _TABLE[name] = made
@@ -311,6 +315,8 @@ for _name, _mode, _dims in (
     ("upsample_bilinear2d", "bilinear", 2),
     ("upsample_trilinear3d", "trilinear", 3),
     ("upsample_bicubic2d", "bicubic", 2),
+    ("_upsample_bilinear2d_aa", "bilinear", 2),
+    ("_upsample_bicubic2d_aa", "bicubic", 2),
 ):
     _upsampling(_name, _mode, _dims)
 

@@ -291,6 +291,8 @@ pub enum Lies {
     Dense,
     /// As the second operand, in its shape and type.
     Second,
+    /// As its operand, but row-major where that is complex.
+    DenseOfComplex,
 }
 
 /// Family-specific data of a row.

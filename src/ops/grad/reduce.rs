@@ -294,7 +294,7 @@ fn logcumsumexp(grad: &Tensor, x: &Tensor, result: &Tensor, dim: i64) -> Result<
         f::exp(&f::add(&back(&summed)?, x)?)
     };
     if x.dtype().is_complex() {
-        return f::conj_physical(&scan(&f::log(&f::conj_physical(grad)?)?)?);
+        return f::conj(&scan(&f::log(&f::conj(grad)?)?)?);
     }
     // Finite, so that differences of two of them are numbers.
     let lowest = match x.dtype() {

@@ -100,11 +100,15 @@ fn reflected(
     let by_input = if want_input {
         let rest = Dims::new(&input.shape()[..input.ndim() - 1]).concat(&[input.size(-1)? - count]);
         by_v.push(f::new_zeros(input, &rest)?);
-        Some(
-            f::Tril::new(&f::Cat::new(&by_v).dim(-1).call()?)
-                .diagonal(-1)
-                .call()?,
-        )
+        let below = f::Tril::new(&f::Cat::new(&by_v).dim(-1).call()?)
+            .diagonal(-1)
+            .call()?;
+        Some(if input.is_contiguous() {
+            below
+        } else {
+            // A sum lies as its first operand.
+            f::add(&f::zeros_like(input)?, &below)?
+        })
     } else {
         None
     };

@@ -271,13 +271,16 @@ pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
 }
 
 /// Shape and strides of the gradient of a pointwise operator.
-fn layout_of_gradient(operands: &[Arg], lies: Lies) -> Result<(Dims, Dims)> {
+fn other_layout(operands: &[Arg], lies: Lies) -> Result<(Dims, Dims)> {
     if lies == Lies::GradientLast {
         let turned: SmallVec<[Arg; 3]> = operands.iter().rev().cloned().collect();
         return result_layout(&turned);
     }
+    if lies == Lies::DenseOfComplex && !result_type(operands)?.is_complex() {
+        return result_layout(operands);
+    }
     let shape = broadcast_shape(operands)?;
-    if let (Lies::Second, Arg::Tensor(t)) = (lies, &operands[1]) {
+    if let (Lies::Second, Some(Arg::Tensor(t))) = (lies, operands.get(1)) {
         ensure!(
             *t.shape() == shape,
             Runtime,
@@ -333,7 +336,7 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     let ctx = (row.ctx)(args, compute)?;
     let (shape, strides) = match lies {
         Lies::Operands => result_layout(operands)?,
-        other => layout_of_gradient(operands, other)?,
+        other => other_layout(operands, other)?,
     };
     let cuda = |outs: &[Tensor]| {
         kernels::accelerator()?.map(row.cuda, &inputs(operands), compute, &ctx, &outs[0])

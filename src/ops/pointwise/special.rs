@@ -78,7 +78,7 @@ polynomials! {
     Leg Family::Legendre, plain;
 }
 
-map_op! { Mvlgamma, 1, [heavy] |x, c| special::mvlgamma(f64::from(x), c.i[0]) as T }
+map_op! { Mvlgamma, 1, [heavy] |x, c| special::mvlgamma(f64::from(x), c.i[0], |v| rounded(v, c.i[1])) as T }
 
 /// An integer for the loop.
 fn integer(n: i64) -> Ctx {
@@ -87,14 +87,31 @@ fn integer(n: i64) -> Ctx {
     ctx
 }
 
-fn dimension(a: &calls::_Mvlgamma, _: DType) -> Result<Ctx> {
+/// A number as what [`dimension`] notes.
+fn rounded(v: f64, kind: i64) -> f64 {
+    match kind {
+        0 => v,
+        1 => f64::from(v as f32),
+        2 => half::bf16::from_f64(v).to_f64(),
+        _ => half::f16::from_f64(v).to_f64(),
+    }
+}
+
+fn dimension(a: &calls::_Mvlgamma, compute: DType) -> Result<Ctx> {
     ensure!(
         a.input.dtype() != DType::Bool,
         Runtime,
         "The input tensor may not be a boolean tensor."
     );
     ensure!(a.p >= 1, Runtime, "p has to be greater than or equal to 1");
-    Ok(integer(a.p))
+    let mut ctx = integer(a.p);
+    ctx.i[1] = match compute {
+        DType::F64 => 0,
+        DType::BF16 => 2,
+        DType::F16 => 3,
+        _ => 1,
+    };
+    Ok(ctx)
 }
 
 /// `polygamma` with its arguments in the order of the method.

@@ -3,7 +3,7 @@
 use crate::cpu::complex;
 use crate::cpu::map::Ctx;
 use crate::cpu::math::{Elementary as _, RealFns as _};
-use crate::ops::core::op::{Cast, E, F, FM, FMIO, FMO, I, J, M, OpDef, Ret, X, compose};
+use crate::ops::core::op::{Cast, E, F, FM, FMIO, FMO, I, J, Lies, M, OpDef, Ret, X, compose};
 use crate::ops::pointwise::rule::{compare, float, real_part, same};
 use crate::{DType, Result, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
@@ -281,7 +281,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(RoundTo "round#decimals", 1, same, typed!(decimals, DType), FMIO | X | J, "", "(Tensor self, *, int decimals)", "Rounded to a number of decimals.").samples("f32[3, 4], decimals=0").grad("RoundBackward1 | self: zeros_like(grad); jvp: pointwise"),
     map_row!(NanToNum "nan_to_num", 1, same, typed!(replacements, DType), FMIO | X | J, "nan_to_num_(a, f0, f1, f2)", "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", "Infinities and NaN replaced by numbers.").grad("self: grad * isfinite(self); jvp: pointwise"),
     map_row!(Isreal "isreal", 1, compare, FM, "isreal_(a)", "(Tensor self)", "True where the imaginary part is zero.").no_grad(),
-    map_row!(Angle "angle", 1, angle_types, FMO, "angle_(a)", "(Tensor self)", "The angle of each element in the complex plane.").grad("self: _grad.angle(grad, self)"),
+    map_row!(Angle "angle", 1, angle_types, FMO, "angle_(a)", "(Tensor self)", "The angle of each element in the complex plane.").lies(Lies::DenseOfComplex).grad("self: _grad.angle(grad, self)"),
     map_row!(Deg2rad "deg2rad", 1, float, FMIO | J, "a * T(0.017453292519943295)", "(Tensor self)", "Degrees as radians.").grad("self: grad * 0.017453292519943295; jvp: pointwise"),
     map_row!(Rad2deg "rad2deg", 1, float, FMIO | J, "a * T(57.29577951308232)", "(Tensor self)", "Radians as degrees.").grad("self: grad * 57.29577951308232; jvp: pointwise"),
     map_row!(Logit "logit", 1, float, typed!(margin, DType), FMIO | J, "", "(Tensor self, float? eps=None)", "log(x / (1 - x)), with x kept `eps` away from 0 and 1.").grad("self: logit_backward(grad, self, eps)"),
