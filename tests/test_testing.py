@@ -100,3 +100,14 @@ def test_swap_tensors():
     assert b.tolist() == [1.0, 1.0]
     assert b.note == "a"
     assert not hasattr(a, "note")
+
+
+def test_the_widest_integers():
+    a = torch.tensor([1, 2**63 + 5], dtype=torch.uint64)
+    near = torch.tensor([1, 2**63 + 6], dtype=torch.uint64)
+    torch.testing.assert_close(a, a.clone())
+    torch.testing.assert_close(a, near, rtol=0, atol=1)
+    assert torch.isclose(a, near, rtol=0, atol=1).all()
+    assert torch.isclose(a[:1], torch.tensor([3], dtype=torch.uint64), atol=1).tolist() == [False]
+    with pytest.raises(AssertionError, match="Mismatched elements: 2 / 2"):
+        torch.testing.assert_close(a, torch.tensor([3, 7], dtype=torch.uint64))

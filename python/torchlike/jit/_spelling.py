@@ -57,6 +57,11 @@ def library(function: Any) -> Any | None:
     return next((f for f in found if f is not None), None)
 
 
+def is_functional(function: Any) -> bool:
+    """Whether a function is one of `nn.functional` alone, whose arguments may be others than its operator's."""
+    return id(function) in _functional() and id(function) not in _public()
+
+
 def operator(function: Any) -> str | None:
     """The name of the operator that a function is, as it stands behind `torch.` in code."""
     packet = getattr(function, "_qualified_op_name", None)

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import torchlike
+from torchlike._ops import binding
 from torchlike.jit import _spelling, _types
 from torchlike.jit._functions import DTYPES, FORMATS, is_operator
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, TopLevelTracedModule
@@ -142,6 +143,8 @@ class Watch(TorchFunctionMode):
                 with self:
                     return inner(*args, **kwargs)
             raise NotImplementedError(f"jit.trace: {func!r} is no operator of TorchScript")
+        if _spelling.is_functional(func):
+            _check_fits(operator, func, args, kwargs)
         return self._emit(
             call(f"torch.{operator}", *self._spelled(args, kwargs)), func(*args, **kwargs), args
         )
@@ -483,3 +486,15 @@ def trace(
     if check_trace:
         _compare(func, made, inputs, check_tolerance)
     return made
+
+
+def _check_fits(operator: str, func: Any, args: Any, kwargs: Any) -> None:
+    """Refuses a call that the operator of a function's name does not take as it is."""
+    packet = getattr(torchlike.ops.aten, operator, None)
+    try:
+        if packet is not None:
+            binding.choose(packet, args, {k: v for k, v in kwargs.items() if v is not None})
+    except (RuntimeError, TypeError) as e:
+        raise NotImplementedError(
+            f"jit.trace: {func!r} with these arguments is no operator of TorchScript"
+        ) from e

@@ -187,14 +187,21 @@ def _comparable(a: Any, e: Any) -> tuple[Any, Any]:
     return a.to(dtype), e.to(dtype)
 
 
+def _distance(a: Any, e: Any) -> Any:
+    """How far elements are apart; the widest integers have no difference of their own."""
+    if a.dtype == _C.uint64:
+        a, e = a.to(_C.float64), e.to(_C.float64)
+    return (a - e).abs()
+
+
 def _close(a: Any, e: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
     close = a == e
     if equal_nan and (a.is_floating_point() or a.is_complex()):
         close = close | ((a != a) & (e != e))
     if rtol == 0 and atol == 0:
         return close
-    distance = (a - e).abs()
-    allowed = e.abs() * rtol + atol
+    distance = _distance(a, e)
+    allowed = e.to(distance.dtype).abs() * rtol + atol
     return close | ((distance < inf) & (distance <= allowed))
 
 
@@ -217,7 +224,7 @@ def _scalars(actual: Any, expected: Any, rtol: float, atol: float) -> str:
 def _elements(a: Any, e: Any, close: Any, rtol: float, atol: float) -> str:
     equal = rtol == 0 and atol == 0
     wrong, total = int((~close).sum().item()), a.numel()
-    distance = (a - e).abs()
+    distance = _distance(a, e)
     absolute = distance.masked_fill(close, 0)
     relative = (distance / e.abs()).masked_fill(close, 0)
 

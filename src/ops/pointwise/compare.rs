@@ -60,6 +60,7 @@ map_op! {
 map_op! {
     Isclose, 2 => bool,
     [int boolean] |x, y, c| x == y || { let (a, b) = (f64::from(i32::from(x != y)) * (x as i64 as f64 - y as i64 as f64).abs(), (y as i64 as f64 * c.f[0]).abs() + c.f[1]); a <= b },
+    [uint] |x, y, c| { let (a, b) = (x.abs_diff(y) as f64, c.f[1] + c.f[0] * y as f64); a <= b },
     [light] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = ((x - y).abs(), c.f[1] as T + (c.f[0] as T * y).abs()); a.is_finite() && a <= b },
     [complex] |x, y, c| x == y || (c.i[0] != 0 && x.is_nan() && y.is_nan()) || { let (a, b) = (f64::from((x - y).norm()), c.f[1] + c.f[0] * f64::from(y.norm())); a.is_finite() && a <= b }
 }
