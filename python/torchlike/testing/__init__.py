@@ -187,11 +187,9 @@ def _comparable(a: Any, e: Any) -> tuple[Any, Any]:
     return a.to(dtype), e.to(dtype)
 
 
-def _distance(a: Any, e: Any) -> Any:
-    """How far elements are apart; the widest integers have no difference of their own."""
-    if a.dtype == _C.uint64:
-        a, e = a.to(_C.float64), e.to(_C.float64)
-    return (a - e).abs()
+def _computable(t: Any) -> Any:
+    """The widest integers as doubles: they have no difference of their own."""
+    return t.to(_C.float64) if t.dtype == _C.uint64 else t
 
 
 def _close(a: Any, e: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
@@ -200,8 +198,8 @@ def _close(a: Any, e: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
         close = close | ((a != a) & (e != e))
     if rtol == 0 and atol == 0:
         return close
-    distance = _distance(a, e)
-    allowed = e.to(distance.dtype).abs() * rtol + atol
+    distance = (_computable(a) - _computable(e)).abs()
+    allowed = _computable(e).abs() * rtol + atol
     return close | ((distance < inf) & (distance <= allowed))
 
 
@@ -224,9 +222,9 @@ def _scalars(actual: Any, expected: Any, rtol: float, atol: float) -> str:
 def _elements(a: Any, e: Any, close: Any, rtol: float, atol: float) -> str:
     equal = rtol == 0 and atol == 0
     wrong, total = int((~close).sum().item()), a.numel()
-    distance = _distance(a, e)
+    distance = (_computable(a) - _computable(e)).abs()
     absolute = distance.masked_fill(close, 0)
-    relative = (distance / e.abs()).masked_fill(close, 0)
+    relative = (distance / _computable(e).abs()).masked_fill(close, 0)
 
     def greatest(values: Any) -> str:
         flat = values.reshape(-1)
