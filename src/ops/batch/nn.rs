@@ -54,16 +54,14 @@ pub fn averaged(
     operands: [&Tensor; 3],
     reduction: i64,
     h: Hidden,
-    call: impl FnOnce(&Tensor, &Tensor, &Tensor, i64) -> Result<Tensor>,
+    call: impl FnOnce([&Tensor; 3], i64) -> Result<Tensor>,
 ) -> Made {
     let shown = |i: usize| operands[i].ndim() - if h.differs(i) { h.k } else { 0 };
     let ndim = shown(0).max(shown(1)).max(shown(2));
     let fitted = |i: usize| h.fitted(i, operands[i], ndim);
     let means = reduction == 1;
     let made = call(
-        &fitted(0)?,
-        &fitted(1)?,
-        &fitted(2)?,
+        [&fitted(0)?, &fitted(1)?, &fitted(2)?],
         if means { 2 } else { reduction },
     )?;
     if !means {
