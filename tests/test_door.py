@@ -70,7 +70,7 @@ IN_PLACE = {
     "add_ of another dtype": lambda x: x.add_(
         torch.ones(3, 3, dtype=torch.float64, device=x.device)
     ),
-    "add_ of itself": lambda x: x.add_(x.t()),
+    "add_ of itself": lambda x: x.add_(x),
     "copy_": lambda x: x.copy_(torch.ones(3, 3, device=x.device)),
     "fill_": lambda x: x.fill_(2.0),
     "zero_": lambda x: x.zero_(),
@@ -78,7 +78,7 @@ IN_PLACE = {
     "mask": lambda x: x.__setitem__(torch.eye(3, device="cpu").bool(), 1.0),
     "addmm_": lambda x: x.addmm_(x, x),
     "out=": lambda x: torch.exp(torch.ones(3, 3, device=x.device), out=x),
-    "out= of a composite": lambda x: torch.vstack([x[:1], x[:2]], out=x),
+    "out= of a composite": lambda x: torch.vstack([x[:1].clone(), x[:2].clone()], out=x),
     "uniform_": lambda x: x.uniform_(),
     "clamp_": lambda x: x.clamp_(0, 1),
     "resize_": lambda x: x.resize_(2, 2),
