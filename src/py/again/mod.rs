@@ -114,6 +114,7 @@ fn settings() -> u64 {
         | u64::from(mode::inference()) << 1
         | (mode::default_dtype() as u64) << 8
         | u64::from(mode::layers() & mode::FAKING) << 16
+        | u64::from(mode::default_device().word()) << 48
 }
 
 impl Asked {
