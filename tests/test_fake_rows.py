@@ -1,12 +1,12 @@
 """Every row in a fake mode: results look as real ones do, on the device that their arguments claim."""
 
-import warnings
-
 import pytest
 
 import torchlike as torch
-from test_vmap_rows import IN_PLACE, SAMPLES, attempt, functions
+from rows import CASES, attempt, functions
 from torchlike._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 # What depends on values is refused by these.
 DEPENDS = ("DynamicOutputShapeException", "DataDependentOutputException")
@@ -15,14 +15,6 @@ TOLD = {
     "_grad.converted_back", "to#device", "cpu", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros",
     "new_ones", "new_full", "new_empty_strided", "linspace", "rand_like", "randn_like", "randint_like",
 }  # fmt: skip
-CASES = [(r, False) for r in SAMPLES] + [(r, True) for r in IN_PLACE if r in SAMPLES]
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def look(t):

@@ -1,13 +1,14 @@
 """Every row in a graph: what `make_fx` records gives the results of other arguments, too."""
 
 import re
-import warnings
 
 import pytest
 
 import torchlike as torch
-from test_vmap_rows import DRAW, IN_PLACE, SAMPLES, another, attempt, functions
+from rows import CASES, DRAW, another, attempt, functions
 from torchlike.fx.experimental.proxy_tensor import make_fx
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 # Rows that users call are spelled without these.
 OWN = re.compile(r"^_|^(resize|resize_as|set)(#|$)|^adaptive_max_pool2d")
@@ -28,13 +29,6 @@ READS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def alike(got, want):
     assert len(got) == len(want)
     for a, b in zip(got, want, strict=True):
@@ -45,7 +39,6 @@ def alike(got, want):
             assert a.tolist() == b.tolist()
 
 
-CASES = [(r, False) for r in SAMPLES] + [(r, True) for r in IN_PLACE if r in SAMPLES]
 CASES = [c for c in CASES if c[0] not in DRAW | READS]
 
 

@@ -1,23 +1,14 @@
 """Every row under `vmap`: what a whole batch gives is what its examples give one after the other."""
 
 import re
-import warnings
 
 import pytest
 
-import samples
 import torchlike as torch
-from torchlike import _C
+from rows import DRAW, IN_PLACE, SAMPLES, another, attempt, functions
 
-IN_PLACE = [r for r, _, forms, _ in _C._op_table() if forms & 4]
-SAMPLES = {r: samples.calls(t) for r, t in _C._op_samples() if not samples.elsewhere(t)}
-FAILS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError)
-# Their numbers are drawn, or whatever is in memory.
-WORDS = (
-    "rand", "bernoulli", "multinomial", "dropout", "normal", "poisson", "gamma", "dirichlet", "binomial", "uniform",
-    "exponential", "cauchy", "geometric", "rrelu", "empty", "fractional",
-)  # fmt: skip
-DRAW = {r for r in SAMPLES if any(w in r for w in WORDS)}
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 # How a refusal of `vmap` begins.
 REFUSALS = (
     "vmap", "When vmap-ing", "Batching rule", "Batch norm got a batched tensor", "output with shape", "NYI: ",
@@ -30,70 +21,25 @@ MADE_AGAIN = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+def smooth(call, each):
+    """A function of only the floating point tensors among those given, to such results; and these tensors."""
+    at = [i for i, t in enumerate(each) if t.is_floating_point()]
 
+    def only(*given):
+        new = list(each)
+        for i, t in zip(at, given, strict=True):
+            new[i] = t
+        return tuple(t for t in call(*new) if t.is_floating_point())
 
-def another(t):
-    """Another example beside a tensor: as positive, definite, small or valid as it is."""
-    return (
-        t * 0.75 if t.is_floating_point() or t.is_complex() else t.flatten().roll(1).view(t.shape)
-    )
-
-
-def tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for v in value for t in tensors(v)] if isinstance(value, list | tuple) else []
-
-
-def put(value, new):
-    """Nested arguments with the tensors that a list gives, in order."""
-    if isinstance(value, torch.Tensor):
-        return new.pop(0)
-    if isinstance(value, dict):
-        return {k: put(v, new) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)([put(v, new) for v in value])
-    return value
-
-
-def attempt(function):
-    try:
-        return function()
-    except FAILS as e:
-        return e
-
-
-def call_of(row, args, kwargs, in_place):
-    """A row as a function of its tensors."""
-
-    def call(*each):
-        new = [t.clone() if t.layout == torch.strided else t for t in each]
-        made = _C._call_row(row, in_place, put(args, new), put(kwargs, new))
-        return tuple(tensors([made]))
-
-    return call
+    return only, [each[i] for i in at]
 
 
 def gradients(call):
     """The gradients of a function of tensors by those that are floating point, weighed as if each result had a loss."""
 
     def back(*each):
-        at = [i for i, t in enumerate(each) if t.is_floating_point()]
-
-        def smooth(*given):
-            new = list(each)
-            for i, t in zip(at, given, strict=True):
-                new[i] = t
-            return tuple(t for t in call(*new) if t.is_floating_point())
-
-        made, pull = torch.func.vjp(smooth, *[each[i] for i in at])
+        only, given = smooth(call, each)
+        made, pull = torch.func.vjp(only, *given)
         weights = [torch.arange(1, t.numel() + 1, dtype=t.dtype).view(t.shape) for t in made]
         return pull(tuple(weights))
 
@@ -104,16 +50,8 @@ def tangents(call):
     """The derivative of a function of tensors along all of its floating point arguments."""
 
     def along(*each):
-        at = [i for i, t in enumerate(each) if t.is_floating_point()]
-
-        def smooth(*given):
-            new = list(each)
-            for i, t in zip(at, given, strict=True):
-                new[i] = t
-            return tuple(t for t in call(*new) if t.is_floating_point())
-
-        given = tuple(each[i] for i in at)
-        return torch.func.jvp(smooth, given, tuple(t * 0.5 + 1 for t in given))[1]
+        only, given = smooth(call, each)
+        return torch.func.jvp(only, tuple(given), tuple(t * 0.5 + 1 for t in given))[1]
 
     return along
 
@@ -148,12 +86,6 @@ def ways(given):
     n = len(given)
     each = {(True,) * n, *(tuple(i == k for i in range(n)) for k in range(n))}
     return sorted(w for w in each if any(w))
-
-
-def functions(row, in_place):
-    for call in SAMPLES[row]:
-        args, kwargs = samples.arguments(call, "cpu")
-        yield call_of(row, args, kwargs, in_place), tensors((args, kwargs))
 
 
 @pytest.mark.parametrize("row", SAMPLES)

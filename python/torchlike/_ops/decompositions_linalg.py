@@ -181,7 +181,6 @@ def matrix_rank(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     if isinstance(atol, _C.Tensor):
         rtol = _nothing(self, atol.dtype) if rtol is None else rtol
     elif atol is None:
-        rtol = _own(self) if rtol is None else rtol
         atol = _nothing(self)
     else:
         atol, rtol = _number(atol, self), 0.0 if rtol is None and atol > 0 else rtol

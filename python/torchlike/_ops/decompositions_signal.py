@@ -46,7 +46,7 @@ class _Window:
 
     def middle(self) -> float:
         """Half of the way, from whose other side the points are seen."""
-        return -(self.count if not self.sym and self.count > 1 else self.count - 1) / 2.0
+        return -self.steps / 2.0
 
     def short(self) -> Any:
         """A window of one point or none."""
@@ -128,7 +128,7 @@ def cosine(M: int, **how: Any) -> Any:
     w = _Window(M, **how)
     if M < 1:
         return w.short()
-    step = math.pi / (M + 1 if not w.sym and M > 1 else M)
+    step = math.pi / (w.steps + 1)
     return w.made(aten.sin(w.line(0.5 * step, (0.5 + M - 1) * step)))
 
 
