@@ -245,7 +245,7 @@ fn numbers(levels: &[(u32, i64)]) -> SmallVec<[u32; 2]> {
 /// Sizes with those of levels before them.
 fn with_sizes(levels: &[(u32, i64)], shape: &[i64]) -> Dims {
     let sizes: SmallVec<[i64; 4]> = levels.iter().map(|l| l.1).collect();
-    Dims::new(&sizes).concat(&Dims::new(shape))
+    Dims::new(&sizes).concat(shape)
 }
 
 fn levels(args: &Args) -> Levels {

@@ -30,7 +30,7 @@ fn hidden(t: &Tensor, k: usize) -> Dims {
 
 /// Sizes of an example, and those out of sight before them.
 pub fn sized(t: &Tensor, size: &[i64], h: Hidden) -> Dims {
-    hidden(t, h.k).concat(&Dims::new(size))
+    hidden(t, h.k).concat(size)
 }
 
 /// All elements of an example as one dimension, the last.
@@ -161,7 +161,7 @@ pub fn t(x: &Tensor, h: Hidden) -> Made {
 /// `as_strided`.
 pub fn as_strided(a: &f::AsStrided, h: Hidden) -> Made {
     let x = a.input;
-    let strides = Dims::new(&x.strides()[..h.k]).concat(&Dims::new(a.stride));
+    let strides = Dims::new(&x.strides()[..h.k]).concat(a.stride);
     let sizes = sized(x, a.size, h);
     let call = f::AsStrided::new(x, &sizes[..], &strides[..]);
     let offset = a.storage_offset.unwrap_or(x.offset());
@@ -181,7 +181,7 @@ pub fn as_strided_scatter(a: &f::AsStridedScatter, h: Hidden) -> Made {
 
 /// `repeat`.
 pub fn repeat(x: &Tensor, times: &[i64], h: Hidden) -> Made {
-    let all = Dims::filled(h.k, 1).concat(&Dims::new(times));
+    let all = Dims::filled(h.k, 1).concat(times);
     one(f::repeat(&padded(x, h.k, times.len())?, &all[..]))
 }
 
@@ -192,9 +192,12 @@ pub fn by_vector(matrix: &Tensor, vector: &Tensor) -> Result<Tensor> {
 
 /// `dot`.
 pub fn dot(a: &Tensor, b: &Tensor) -> Made {
-    let products = f::mul(a, b)?;
-    let dtype = products.dtype();
-    one(f::SumDim::new(&products, &[-1][..]).dtype(dtype).call())
+    one(summed(&f::mul(a, b)?))
+}
+
+/// The sums of the last dimension, in its own type.
+fn summed(t: &Tensor) -> Result<Tensor> {
+    f::SumDim::new(t, &[-1][..]).dtype(t.dtype()).call()
 }
 
 /// `beta * own + alpha * product`, where an example of the product has `ndim` dimensions.
@@ -237,7 +240,7 @@ impl Hidden {
 
 /// `linalg.solve_ex`, whose right side may be a vector.
 pub fn solve(a: &f::LinalgSolveEx, h: Hidden) -> Made {
-    let shown = |i: usize, t: &Tensor| Dims::new(&t.shape()[if h.differs(i) { h.k } else { 0 }..]);
+    let shown = |i: usize, t: &Tensor| Dims::new(&t.shape()[h.hides(i)..]);
     let (x, b) = (shown(0, a.A), shown(1, a.B));
     if x.len() < 2 || b.is_empty() {
         return Ok(None);

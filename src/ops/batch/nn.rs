@@ -1,6 +1,6 @@
 //! Layers of whole batches: examples join a dimension that is there, or weights that differ are applied afterwards.
 
-use super::{Made, both, hidden, one};
+use super::{Made, both, hidden, one, summed};
 use crate::ops::core::op::{Hidden, Ret};
 use crate::ops::f;
 use crate::{Dims, Result, Tensor, bail};
@@ -39,7 +39,7 @@ pub fn rms_norm(a: &f::_FusedRmsNorm, h: Hidden) -> Made {
         ..a.clone()
     };
     let [made, scale] = plain.call()?;
-    let ndim = a.input.ndim() - if h.differs(0) { h.k } else { 0 };
+    let ndim = a.input.ndim() - h.hides(0);
     let made = f::mul(&made, &h.fitted(2, w, ndim)?)?;
     if h.differs(0) {
         return both(Ok([made, scale]));
@@ -56,7 +56,7 @@ pub fn averaged(
     h: Hidden,
     call: impl FnOnce([&Tensor; 3], i64) -> Result<Tensor>,
 ) -> Made {
-    let shown = |i: usize| operands[i].ndim() - if h.differs(i) { h.k } else { 0 };
+    let shown = |i: usize| operands[i].ndim() - h.hides(i);
     let ndim = shown(0).max(shown(1)).max(shown(2));
     let fitted = |i: usize| h.fitted(i, operands[i], ndim);
     let means = reduction == 1;
@@ -67,10 +67,7 @@ pub fn averaged(
     if !means {
         return one(Ok(made));
     }
-    let x = operands[1];
-    let count: i64 = x.shape()[if h.differs(1) { h.k } else { 0 }..]
-        .iter()
-        .product();
+    let count: i64 = operands[1].shape()[h.hides(1)..].iter().product();
     one(f::div(&made, count))
 }
 
@@ -85,7 +82,7 @@ pub fn convolution(a: &f::Convolution, h: Hidden) -> Made {
             ..a.clone()
         };
         let made = all.call()?;
-        let shape = hidden(x, h.k + 1).concat(&Dims::new(&made.shape()[1..]));
+        let shape = hidden(x, h.k + 1).concat(&made.shape()[1..]);
         return one(f::reshape(&made, &shape[..]));
     }
     let differing = [Some(x), Some(a.weight), a.bias].into_iter().enumerate();
@@ -119,9 +116,9 @@ fn into_channels(t: &Tensor, h: Hidden) -> Result<Tensor> {
 /// `[N, batch * channels, ...]` as `[batch, N, channels, ...]`.
 fn out_of_channels(t: &Tensor, channels: i64, batch: &Dims) -> Result<Tensor> {
     let count: i64 = batch.iter().product();
-    let apart = Dims::from([t.shape()[0], count, channels]).concat(&Dims::new(&t.shape()[2..]));
+    let apart = Dims::from([t.shape()[0], count, channels]).concat(&t.shape()[2..]);
     let first = f::MovedimInt::new(&f::reshape(t, &apart[..])?, 1, 0).call()?;
-    f::reshape(&first, &batch.concat(&Dims::new(&first.shape()[1..]))[..])
+    f::reshape(&first, &batch.concat(&first.shape()[1..])[..])
 }
 
 /// `native_group_norm`: examples join the batch.
@@ -136,7 +133,7 @@ pub fn group_norm(a: &f::NativeGroupNorm, h: Hidden) -> Made {
         ..a.clone()
     };
     let first = hidden(a.input, h.k + 1);
-    let apart = |t: Tensor| f::reshape(&t, &first.concat(&Dims::new(&t.shape()[1..]))[..]);
+    let apart = |t: Tensor| f::reshape(&t, &first.concat(&t.shape()[1..])[..]);
     let made = all.call()?.into_iter().map(apart);
     made.collect::<Result<_>>().map(|t| Some(Ret::Tuple(t)))
 }
@@ -178,7 +175,7 @@ pub fn batch_norm(a: &f::_NnBatchNormTrain, h: Hidden) -> Made {
     let [out, rest @ ..] = all.call()?;
     let mut made = vec![out_of_channels(&out, channels, &batch)?];
     for t in rest {
-        made.push(f::reshape(&t, &batch.concat(&Dims::from([channels]))[..])?);
+        made.push(f::reshape(&t, &batch.concat(&[channels])[..])?);
     }
     Ok(Some(Ret::Tuple(made)))
 }
@@ -223,15 +220,9 @@ pub fn nll_loss(a: &f::_NnNllLoss, h: Hidden) -> Made {
 
 /// `bilinear` of rows: x A for each matrix A, times y.
 pub fn bilinear(a: &f::_NnTrilinear, h: Hidden) -> Made {
-    let apart = |i: usize, t: &Tensor| {
-        let dim = if h.differs(i) { h.k as i64 } else { 0 };
-        f::unsqueeze(t, dim)
-    };
+    let apart = |i: usize, t: &Tensor| f::unsqueeze(t, h.hides(i) as i64);
     // [..., 1, rows, i] times [..., o, i, j], and [..., 1, rows, j].
     let turned = f::matmul(&apart(0, a.input1)?, a.weight)?;
     let products = f::mul(&turned, &apart(1, a.input2)?)?;
-    let made = f::SumDim::new(&products, &[-1][..])
-        .dtype(products.dtype())
-        .call()?;
-    one(f::mT(&made))
+    one(f::mT(&summed(&products)?))
 }

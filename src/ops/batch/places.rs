@@ -1,6 +1,6 @@
 //! Places in whole batches: of indices and of masks.
 
-use super::{Made, hidden, one, padded};
+use super::{Made, flat, hidden, one, padded};
 use crate::dims::wrap_dim;
 use crate::ops::core::op::Hidden;
 use crate::ops::core::typed::OptTensors;
@@ -21,7 +21,7 @@ fn places(
     if last - first + 1 != used.len() || (h.differs(1) && *first != 0) {
         return Ok(None);
     }
-    let hides = if h.differs(1) { h.k } else { 0 };
+    let hides = h.hides(1);
     let ndim = given.iter().flatten().map(|t| t.ndim() - hides).max();
     let ndim = ndim.unwrap_or(0);
     let mut all: Vec<Option<Tensor>> = Vec::new();
@@ -89,21 +89,20 @@ pub fn take(a: &f::Take, h: Hidden) -> Made {
     }
     let batch = hidden(x, h.k);
     let last = h.k as i64;
-    let flat = f::reshape(x, &batch.concat(&Dims::from([-1]))[..])?;
-    let shown = Dims::new(&index.shape()[if h.differs(1) { h.k } else { 0 }..]);
-    let places = h.repeated(1, index, &batch)?;
-    let places = f::reshape(&places, &batch.concat(&Dims::from([-1]))[..])?;
+    let all = flat(x, h)?;
+    let shown = &index.shape()[h.hides(1)..];
+    let places = flat(&h.repeated(1, index, &batch)?, h)?;
     // Positions from the end are counted from the start for `gather`.
-    let count = flat.size(last)?;
+    let count = all.size(last)?;
     let places = f::where_(&f::lt(&places, 0)?, &f::add(&places, count)?, &places)?;
-    let made = f::gather(&flat, last, &places)?;
-    one(f::reshape(&made, &batch.concat(&shown)[..]))
+    let made = f::gather(&all, last, &places)?;
+    one(f::reshape(&made, &batch.concat(shown)[..]))
 }
 
 /// `index_fill` with values that may differ.
 pub fn index_fill(a: &f::IndexFillTensor, h: Hidden) -> Made {
     let x = a.input;
-    let shown = x.ndim() - if h.differs(0) { h.k } else { 0 };
+    let shown = x.ndim() - h.hides(0);
     if h.differs(2) || shown == 0 {
         return Ok(None);
     }
@@ -127,7 +126,7 @@ pub fn index_fill(a: &f::IndexFillTensor, h: Hidden) -> Made {
 
 /// `masked_fill` by 0-dimensional tensors that may differ.
 pub fn masked_fill(a: &f::MaskedFillTensor, h: Hidden) -> Made {
-    let shown = |i: usize, t: &Tensor| t.ndim() - if h.differs(i) { h.k } else { 0 };
+    let shown = |i: usize, t: &Tensor| t.ndim() - h.hides(i);
     let ndim = shown(0, a.input).max(shown(1, a.mask));
     let (x, mask) = (h.fitted(0, a.input, ndim)?, h.fitted(1, a.mask, ndim)?);
     if !h.differs(2) {

@@ -45,4 +45,10 @@ impl Hidden {
     pub fn differs(self, i: usize) -> bool {
         self.differ & 1 << i != 0
     }
+
+    /// How many dimensions of an argument are out of sight.
+    #[must_use]
+    pub fn hides(self, i: usize) -> usize {
+        if self.differs(i) { self.k } else { 0 }
+    }
 }
