@@ -243,6 +243,16 @@ pub fn rounded(v: Scalar, dtype: DType) -> Scalar {
     }
 }
 
+/// What rounds numbers in single precision to a type: to one of 16 bits, or not at all.
+#[must_use]
+pub fn rounding(dtype: DType) -> fn(f32) -> f32 {
+    match dtype {
+        DType::F16 => |v| f16::from_f32(v).to_f32(),
+        DType::BF16 => |v| bf16::from_f32(v).to_f32(),
+        _ => |v| v,
+    }
+}
+
 /// A function over [`Half`] rows compiled for each level and chosen at run time.
 macro_rules! per_level {
     ($(#[$m:meta])* $vis:vis fn $name:ident<H: Half>($($a:ident: $t:ty),+ $(,)?) => $body:ident) => {

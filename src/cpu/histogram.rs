@@ -1,6 +1,6 @@
 //! Counting in bins.
 
-use super::{copy, slice, sort};
+use super::{copy, halves, slice, sort};
 use crate::{DType, Result, Tensor};
 
 /// How many elements fall in each of `bins` equal bins from `lo` to `hi`.
@@ -18,11 +18,7 @@ pub fn count(t: &Tensor, bins: usize, (lo, hi): (f64, f64)) -> Result<Vec<i64>> 
         }
     } else {
         // 16-bit numbers have every step rounded.
-        let r = match t.dtype() {
-            DType::BF16 => |v: f32| half::bf16::from_f32(v).to_f32(),
-            DType::F16 => |v: f32| half::f16::from_f32(v).to_f32(),
-            _ => |v: f32| v,
-        };
+        let r = halves::rounding(t.dtype());
         let (lo, hi, all) = (r(lo as f32), r(hi as f32), r(bins as f32));
         let width = r(hi - lo);
         for &x in slice::<f32>(&copy::dense(t, DType::F32)?) {

@@ -1,5 +1,6 @@
 //! Sequences: arange, linspace, logspace.
 
+use crate::cpu::halves;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, O, OpDef, Plan, kernel};
 use crate::ops::core::typed::Operand;
@@ -318,14 +319,7 @@ fn space_single(out: &Tensor, s: f32, e: f32, base: Option<f64>) -> Result<()> {
 
 /// Evenly spaced 16-bit numbers: every intermediate value is rounded to the type, as PyTorch's scalar arithmetic does.
 fn space_16bit(out: &Tensor, start: f32, end: f32) -> Result<()> {
-    let bf16 = out.dtype() == DType::BF16;
-    let r = |v: f32| {
-        if bf16 {
-            half::bf16::from_f32(v).to_f32()
-        } else {
-            half::f16::from_f32(v).to_f32()
-        }
-    };
+    let r = halves::rounding(out.dtype());
     let n = out.numel();
     let (start, end) = (r(start), r(end));
     let step = if n > 1 {
