@@ -6,7 +6,7 @@ use crate::ops::core::survey::Seen;
 use crate::ops::op::{Body, KernelBody, Row};
 use crate::ops::{self, Call, Ret};
 use crate::source::Source;
-use crate::{DType, Device, Result, Storage, Tensor, layers};
+use crate::{DType, Device, Result, Scalar, Storage, Tensor, layers};
 
 /// Host memory, as the CPU's allocator gives it.
 pub(crate) use crate::cpu::alloc::Block;
@@ -58,6 +58,15 @@ pub(crate) fn watched(c: Call, seen: Seen) -> Result<Ret> {
 /// If they cannot be read or replayed.
 pub(crate) fn peek(t: &Tensor, source: &Source) -> Result<Tensor> {
     layers::record::peek(t, source)
+}
+
+/// The only element of a tensor that has no memory, from its class.
+///
+/// # Errors
+/// If its class does not handle calls, and what it reports.
+#[cold]
+pub(crate) fn element(t: &Tensor) -> Result<Scalar> {
+    layers::modes::element(t)
 }
 
 /// A tensor as a recipe that gives it again.

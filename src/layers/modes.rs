@@ -2,11 +2,12 @@
 //!
 //! The core knows no Python: a hook is a function that takes a leaf's call and answers it, or passes it on.
 
+use super::autograd::shown;
 use super::{Layer, Next, of_tensor};
 use crate::ops::op::{Body, Row};
-use crate::ops::{Call, Ret};
+use crate::ops::{Call, Form, Ret};
 use crate::tensor::WATCHED;
-use crate::{Result, Tensor, mode};
+use crate::{Result, Scalar, Tensor, mode};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -28,6 +29,27 @@ static SETTLED: OnceLock<Settled> = OnceLock::new();
 /// Sets who is told when results of calls are about to be kept: who keeps them beside that should let them go.
 pub fn set_settled(f: Settled) {
     SETTLED.get_or_init(|| f);
+}
+
+/// The only element of a tensor whose class handles its calls and that has no memory.
+pub type Element = fn(&Tensor) -> Result<Scalar>;
+
+static ELEMENT: OnceLock<Element> = OnceLock::new();
+
+/// Sets who is asked for elements that no memory holds.
+pub fn set_element(f: Element) {
+    ELEMENT.get_or_init(|| f);
+}
+
+/// The only element of a tensor without memory, from its class if that handles its calls.
+///
+/// # Errors
+/// What the class reports, or that nobody has it.
+pub fn element(t: &Tensor) -> Result<Scalar> {
+    match ELEMENT.get() {
+        Some(f) if t.is_python() => f(t),
+        _ => Err(crate::ops::core::helpers::no_storage()),
+    }
 }
 
 /// True if a dispatch mode is on.
@@ -67,6 +89,12 @@ impl Layer for Modes {
         let handled = next.seen() & of_tensor(WATCHED) != 0;
         match HOOK.get() {
             Some(_) if !handled && PASSING.get() && is_light(&c) => next.call(c),
+            Some(hook) if handled && c.args.op.is_view() && matches!(c.form, Form::New) => {
+                let args = c.args;
+                let ret = hook(c, next)?;
+                shown::note(args, &ret);
+                Ok(ret)
+            }
             Some(hook) => hook(c, next),
             None => next.call(c),
         }

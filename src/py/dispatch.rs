@@ -11,9 +11,9 @@ use super::object::{PyTensor, adopt, instance, is_tensor, wrap};
 use super::results::scalar;
 use super::types::{self, device, dtype};
 use super::wrappers;
-use crate::layers::{Next, autocast, modes, trace};
+use crate::layers::{Next, autocast, modes};
 use crate::ops::args::{Arg, Args};
-use crate::ops::op::{Body, Ret, Value};
+use crate::ops::op::{Body, Grad, Ret, Value};
 use crate::ops::schema::{NONE, Returns};
 use crate::ops::{Call, Form};
 use crate::{Dims, Result, Scalar, Storage, Tensor, mode};
@@ -21,7 +21,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{IntoPyDict, PyDict, PyList, PyString, PyTuple, PyType};
 use std::cell::Cell;
 
 thread_local! {
@@ -121,22 +121,41 @@ fn passed(c: Call, next: Next) -> Result<Ret> {
     next.call(c)
 }
 
+/// What a kernel is made of that PyTorch has no kernel for: those who watch see the parts.
+fn parts(c: &Call) -> Option<fn(&Args) -> Result<Ret>> {
+    match (c.args.op.def.grad, &c.form) {
+        (Grad::Through(f), Form::New) => Some(f),
+        _ => None,
+    }
+}
+
 /// Asks Python; `heard` is told what it answers, or that it passed the call on. `closed`: what runs meanwhile is a part of this call,
 /// and what a call that is passed on gives is told too.
 fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)) -> Result<Ret> {
+    let mut parted = None;
     let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
         let shown = show(py, &c)?;
         let _within = Within::of(None);
         let _answering = closed.then(Answering::now);
         let leaves = leaves(py)?;
-        let seen = autocast::without(|| leaves.call1(&shown))?;
+        let named = parts(&c).map(|_| [("parted", true)].into_py_dict(py));
+        let named = named.transpose()?;
+        let seen = autocast::without(|| leaves.call(&shown, named.as_ref()))?;
         if seen.is(py.NotImplemented().bind(py)) {
+            return Ok(None);
+        }
+        if seen.is(py.Ellipsis().bind(py)) {
+            parted = parts(&c);
             return Ok(None);
         }
         taken(&seen, &c).map(Some)
     });
     let Some(ret) = answered.map_err(carried)? else {
         Python::attach(noted::prune);
+        if let Some(f) = parted {
+            let _within = Within::of(Some(c.args.op.def.name));
+            return f(c.args);
+        }
         if !closed || !matches!(c.form, Form::New) {
             heard(None, true);
             return passed(c, next);
@@ -154,25 +173,6 @@ fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)
         }
         (ret, _) => Ok(ret),
     }
-}
-
-/// The value of a tensor of one element, from those who watch dispatch if there are any.
-pub fn element(slf: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
-    if on() || slf.get().get().is_python() {
-        let answer = slf
-            .py()
-            .import("torchlike._ops.leaves")?
-            .call_method1("value", (slf,))?;
-        if !answer.is(slf.py().NotImplemented()) {
-            return super::convert::number(&answer).ok_or_else(|| {
-                PyRuntimeError::new_err(format!("Unable to cast {answer} to Scalar"))
-            });
-        }
-    }
-    trace::void();
-    super::fake::check_value(slf)?;
-    super::batch::check_item(slf.get().get())?;
-    Ok(slf.get().get().item()?)
 }
 
 /// A tensor that was just made of Python's values; PyTorch shows those that have data.
@@ -470,6 +470,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let _ = DISABLED.set(m.py(), disabled.clone().unbind());
     modes::set_hook(hook);
     modes::set_settled(noted::settled);
+    modes::set_element(super::element::of_class);
     m.py()
         .get_type::<PyTensor>()
         .setattr("__torch_dispatch__", disabled)

@@ -77,7 +77,7 @@ impl PyTensor {
     pub(super) fn base_object<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let t = slf.get().get();
-        if !t.is_view() {
+        if !t.is_view() && !t.is_python() {
             return Ok(py.None().into_bound(py));
         }
         if let Some(base) = slf.get().base() {
@@ -199,8 +199,9 @@ impl PyTensor {
         }
         Ok(self.get().is_contiguous_in(format))
     }
-    fn _is_view(&self) -> bool {
-        self.get().is_view()
+    fn _is_view(&self) -> PyResult<bool> {
+        let t = self.get();
+        Ok(t.is_view() || t.is_python() && views::base_of(t)?.is_some())
     }
     fn is_same_size(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(self.get().shape() == tensor_arg(other, "is_same_size", "other")?.shape())

@@ -21,6 +21,7 @@ mod cuda;
 mod data;
 mod dispatch;
 mod dlpack;
+mod element;
 mod error;
 mod explain;
 mod fake;

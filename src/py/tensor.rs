@@ -1,7 +1,7 @@
 //! The methods of tensors that are no op.
 
 use super::convert::{self, PyGenerator, tensor_arg};
-use super::dispatch::element;
+use super::element;
 use super::object::{PyTensor, base_or_self, is_plain_tensor, tensor_ref, viewing};
 use super::results::{scalar, to_python};
 use super::types::{self, PyDType, device_of};
@@ -35,7 +35,7 @@ fn single(t: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
             "only one element tensors can be converted to Python scalars",
         ));
     }
-    element(t)
+    element::of(t)
 }
 
 #[pymethods]
@@ -118,7 +118,7 @@ impl PyTensor {
     }
 
     fn item<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        scalar(slf.py(), element(slf)?)
+        scalar(slf.py(), element::of(slf)?)
     }
     fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let class = types::type_name(slf.as_any());
@@ -135,7 +135,7 @@ impl PyTensor {
         let t = slf.get().get();
         super::batch::check_choice(t)?;
         match t.numel() {
-            1 => Ok(element(slf)?.to_bool()),
+            1 => Ok(element::of(slf)?.to_bool()),
             0 => Err(PyRuntimeError::new_err(
                 "Boolean value of Tensor with no values is ambiguous",
             )),
@@ -184,7 +184,7 @@ impl PyTensor {
                 "only integer tensors of a single element can be converted to an index",
             ));
         }
-        scalar(slf.py(), Scalar::Int(element(slf)?.to_i64()))
+        scalar(slf.py(), Scalar::Int(element::of(slf)?.to_i64()))
     }
     fn __len__(slf: &Bound<'_, Self>) -> PyResult<usize> {
         if let Some(answer) = watch::answer("__len__", Style::Python, &[slf.as_any()])? {

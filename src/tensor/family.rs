@@ -136,7 +136,7 @@ pub(super) fn new_group() -> u32 {
 impl Tensor {
     /// Notes that this tensor, which is no view, has views.
     #[cold]
-    pub(super) fn lay(&self) {
+    pub(crate) fn lay(&self) {
         self.storage().note_views();
         let edge = self.edge();
         self.with_family(|f| {

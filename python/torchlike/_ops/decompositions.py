@@ -432,6 +432,18 @@ def expit(self: Any) -> Any:
     return aten.sigmoid(self)
 
 
+@of("_mvlgamma")
+def mvlgamma(self: Any, p: int) -> Any:
+    """The operator by its name."""
+    return aten.mvlgamma(self, p)
+
+
+@of("_polygamma")
+def polygamma(self: Any, n: int) -> Any:
+    """The operator by its name, which takes the order first."""
+    return aten.polygamma(n, self)
+
+
 @of("isclose")
 def isclose(
     self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False

@@ -93,18 +93,19 @@ def adaptive_max_pool1d(
 
 
 @of(_N + "adaptive_max_pool2d", _N + "adaptive_max_pool3d")
+@of("adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(
     input: Any, output_size: Any, return_indices: bool = False, name: str = ""
 ) -> Any:
     """The operator that also gives the places."""
     dims = 3 if name.endswith("3d") else 2
-    sizes = [
-        n if s is None else s
-        for s, n in zip(_each(output_size, dims), input.shape[-dims:], strict=True)
-    ]
+    given, both = _each(output_size, dims), not name.startswith(_N)
+    if both and None not in given:
+        return NotImplemented
+    sizes = [n if s is None else s for s, n in zip(given, input.shape[-dims:], strict=True)]
     made = aten.adaptive_max_pool3d if dims == 3 else aten.adaptive_max_pool2d
-    both = made(input, sizes)
-    return both if return_indices else both[0]
+    results = made(input, sizes)
+    return results if return_indices or both else results[0]
 
 
 @of(_N + "pad")
@@ -112,6 +113,11 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     """A constant around the tensor, or the operator that repeats its elements."""
     if mode == "constant":
         return aten.constant_pad_nd(input, list(pad), value or 0.0)
+    return repeated(input, pad, mode)
+
+
+def repeated(input: Any, pad: Any, mode: str) -> Any:
+    """The operator that repeats elements, if there is one for so many dimensions."""
     dims = len(pad) // 2
     if mode not in ("reflect", "replicate") or input.dim() not in (dims + 1, dims + 2):
         return NotImplemented
@@ -155,9 +161,41 @@ def interpolate(
     sizes = _each(size, dims)
     if len(sizes) != dims or min(sizes) < 1:
         return NotImplemented
-    aligned = [] if mode.startswith("nearest") else [bool(align_corners)]
-    operator = getattr(aten, _SIZES[mode].format(dims)).default
-    return operator(input, sizes, *aligned, *factors)
+    return resized(input, sizes, mode, bool(align_corners), False, factors)
+
+
+def _resizing(dims: int, mode: str, align_corners: bool, antialias: bool) -> tuple[str, list[bool]]:
+    """The operator of a mode, and what it is told of corners."""
+    name = _SIZES[mode].format(dims)
+    aligned = [] if mode.startswith("nearest") else [align_corners]
+    return f"_{name}_aa" if antialias else name, aligned
+
+
+@of("_upsample")
+def resized(
+    input: Any, output_size: Any, mode: str, align_corners: bool, antialias: bool, scales: Any
+) -> Any:
+    """The operator of the mode and the number of dimensions."""
+    name, aligned = _resizing(input.dim() - 2, mode, align_corners, antialias)
+    known = [s or None for s in scales]
+    return getattr(aten, name).default(input, list(output_size), *aligned, *known)
+
+
+@of("_grad.upsample")
+def resized_backward(
+    grad_output: Any,
+    output_size: Any,
+    input_size: Any,
+    mode: str,
+    align_corners: bool,
+    antialias: bool,
+    scales: Any,
+    **_: Any,
+) -> Any:
+    """The operator that goes back."""
+    name, aligned = _resizing(grad_output.dim() - 2, mode, align_corners, antialias)
+    operator, known = getattr(aten, name + "_backward").default, [s or None for s in scales]
+    return operator(grad_output, list(output_size), list(input_size), *aligned, *known)
 
 
 @of(_N + "fold")
@@ -225,9 +263,9 @@ def local_response_norm(
 
 @of("_pad_mode")
 def padded(self: Any, pad: Any, mode: str) -> Any:
-    """Around the edges: the middle first, then each side of what is there."""
+    """Around the edges: the middle first, then each side of what is there; or the operator that repeats elements."""
     if mode != "circular":
-        return NotImplemented
+        return repeated(self, pad, mode)
     dims = range(self.dim() - 1, self.dim() - 1 - len(pad) // 2, -1)
     sides = list(zip(dims, pad[::2], pad[1::2], strict=True))
     shape = list(self.shape)

@@ -67,7 +67,7 @@ def feature_dropout(
     x = aten.unsqueeze(input, 0) if alone else input
     shape = [*x.shape[:2], *[1] * (x.dim() - 2)]
     made = _mask(x, p, aten.new_empty(x, shape))
-    return aten.squeeze_.dim(made, 0) if alone else made
+    return aten.squeeze.dim(made, 0) if alone else made
 
 
 @of(_N + "layer_norm", "layer_norm")

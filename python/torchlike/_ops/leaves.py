@@ -213,8 +213,10 @@ def seen(
     outs: list[Any],
     leaf: bool,
     within: str | None = None,
+    parted: bool = False,
 ) -> Any:
-    """Shows a call, which a composite `within` may have made, to modes and arguments; NotImplemented passes it on.
+    """Shows a call, which a composite `within` may have made, to modes and arguments; NotImplemented passes it on, and
+    `...` has a leaf that is `parted` show its parts.
 
     Outside of inference mode autograd takes composites apart, and answers `detach_` itself.
     """
@@ -236,7 +238,10 @@ def seen(
         )
     if found is None or (found[0].implicit and not leaf and apart):
         return NotImplemented
-    if not leaf and not _is_recorded(row) and modes.recorded((*values, *outs)):
+    if found[0].implicit and parted and apart and _C._dispatch_handlers(modes.tensors(values)):
+        return ...
+    gives = any("Tensor" in r.type for r in found[0]._schema.returns)
+    if not leaf and gives and not _is_recorded(row) and modes.recorded((*values, *outs)):
         return NotImplemented
     overload, fitted = found
     args, kwargs = spelled(overload._schema, fitted)

@@ -16,6 +16,7 @@ mod parse;
 pub mod recorded;
 pub mod rule;
 pub mod saved;
+pub mod shown;
 mod tangent;
 pub mod value;
 pub mod views;

@@ -1,7 +1,8 @@
 //! The history of views and of what they are views of, once one of them was written.
 
 use super::recorded::{self, Recorded};
-use super::saved;
+use super::{saved, shown};
+use crate::ops::core::writable;
 use crate::ops::{Args, OwnedArgs, f};
 use crate::tensor::{Backward, Edge, Family, Grads, Layout, Link, Mark, Meta, Node, briefly};
 use crate::{Error, Result, Tensor, bail, err, mode};
@@ -13,6 +14,11 @@ use std::sync::Arc;
 /// True if the history of a tensor is no more what this handle has.
 #[must_use]
 pub fn is_stale(t: &Tensor) -> bool {
+    if t.is_python()
+        && let Some(stale) = shown::is_stale(t)
+    {
+        return stale;
+    }
     if t.is_view() {
         return t.is_outdated().unwrap_or_else(|| t.head().is_some());
     }
@@ -27,6 +33,9 @@ pub fn is_stale(t: &Tensor) -> bool {
 /// # Errors
 /// If the storage was made too small for it.
 pub fn base_of(view: &Tensor) -> Result<Option<Tensor>> {
+    if view.is_python() {
+        return Ok(shown::root_of(view));
+    }
     let Some(family) = view.family() else {
         return Ok(None);
     };
@@ -50,6 +59,9 @@ pub fn leads_somewhere(t: &Tensor) -> bool {
 pub fn current(t: &Tensor) -> Result<Cow<'_, Tensor>> {
     if !is_stale(t) {
         return Ok(Cow::Borrowed(t));
+    }
+    if t.is_python() && shown::is_stale(t).is_some() {
+        return shown::current(t);
     }
     if !t.is_view() {
         return Ok(match t.head() {
@@ -90,10 +102,25 @@ pub fn all_current(args: &Args<'_>) -> Result<Option<OwnedArgs>> {
 /// PyTorch's texts.
 #[inline]
 pub fn check_write(target: &Tensor) -> Result<()> {
+    if target.is_python() && mode::records() {
+        return check_shown(target);
+    }
     if target.is_view() && target.mark() != Mark::None && mode::records() {
         return Err(forbidden(target, false));
     }
     Ok(())
+}
+
+/// As [`check_write`], of a tensor whose class handles its calls.
+#[cold]
+fn check_shown(target: &Tensor) -> Result<()> {
+    match shown::forbids(target) {
+        Some((Mark::None, true)) => Err(writable::view_of_leaf()),
+        Some((mark, _)) if mark != Mark::None => {
+            Err(forbidden(&target.clone().marked(mark), false))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// That a view, or (`around`) what it is a view of, is written although its mark forbids it.
@@ -357,6 +384,9 @@ pub fn wrote(
         let made = made.tracked(link.clone(), 0);
         (link, made)
     };
+    if target.is_python() {
+        shown::wrote(target, &made);
+    }
     super::anomaly::made(&link);
     if saved::packing()
         && let Some(body) = link.node().and_then(recorded)

@@ -47,6 +47,14 @@ pub fn resolve(t: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If there is not exactly one element, or no data.
 pub fn item(t: &Tensor) -> Result<Scalar> {
+    item_or(t, "Tensor.item() cannot be called on meta tensors")
+}
+
+/// As [`item`]; `text` says what is missing on meta.
+///
+/// # Errors
+/// As of [`item`].
+pub fn item_or(t: &Tensor, text: &str) -> Result<Scalar> {
     if t.numel() != 1 {
         bail!(
             Runtime,
@@ -55,9 +63,12 @@ pub fn item(t: &Tensor) -> Result<Scalar> {
         );
     }
     if crate::ops::sparse::is_sparse(t) {
-        return item(&crate::ops::f::_to_dense(t)?);
+        return item_or(&crate::ops::f::_to_dense(t)?, text);
     }
-    let real = readable(t, "Tensor.item() cannot be called on meta tensors")?;
+    if is_without_memory(t) && t.batch().is_empty() {
+        return crate::wiring::element(t);
+    }
+    let real = readable(t, text)?;
     let s = cpu::read_scalar(&real, 0)?;
     Ok(match s {
         Scalar::Complex(c) if t.is_conj() => Scalar::Complex(c.conj()),
@@ -76,6 +87,21 @@ pub fn data_dependent() -> crate::Error {
     )
 }
 
+/// That the elements of a tensor lie nowhere.
+#[must_use]
+pub fn no_storage() -> crate::Error {
+    crate::err!(
+        Runtime,
+        "Cannot access data pointer of Tensor that doesn't have storage"
+    )
+}
+
+/// True for what only its class knows the elements of: neither in memory, nor on meta, nor fake.
+fn is_without_memory(t: &Tensor) -> bool {
+    let s = t.storage();
+    !t.is_meta() && s.is_hollow() && !s.is_fake() && s.nbytes() > 0
+}
+
 /// A host tensor with the same values, if the data can be had at all; a recorded meta tensor is replayed aside and
 /// stays on meta.
 ///
@@ -88,11 +114,8 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
     if t.storage().is_fake() {
         return crate::wiring::known(t);
     }
-    if !t.is_meta() && t.storage().is_hollow() && t.storage().nbytes() > 0 {
-        bail!(
-            Runtime,
-            "Cannot access data pointer of Tensor that doesn't have storage"
-        );
+    if is_without_memory(t) {
+        return Err(no_storage());
     }
     if !t.is_meta() {
         return t.to_device(Device::CPU);

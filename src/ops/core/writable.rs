@@ -123,10 +123,7 @@ pub fn check_leaf(target: &Tensor) -> Result<()> {
         return Ok(());
     }
     if target.is_view_of_leaf() {
-        bail!(
-            Runtime,
-            "a view of a leaf Variable that requires grad is being used in an in-place operation."
-        );
+        return Err(view_of_leaf());
     }
     if target.requires_grad() && target.is_leaf() {
         bail!(
@@ -135,6 +132,15 @@ pub fn check_leaf(target: &Tensor) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// That a view of a leaf is written.
+#[must_use]
+pub fn view_of_leaf() -> crate::Error {
+    crate::err!(
+        Runtime,
+        "a view of a leaf Variable that requires grad is being used in an in-place operation."
+    )
 }
 
 /// Checks that a result fits the tensor it is written into.

@@ -38,7 +38,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         native_batch_norm,
         "batch_norm with its statistics.",
-    ).samples("f32[3, 2, 3, 4], f32[2], f32[2], f32[2], f32[2], True, -1.0, 0.5"),
+    ).samples("f32[3, 2, 3, 4], f32[2], f32[2], f32[2], f32[2], True, -1.0, 0.5")
+    .grad("input, weight, bias: native_batch_norm_backward(grad, input, weight, running_mean, running_var, result1, result2, training, eps, needs); running_mean, running_var: never"),
     compose(
         "_native_batch_norm_legit",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",

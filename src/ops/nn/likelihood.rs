@@ -77,8 +77,7 @@ fn variances(x: &Tensor, var: Operand) -> Result<Tensor> {
     let (negative, var) = match var {
         Operand::Tensor(v) => {
             let negative = f::any(&f::lt(v, 0i64)?)?;
-            let negative = helpers::item(&helpers::readable(&negative, TEXT)?)?;
-            (negative.to_bool(), v.clone())
+            (helpers::item_or(&negative, TEXT)?.to_bool(), v.clone())
         }
         Operand::Scalar(v) => {
             let v = v.to_f64();
