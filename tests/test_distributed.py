@@ -193,9 +193,9 @@ def test_local_pieces_and_modules() -> None:
     with pytest.raises(RuntimeError, match="different meshes"):
         t + distribute_tensor(torch.ones(4, 2), other, [Replicate(), Shard(0)])
     with pytest.raises(
-        NotImplementedError, match=r"aten\.unfold\.default does not have a sharding"
+        NotImplementedError, match=r"aten\.masked_select\.default does not have a sharding"
     ):
-        t.unfold(0, 2, 1)
+        t.masked_select(t > 0)
     with pytest.raises(RuntimeError, match=r"Sharding propagation failed for aten\.squeeze"):
         distribute_tensor(torch.ones(1, 2), mesh, [Shard(0)]).squeeze(0)
 

@@ -14,8 +14,8 @@ from torchlike import _C
 from torchlike._ops import modes
 from torchlike.distributed.tensor import _moves
 from torchlike.distributed.tensor._rules import Call, Fixed, Rows, filled, rule_of
-from torchlike.distributed.tensor._rules.create import sizes_in
 from torchlike.distributed.tensor._rules.reduce import evenly
+from torchlike.distributed.tensor._rules.sizes import GROUPED, sizes_in
 from torchlike.distributed.tensor._spec import (
     Spec,
     TensorMeta,
@@ -56,20 +56,10 @@ _RANDOM = frozenset(
         "randint_like",
     ]
 )
-# Views of a whole say other sizes than those of its pieces do.
-_SIZED = dict.fromkeys(
-    (
-        "view",
-        "_unsafe_view",
-        "reshape",
-        "expand",
-        "view_copy",
-        "expand_copy",
-        "slice_backward",
-        "select_backward",
-    ),
-    1,
-)
+
+
+# Views for which dimensions have to lie as one.
+_AS_ONE = frozenset(("view", "_unsafe_view", "view_as_complex"))
 
 
 @dataclass
@@ -187,6 +177,9 @@ def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if decision is NotImplemented:
         return func.decompose(*args, **kwargs)
     pieces = [_brought(t, spec) for t, spec in zip(tensors, decision.inputs, strict=True)]
+    if _name(func) in _AS_ONE and decision.inputs[0].placements != tensors[0].placements:
+        # What was put together of uneven parts lies apart, unlike the whole of which a view was asked.
+        pieces[0] = [p.contiguous() for p in pieces[0]]
     given = args
     if decision.args is not None:
         func, given = (
@@ -251,9 +244,9 @@ def _sized(name: str, args: Any, decision: Decision, seat: int) -> Any:
     spec = decision.results[0] if decision.results else None
     if spec is None:
         return args
-    if name == "native_group_norm":
-        return _group_sized(args)
-    places = (_SIZED[name],) if name in _SIZED else sizes_in(name)
+    if name in GROUPED:
+        return _group_sized(args, GROUPED[name])
+    places = sizes_in(name)
     if not places or not any(map(is_cut, spec.placements)):
         return args
     shape = spec.locals()[seat]
@@ -266,10 +259,10 @@ def _sized(name: str, args: Any, decision: Decision, seat: int) -> Any:
     return tuple(made)
 
 
-def _group_sized(args: Any) -> Any:
+def _group_sized(args: Any, at: int) -> Any:
     """Examples, channels and the rest, as the piece has them."""
     shape = args[0].shape
-    return (*args[:3], shape[0], shape[1], prod(shape[2:]), *args[6:])
+    return (*args[:at], shape[0], shape[1], prod(shape[2:]), *args[at + 3 :])
 
 
 def _drawn(func: OpOverload, args: Any, kwargs: Any, decision: Decision, pieces: Any) -> list[Any]:

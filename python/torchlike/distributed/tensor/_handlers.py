@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike.distributed.tensor import _dispatch, _moves
 from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous
-from torchlike.distributed.tensor.placement_types import Shard, _StridedShard
+from torchlike.distributed.tensor.placement_types import Partial, Shard, _StridedShard
 
 if TYPE_CHECKING:
     from torchlike._ops import OpOverload
@@ -143,7 +143,80 @@ def _checked(func: OpOverload, args: Any, kwargs: Any) -> None:
         func(piece, *args[1:], **kwargs)
 
 
+def _fill(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """Parts of a sum are nothing, but for those of one rank."""
+    t, value = args
+    spec = t._spec
+    idle = [
+        i for i, p in enumerate(spec.placements) if isinstance(p, Partial) and p.reduce_op in _IDLE
+    ]
+    if not idle:
+        return NotImplemented
+    if _dispatch._is_ours(value):
+        whole = _dispatch.whole_spec(value._spec)
+        value = _moves.redistribute(value._locals, value._spec, whole)[0]
+    for piece, rank in zip(t._locals, spec.mesh._here, strict=True):
+        at = spec.mesh._position(rank)
+        away = next((i for i in idle if at[i]), None)
+        if away is None:
+            func(piece, value)
+        else:
+            aten.fill_.Scalar(piece, _IDLE[spec.placements[away].reduce_op])
+    return t
+
+
+# What changes nothing where parts are put together.
+_IDLE = {"sum": 0, "product": 1}
+
+
+def _as_real(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """Of pieces that are conjugated once somebody reads them, what they will be."""
+    t = args[0]
+    if not any(p.is_conj() for p in t._locals):
+        return NotImplemented
+    from torchlike.distributed.tensor._dtensor import DTensor
+
+    return _dispatch.run(
+        func, (DTensor._of([p.resolve_conj() for p in t._locals], t._spec),), kwargs
+    )
+
+
+def _mean_backward(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """The gradient of a mean: pieces do not know over how many elements it is."""
+    values = func.bind(args, kwargs)
+    if values["reduction"] != _MEAN:
+        return NotImplemented
+    grad = aten.div.Scalar(values["grad_output"], max(values["self"].numel(), 1))
+    return func(*{**values, "grad_output": grad, "reduction": _SUM}.values())
+
+
+_MEAN, _SUM = 1, 2
+
+
+def _copy(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """A copy of a view; what the view may not bring together is."""
+    view = getattr(getattr(aten, func._opname.removesuffix("_copy")), func._overloadname)
+    try:
+        made = view(*args, **kwargs)
+    except RuntimeError:
+        spec = args[0]._spec
+        whole = args[0].redistribute(placements=_dispatch.whole_spec(spec).placements)
+        made = view(whole, *args[1:], **kwargs)
+    return (
+        [aten.clone.default(t) for t in made]
+        if isinstance(made, list)
+        else aten.clone.default(made)
+    )
+
+
+_COPIES = "alias detach narrow permute squeeze t transpose unbind unfold unsqueeze view_as_complex view_as_real"
+_MEANS = "binary_cross_entropy huber_loss mse_loss smooth_l1_loss soft_margin_loss"
+
 HANDLERS = {
+    "fill_": _fill,
+    "view_as_real": _as_real,
+    **{f"{name}_copy": _copy for name in _COPIES.split()},
+    **{f"{name}_backward": _mean_backward for name in _MEANS.split()},
     "_linalg_check_errors": _checked,
     "is_same_size": _same_size,
     "is_pinned": _pinned,

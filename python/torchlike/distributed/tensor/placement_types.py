@@ -142,6 +142,10 @@ class Partial(Placement):
             ValueError: for reductions that cannot be taken apart.
         """
         if self.reduce_op == "sum":
+            if pieces and not (pieces[0].is_floating_point() or pieces[0].is_complex()):
+                # Whole numbers are not divided: one rank has them.
+                places = [mesh._position(rank)[dim] for rank in mesh._here]
+                return [p * int(at == 0) for p, at in zip(pieces, places, strict=True)]
             return [p / mesh.size(dim) for p in pieces]
         if self.reduce_op in ("avg", "min", "max"):
             return list(pieces)

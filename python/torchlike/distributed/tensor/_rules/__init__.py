@@ -110,6 +110,7 @@ _missing = [
     "products",
     "index",
     "layers",
+    "images",
     "formulas",
     "create",
 ]

@@ -73,6 +73,7 @@ def cost_of(spec: Any, placements: Any) -> float:
 
 
 @rule("split.Tensor split_with_sizes split_with_sizes_copy split_copy.Tensor chunk")
+@rule("unsafe_split.Tensor unsafe_split_with_sizes")
 def _split(call: Call) -> Fixed:
     dim = dim_of(call.arg(2, 0), call.first.ndim)
     placements = uncut(call.first.placements, [dim], partial=False)
@@ -118,7 +119,8 @@ def _slice(call: Call) -> Fixed:
 
 @rule("slice_backward")
 def _slice_backward(call: Call) -> Fixed:
-    placements = uncut(call.first.placements, [call.args[2]], partial=False)
+    dim = dim_of(call.args[2], call.first.ndim)
+    placements = uncut(call.first.placements, [dim], partial=False)
     return Fixed([placements], [placements])
 
 
@@ -155,6 +157,11 @@ def _beside(call: Call, dims: Any) -> Rows:
 @rule("roll")
 def _roll(call: Call) -> Rows:
     return _beside(call, call.arg(2) or range(call.first.ndim))
+
+
+@rule("channel_shuffle")
+def _channel_shuffle(call: Call) -> Rows:
+    return _beside(call, [1])
 
 
 @rule("flip _fft_c2c _fft_r2c _fft_c2r")

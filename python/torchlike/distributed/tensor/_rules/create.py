@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchlike.distributed.tensor._rules import Call, Cut, Fixed, P, R, Rows, follow, rule
+from torchlike.distributed.tensor._rules import Call, Cut, Fixed, P, R, Rows, follow, rule, uncut
+from torchlike.distributed.tensor._rules.sizes import MADE
 from torchlike.distributed.tensor.placement_types import Partial, Replicate, is_cut
 
 rule(
-    "contiguous detach detach_ alias fill_.Scalar view.dtype zero_ empty_like lift_fresh resolve_conj resolve_neg"
+    "contiguous detach detach_ alias fill_.Scalar zero_ empty_like lift_fresh resolve_conj resolve_neg"
 )(follow)
+
+
+@rule("view.dtype")
+def _as_dtype(call: Call) -> Fixed:
+    """Elements of another width make other lines."""
+    spec = call.first
+    alike = spec.dtype.itemsize == call.args[1].itemsize
+    placements = (
+        spec.placements if alike else uncut(spec.placements, [spec.ndim - 1], partial=False)
+    )
+    return Fixed([placements], [placements], ordered=spec.ordered)
+
+
+@rule("fill.Scalar fill.Tensor fill_.Tensor")
+def _filled(call: Call) -> Fixed:
+    """Numbers that are the same everywhere."""
+    spec, *value = call.specs
+    kept = call.name == "fill_"
+    made = [R if isinstance(p, Partial) and not kept else p for p in spec.placements]
+    return Fixed(
+        [made], [spec.placements, *[[R] * call.mesh.ndim for _ in value]], ordered=spec.ordered
+    )
 
 
 @rule("_to_copy")
@@ -38,28 +61,13 @@ def _like(call: Call) -> Fixed:
     return Fixed([made], [spec.placements], ordered=spec.ordered)
 
 
-# Which argument is the shape, and which the strides.
-_SHAPES = {
-    "new_empty": (1,),
-    "new_full": (1,),
-    "new_ones": (1,),
-    "new_zeros": (1,),
-    "new_empty_strided": (1, 2),
-}
-
-
-@rule(*_SHAPES)
+@rule(*MADE)
 def _new(call: Call) -> Fixed:
     spec = call.first
     alike = tuple(spec.shape) == tuple(call.args[1])
     kept = any(map(is_cut, spec.placements)) or call.name in ("new_empty", "new_empty_strided")
     made: Any = spec.placements if alike and kept else [R] * call.mesh.ndim
     return Fixed([made], [spec.placements], ordered=spec.ordered)
-
-
-def sizes_in(name: str) -> tuple[int, ...]:
-    """Where the arguments of an operator have the whole's shape, and strides, and have to have the piece's."""
-    return _SHAPES.get(name, ())
 
 
 @rule(

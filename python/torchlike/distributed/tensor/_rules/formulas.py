@@ -58,12 +58,55 @@ def _glu(x: Any, dim: int = -1) -> Any:
     return aten.mul.Tensor(a, aten.sigmoid.default(b))
 
 
+def _glu_backward(grad: Any, x: Any, dim: int = -1) -> Any:
+    half = x.shape[dim] // 2
+    a, b = (aten.slice.Tensor(x, dim, i * half, (i + 1) * half) for i in range(2))
+    gate = aten.sigmoid.default(b)
+    first = aten.mul.Tensor(gate, grad)
+    slope = aten.mul.Tensor(aten.mul.Tensor(aten.rsub.Scalar(gate, 1), gate), a)
+    return aten.cat.default([first, aten.mul.Tensor(slope, grad)], dim)
+
+
+def _added(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    product = product if alpha == 1 else aten.mul.Scalar(product, alpha)
+    if beta == 0:
+        return product
+    return aten.add.Tensor(x if beta == 1 else aten.mul.Scalar(x, beta), product)
+
+
+def _addr(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    product = aten.mul.Tensor(aten.unsqueeze.default(a, 1), aten.unsqueeze.default(b, 0))
+    return _added(x, product, beta, alpha)
+
+
+def _addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _added(x, aten.sum.dim_IntList(aten.bmm.default(a, b), [0]), beta, alpha)
+
+
+def _trilinear(
+    a: Any, b: Any, c: Any, more_a: Any, more_b: Any, more_c: Any, summed: Any, unroll: int = 1
+) -> Any:
+    parts = []
+    for t, dims in ((a, more_a), (b, more_b), (c, more_c)):
+        for d in dims:
+            t = aten.unsqueeze.default(t, d)
+        parts.append(t)
+    product = aten.mul.Tensor(aten.mul.Tensor(parts[0], parts[1]), parts[2])
+    return aten.sum.dim_IntList(product, summed) if summed else product
+
+
+def _renorm(x: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+    others = [d for d in range(x.ndim) if d != dim % x.ndim]
+    norms = aten.linalg_vector_norm.default(x, p, others, True)
+    return aten.mul.Tensor(x, aten.reciprocal.default(aten.add.Scalar(norms, 1e-7)))
+
+
 def _mv(a: Any, b: Any) -> Any:
     return aten.sum.dim_IntList(aten.mul.Tensor(a, b), [1])
 
 
-def _addmv(x: Any, a: Any, b: Any) -> Any:
-    return aten.add.Tensor(x, _mv(a, b))
+def _addmv(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _added(x, _mv(a, b), beta, alpha)
 
 
 def _put(x: Any, dim: int, index: Any, source: Any, adds: bool) -> Any:
@@ -71,7 +114,7 @@ def _put(x: Any, dim: int, index: Any, source: Any, adds: bool) -> Any:
     return aten.index_put.default(x, places, source, adds)
 
 
-def _index_add(x: Any, dim: int, index: Any, source: Any) -> Any:
+def _index_add(x: Any, dim: int, index: Any, source: Any, **_: Any) -> Any:
     return _put(x, dim, index, source, True)
 
 
@@ -110,7 +153,11 @@ def _rsub(a: Any, b: Any) -> Any:
     return aten.sub.Tensor(b, a)
 
 
-def _isin(elements: Any, test: Any) -> Any:
+def _isin(elements: Any, test: Any, **_: Any) -> Any:
+    if not isinstance(elements, torch.Tensor):
+        return aten.any.default(aten.eq.Scalar(test, elements))
+    if not isinstance(test, torch.Tensor):
+        return aten.eq.Scalar(elements, test)
     wide = aten.view.default(elements, [*elements.shape, *[1] * test.ndim])
     dims = list(range(elements.ndim, wide.ndim))
     return aten.any.dims(aten.eq.Tensor(wide, test), dims)
@@ -124,6 +171,11 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "smooth_l1_loss": _pointwise,
     "soft_margin_loss": _pointwise,
     "glu": _glu,
+    "glu_backward": _glu_backward,
+    "addr": _addr,
+    "addbmm": _addbmm,
+    "_trilinear": _trilinear,
+    "renorm": _renorm,
     "mv": _mv,
     "addmv": _addmv,
     "index_add": _index_add,
@@ -140,18 +192,24 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
 }
 
 
+# Arguments by name on which it depends how results lie.
+_NAMED = ("dim", "keepdim", "beta", "alpha")
+
+
 def _candidates(specs: list[Spec]) -> list[list[Placement]]:
-    """For each tensor, the placements that some tensor has, along any of its own dimensions."""
+    """For each tensor, the placements that some tensor has, along any of its own dimensions.
+
+    Those that cut come first: of calls that cost the same, PyTorch takes the one that computes least.
+    """
     seen: list[Placement] = [R]
     for p in (p for s in specs for p in s.placements):
         if p not in seen:
             seen.append(p)
     found = []
     for spec in specs:
-        options = [p for p in seen if not is_cut(p)]
         kinds = [p for p in seen if is_cut(p)]
-        options += list(dict.fromkeys(moved(p, d) for p in kinds for d in range(spec.ndim)))
-        found.append(options)
+        cut = dict.fromkeys(moved(p, d) for d in range(spec.ndim) for p in kinds)
+        found.append([*cut, *(p for p in seen if not is_cut(p))])
     return found
 
 
@@ -173,7 +231,7 @@ def _traced(mesh: Any, call: Call, placements: Any) -> list[Placement] | None:
         return next(found) if isinstance(value, Spec) else value
 
     args = [filled(a) for a in call.args]
-    named = {n: filled(v) for n, v in call.kwargs.items() if n in ("dim", "keepdim")}
+    named = {n: filled(v) for n, v in call.kwargs.items() if n in _NAMED}
     try:
         with modes.without(), torch.no_grad(), _dispatch.in_place():
             made = _FORMULAS[call.name](*args, **named)

@@ -12,6 +12,7 @@ from torchlike.distributed.tensor.placement_types import Partial, Shard, _MaskPa
 
 
 @rule("scatter.value scatter_.value scatter.src scatter_.src")
+@rule("scatter.reduce scatter_.reduce scatter.value_reduce scatter_.value_reduce")
 def _scatter(call: Call) -> Rows:
     spec, index = call.specs[:2]
     source = call.specs[2].shape if len(call.specs) > 2 else None
@@ -49,8 +50,15 @@ def _gather(call: Call) -> Rows:
         rows.append([masked, Shard(dim), masked])
     rows.append([Shard(dim), R, Shard(dim)])
     if spec.ndim == index.ndim:
-        rows += [[Shard(d)] * 3 for d in range(spec.ndim) if d != dim]
+        # Fewer places than elements would lie on other ranks than those.
+        alike = [d for d in range(spec.ndim) if d != dim and spec.shape[d] == index.shape[d]]
+        rows += [[Shard(d)] * 3 for d in alike]
     return Rows(rows)
+
+
+@rule("take")
+def _take(call: Call) -> Rows:
+    return Rows([[Cut(d), R, Cut(d)] for d in range(call.specs[1].ndim)])
 
 
 @rule("index_select")
@@ -141,6 +149,21 @@ def _bucketize(call: Call) -> Rows:
     return Rows(rows + [[P(r), P(r), R] for r in ("max", "min")])
 
 
+@rule("searchsorted.Tensor")
+def _searchsorted(call: Call) -> Rows:
+    """One line for all values, or one for each line of them."""
+    edges, values = call.specs[:2]
+    sorter = [R] * (len(call.specs) - 2)
+    if edges.ndim == 1:
+        return Rows([[Cut(d), R, Cut(d), *sorter] for d in range(values.ndim)])
+    return Rows([[Cut(d)] * (len(call.specs) + 1) for d in range(values.ndim - 1)])
+
+
+@rule("bucketize.Scalar searchsorted.Scalar")
+def _place(call: Call) -> Rows:
+    return Rows([[R] * (len(call.specs) + 1)])
+
+
 @rule("embedding")
 def _embedding(call: Call) -> Rows:
     """The weight first, then the positions; rows of a cut table are masked where they are not."""
@@ -153,6 +176,8 @@ def _embedding(call: Call) -> Rows:
 @rule("embedding_dense_backward")
 def _embedding_backward(call: Call) -> Rows:
     grad, index = call.specs[:2]
+    by_frequency = call.arg(4, False)
     rows: list[list[Any]] = [[Shard(1), Shard(grad.ndim - 1), R]]
-    rows += [[P("sum"), Shard(d), Shard(d)] for d in range(index.ndim)]
+    if not by_frequency:
+        rows += [[P("sum"), Shard(d), Shard(d)] for d in range(index.ndim)]
     return Rows([*rows, [P("sum"), P("sum"), R]])

@@ -1,4 +1,4 @@
-"""Layers: softmax, norms, losses, convolutions, pooling, resizing."""
+"""Layers: softmax, norms, losses, convolutions, attention."""
 
 from __future__ import annotations
 
@@ -125,66 +125,6 @@ def _convolution_backward(call: Call) -> Rows:
     return Rows([row])
 
 
-_AVERAGES = (
-    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d"
-)
-_MAXIMA = (
-    "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d "
-    "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices"
-)
-
-
-@rule(_AVERAGES, _MAXIMA)
-def _pool(call: Call) -> Rows:
-    count = call.results + len(call.specs)
-    rows: list[list[Any]] = [[R] * count, [Shard(0)] * count]
-    if call.name in _AVERAGES.split():
-        rows += [[P("sum")] * count, [P("avg")] * count]
-    spatial = int(call.name.removesuffix("_with_indices")[-2])
-    if call.first.ndim >= spatial + 2:
-        rows.append([Shard(1)] * count)
-    return Rows(rows)
-
-
-@rule("max_unpool2d max_unpool3d _adaptive_avg_pool2d_backward")
-def _pool_two(call: Call) -> Rows:
-    return Rows([[Cut(0)] * 3, [Cut(1)] * 3])
-
-
-@rule("max_pool2d_with_indices_backward max_pool3d_with_indices_backward")
-def _max_pool_backward(call: Call) -> Rows:
-    spatial = int(call.name.removesuffix("_with_indices_backward")[-2])
-    rows: list[list[Any]] = [[Cut(0)] * 4]
-    if call.first.ndim >= spatial + 2:
-        rows.append([Cut(1)] * 4)
-    return Rows(rows + [[P(r), P(r), R, R] for r in ("sum", "avg")])
-
-
-_RESIZED = (
-    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
-    "_upsample_nearest_exact3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa upsample_bicubic2d upsample_bilinear2d "
-    "upsample_linear1d upsample_trilinear3d"
-)
-
-
-_RESIZED += " " + " ".join(n + "_backward" for n in _RESIZED.split())
-
-
-@rule(_RESIZED)
-def _resized(call: Call) -> Rows:
-    return Rows([[Cut(0)] * 2, [Cut(1)] * 2, [P("sum")] * 2, [P("avg")] * 2])
-
-
-@rule("grid_sampler_2d grid_sampler_3d")
-def _grid(call: Call) -> Rows:
-    return Rows([[Cut(0)] * 3, [P("sum"), P("sum"), R], [P("avg"), P("avg"), R]])
-
-
-@rule("grid_sampler_2d_backward grid_sampler_3d_backward")
-def _grid_backward(call: Call) -> Rows:
-    return Rows([[Cut(0)] * 5])
-
-
 @rule(
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_with_update"
 )
@@ -203,11 +143,16 @@ def _group_norm(call: Call) -> Rows:
     return Rows([[*[Cut(0)] * 4, *[R] * (len(call.specs) - 1)]])
 
 
-@rule("pixel_shuffle pixel_unshuffle")
-def _shuffle(call: Call) -> Rows:
-    """Whole pictures; what is moved may be partial."""
-    rows: list[list[Any]] = [[Cut(d)] * 2 for d in range(call.first.ndim - 3)]
-    return Rows(rows + [[P(r), P(r)] for r in ("sum", "avg")])
+@rule("native_group_norm_backward")
+def _group_norm_backward(call: Call) -> Rows:
+    """Examples may be cut; gradients of what all of them share are sums over them."""
+    whole: list[Any] = [R, R, R]
+    cut: list[Any] = [Cut(0), P("sum"), P("sum")]
+    masked = [
+        [p if m else None for p, m in zip(row, call.args[9], strict=True)] for row in (whole, cut)
+    ]
+    weights = len(call.specs) - 4
+    return Rows([[*masked[0], *[R] * (4 + weights)], [*masked[1], *[Cut(0)] * 4, *[R] * weights]])
 
 
 @rule("linalg_cross")

@@ -56,7 +56,8 @@ leaky_relu_backward elu elu_backward hardtanh_backward hardsigmoid_backward soft
 softshrink softshrink_backward hardshrink_backward lerp logical_and logical_not logical_or logical_xor logit_backward
 masked_fill mvlgamma native_dropout_backward polygamma rrelu_with_noise sigmoid_backward silu_backward
 tanh_backward threshold_backward where xlogy glu_jvp celu _prelu_kernel complex polar __xor__ isclose isreal
-log_sigmoid_forward log_sigmoid_backward ldexp
+log_sigmoid_forward log_sigmoid_backward ldexp _conj_physical _prelu_kernel_backward
+fake_quantize_per_tensor_affine_cachemask _fake_quantize_per_tensor_affine_cachemask_tensor_qparams
 """
 
 

@@ -55,6 +55,29 @@ def _baddbmm(call: Call) -> Rows:
     return Rows(_product("bmk,bkn->bmn", call.first.shape))
 
 
+@rule("_cdist_forward _euclidean_dist")
+def _distances(call: Call) -> Rows:
+    """Between rows of two batches: batches, or the rows of either, may be cut."""
+    a, b = call.specs[:2]
+    n = max(a.ndim, b.ndim)
+    rows: list[list[Any]] = [[Cut(n - 2), Cut(a.ndim - 2), R], [Cut(n - 1), R, Cut(b.ndim - 2)]]
+    if a.shape[:-2] == b.shape[:-2]:
+        rows += [[Cut(d)] * 3 for d in range(n - 2)]
+    return Rows(rows)
+
+
+@rule("_cdist_backward")
+def _distances_backward(call: Call) -> Rows:
+    """The gradient of the rows of the first batch."""
+    grad, a, b = call.specs[:3]
+    rows: list[list[Any]] = []
+    if a.ndim == grad.ndim:
+        rows.append([Cut(a.ndim - 2), Cut(a.ndim - 2), Cut(a.ndim - 2), R, Cut(a.ndim - 2)])
+    if a.shape[:-2] == b.shape[:-2]:
+        rows += [[Cut(d)] * 5 for d in range(a.ndim - 2)]
+    return Rows(rows)
+
+
 @rule("dot vdot")
 def _dot(call: Call) -> Rows:
     return Rows([[R] * 3, [P("sum"), Shard(0), Shard(0)]])
@@ -109,8 +132,12 @@ def _batches(call: Call) -> Rows:
 
 
 @rule(
-    "_linalg_svd linalg_pinv linalg_qr _linalg_eigh diagonal_copy diag_embed diag diagonal tril triu tril_ triu_"
+    "_linalg_svd linalg_pinv linalg_qr _linalg_eigh diagonal_copy diag_embed diag diagonal diagonal_backward tril triu",
+    "tril_ triu_ histogram _pdist_forward _pdist_backward multi_margin_loss multilabel_margin_loss_forward",
+    "multi_margin_loss_backward multilabel_margin_loss_backward block_diag put hash_tensor affine_grid_generator",
+    "segment_reduce _segment_reduce_backward masked_scatter embedding_renorm _ctc_loss.default",
+    "_ctc_loss_backward.default",
 )
 def _whole(call: Call) -> Fixed:
     whole = [R] * call.mesh.ndim
-    return Fixed([whole] * call.results, [whole])
+    return Fixed([whole] * call.results, [whole] * len(call.specs))

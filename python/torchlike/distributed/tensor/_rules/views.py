@@ -361,7 +361,7 @@ def _reshape(call: Call) -> Fixed:
 @rule("squeeze squeeze_")
 def _squeeze(call: Call) -> Fixed:
     shape = call.first.shape
-    dims = dims_of(call.arg(1), len(shape))
+    dims = [] if call.arg(1) == [] else dims_of(call.arg(1), len(shape))
     kept = [d for d in range(len(shape)) if shape[d] != 1 or d not in dims]
     return _viewed(call, [Input(d) for d in kept], strict=True)
 
