@@ -77,6 +77,18 @@ pub fn item_or(t: &Tensor, text: &str) -> Result<Scalar> {
     })
 }
 
+/// The only element, if it is known: a tensor without memory whose class handles its calls is asked.
+///
+/// # Errors
+/// As of [`item`].
+pub fn known_item(t: &Tensor) -> Result<Option<Scalar>> {
+    match has_no_values(t) {
+        true if t.is_python() && !t.is_meta() => Ok(item(t).ok()),
+        true => Ok(None),
+        false => item(t).map(Some),
+    }
+}
+
 /// That a number is read which differs from example to example of `vmap`.
 #[must_use]
 pub fn data_dependent() -> crate::Error {

@@ -115,8 +115,8 @@ fn grouped(a: &calls::_GroupedMm) -> Result<Tensor> {
     let (mut parts, mut start) = (Vec::new(), 0);
     for g in 0..groups {
         // Where groups end that is not known, any cut gives the shapes and takes the memory.
-        let end = match end_of(offs, g)? {
-            Some(end) => end,
+        let end = match helpers::known_item(&f::select(offs, 0, g)?)? {
+            Some(end) => end.to_i64(),
             None => along * (g + 1) / groups,
         };
         let end = end.clamp(start, along);
@@ -218,14 +218,4 @@ fn scaled(a: &calls::_ScaledMm) -> Result<Tensor> {
         made = f::mul(&made, &scale(s)?)?;
     }
     f::to_dtype(&made, dtype)
-}
-
-/// Where a group ends, if that is known: a tensor whose class handles its calls is asked.
-fn end_of(offs: &Tensor, group: i64) -> Result<Option<i64>> {
-    let read = || -> Result<i64> { Ok(helpers::item(&f::select(offs, 0, group)?)?.to_i64()) };
-    match helpers::has_no_values(offs) {
-        true if offs.is_python() && !offs.is_meta() => Ok(read().ok()),
-        true => Ok(None),
-        false => read().map(Some),
-    }
 }
