@@ -7,10 +7,10 @@ import pytest
 
 import samples
 import torchlike as torch
+from rows import SAMPLES, tensors
 from torchlike import _C, nn
 from torchlike._subclasses.fake_tensor import FakeTensorMode
 
-SAMPLES = {r: samples.calls(t) for r, t in _C._op_samples() if not samples.elsewhere(t)}
 # Their results are as large as values say, and no fake tensor has them.
 ASKS = (RuntimeError, NotImplementedError, ValueError, TypeError)
 
@@ -28,14 +28,6 @@ def threads(request):
     torch.set_num_threads(request.param)
     yield request.param
     torch.set_num_threads(before)
-
-
-def leaves(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for v in value for t in leaves(v)] if isinstance(value, list | tuple) else []
 
 
 def measured(row, args, kwargs):
@@ -61,7 +53,7 @@ def predicted(row, args, kwargs):
     with mode, torch.no_grad():
         program.start()
         try:
-            for t in leaves((args, kwargs)):
+            for t in tensors((args, kwargs)):
                 program.label("given", t, 2)
             _C._call_row(row, False, args, kwargs)
         finally:

@@ -121,7 +121,7 @@ fn passed(c: Call, next: Next) -> Result<Ret> {
     next.call(c)
 }
 
-/// What a kernel is made of that PyTorch has no kernel for: those who watch see the parts.
+/// What a kernel can be made of. PyTorch may have none of its own: tensors that handle their calls see the parts then.
 fn parts(c: &Call) -> Option<fn(&Args) -> Result<Ret>> {
     match (c.args.op.def.grad, &c.form) {
         (Grad::Through(f), Form::New) => Some(f),
@@ -132,27 +132,27 @@ fn parts(c: &Call) -> Option<fn(&Args) -> Result<Ret>> {
 /// Asks Python; `heard` is told what it answers, or that it passed the call on. `closed`: what runs meanwhile is a part of this call,
 /// and what a call that is passed on gives is told too.
 fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)) -> Result<Ret> {
-    let mut parted = None;
+    let (parts, mut parted) = (parts(&c), false);
     let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
         let shown = show(py, &c)?;
         let _within = Within::of(None);
         let _answering = closed.then(Answering::now);
         let leaves = leaves(py)?;
-        let named = parts(&c).map(|_| [("parted", true)].into_py_dict(py));
+        let named = parts.map(|_| [("parted", true)].into_py_dict(py));
         let named = named.transpose()?;
         let seen = autocast::without(|| leaves.call(&shown, named.as_ref()))?;
         if seen.is(py.NotImplemented().bind(py)) {
             return Ok(None);
         }
         if seen.is(py.Ellipsis().bind(py)) {
-            parted = parts(&c);
+            parted = true;
             return Ok(None);
         }
         taken(&seen, &c).map(Some)
     });
     let Some(ret) = answered.map_err(carried)? else {
         Python::attach(noted::prune);
-        if let Some(f) = parted {
+        if let (Some(f), true) = (parts, parted) {
             let _within = Within::of(Some(c.args.op.def.name));
             return f(c.args);
         }

@@ -10,16 +10,20 @@ use crate::{Result, Scalar, Tensor};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+/// What those who watch dispatch say the only element is, or NotImplemented.
+fn asked<'py>(t: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    t.py()
+        .import("torchlike._ops.leaves")?
+        .call_method1("value", (t,))
+}
+
 /// The only element of a tensor that has no memory, by the operator that its class handles.
 ///
 /// # Errors
 /// What the class reports, or that it gives no number.
 pub fn of_class(t: &Tensor) -> Result<Scalar> {
     Python::attach(|py| {
-        let shown = object(py, t)?;
-        let answer = py
-            .import("torchlike._ops.leaves")?
-            .call_method1("value", (shown,))?;
+        let answer = asked(&object(py, t)?)?;
         convert::number(&answer)
             .ok_or_else(|| PyRuntimeError::new_err(helpers::no_storage().to_string()))
     })
@@ -29,10 +33,7 @@ pub fn of_class(t: &Tensor) -> Result<Scalar> {
 /// The value of a tensor of one element, from those who watch dispatch if there are any.
 pub fn of(slf: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
     if dispatch::on() || slf.get().get().is_python() {
-        let answer = slf
-            .py()
-            .import("torchlike._ops.leaves")?
-            .call_method1("value", (slf,))?;
+        let answer = asked(slf.as_any())?;
         if !answer.is(slf.py().NotImplemented()) {
             return convert::number(&answer).ok_or_else(|| {
                 PyRuntimeError::new_err(format!("Unable to cast {answer} to Scalar"))

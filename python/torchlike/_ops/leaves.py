@@ -240,8 +240,13 @@ def seen(
         return NotImplemented
     if found[0].implicit and parted and apart and _C._dispatch_handlers(modes.tensors(values)):
         return ...
-    gives = any("Tensor" in r.type for r in found[0]._schema.returns)
-    if not leaf and gives and not _is_recorded(row) and modes.recorded((*values, *outs)):
+    if (
+        not leaf
+        and not _is_recorded(row)
+        and modes.recorded((*values, *outs))
+        # What gives no tensor has no history to keep.
+        and any("Tensor" in r.type for r in found[0]._schema.returns)
+    ):
         return NotImplemented
     overload, fitted = found
     args, kwargs = spelled(overload._schema, fitted)

@@ -18,6 +18,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 struct Shown {
     view: WeakStorage,
     root: WeakStorage,
+    /// The root's number, which nobody else has while this stands here.
+    root_id: usize,
     lies: Layout,
     /// The calls that lead from the root to the view.
     calls: Arc<[Step]>,
@@ -31,7 +33,7 @@ struct Shown {
 
 /// A call, whose first argument is left out, and which of its results is meant.
 #[derive(Clone)]
-struct Step(OwnedArgs, usize);
+struct Step(Arc<OwnedArgs>, usize);
 
 #[derive(Default)]
 struct All {
@@ -62,9 +64,8 @@ impl Witness for Registry {
         let mut all = self.all();
         all.of_root.remove(&id);
         let gone = all.views.remove(&id);
-        if let Some(root) = gone.as_ref().and_then(|s| s.root.upgrade())
-            && let Some(list) = all.of_root.get_mut(&root.id())
-        {
+        // No storage is held here: letting go the last hold of one would come back to this lock.
+        if let Some(list) = gone.as_ref().and_then(|s| all.of_root.get_mut(&s.root_id)) {
             list.retain(|v| *v != id);
         }
         // What it holds goes after the lock does.
@@ -104,7 +105,7 @@ impl Shown {
 fn again(calls: &[Step], of: &Tensor) -> Result<Tensor> {
     let mut t = of.clone();
     for Step(call, nr) in calls {
-        let mut owned = call.clone();
+        let mut owned = OwnedArgs::clone(call);
         owned.values[0] = OwnedArg::Tensor(t);
         let ret = dispatch::call(Call::new(&owned.borrow()))?;
         let found = ret.look().get(*nr).copied().cloned();
@@ -136,6 +137,7 @@ pub fn note(args: &Args, ret: &Ret) {
     }
     let mut call = args.to_owned();
     call.values[0] = OwnedArg::Plain(Arg::None);
+    let call = Arc::new(call);
     for (nr, made) in ret.look().into_iter().enumerate() {
         if made.is_python() && !made.storage().same(of.storage()) {
             add(of, made, before.as_ref(), Step(call.clone(), nr), mark);
@@ -159,6 +161,7 @@ fn add(of: &Tensor, made: &Tensor, before: Option<&Shown>, step: Step, mark: Mar
         None => Shown {
             view,
             root: of.storage().downgrade(),
+            root_id: of.storage().id(),
             lies: Layout::of(of),
             calls: Arc::new([step]),
             stamp: of.head().map_or_else(Weak::new, |h| Arc::downgrade(&h)),
@@ -173,7 +176,7 @@ fn add(of: &Tensor, made: &Tensor, before: Option<&Shown>, step: Step, mark: Mar
     made.storage().tell_all();
     root.tell_all();
     let mut all = REGISTRY.all();
-    all.of_root.entry(root.id()).or_default().push(id);
+    all.of_root.entry(shown.root_id).or_default().push(id);
     let old = all.views.insert(id, shown);
     drop(all);
     drop(old);
@@ -200,20 +203,19 @@ pub fn root_of(view: &Tensor) -> Option<Tensor> {
     Shown::of(view)?.root()
 }
 
-/// A view whose root was written, with its history as it is now.
+/// A view whose root was written, with its history as it is now; nothing for what is no such view.
 ///
 /// # Errors
 /// What making its calls again reports.
-pub fn current(t: &Tensor) -> Result<Cow<'_, Tensor>> {
-    let shown = Shown::of(t);
-    let Some((shown, root)) = shown.and_then(|s| Some((s.clone(), s.root()?))) else {
-        return Ok(Cow::Borrowed(t));
+pub fn current(t: &Tensor) -> Result<Option<Tensor>> {
+    let Some(shown) = Shown::of(t) else {
+        return Ok(None);
+    };
+    let Some(root) = shown.root() else {
+        return Ok(None);
     };
     let made = mode::with_grad(true, || again(&shown.calls, &root))?;
-    Ok(match made.edge() {
-        Some(edge) => Cow::Owned(t.clone().tracked(edge.to, edge.nr)),
-        None => Cow::Borrowed(t),
-    })
+    Ok(made.edge().map(|edge| t.clone().tracked(edge.to, edge.nr)))
 }
 
 /// Flags the storages of views, so that calls of them are looked at.

@@ -33,8 +33,13 @@ pub fn is_stale(t: &Tensor) -> bool {
 /// # Errors
 /// If the storage was made too small for it.
 pub fn base_of(view: &Tensor) -> Result<Option<Tensor>> {
-    if view.is_python() {
-        return Ok(shown::root_of(view));
+    if view.is_python()
+        && let Some(root) = shown::root_of(view)
+    {
+        return Ok(Some(root));
+    }
+    if !view.is_view() {
+        return Ok(None);
     }
     let Some(family) = view.family() else {
         return Ok(None);
@@ -60,8 +65,10 @@ pub fn current(t: &Tensor) -> Result<Cow<'_, Tensor>> {
     if !is_stale(t) {
         return Ok(Cow::Borrowed(t));
     }
-    if t.is_python() && shown::is_stale(t).is_some() {
-        return shown::current(t);
+    if t.is_python()
+        && let Some(now) = shown::current(t)?
+    {
+        return Ok(Cow::Owned(now));
     }
     if !t.is_view() {
         return Ok(match t.head() {
@@ -103,7 +110,7 @@ pub fn all_current(args: &Args<'_>) -> Result<Option<OwnedArgs>> {
 #[inline]
 pub fn check_write(target: &Tensor) -> Result<()> {
     if target.is_python() && mode::records() {
-        return check_shown(target);
+        check_shown(target)?;
     }
     if target.is_view() && target.mark() != Mark::None && mode::records() {
         return Err(forbidden(target, false));

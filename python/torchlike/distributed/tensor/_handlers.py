@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike._ops.schema import REDUCTIONS
 from torchlike.distributed.tensor import _dispatch, _moves
 from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous
 from torchlike.distributed.tensor.placement_types import Partial, Shard, _StridedShard
@@ -143,6 +144,10 @@ def _checked(func: OpOverload, args: Any, kwargs: Any) -> None:
         func(piece, *args[1:], **kwargs)
 
 
+# What changes nothing where parts are put together.
+_IDLE = {"sum": 0, "product": 1}
+
+
 def _fill(func: OpOverload, args: Any, kwargs: Any) -> Any:
     """Parts of a sum are nothing, but for those of one rank."""
     t, value = args
@@ -165,10 +170,6 @@ def _fill(func: OpOverload, args: Any, kwargs: Any) -> Any:
     return t
 
 
-# What changes nothing where parts are put together.
-_IDLE = {"sum": 0, "product": 1}
-
-
 def _as_real(func: OpOverload, args: Any, kwargs: Any) -> Any:
     """Of pieces that are conjugated once somebody reads them, what they will be."""
     t = args[0]
@@ -184,13 +185,10 @@ def _as_real(func: OpOverload, args: Any, kwargs: Any) -> Any:
 def _mean_backward(func: OpOverload, args: Any, kwargs: Any) -> Any:
     """The gradient of a mean: pieces do not know over how many elements it is."""
     values = func.bind(args, kwargs)
-    if values["reduction"] != _MEAN:
+    if values["reduction"] != REDUCTIONS["mean"]:
         return NotImplemented
     grad = aten.div.Scalar(values["grad_output"], max(values["self"].numel(), 1))
-    return func(*{**values, "grad_output": grad, "reduction": _SUM}.values())
-
-
-_MEAN, _SUM = 1, 2
+    return func(**{**values, "grad_output": grad, "reduction": REDUCTIONS["sum"]})
 
 
 def _copy(func: OpOverload, args: Any, kwargs: Any) -> Any:

@@ -145,7 +145,10 @@ class Partial(Placement):
             if pieces and not (pieces[0].is_floating_point() or pieces[0].is_complex()):
                 # Whole numbers are not divided: one rank has them.
                 places = [mesh._position(rank)[dim] for rank in mesh._here]
-                return [p * int(at == 0) for p, at in zip(pieces, places, strict=True)]
+                return [
+                    p if at == 0 else p.new_zeros(p.shape)
+                    for p, at in zip(pieces, places, strict=True)
+                ]
             return [p / mesh.size(dim) for p in pieces]
         if self.reduce_op in ("avg", "min", "max"):
             return list(pieces)

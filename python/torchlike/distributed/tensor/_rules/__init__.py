@@ -113,6 +113,7 @@ _missing = [
     "images",
     "formulas",
     "create",
+    "whole",
 ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike._ops import modes
+from torchlike._ops.schema import REDUCTIONS
 from torchlike.distributed.tensor._rules import Call, R, Rows, rule
 from torchlike.distributed.tensor._spec import Spec
 from torchlike.distributed.tensor.placement_types import (
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 aten: Any = torch.ops.aten
-_MEAN, _SUM = 1, 2
+_MEAN, _SUM = REDUCTIONS["mean"], REDUCTIONS["sum"]
 
 
 def _reduced(x: Any, reduction: int) -> Any:
@@ -96,6 +97,7 @@ def _trilinear(
 
 
 def _renorm(x: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+    """Every line times something that depends on all of it, which is what placements follow from."""
     others = [d for d in range(x.ndim) if d != dim % x.ndim]
     norms = aten.linalg_vector_norm.default(x, p, others, True)
     return aten.mul.Tensor(x, aten.reciprocal.default(aten.add.Scalar(norms, 1e-7)))

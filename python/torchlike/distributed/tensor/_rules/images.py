@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike.distributed.tensor._rules import Call, Cut, P, R, Rows, dim_of, rule
+from torchlike.distributed.tensor._rules.sizes import RESIZED
 from torchlike.distributed.tensor.placement_types import Shard
 
 
@@ -57,17 +58,7 @@ def _max_pool_backward(call: Call) -> Rows:
     return Rows(rows + [[P(r), P(r), R, R] for r in ("sum", "avg")])
 
 
-_RESIZED = (
-    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
-    "_upsample_nearest_exact3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa upsample_bicubic2d upsample_bilinear2d "
-    "upsample_linear1d upsample_trilinear3d"
-)
-
-
-_RESIZED += " " + " ".join(n + "_backward" for n in _RESIZED.split())
-
-
-@rule(_RESIZED)
+@rule(*RESIZED, *(n + "_backward" for n in RESIZED))
 def _resized(call: Call) -> Rows:
     return Rows([[Cut(0)] * 2, [Cut(1)] * 2, [P("sum")] * 2, [P("avg")] * 2])
 

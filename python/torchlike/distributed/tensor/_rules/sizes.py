@@ -11,20 +11,29 @@ MADE: dict[str, tuple[int, ...]] = {
 }
 """What makes a tensor like another: which argument is the shape of the result, and which its strides."""
 
-_RESIZED = [
-    f"upsample_{m}_backward" for m in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d")
+RESIZED = [
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_nearest3d",
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+    "upsample_bicubic2d",
+    "upsample_bilinear2d",
+    "upsample_linear1d",
+    "upsample_trilinear3d",
 ]
-_RESIZED += [
-    f"{m}{n}d_backward" for m in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)
-]
-_RESIZED += ["_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward"]
+"""What gives images another size; their gradients are told that of the images."""
+
 _SHAPES = {
     **MADE,
     **dict.fromkeys(
         ("view", "_unsafe_view", "reshape", "expand", "view_copy", "expand_copy"), (1,)
     ),
     **dict.fromkeys(("slice_backward", "select_backward", "unfold_backward"), (1,)),
-    **dict.fromkeys(_RESIZED, (2,)),
+    **{n + "_backward": (2,) for n in RESIZED},
 }
 
 GROUPED = {"native_group_norm": 3, "native_group_norm_backward": 5}
