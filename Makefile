@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup build demo test lint bench bless sanitize miri nightly
+.PHONY: setup build demo test lint bench bless gpu sanitize miri nightly
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,11 @@ bless: build
 	cargo fmt
 	$(BIN)/python tests/generate.py
 
+# The GPU's tests on an emulated GPU, those of large shapes too, with threads in order and in any; needs g++.
+gpu: build
+	$(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -q -m cuda tests
+	EMULATED_ORDER=random $(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -q -m cuda tests
+
 # Every row, dtype, layout and form under glibc's checking allocator.
 sanitize: build
 	$(BIN)/python tests/every_call.py
@@ -51,8 +56,8 @@ sanitize: build
 miri:
 	cargo +nightly miri test --no-default-features --lib -- dims:: scalar:: storage:: cpu::iter:: cpu::rows:: cpu::map:: cpu::memory::
 
-# What takes hours: sanitizing, vector functions at every number, fuzzing every reader, killing saves, and Miri where a toolchain has it.
-nightly: sanitize
+# What takes hours: sanitizing, the emulated GPU, vector functions at every number, fuzzing every reader, killing saves, and Miri where a toolchain has it.
+nightly: sanitize gpu
 	cargo test --profile fast --features cli --test core accuracy -- --ignored --nocapture
 	fuzz/run.sh all 1800
 	$(BIN)/python tests/kill_during_save.py --times 200

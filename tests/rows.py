@@ -1,5 +1,7 @@
 """Every row of the table as functions of its sample's tensors, for tests that compare two ways to run one."""
 
+import re
+
 import samples
 import torchlike as torch
 from torchlike import _C
@@ -49,18 +51,65 @@ def attempt(function):
         return e
 
 
+def copied(t):
+    """A copy that a call may change; of a lazy view another, of a copy of its memory."""
+    if t.layout != torch.strided:
+        return t
+    conj, neg = t.is_conj(), t.is_neg()
+    plain = t.conj() if conj else t
+    plain = (torch._neg_view(plain) if neg else plain).clone()
+    plain = torch._neg_view(plain) if neg else plain
+    return plain.conj() if conj else plain
+
+
 def call_of(row, args, kwargs, in_place):
     """A row as a function of its tensors."""
 
     def call(*each):
-        new = [t.clone() if t.layout == torch.strided else t for t in each]
+        new = [copied(t) for t in each]
         made = _C._call_row(row, in_place, put(args, new), put(kwargs, new))
         return tuple(tensors([made]))
 
     return call
 
 
-def functions(row, in_place):
+def functions(row, in_place, device="cpu", change=None):
+    """Each sample of a row as a function, and its tensors; `change` makes another layout of each."""
     for call in SAMPLES[row]:
-        args, kwargs = samples.arguments(call, "cpu")
+        args, kwargs = samples.arguments(call, device, change)
         yield call_of(row, args, kwargs, in_place), tensors((args, kwargs))
+
+
+def results(call, given):
+    return call(*given)
+
+
+def gradients(call, given):
+    """The gradients of a function of tensors, by weights that are the same on each device."""
+    xs = [t.detach().requires_grad_(t.is_floating_point() or t.is_complex()) for t in given]
+    outs = [t for t in call(*xs) if t.requires_grad]
+    if not outs:
+        return ()
+    drawn = torch.Generator().manual_seed(1)
+    weights = [torch.randn(t.shape, generator=drawn).to(t.device, t.dtype) for t in outs]
+    wanted = [x for x in xs if x.requires_grad]
+    return torch.autograd.grad(outs, wanted, weights, allow_unused=True)
+
+
+def pairs(row, in_place, way, refused, other, change=None):
+    """What a way to call samples gives for tensors of another kind, and on the host.
+
+    `other` and `change` are what `functions` takes for either."""
+    there = functions(row, in_place, *other)
+    for (call, given), (other_call, other_given) in zip(
+        functions(row, in_place, "cpu", change), there, strict=True
+    ):
+        want = attempt(lambda call=call, given=given: way(call, given))
+        if isinstance(want, Exception):
+            continue
+        got = attempt(lambda call=other_call, given=other_given: way(call, given))
+        if isinstance(got, Exception) and re.search(refused, str(got)):
+            continue
+        assert not isinstance(got, Exception), got
+        assert [a is None for a in got] == [b is None for b in want]
+        yield from ((a, b) for a, b in zip(got, want, strict=True) if b is not None)

@@ -34,6 +34,10 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
     if same_type && plain && super::transpose::copy(dst, src) {
         return Ok(());
     }
+    if !same_type && !plain && src.dtype().is_integral(false) {
+        // Negative numbers of unsigned types are large ones, so the sign is turned before the conversion.
+        return copy(dst, &dense(src, src.dtype())?);
+    }
     let row = if same_type {
         row_copy(dst.dtype().size())
     } else {
@@ -109,9 +113,14 @@ fn flip(t: &Tensor, conj: bool, neg: bool) {
         }
         DType::F32 => super::for_each_mut::<f32>(t, |x| *x *= re as f32),
         DType::F64 => super::for_each_mut::<f64>(t, |x| *x *= re),
-        DType::F16 => super::for_each_mut::<f16>(t, |x| {
-            *x = f16::from_bits(x.to_bits() ^ if neg { 0x8000 } else { 0 })
-        }),
+        _ if !neg => {}
+        DType::F16 | DType::BF16 => super::for_each_mut::<u16>(t, |x| *x ^= 0x8000),
+        d if d.is_integral(false) => match d.size() {
+            1 => super::for_each_mut::<u8>(t, |x| *x = x.wrapping_neg()),
+            2 => super::for_each_mut::<u16>(t, |x| *x = x.wrapping_neg()),
+            4 => super::for_each_mut::<u32>(t, |x| *x = x.wrapping_neg()),
+            _ => super::for_each_mut::<u64>(t, |x| *x = x.wrapping_neg()),
+        },
         _ => {}
     }
 }

@@ -6,6 +6,7 @@ pub use crate::kernels::job::{computed, storage_type};
 use crate::random::Distribution;
 use std::fmt::Write as _;
 
+const MACHINE: &str = include_str!("kernels/machine.cuh");
 const COMMON: &str = include_str!("kernels/common.cuh");
 const TOOLS: &str = include_str!("kernels/tools.cuh");
 const MAP: &str = include_str!("kernels/map.cu");
@@ -48,7 +49,7 @@ impl Text {
     /// All that is compiled.
     #[must_use]
     pub fn whole(&self) -> String {
-        [COMMON, TOOLS, &self.head, self.file].concat()
+        [MACHINE, COMMON, TOOLS, &self.head, self.file].concat()
     }
 }
 

@@ -53,15 +53,9 @@ impl Flash {
 
     /// A kernel that walks over tiles of so many rows; so many blocks of it share a multiprocessor.
     fn job(&self, name: &'static str, tile: i64, blocks: i64) -> Job {
-        let mma = if self.dtype == DType::F16 {
-            "f16"
-        } else {
-            "bf16"
-        };
         Job::new(kernel(name))
             .ty("T", self.dtype)
             .define("D", self.width)
-            .define("MMA", mma)
             .define("TILE", tile)
             .define("WARPS", WARPS)
             .define("BLOCKS", blocks)

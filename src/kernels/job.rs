@@ -1,7 +1,7 @@
 //! Work for a device beside the host, as data: the text of a kernel, what it is compiled for, and its arguments.
 //!
 //! A launcher in this folder makes a [`Job`] of tensors and numbers; the accelerator compiles the text once for each head, and
-//! starts it. Texts are in `cuda/kernels`, after `common.cuh` and `tools.cuh`.
+//! starts it. Texts are in `cuda/kernels`, after `machine.cuh`, `common.cuh` and `tools.cuh`.
 
 use crate::{DType, Result, Tensor, err};
 use smallvec::SmallVec;

@@ -1,7 +1,8 @@
 //! Steps of optimizers, by where the data is.
 
 use super::job::{Job, Kernel};
-use super::{converted, on_host};
+use super::{accelerator, converted, on_host};
+use crate::cpu::rows::Operand;
 use crate::cpu::update::{self, Rounds, Rule, Set};
 use crate::{DType, Result, Scalar, Tensor, dims};
 
@@ -109,11 +110,26 @@ const UNSCALE: Kernel = Kernel {
     name: "unscale",
 };
 
+/// See [`update::unscale`].
+///
+/// # Errors
+/// If a kernel or memory cannot be had.
+pub fn unscale(grads: &[&Tensor], scale: f64) -> Result<()> {
+    if grads.first().is_none_or(|g| on_host(g)) {
+        update::unscale(grads, scale);
+        return Ok(());
+    }
+    grads.iter().try_for_each(|g| {
+        let operands = [Operand::Tensor(g), Operand::Number(Scalar::Float(scale))];
+        accelerator()?.map("a / b", &operands, g.dtype(), &Default::default(), g)
+    })
+}
+
 /// See [`update::unscale_checked`].
 ///
 /// # Errors
 /// If a kernel or memory cannot be had.
-pub fn unscale(grads: &[&Tensor], inverse: f64) -> Result<bool> {
+pub fn unscale_checked(grads: &[&Tensor], inverse: f64) -> Result<bool> {
     let Some(first) = grads.first().filter(|g| !on_host(g)) else {
         return update::unscale_checked(grads, inverse);
     };

@@ -1,18 +1,5 @@
-// Element types, conversions and the functions that pointwise expressions use. Compiled without any header.
+// Conversions of elements and the functions that pointwise expressions use.
 
-typedef signed char i8;
-typedef unsigned char u8;
-typedef short i16;
-typedef unsigned short u16;
-typedef int i32;
-typedef unsigned int u32;
-typedef long long i64;
-typedef unsigned long long u64;
-
-#define FN __device__ __forceinline__
-
-struct __align__(2) f16 { u16 bits; };
-struct __align__(2) bf16 { u16 bits; };
 struct __align__(4) ch { f16 re, im; };
 
 template <class R> struct __align__(2 * sizeof(R)) cx {
@@ -30,11 +17,7 @@ template <> struct Up<bf16> { typedef float type; };
 template <> struct Up<ch> { typedef cf type; };
 
 template <class S> FN S up(S x) { return x; }
-FN float up(f16 x) {
-    float y;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
-    return y;
-}
+FN float up(f16 x) { return single_of(x); }
 FN float up(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
 FN cf up(ch x) { return cf(up(x.re), up(x.im)); }
 
@@ -44,19 +27,14 @@ template <class S> struct Down {
 template <> struct Down<f16> {
     static FN f16 of(float x) {
         f16 y;
-        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+        round_to(y, x);
         return y;
     }
 };
 template <> struct Down<bf16> {
     static FN bf16 of(float x) {
         bf16 y;
-#if __CUDA_ARCH__ >= 800
-        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-#else
-        const u32 b = __float_as_uint(x);
-        y.bits = x != x ? u16(0x7fc0) : u16((b + 0x7fff + ((b >> 16) & 1)) >> 16);
-#endif
+        round_to(y, x);
         return y;
     }
 };

@@ -1,7 +1,6 @@
 // Attention of 16-bit tensors and its gradients without a matrix of scores: a block of WARPS warps has some rows of one side and walks
-// over tiles of the other. Before this text: T (elements), D (columns, a multiple of 16), MMA (bf16 or f16 as PTX calls them), TILE
-// (rows of a tile), BLOCKS (of a multiprocessor, at least), ROWS (blocks of 16 rows that a warp has, in `flash`), STAGES (tiles in
-// flight, there).
+// over tiles of the other. Before this text: T (elements), D (columns, a multiple of 16), TILE (rows of a tile), BLOCKS (of a
+// multiprocessor, at least), ROWS (blocks of 16 rows that a warp has, in `flash`), STAGES (tiles in flight, there).
 // Maxima and sums are kept for each row as in "Online normalizer calculation for softmax" (Milakov and Gimelshein); gradients come
 // from scores that are made again, as in "FlashAttention-2" (Dao), those of queries and of keys by a kernel each, so that the order
 // of a sum never changes.
@@ -9,38 +8,21 @@
 #define THREADS (32 * WARPS)
 #define OWN (16 * WARPS)
 #define PITCH (D + 8)   // elements of a row in shared memory, so that rows begin in different banks
-#define WORDS(x) #x
-#define NAMED(x) WORDS(x)
 #define LOG2_E 1.44269504088896340736
 
 extern __shared__ __align__(16) char room[];
 
-FN u32 pack(float low, float high) {
-    u32 r;
-    asm("cvt.rn." NAMED(MMA) "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    return r;
-}
-FN float power(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-FN void multiply(float* c, const u32* a, u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." NAMED(MMA) "." NAMED(MMA) ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+typedef Tiles<T> Tile;
 
 // Starts copies of a tile of COUNT rows; rows behind the last are zeros.
 template <int COUNT> FN void fetch(T* to, const T* from, i64 stride, i64 first, i64 rows) {
-    const u32 pieces = D / 8, target = u32(__cvta_generic_to_shared(to));
+    const u32 pieces = D / 8, target = shared_address(to);
     const int left = int(rows - first < COUNT ? rows - first : COUNT);
     from += first * stride;
 #define BRING(r, c, source) do { \
         const T* const at = int(r) < left ? (source) : from; \
         const int bytes = int(r) < left ? 16 : 0; \
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target + ((r) * PITCH + (c)) * 2), "l"(at), "r"(bytes) : "memory"); \
+        copy_16(target + ((r) * PITCH + (c)) * 2, at, bytes); \
     } while (0)
     if (THREADS % pieces == 0) {
         const u32 row = threadIdx.x / pieces, c = threadIdx.x % pieces * 8, step = THREADS / pieces;
@@ -60,20 +42,6 @@ template <int COUNT> FN void fetch(T* to, const T* from, i64 stride, i64 first, 
     }
 #undef BRING
 }
-FN void fetched() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-FN void wait_but_one() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
-
-// Four 8 x 8 squares of a tile, as they lie or turned.
-FN void squares(u32* r, const T* at, bool turned) {
-    const u32 from = u32(__cvta_generic_to_shared(at));
-    if (turned)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
-}
-
 // The left side of products: 16 rows of a matrix in memory, from row `row` on, which is the lane's own.
 FN void left(u32 (*a)[4], const T* from, i64 stride, i64 row, i64 rows) {
     const int column = threadIdx.x % 4 * 2;
@@ -93,11 +61,11 @@ template <int M> FN void by_rows(float (*s)[TILE / 8][4], const u32* const* a, c
 #pragma unroll
     for (int n = 0; n < TILE / 8; n += 2) {
         u32 r[4];
-        squares(r, tile + (n * 8 + lane % 8 + lane / 16 * 8) * PITCH + d * 16 + lane / 8 % 2 * 8, false);
+        load_squares(r, shared_address(tile + (n * 8 + lane % 8 + lane / 16 * 8) * PITCH + d * 16 + lane / 8 % 2 * 8), false);
 #pragma unroll
         for (int m = 0; m < M; m++) {
-            multiply(s[m][n], a[m], r[0], r[1]);
-            multiply(s[m][n + 1], a[m], r[2], r[3]);
+            Tile::multiply(s[m][n], a[m], r[0], r[1]);
+            Tile::multiply(s[m][n + 1], a[m], r[2], r[3]);
         }
     }
 }
@@ -110,17 +78,17 @@ template <int M> FN void by_columns(float (*o)[D / 8][4], float (*s)[TILE / 8][4
         u32 w[M][4];
 #pragma unroll
         for (int m = 0; m < M; m++) {
-            w[m][0] = pack(s[m][2 * d][0], s[m][2 * d][1]), w[m][1] = pack(s[m][2 * d][2], s[m][2 * d][3]);
-            w[m][2] = pack(s[m][2 * d + 1][0], s[m][2 * d + 1][1]), w[m][3] = pack(s[m][2 * d + 1][2], s[m][2 * d + 1][3]);
+            w[m][0] = Tile::pair(s[m][2 * d][0], s[m][2 * d][1]), w[m][1] = Tile::pair(s[m][2 * d][2], s[m][2 * d][3]);
+            w[m][2] = Tile::pair(s[m][2 * d + 1][0], s[m][2 * d + 1][1]), w[m][3] = Tile::pair(s[m][2 * d + 1][2], s[m][2 * d + 1][3]);
         }
 #pragma unroll
         for (int n = 0; n < D / 8; n += 2) {
             u32 r[4];
-            squares(r, tile + (d * 16 + lane % 16) * PITCH + n * 8 + lane / 16 * 8, true);
+            load_squares(r, shared_address(tile + (d * 16 + lane % 16) * PITCH + n * 8 + lane / 16 * 8), true);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                multiply(o[m][n], w[m], r[0], r[1]);
-                multiply(o[m][n + 1], w[m], r[2], r[3]);
+                Tile::multiply(o[m][n], w[m], r[0], r[1]);
+                Tile::multiply(o[m][n + 1], w[m], r[2], r[3]);
             }
         }
     }
@@ -135,7 +103,7 @@ FN void store(T* to, i64 stride, i64 row, i64 rows, const float (*o)[4], float b
         const float by = h ? by1 : by0;
         if (r >= rows) continue;
 #pragma unroll
-        for (int n = 0; n < D / 8; n++) *(u32*)(to + r * stride + n * 8 + column) = pack(o[n][2 * h] * by, o[n][2 * h + 1] * by);
+        for (int n = 0; n < D / 8; n++) *(u32*)(to + r * stride + n * 8 + column) = Tile::pair(o[n][2 * h] * by, o[n][2 * h + 1] * by);
     }
 }
 
@@ -180,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(T* out, floa
             fetch<TILE>(keys + t * TILE * PITCH, k, f.k[2], i64(t) * TILE, f.keys);
             fetch<TILE>(values + t * TILE * PITCH, v, f.v[2], i64(t) * TILE, f.keys);
         }
-        fetched();
+        commit_copies();
     }
     u32 a[ROWS][D / 16][4];
     float o[ROWS][D / 8][4] = {}, top[ROWS][2], sum[ROWS][2] = {};
@@ -192,13 +160,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(T* out, floa
     const float scale = float(f.scale * LOG2_E);
     for (int t = 0; t < tiles; t++) {
         const int now = t % STAGES, next = t + STAGES - 1;
-        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        wait_copies<STAGES - 2>();
         __syncthreads();
         if (next < tiles) {
             fetch<TILE>(keys + next % STAGES * TILE * PITCH, k, f.k[2], i64(next) * TILE, f.keys);
             fetch<TILE>(values + next % STAGES * TILE * PITCH, v, f.v[2], i64(next) * TILE, f.keys);
         }
-        fetched();
+        commit_copies();
 
         float s[ROWS][TILE / 8][4] = {};
 #pragma unroll
@@ -232,7 +200,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(T* out, floa
             for (int h = 0; h < 2; h++) {
                 most[h] = across(most[h], true);
                 const float from = most[h] == -INF_F ? 0.0f : most[h] * scale;
-                fade[h] = power(top[m][h] * scale - from);
+                fade[h] = power_of_two(top[m][h] * scale - from);
                 top[m][h] = most[h];
                 most[h] = from;
                 sum[m][h] *= fade[h];
@@ -241,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(T* out, floa
             for (int n = 0; n < TILE / 8; n++) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    s[m][n][e] = power(fmaf(s[m][n][e], scale, -most[e / 2]));
+                    s[m][n][e] = power_of_two(fmaf(s[m][n][e], scale, -most[e / 2]));
                     sum[m][e / 2] += s[m][n][e];
                 }
             }
@@ -304,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) by_query(
     const int tiles = int((reach + TILE - 1) / TILE);
     fetch<TILE>(keys, k, f.k[2], 0, f.keys);
     fetch<TILE>(values, v, f.v[2], 0, f.keys);
-    fetched();
+    commit_copies();
 
     u32 q[D / 16][4], g[D / 16][4];
     left(q, query + sample * f.q[0] + head * f.q[1], f.q[2], row, f.queries);
@@ -323,8 +291,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) by_query(
             fetch<TILE>(keys + next * TILE * PITCH, k, f.k[2], i64(t + 1) * TILE, f.keys);
             fetch<TILE>(values + next * TILE * PITCH, v, f.v[2], i64(t + 1) * TILE, f.keys);
         }
-        fetched();
-        wait_but_one();
+        commit_copies();
+        wait_copies<1>();
         __syncthreads();
         float s[1][TILE / 8][4] = {}, p[1][TILE / 8][4] = {};
 #pragma unroll
@@ -340,7 +308,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) by_query(
 #pragma unroll
         for (int n = 0; n < TILE / 8; n++) {
 #pragma unroll
-            for (int e = 0; e < 4; e++) s[0][n][e] = power(fmaf(s[0][n][e], scale, -sum[e / 2])) * (p[0][n][e] - mean[e / 2]);
+            for (int e = 0; e < 4; e++) s[0][n][e] = power_of_two(fmaf(s[0][n][e], scale, -sum[e / 2])) * (p[0][n][e] - mean[e / 2]);
         }
         if (i64(t + 1) * TILE > f.keys || (f.causal && i64(t + 1) * TILE > block * OWN + warp * 16)) {
             int bound[2];
@@ -385,14 +353,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) by_key(
     fetch<OWN>(sides, k, f.k[2], block * OWN, f.keys);
     fetch<OWN>(sides + OWN * PITCH, v, f.v[2], block * OWN, f.keys);
     if (steps > 0) BRING(0, 0);
-    fetched();
+    commit_copies();
     float by_k[1][D / 8][4] = {}, by_v[1][D / 8][4] = {};
     const float scale = float(f.scale * LOG2_E);
     for (i64 step = 0; step < steps; step++) {
         const int now = int(step % 2);
         if (step + 1 < steps) BRING(step + 1, 1 - now);
-        fetched();
-        wait_but_one();
+        commit_copies();
+        wait_copies<1>();
         __syncthreads();
         const float* const sum = notes + now * 2 * TILE;
         float s[1][TILE / 8][4] = {}, p[1][TILE / 8][4] = {};
@@ -400,8 +368,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) by_key(
         for (int d = 0; d < D / 16; d++) {
             u32 a[4], b[4];
             const T* const at = sides + (warp * 16 + lane % 16) * PITCH + d * 16 + lane / 16 * 8;
-            squares(a, at, false);
-            squares(b, at + OWN * PITCH, false);
+            load_squares(a, shared_address(at), false);
+            load_squares(b, shared_address(at + OWN * PITCH), false);
             const u32 *one[1] = {a}, *two[1] = {b};
             by_rows<1>(s, one, queries + now * TILE * PITCH, d);
             by_rows<1>(p, two, grads + now * TILE * PITCH, d);
@@ -421,7 +389,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) by_key(
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int c = n * 8 + column + e % 2;
-                s[0][n][e] = power(fmaf(s[0][n][e], scale, -sum[c]));
+                s[0][n][e] = power_of_two(fmaf(s[0][n][e], scale, -sum[c]));
                 p[0][n][e] = s[0][n][e] * (p[0][n][e] - sum[TILE + c]);
             }
         }

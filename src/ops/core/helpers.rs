@@ -69,12 +69,8 @@ pub fn item_or(t: &Tensor, text: &str) -> Result<Scalar> {
         return crate::wiring::element(t);
     }
     let real = readable(t, text)?;
-    let s = cpu::read_scalar(&real, 0)?;
-    Ok(match s {
-        Scalar::Complex(c) if t.is_conj() => Scalar::Complex(c.conj()),
-        Scalar::Float(f) if t.is_neg() => Scalar::Float(-f),
-        s => s,
-    })
+    // What was brought from a device is no lazy view any more.
+    cpu::read_scalar(&cpu::copy::dense(&real, real.dtype())?, 0)
 }
 
 /// The only element, if it is known: a tensor without memory whose class handles its calls is asked.

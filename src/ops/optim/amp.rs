@@ -72,7 +72,7 @@ fn run_unscale(
             g.dtype().scalar_type()
         );
     }
-    if kernels::update::unscale(&grads, number(a.inv_scale)?)? {
+    if kernels::update::unscale_checked(&grads, number(a.inv_scale)?)? {
         kernels::fill(a.found_inf, Scalar::Float(1.0))?;
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! The steps that PyTorch has as operators: computed without rounding in between, and with gradients that may be scaled.
 
 use super::{by_count, check, entry, number, numbers, step, takes, value};
+use crate::cpu::update::Rounds;
 use crate::cpu::update::rules::{Adagrad, Adam, Sgd};
-use crate::cpu::update::{self, Rounds};
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
 use crate::ops::core::typed::Tensors;
 use crate::ops::optim::coupled;
-use crate::{Result, Tensor};
+use crate::{Result, Tensor, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -71,7 +71,7 @@ fn unscaled(grads: Tensors, scale: Option<&Tensor>, found_inf: Option<&Tensor>) 
         return Ok(false);
     }
     if let Some(scale) = scale {
-        update::unscale(&grads.refs(), number(scale)?);
+        kernels::update::unscale(&grads.refs(), number(scale)?)?;
     }
     Ok(true)
 }

@@ -108,12 +108,15 @@ fn view_as_real(a: &calls::ViewAsReal) -> Result<ViewPlan> {
          self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original."
     );
     let doubled: Dims = t.strides().iter().map(|s| s * 2).collect();
-    Ok(ViewPlan::reinterpret(
-        t.dtype().to_real(),
-        t.shape().concat(&[2]),
-        doubled.concat(&[1]),
-        t.offset() * 2,
-    ))
+    Ok(ViewPlan {
+        neg: t.is_neg(),
+        ..ViewPlan::reinterpret(
+            t.dtype().to_real(),
+            t.shape().concat(&[2]),
+            doubled.concat(&[1]),
+            t.offset() * 2,
+        )
+    })
 }
 
 fn view_as_complex(a: &calls::ViewAsComplex) -> Result<ViewPlan> {
@@ -154,10 +157,13 @@ fn view_as_complex(a: &calls::ViewAsComplex) -> Result<ViewPlan> {
         );
         strides[d] = t.strides()[d] / 2;
     }
-    Ok(ViewPlan::reinterpret(
-        t.dtype().to_complex(),
-        Dims::new(&t.shape()[..n - 1]),
-        strides,
-        t.offset() / 2,
-    ))
+    Ok(ViewPlan {
+        neg: t.is_neg(),
+        ..ViewPlan::reinterpret(
+            t.dtype().to_complex(),
+            Dims::new(&t.shape()[..n - 1]),
+            strides,
+            t.offset() / 2,
+        )
+    })
 }
