@@ -45,8 +45,8 @@ bless: build
 
 # The GPU's tests on an emulated GPU, those of large shapes too, with threads in order and in any; needs g++.
 gpu: build
-	$(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -q -m cuda tests
-	EMULATED_ORDER=random $(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -q -m cuda tests
+	$(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -m cuda tests
+	EMULATED_ORDER=random $(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -m cuda tests
 
 # Every row, dtype, layout and form under glibc's checking allocator.
 sanitize: build

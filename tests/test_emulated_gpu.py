@@ -28,7 +28,7 @@ def _python(*args, **more):
 @pytest.mark.parametrize("file", ["test_cuda.py", "test_cuda_kernels.py", "test_cuda_rows.py"])
 def test_gpu_tests_pass_in_whatever_order_threads_run(file):
     path = emulated_gpu.HERE / file
-    done = _python("-m", "pytest", "-q", "-m", "cuda", path, EMULATED_ORDER="random")
+    done = _python("-m", "pytest", "-m", "cuda", path, EMULATED_ORDER="random")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     assert " passed" in done.stdout
 
