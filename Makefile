@@ -45,7 +45,7 @@ bless: build
 
 # The GPU's tests on an emulated GPU, those of large shapes too, with threads in order and in any; needs g++.
 gpu: build
-	$(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -m cuda tests
+	EMULATED_GPUS=2 $(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -m cuda tests
 	EMULATED_ORDER=random $(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -m cuda tests
 
 # Every row, dtype, layout and form under glibc's checking allocator.

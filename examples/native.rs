@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     println!("w2 is still on {}", state.get("w2")?.device());
 
     // What is made in meta_init is a recipe, and becomes what it would have been.
-    torchlike::random::default_generator().lock().manual_seed(0);
+    torchlike::random::default_generator().manual_seed(0);
     let x = torchlike::meta_init(|| f::randn(&[1, 3]))?;
     torchlike::materialize(&x)?;
     torchlike::materialize(state.get("w2")?)?;

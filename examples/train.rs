@@ -45,7 +45,7 @@ impl Network {
 }
 
 fn main() -> Result<()> {
-    torchlike::random::default_generator().lock().manual_seed(0);
+    torchlike::random::default_generator().manual_seed(0);
     let x = f::randn(&[64, 2])?;
     let y = f::SumDim::new(&x.mul(&x)?, &[1][..]).keepdim(true).call()?;
     let network = Network::new(16, Device::CPU)?;

@@ -1,6 +1,7 @@
 //! Devices: where a storage's bytes live. `meta` is a device whose storages hold none.
 
 use crate::{Error, Result, bail, err};
+use std::cell::Cell;
 use std::fmt;
 
 /// The kinds of device this crate computes on.
@@ -170,17 +171,30 @@ impl Device {
         self.kind == DeviceKind::Cuda
     }
 
-    /// The device a storage made for this one reports: meta and cpu drop their index.
+    /// The device a storage made for this one reports: meta and cpu drop their index, cuda without one is the [`current`].
     #[must_use]
     pub fn canonical(self) -> Self {
         match self.kind {
-            DeviceKind::Cuda => Self {
-                index: self.index.max(0),
-                ..self
-            },
+            DeviceKind::Cuda if self.index < 0 => Self::cuda(current()),
+            DeviceKind::Cuda => self,
             kind => Self { kind, index: -1 },
         }
     }
+}
+
+thread_local! {
+    static CURRENT: Cell<i8> = const { Cell::new(0) };
+}
+
+/// The number of the GPU that this thread means when it names none.
+#[must_use]
+pub fn current() -> i8 {
+    CURRENT.get()
+}
+
+/// Makes a GPU the one that this thread means when it names none.
+pub fn set_current(index: i8) {
+    CURRENT.set(index);
 }
 
 impl fmt::Display for Device {

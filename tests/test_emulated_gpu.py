@@ -25,10 +25,13 @@ def _python(*args, **more):
     )
 
 
-@pytest.mark.parametrize("file", ["test_cuda.py", "test_cuda_kernels.py", "test_cuda_rows.py"])
+FILES = [f"test_cuda{which}.py" for which in ("", "_kernels", "_rows", "_random", "_devices")]
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_gpu_tests_pass_in_whatever_order_threads_run(file):
     path = emulated_gpu.HERE / file
-    done = _python("-m", "pytest", "-m", "cuda", path, EMULATED_ORDER="random")
+    done = _python("-m", "pytest", "-m", "cuda", path, EMULATED_ORDER="random", EMULATED_GPUS="2")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     assert " passed" in done.stdout
 

@@ -296,7 +296,7 @@ def _reduce_parameter(t: Tensor) -> Any:
     return _utils._rebuild_parameter, args
 
 
-def _rebuild_generator(state: Tensor) -> Any:
-    g = _C.Generator()
+def _rebuild_generator(state: Tensor, device: Any = "cpu") -> Any:
+    g = _C.Generator(device)
     g.set_state(state)
     return g

@@ -1,4 +1,4 @@
-"""The CPU's random state."""
+"""The random state of the CPU, and blocks that restore it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,26 @@ def set_rng_state(new_state: _C.Tensor) -> None:
 
 
 @contextlib.contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[None]:
-    """Restores the random state at the end of the block."""
+def fork_rng(
+    devices: Any = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "cuda",
+) -> Iterator[None]:
+    """Restores the random state of the CPU, and of some GPUs (all by default), at the end of the block."""
     if not enabled:
         yield
         return
+    from torchlike import cuda
+
+    if devices is None:
+        devices = range(cuda.device_count())
     before = get_rng_state()
+    others = [(d, cuda.get_rng_state(d)) for d in devices if device_type == "cuda"]
     try:
         yield
     finally:
         set_rng_state(before)
+        for device, state in others:
+            cuda.set_rng_state(state, device)

@@ -27,7 +27,7 @@ pub fn rrelu(
         }
     };
     let (lower, upper) = (round(lower), round(upper));
-    let mut g = g.lock();
+    let mut g = g.host()?;
     let places = slice_mut::<f64>(&result)
         .iter_mut()
         .zip(slice_mut::<f64>(&factors));

@@ -119,7 +119,7 @@ pub fn fill(d: &Distribution, g: &SharedGenerator, out: &Tensor) -> Result<()> {
     let contiguous = out.is_contiguous();
     in_memory_order(out, |row| {
         with_dtype!(row.dtype(), [bool int uint half float] => T, {
-            return d.fill::<T>(&mut g.lock(), slice_mut::<T>(row), contiguous);
+            return d.fill::<T>(&mut *g.host()?, slice_mut::<T>(row), contiguous);
         }, else {});
         check(d, row.dtype())
     })
@@ -164,9 +164,9 @@ pub fn bernoulli_probs(g: &SharedGenerator, out: &Tensor, p: &Tensor) -> Result<
         with_dtype!(row.dtype(), [bool int half float] => T, {
             let to = slice_mut::<T>(row);
             return if wide {
-                random::bernoulli_probs_f64(&mut g.lock(), to, super::slice::<f64>(&probs))
+                random::bernoulli_probs_f64(&mut *g.host()?, to, super::slice::<f64>(&probs))
             } else {
-                random::bernoulli_probs_f32(&mut g.lock(), to, super::slice::<f32>(&probs))
+                random::bernoulli_probs_f32(&mut *g.host()?, to, super::slice::<f32>(&probs))
             };
         }, else {});
         Err(row.dtype().no_kernel("bernoulli_tensor_cpu_self_"))
@@ -185,7 +185,7 @@ pub fn poisson(g: &SharedGenerator, out: &Tensor, rates: &Tensor) -> Result<()> 
         Tensor::empty(out.shape(), out.dtype(), Device::CPU)?
     };
     with_dtype!(out.dtype(), [half float] => T, {
-        random::poisson(&mut g.lock(), slice_mut::<T>(&dense), super::slice::<T>(&rates))?;
+        random::poisson(&mut *g.host()?, slice_mut::<T>(&dense), super::slice::<T>(&rates))?;
     }, else {
         return Err(out.dtype().no_kernel("poisson_cpu"))
     });
@@ -207,7 +207,7 @@ pub fn randperm(g: &SharedGenerator, out: &Tensor) -> Result<()> {
         Tensor::empty(out.shape(), out.dtype(), Device::CPU)?
     };
     with_dtype!(out.dtype(), [int uint half float] => T, {
-        random::randperm(&mut g.lock(), slice_mut::<T>(&dense));
+        random::randperm(&mut *g.host()?, slice_mut::<T>(&dense));
     }, else {
         return Err(out.dtype().no_kernel("randperm"))
     });
@@ -253,7 +253,7 @@ pub fn multinomial(
     with_dtype!(w.dtype(), [half float] => T, {
         let (to, from) = (slice_mut::<i64>(&dense), super::slice::<T>(&w));
         if replacement && samples > 1 {
-            random::multinomial_with_replacement::<T>(&mut g.lock(), to, from, rows, cols, samples)?;
+            random::multinomial_with_replacement::<T>(&mut *g.host()?, to, from, rows, cols, samples)?;
         } else {
             random::check_multinomial_weights::<T>(from, rows, cols, samples)?;
             // The exponentials are drawn in the memory order of the weights.
@@ -282,7 +282,7 @@ fn drawn_from(
 ) -> Result<()> {
     let wide = |t: &Tensor| super::copy::dense(&t.expand_to(out.shape()), DType::F64);
     let (a, b) = (wide(a)?, wide(b)?);
-    let mut g = g.lock();
+    let mut g = g.host()?;
     let all: Vec<f64> = super::slice::<f64>(&a)
         .iter()
         .zip(super::slice::<f64>(&b))

@@ -7,7 +7,7 @@ use crate::cpu::rows::Operand;
 use crate::kernels::conv::Work;
 use crate::kernels::job::Job;
 use crate::kernels::{Accelerator, Properties, Stats};
-use crate::random::Distribution;
+use crate::random::{Distribution, SharedGenerator};
 use crate::{DType, Device, Result, Scalar, Storage, Tensor};
 
 /// All GPUs.
@@ -56,8 +56,12 @@ impl Accelerator for Gpus {
         driver::gpu(device)?.wait()
     }
 
-    fn seed(&self, device: Option<Device>, seed: u64) -> Result<()> {
-        random::seed(device, seed)
+    fn generator(&self, device: Device) -> Result<SharedGenerator> {
+        Ok(driver::gpu(device.canonical())?.generator.clone())
+    }
+
+    fn seed(&self, seed: u64) {
+        random::seed(seed);
     }
 
     fn allocate(&self, nbytes: usize, device: Device) -> Result<Storage> {
@@ -150,7 +154,7 @@ impl Accelerator for Gpus {
         fft::transform(out, from, rank, forward)
     }
 
-    fn draw(&self, d: &Distribution, out: &Tensor) -> Result<()> {
-        random::fill(d, out)
+    fn draw(&self, d: &Distribution, by: Option<&SharedGenerator>, out: &Tensor) -> Result<()> {
+        random::fill(d, by, out)
     }
 }

@@ -4,6 +4,7 @@
 
 use super::alloc::Cache;
 use super::module::Modules;
+use crate::random::SharedGenerator;
 use crate::{Device, Error, Result, bail, err};
 use cudarc::driver::{DriverError, result, sys};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -31,7 +32,8 @@ pub struct Gpu {
     pub(super) blas: Mutex<Option<super::blas::Handle>>,
     pub(super) dnn: Mutex<Option<super::dnn::Dnn>>,
     pub(super) fft: Mutex<super::fft::Plans>,
-    pub(super) philox: Mutex<super::random::Philox>,
+    /// What draws without a generator go to.
+    pub(super) generator: SharedGenerator,
 }
 
 // SAFETY: the handles are process-wide and the driver locks internally; the rest is behind mutexes.
@@ -193,7 +195,7 @@ fn start(index: usize) -> Result<Gpu> {
         blas: Mutex::default(),
         dnn: Mutex::default(),
         fft: Mutex::default(),
-        philox: Mutex::default(),
+        generator: super::random::generator(Device::cuda(index as i8)),
     })
 }
 

@@ -8,33 +8,20 @@
 
 #![allow(unsafe_code, reason = "starts kernels over tensor memory")]
 
-use super::driver::{self, lock};
+use super::driver;
 use super::launch::{BLOCK, arg, launch};
 use super::source;
 use crate::plan::ViewPlan;
-use crate::random::Distribution;
+use crate::random::{Distribution, Philox, SharedGenerator};
 use crate::{Device, Dims, Result, Tensor, err};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// A device's default generator.
-#[derive(Clone, Copy, Debug)]
-pub struct Philox {
-    /// The key.
-    pub seed: u64,
-    /// How many 32-bit numbers each subsequence has given.
-    pub offset: u64,
-}
 
 /// The seed of devices that are not opened yet.
 static SEED: AtomicU64 = AtomicU64::new(crate::random::DEFAULT_SEED);
 
-impl Default for Philox {
-    fn default() -> Self {
-        Self {
-            seed: SEED.load(Relaxed),
-            offset: 0,
-        }
-    }
+/// A device's own generator, as it is opened.
+pub fn generator(device: Device) -> SharedGenerator {
+    SharedGenerator::on_device(device, Philox::new(SEED.load(Relaxed)))
 }
 
 #[repr(C)]
@@ -48,26 +35,17 @@ struct Draw {
     i1: u64,
 }
 
-/// Seeds the generator of one device, or of all, without opening those that nobody uses.
-///
-/// # Errors
-/// If the device cannot be opened.
-pub fn seed(device: Option<Device>, seed: u64) -> Result<()> {
-    let fresh = Philox { seed, offset: 0 };
-    if let Some(d) = device {
-        *lock(&driver::gpu(d)?.philox) = fresh;
-        return Ok(());
-    }
+/// Seeds the generators of all devices, without opening those that nobody uses.
+pub fn seed(seed: u64) {
     SEED.store(seed, Relaxed);
-    driver::open().for_each(|gpu| *lock(&gpu.philox) = fresh);
-    Ok(())
+    driver::open().for_each(|gpu| gpu.generator.manual_seed(seed));
 }
 
-/// Fills a tensor from a distribution.
+/// Fills a tensor from a distribution, by a generator of devices or the device's own.
 ///
 /// # Errors
-/// If there is no kernel for the dtype, or it cannot be started.
-pub fn fill(d: &Distribution, out: &Tensor) -> Result<()> {
+/// If the generator is the host's, there is no kernel for the dtype, or it cannot be started.
+pub fn fill(d: &Distribution, by: Option<&SharedGenerator>, out: &Tensor) -> Result<()> {
     let n = out.numel();
     if n == 0 {
         return Ok(());
@@ -79,12 +57,13 @@ pub fn fill(d: &Distribution, out: &Tensor) -> Result<()> {
         let (real, first) = (out.dtype().to_real(), out.offset() * 2);
         return fill(
             d,
+            by,
             &out.look(&ViewPlan::reinterpret(real, shape, strides, first)),
         );
     }
     if !out.is_contiguous() {
         let dense = Tensor::empty(out.shape(), out.dtype(), out.device())?;
-        fill(d, &dense)?;
+        fill(d, by, &dense)?;
         return super::copy::copy_into(out, &dense);
     }
     let gpu = driver::gpu(out.device())?;
@@ -100,12 +79,7 @@ pub fn fill(d: &Distribution, out: &Tensor) -> Result<()> {
     let most = u64::from(gpu.processors) * (u64::from(gpu.threads) / block);
     let grid = (n as u64).div_ceil(block).min(most.max(1));
     let moved = ((n as u64 - 1) / (block * grid * recipe.per_block) + 1) * 4;
-    let state = {
-        let mut g = lock(&gpu.philox);
-        let now = *g;
-        g.offset = g.offset.wrapping_add(moved);
-        now
-    };
+    let state = by.unwrap_or(&gpu.generator).philox()?.take(moved);
     let mut draw = Draw {
         n,
         seed: state.seed,

@@ -26,7 +26,7 @@ pub mod update;
 use crate::cpu::map::Ctx;
 use crate::cpu::reduce::{Kind, Post};
 use crate::cpu::rows::Operand;
-use crate::random::Distribution;
+use crate::random::{Distribution, SharedGenerator};
 use crate::{DType, Device, DeviceKind, Result, Scalar, Storage, Tensor, cpu, err, mode, wiring};
 use job::Job;
 
@@ -75,8 +75,10 @@ pub trait Accelerator: Sync {
     fn empty_cache(&self) -> Result<()>;
     /// Waits for all work of a device.
     fn synchronize(&self, device: Device) -> Result<()>;
-    /// Seeds the generator of one device, or of all.
-    fn seed(&self, device: Option<Device>, seed: u64) -> Result<()>;
+    /// The generator that draws of a device without one go to.
+    fn generator(&self, device: Device) -> Result<SharedGenerator>;
+    /// Seeds the generators of all devices.
+    fn seed(&self, seed: u64);
     /// Uninitialised memory.
     fn allocate(&self, nbytes: usize, device: Device) -> Result<Storage>;
 
@@ -143,8 +145,8 @@ pub trait Accelerator: Sync {
     /// Transforms the last `rank` dimensions of a row-major tensor, which may be written over, by a library; false if there is none
     /// that does it. Of real and complex numbers, these are the half of the last dimension.
     fn transform(&self, out: &Tensor, from: &Tensor, rank: usize, forward: bool) -> Result<bool>;
-    /// Fills a tensor from a distribution, by the device's own generator.
-    fn draw(&self, d: &Distribution, out: &Tensor) -> Result<()>;
+    /// Fills a tensor from a distribution, by a generator of devices, or the device's own.
+    fn draw(&self, d: &Distribution, by: Option<&SharedGenerator>, out: &Tensor) -> Result<()>;
 }
 
 /// What launchers compile for a dtype, for checks without a device.

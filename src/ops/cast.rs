@@ -5,7 +5,7 @@ use crate::ops::arrange::join::suggested_format;
 use crate::ops::core::op::{M, OpDef, Ret, compose};
 use crate::ops::{copy, f};
 use crate::source::Provider;
-use crate::{DType, Device, DeviceKind, Result, Tensor, kernels};
+use crate::{DType, Device, Result, Tensor, kernels};
 use std::sync::Arc;
 use torchlike_macros::operators;
 
@@ -218,13 +218,7 @@ impl Wish {
     fn of(self, t: &Tensor) -> Result<Ret> {
         let dtype = self.dtype.unwrap_or(t.dtype());
         let here = crate::parts::located(t);
-        let device = self.device.map_or(here, |d| {
-            if d.kind == DeviceKind::Cuda && d.index < 0 {
-                Device::cuda(0)
-            } else {
-                d.canonical()
-            }
-        });
+        let device = self.device.map_or(here, Device::canonical);
         let format_ok = match self.format {
             None | Some(MemoryFormat::Preserve) => true,
             // Whatever is not channels-last counts as the contiguous format here, dense or not.
@@ -271,7 +265,10 @@ fn cast(t: &Tensor, dtype: DType, format: Option<MemoryFormat>) -> Result<Ret> {
 }
 
 fn to_cuda(a: &calls::Cuda) -> Result<Ret> {
-    let device = a.device.unwrap_or(Device::cuda(0));
+    let device = a
+        .device
+        .unwrap_or(Device::cuda(crate::device::current()))
+        .canonical();
     if !a.input.storage().is_fake() {
         kernels::check(device)?;
     }

@@ -135,7 +135,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             randperm_rule,
             |a, _, outs| cpu::random::randperm(&given(a.generator), &outs[0]),
-            cuda: |a, _, outs| via_host(&outs[0], |host| cpu::random::randperm(&given(a.generator), host)),
+            cuda: |a, _, outs| via_host(&outs[0], |host| cpu::random::randperm(&in_place_of(a.generator)?, host)),
         )
         .random(Some(typed!(
             |a, _outs, g| {
@@ -332,14 +332,14 @@ pub fn given(generator: Option<&SharedGenerator>) -> SharedGenerator {
     generator.cloned().unwrap_or_else(default_generator)
 }
 
-/// Fills on a GPU, which draws from a generator of its own.
+/// The generator for what is drawn on the host in a GPU's place: the host's own, or one that the given one seeds.
+fn in_place_of(asked: Option<&SharedGenerator>) -> Result<SharedGenerator> {
+    asked.map_or_else(|| Ok(default_generator()), SharedGenerator::for_host)
+}
+
+/// Fills on a GPU, by its own generator or one of GPUs.
 fn fill_gpu(d: &Distribution, asked: Option<&SharedGenerator>, outs: &[Tensor]) -> Result<()> {
-    ensure!(
-        asked.is_none(),
-        Runtime,
-        "Expected a 'cuda' device type for generator but found 'cpu'"
-    );
-    kernels::accelerator()?.draw(d, &outs[0])
+    kernels::accelerator()?.draw(d, asked, &outs[0])
 }
 
 /// The plan of a fill, with a distribution that suits its dtype.
@@ -440,9 +440,9 @@ mod tests {
     #[test]
     fn nothing_is_drawn_on_meta() {
         let g = SharedGenerator::new(Generator::new(7));
-        let before = g.lock().get_state();
+        let before = g.get_state();
         let t = Tensor::empty(&[4, 4], crate::DType::F32, Device::META).unwrap();
         f::Uniform::new(&t).generator(&g).call_().unwrap();
-        assert!(before == g.lock().get_state());
+        assert!(before == g.get_state());
     }
 }

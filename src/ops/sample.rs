@@ -79,7 +79,7 @@ pub static OPS: &[OpDef] = &[
                 Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
             },
             |a, _, outs| cpu::random::bernoulli_probs(&given(a.generator), &outs[0], a.input),
-            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.input)
+            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.input, a.generator)
         )
         .random(Some(typed!(
             |a, outs, g| advance_probs(a.input, outs, g),
@@ -97,7 +97,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             probs_into_rule,
             |a, _, outs| cpu::random::bernoulli_probs(&given(a.generator), &outs[0], a.p),
-            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.p)
+            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.p, a.generator)
         ).unmeasured()
         .pointwise()
         .random(Some(typed!(
@@ -342,18 +342,24 @@ fn advance_normal(std: Moment, outs: &[Tensor], g: &mut Generator) -> Result<()>
     Ok(())
 }
 
-/// Numbers between 0 and 1 beside the host, of a type that has them.
-fn unit_beside(shape: &[i64], d: DType, like: &Tensor, kind: &Distribution) -> Result<Tensor> {
+/// Numbers of a distribution beside the host, of a type that has them.
+fn drawn_beside(
+    shape: &[i64],
+    like: &Tensor,
+    kind: &Distribution,
+    by: Option<&SharedGenerator>,
+) -> Result<Tensor> {
+    let d = like.dtype();
     let d = if d == DType::F64 { d } else { DType::F32 };
     let drawn = Tensor::empty(shape, d, like.device())?;
-    kernels::accelerator()?.draw(kind, &drawn)?;
+    kernels::accelerator()?.draw(kind, by, &drawn)?;
     Ok(drawn)
 }
 
 const UNIT: Distribution = Distribution::Uniform { from: 0.0, to: 1.0 };
 
-fn bernoulli_beside(out: &Tensor, p: &Tensor) -> Result<()> {
-    let drawn = unit_beside(out.shape(), p.dtype(), out, &UNIT)?;
+fn bernoulli_beside(out: &Tensor, p: &Tensor, by: Option<&SharedGenerator>) -> Result<()> {
+    let drawn = drawn_beside(out.shape(), p, &UNIT, by)?;
     let operands = [Operand::Tensor(&drawn), Operand::Tensor(p)];
     let ctx = Ctx::default();
     kernels::accelerator()?.map("a < b", &operands, drawn.dtype(), &ctx, out)
@@ -384,13 +390,16 @@ fn multinomial_beside(a: &calls::Multinomial, (): &(), outs: &[Tensor]) -> Resul
         );
         if !again {
             let one = Distribution::Exponential { lambda: 1.0 };
-            let keys = f::div(p, &unit_beside(p.shape(), p.dtype(), p, &one)?)?;
+            let keys = f::div(p, &drawn_beside(p.shape(), p, &one, a.generator)?)?;
             let [_, chosen] = f::Topk::new(&keys, n).call()?;
             return Ok(chosen);
         }
         let sums = f::Cumsum::new(p, -1).call()?;
         let total = f::narrow(&sums, -1, sums.shape()[sums.ndim() - 1] - 1, 1)?;
-        let at = f::mul(&unit_beside(outs[0].shape(), p.dtype(), p, &UNIT)?, &total)?;
+        let at = f::mul(
+            &drawn_beside(outs[0].shape(), p, &UNIT, a.generator)?,
+            &total,
+        )?;
         f::Searchsorted::new(&sums, &at).right(true).call()
     })?;
     kernels::copy(&outs[0], &chosen)

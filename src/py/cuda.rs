@@ -1,11 +1,12 @@
 //! What `torchlike.cuda` is made of.
 
+use super::convert::PyGenerator;
 use super::error::told;
 use super::types::PyDevice;
 use crate::kernels::{self, accelerator, single_precision};
 use crate::ops::core::by_host;
 use crate::ops::core::op::Op;
-use crate::{Device, wiring};
+use crate::{Device, device, wiring};
 use pyo3::prelude::*;
 
 fn at(index: i8) -> Device {
@@ -79,14 +80,32 @@ fn _cuda_synchronize(py: Python<'_>, index: i8) -> PyResult<()> {
     Ok(py.detach(|| a.synchronize(at(index)))?)
 }
 
-/// Seeds one GPU's generator, or all.
+/// Seeds the generators of all GPUs.
 #[pyfunction]
-#[pyo3(signature = (seed, index=None))]
-fn _cuda_seed(seed: u64, index: Option<i8>) -> PyResult<()> {
-    match (wiring::accelerator(), index) {
-        (None, None) => Ok(()),
-        _ => Ok(accelerator()?.seed(index.map(at), seed)?),
+fn _cuda_seed(seed: u64) {
+    if let Some(a) = wiring::accelerator() {
+        a.seed(seed);
     }
+}
+
+/// The generator that draws of a GPU without one go to.
+#[pyfunction]
+fn _cuda_generator(index: i8) -> PyResult<PyGenerator> {
+    Ok(PyGenerator(accelerator()?.generator(at(index))?))
+}
+
+/// The number of the GPU that this thread means when it names none.
+#[pyfunction]
+fn _cuda_current() -> i8 {
+    device::current()
+}
+
+/// Makes a GPU the one that this thread means when it names none.
+#[pyfunction]
+fn _cuda_set_current(index: i8) -> PyResult<()> {
+    accelerator()?.check(at(index))?;
+    device::set_current(index.max(0));
+    Ok(())
 }
 
 /// The number in a CUDA device, -1 if it has none; `None` for other devices.
@@ -133,6 +152,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
     add!(_cuda_built _cuda_device_count _cuda_check _cuda_is_initialized _cuda_properties _cuda_memory _cuda_memory_stats _cuda_empty_cache
-        _cuda_synchronize _cuda_seed _cuda_index _cuda_tf32 _cuda_sources);
+        _cuda_synchronize _cuda_seed _cuda_generator _cuda_current _cuda_set_current _cuda_index _cuda_tf32 _cuda_sources);
     Ok(())
 }

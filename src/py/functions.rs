@@ -267,9 +267,9 @@ fn manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
     let g = random::default_generator();
     let seed = seed.py().get_type::<pyo3::types::PyInt>().call1((seed,))?;
     let seed = seed_of(&seed)?;
-    g.lock().manual_seed(seed);
+    g.manual_seed(seed);
     if kernels::device_count() > 0 {
-        kernels::accelerator()?.seed(None, seed)?;
+        kernels::accelerator()?.seed(seed);
     }
     Ok(PyGenerator(g))
 }

@@ -3,8 +3,9 @@
 use super::convert::PyGenerator;
 use super::object::{tensor_ref, wrap};
 use super::types::{self, device, device_of};
-use crate::{DType, Device, Tensor};
-use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use crate::random::{DEFAULT_SEED, Generator, Philox, SharedGenerator};
+use crate::{DType, Device, Tensor, kernels};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 #[pymethods]
@@ -14,36 +15,39 @@ impl PyGenerator {
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let device = device.map(device_of).transpose()?.unwrap_or(Device::CPU);
         match device.kind {
-            crate::DeviceKind::Cpu => Ok(Self(crate::random::SharedGenerator::new(
-                crate::random::Generator::default(),
-            ))),
+            crate::DeviceKind::Cpu => Ok(Self(SharedGenerator::new(Generator::default()))),
             crate::DeviceKind::Meta => Err(PyRuntimeError::new_err(
                 "META device type not an accelerator.",
             )),
-            crate::DeviceKind::Cuda => Err(PyNotImplementedError::new_err(
-                "Generator('cuda') is not supported yet",
-            )),
+            crate::DeviceKind::Cuda => {
+                let device = device.canonical();
+                kernels::accelerator()?.check(device)?;
+                Ok(Self(SharedGenerator::on_device(
+                    device,
+                    Philox::new(DEFAULT_SEED),
+                )))
+            }
         }
     }
     #[getter]
     fn device(&self, py: Python<'_>) -> PyResult<Py<types::PyDevice>> {
-        device(py, Device::CPU)
+        device(py, self.0.device())
     }
     fn manual_seed<'py>(
         slf: Bound<'py, Self>,
         seed: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, Self>> {
-        slf.get().0.lock().manual_seed(seed_of(seed)?);
+        slf.get().0.manual_seed(seed_of(seed)?);
         Ok(slf)
     }
     fn initial_seed(&self) -> u64 {
-        self.0.lock().initial_seed()
+        self.0.initial_seed()
     }
     fn seed(&self) -> u64 {
-        self.0.lock().seed()
+        self.0.seed()
     }
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let state = self.0.lock().get_state();
+        let state = self.0.get_state();
         wrap(py, Tensor::from_slice(&state[..], &[state.len() as i64])?)
     }
     fn set_state<'py>(
@@ -59,18 +63,19 @@ impl PyGenerator {
         if t.dtype() != DType::U8 {
             return Err(PyTypeError::new_err("RNG state must be a torch.ByteTensor"));
         }
-        slf.get().0.lock().set_state(&t.to_vec::<u8>()?)?;
+        slf.get().0.set_state(&t.to_vec::<u8>()?)?;
         Ok(slf)
     }
     fn clone_state(&self) -> Self {
-        Self(crate::random::SharedGenerator::new(self.0.lock().clone()))
+        Self(self.0.copied())
     }
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let rebuild = py
             .import("torchlike._tensor")?
             .getattr("_rebuild_generator")?;
-        (rebuild, (slf.get().get_state(py)?,))
+        let own = slf.get();
+        (rebuild, (own.get_state(py)?, own.device(py)?))
             .into_pyobject(py)
             .map(Bound::into_any)
     }

@@ -23,6 +23,19 @@ pub struct Generator {
     pub cached_normal: Option<f64>,
 }
 
+/// A seed from the operating system's entropy, below 2^53, so that a double holds it.
+pub(super) fn entropy() -> u64 {
+    // The standard library keys each hasher from the system's entropy; the clock separates calls of one process.
+    let mut h = std::collections::hash_map::RandomState::new().build_hasher();
+    h.write_u128(
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_nanos()),
+    );
+    h.write_u32(std::process::id());
+    h.finish() & ((1 << 53) - 1)
+}
+
 impl Default for Generator {
     fn default() -> Self {
         Self::new(DEFAULT_SEED)
@@ -50,21 +63,6 @@ impl Generator {
     /// Starts again from `seed`; forgets the cached normal.
     pub fn manual_seed(&mut self, seed: u64) {
         *self = Self::new(seed);
-    }
-
-    /// Seeds from the operating system's entropy and gives the seed (below 2^53, so that a double holds it).
-    pub fn seed(&mut self) -> u64 {
-        // The standard library keys each hasher from the system's entropy; the clock separates calls of one process.
-        let mut h = std::collections::hash_map::RandomState::new().build_hasher();
-        h.write_u128(
-            std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .map_or(0, |d| d.as_nanos()),
-        );
-        h.write_u32(std::process::id());
-        let seed = h.finish() & ((1 << 53) - 1);
-        self.manual_seed(seed);
-        seed
     }
 
     /// One word.

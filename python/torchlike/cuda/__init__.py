@@ -11,7 +11,6 @@ from torchlike import _C, _lazy
 
 amp = _lazy.module("torchlike.cuda.amp")
 
-_current = 0
 _loaded = False
 
 
@@ -76,29 +75,28 @@ def _index(device: Any = None, optional: bool = True) -> int:
             raise ValueError(
                 "Expected a torch.device with a specified index or an integer, but got:None"
             )
-        return _current
+        return _C._cuda_current()
     if isinstance(device, int):
         return device
     given = _C.device(device) if isinstance(device, str) else device
     index = _C._cuda_index(given)
     if index is None:
         raise ValueError(f"Expected a cuda device, but got: {given}")
-    return _current if index < 0 else index
+    return _C._cuda_current() if index < 0 else index
 
 
 def current_device() -> int:
     """The number of the GPU in use."""
-    _C._cuda_check(_current)
-    return _current
+    current = _C._cuda_current()
+    _C._cuda_check(current)
+    return current
 
 
 def set_device(device: Any) -> None:
     """Makes a GPU the one that these functions mean when none is named."""
-    global _current
     index = _index(device)
     if index >= 0:
-        _C._cuda_check(index)
-        _current = index
+        _C._cuda_set_current(index)
 
 
 class device:
@@ -109,15 +107,13 @@ class device:
         self.prev_idx = -1
 
     def __enter__(self) -> None:
-        global _current
-        self.prev_idx = _current
+        self.prev_idx = _C._cuda_current()
         if self.idx >= 0:
-            _C._cuda_check(self.idx)
-            _current = self.idx
+            _C._cuda_set_current(self.idx)
 
     def __exit__(self, *_: object) -> None:
-        global _current
-        _current = self.prev_idx
+        if self.idx >= 0:
+            _C._cuda_set_current(self.prev_idx)
 
 
 class device_of(device):
@@ -186,7 +182,7 @@ def synchronize(device: Any = None) -> None:
 def manual_seed(seed: int) -> None:
     """Seeds the generator of the current GPU; nothing without one."""
     if device_count() > 0:
-        _C._cuda_seed(int(seed) % 2**64, _current)
+        _C._cuda_generator(_C._cuda_current()).manual_seed(int(seed) % 2**64)
 
 
 def manual_seed_all(seed: int) -> None:
@@ -201,6 +197,8 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module(f"torchlike.cuda.{name}")
+    if name == "default_generators":
+        return tuple(_C._cuda_generator(i) for i in range(device_count()))
     from torchlike.cuda import _more
 
     # Private names and those of other modules are not this module's.

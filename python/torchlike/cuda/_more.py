@@ -122,15 +122,18 @@ def set_rng_state_all(new_states: Any) -> None:
 
 
 def get_rng_state(device: Any = "cuda") -> Any:
-    """The state of a GPU's generator: not supported; use `manual_seed`."""
-    _C._cuda_check(cuda._index(device))
-    raise NotImplementedError("torch.cuda.get_rng_state is not supported by torchlike")
+    """The state of a GPU's generator: 16 bytes on the host, its seed and how much was drawn."""
+    return _C._cuda_generator(cuda._index(device)).get_state()
 
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
-    """Sets the state of a GPU's generator: not supported; use `manual_seed`."""
-    _C._cuda_check(cuda._index(device))
-    raise NotImplementedError("torch.cuda.set_rng_state is not supported by torchlike")
+    """Puts a GPU's generator into a state."""
+    _C._cuda_generator(cuda._index(device)).set_state(new_state)
+
+
+def initial_seed() -> int:
+    """The seed that the current GPU's generator was given last."""
+    return _C._cuda_generator(_C._cuda_current()).initial_seed()
 
 
 def seed() -> None:
@@ -195,7 +198,6 @@ def _lazy_call(callable: Any, **_: Any) -> None:
         callable()
 
 
-default_generators: tuple[Any, ...] = ()
 has_half = True
 has_magma = False
 

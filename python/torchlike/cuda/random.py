@@ -4,6 +4,7 @@ from torchlike.cuda import manual_seed, manual_seed_all
 from torchlike.cuda._more import (
     get_rng_state,
     get_rng_state_all,
+    initial_seed,
     seed,
     seed_all,
     set_rng_state,
@@ -13,6 +14,7 @@ from torchlike.cuda._more import (
 __all__ = [
     "get_rng_state",
     "get_rng_state_all",
+    "initial_seed",
     "manual_seed",
     "manual_seed_all",
     "seed",

@@ -325,6 +325,15 @@ def in_one_call(
     return True
 
 
+def _by_device(lists: tuple[Any, ...]) -> Iterator[list[Any]]:
+    """The entries of lists for the parameters of each device; empty lists stay so."""
+    places: dict[Any, list[int]] = {}
+    for i, p in enumerate(lists[0]):
+        places.setdefault(p.device, []).append(i)
+    for chosen_places in places.values():
+        yield [[one[i] for i in chosen_places] if one else one for one in lists]
+
+
 def fused_call(
     row: Callable[..., None],
     lists: tuple[Tensors, ...],
@@ -334,6 +343,12 @@ def fused_call(
 ) -> None:
     """A step by a fused row. ``steps`` are counted up, but for those that a scaler skips."""
     if not lists[0]:
+        return
+    if lists[0][0].is_cuda and len({p.device for p in lists[0]}) > 1:
+        for one in _by_device((*lists, steps)):
+            *own, own_steps = one
+            there = {k: v if v is None else v.to(own[0][0].device) for k, v in scaling.items()}
+            fused_call(row, tuple(own), own_steps, numbers, there)
         return
     if steps is not None:
         count_up(steps)

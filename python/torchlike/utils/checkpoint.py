@@ -11,6 +11,7 @@ from torchlike import _C
 from torchlike._C import Tensor
 from torchlike.autograd.function import Function
 from torchlike.autograd.graph import saved_tensors_hooks
+from torchlike.utils import _pytree as pytree
 from torchlike.utils._checkpoint_debug import Log, set_checkpoint_debug_enabled
 from torchlike.utils._recompute import (
     CheckpointError,
@@ -90,22 +91,18 @@ class DefaultDeviceType:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The GPUs among the arguments, and the states of their generators.
-
-    Raises:
-        NotImplementedError: if there are any; their generators cannot be asked yet.
-    """
-    if any(isinstance(a, Tensor) and a.is_cuda for a in args):
-        raise NotImplementedError(
-            "checkpoint(): the random numbers of GPUs cannot be kept; pass preserve_rng_state=False"
-        )
-    return [], []
+    """The GPUs among the arguments, and the states of their generators."""
+    devices: list[int] = []
+    if torch.cuda.is_initialized():  # else they only claim to be there
+        tensors = [t for t in pytree.tree_leaves(args) if isinstance(t, Tensor) and t.is_cuda]
+        devices = sorted({t.get_device() for t in tensors})
+    return devices, [torch.cuda.get_rng_state(d) for d in devices]
 
 
 def set_device_states(devices: Sequence[int], states: Sequence[Tensor], **_: Any) -> None:
-    """Sets the states of GPUs' generators, of which there are none."""
-    if devices or states:
-        raise NotImplementedError("set_device_states(): the generators of GPUs cannot be set")
+    """Puts the generators of GPUs into states."""
+    for device, state in zip(devices, states, strict=True):
+        torch.cuda.set_rng_state(state, device)
 
 
 def noop_context_fn() -> tuple[Any, Any]:
@@ -131,15 +128,16 @@ class _Surroundings:
         self.keep = keep
         if keep:
             self.cpu = torch.get_rng_state()
-            get_device_states(*args)
+            self.devices, self.states = get_device_states(*args)
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
         """Draws what was drawn then, and casts what was cast."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.random.fork_rng(devices=[], enabled=self.keep))
             if self.keep:
+                stack.enter_context(torch.random.fork_rng(self.devices))
                 torch.set_rng_state(self.cpu)
+                set_device_states(self.devices, self.states)
             for cast in self.casts:
                 stack.enter_context(torch.autocast(**cast))
             yield

@@ -323,9 +323,9 @@ fn draw(args: &Args, shown: &OwnedArgs, k: &KernelBody, results: &[Tensor]) -> R
         Some(i) => args.generator(i),
         None => random::default_generator(),
     };
-    let before = shared.lock().clone();
+    let before = shared.host()?.clone();
     if let Some(advance) = k.traits.random {
-        advance(&shown.borrow(), results, &mut shared.lock())?;
+        advance(&shown.borrow(), results, &mut *shared.host()?)?;
     } else {
         // How much is drawn depends on values: run the call aside, on replayed inputs.
         run_now(args, k)?;

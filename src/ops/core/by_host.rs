@@ -2,7 +2,7 @@
 //!
 //! Slow, and right: the same rule, kernel and checks as on the host. Whoever asked to be told is told once an operator.
 
-use crate::ops::core::args::{Arg, Args, OwnedArg};
+use crate::ops::core::args::{Arg, Args, OwnedArg, OwnedArgs};
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::{KernelBody, Op, Ret};
@@ -37,6 +37,16 @@ fn moved(t: &Tensor, device: Device) -> Result<Tensor> {
     Ok(made)
 }
 
+/// Draws what a device's generator was to draw by one that it seeds.
+fn draw_on_host(owned: &mut OwnedArgs) -> Result<()> {
+    for v in &mut owned.values {
+        if let OwnedArg::Plain(Arg::Generator(g)) = v {
+            *g = g.for_host()?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs a row's host kernel for results on another device.
 ///
 /// # Errors
@@ -56,6 +66,7 @@ pub(super) fn fill(args: &Args, k: &KernelBody, outs: &[Tensor]) -> Result<()> {
         }
         Ok(Some(host))
     })?;
+    draw_on_host(&mut owned)?;
     (k.run)(&owned.borrow(), &mut |plan, exec| {
         (exec.values)()?;
         let made = plan
@@ -89,6 +100,7 @@ pub(super) fn whole(c: Call, k: &KernelBody, found: &Survey, device: Device) -> 
             None
         })
     })?;
+    draw_on_host(&mut owned)?;
     for v in &mut owned.values {
         if matches!(v, OwnedArg::Plain(Arg::Device(d)) if d.is_accelerator()) {
             *v = OwnedArg::Plain(Arg::Device(Device::CPU));
