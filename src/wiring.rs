@@ -69,6 +69,22 @@ pub(crate) fn element(t: &Tensor) -> Result<Scalar> {
     layers::modes::element(t)
 }
 
+/// The only element of a tensor from a dispatch mode, if one is on.
+///
+/// # Errors
+/// What the mode reports.
+pub(crate) fn shown_element(t: &Tensor) -> Result<Option<Scalar>> {
+    layers::modes::shown_element(t)
+}
+
+/// Tells dispatch modes that all elements of a tensor are read.
+///
+/// # Errors
+/// If a mode must not miss that.
+pub(crate) fn reading(t: &Tensor) -> Result<()> {
+    layers::modes::reading(t)
+}
+
 /// A tensor as a recipe that gives it again.
 ///
 /// # Errors

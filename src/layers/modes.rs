@@ -31,14 +31,17 @@ pub fn set_settled(f: Settled) {
     SETTLED.get_or_init(|| f);
 }
 
-/// The only element of a tensor whose class handles its calls and that has no memory.
-pub type Element = fn(&Tensor) -> Result<Scalar>;
+/// The only element of a tensor from those who watch dispatch, or none if nobody does.
+pub type Element = fn(&Tensor) -> Result<Option<Scalar>>;
 
-static ELEMENT: OnceLock<Element> = OnceLock::new();
+/// Refuses what reads all elements of a tensor, if someone who watches dispatch must not miss that.
+pub type Reading = fn(&Tensor) -> Result<()>;
 
-/// Sets who is asked for elements that no memory holds.
-pub fn set_element(f: Element) {
-    ELEMENT.get_or_init(|| f);
+static READERS: OnceLock<(Element, Reading)> = OnceLock::new();
+
+/// Sets who is asked for an element, and who is told that all are read.
+pub fn set_readers(element: Element, reading: Reading) {
+    READERS.get_or_init(|| (element, reading));
 }
 
 /// The only element of a tensor without memory, from its class if that handles its calls.
@@ -46,9 +49,32 @@ pub fn set_element(f: Element) {
 /// # Errors
 /// What the class reports, or that nobody has it.
 pub fn element(t: &Tensor) -> Result<Scalar> {
-    match ELEMENT.get() {
-        Some(f) if t.is_python() => f(t),
-        _ => Err(crate::ops::core::helpers::no_storage()),
+    let known = match READERS.get() {
+        Some((element, _)) if t.is_python() => element(t)?,
+        _ => None,
+    };
+    known.ok_or_else(crate::ops::core::helpers::no_storage)
+}
+
+/// The only element of a tensor from a dispatch mode, if one is on.
+///
+/// # Errors
+/// What the mode reports.
+pub fn shown_element(t: &Tensor) -> Result<Option<Scalar>> {
+    match READERS.get() {
+        Some((element, _)) if watch() => element(t),
+        _ => Ok(None),
+    }
+}
+
+/// Tells dispatch modes that all elements of a tensor are read.
+///
+/// # Errors
+/// If a mode must not miss that.
+pub fn reading(t: &Tensor) -> Result<()> {
+    match READERS.get() {
+        Some((_, reading)) if watch() => reading(t),
+        _ => Ok(()),
     }
 }
 

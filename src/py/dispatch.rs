@@ -470,7 +470,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let _ = DISABLED.set(m.py(), disabled.clone().unbind());
     modes::set_hook(hook);
     modes::set_settled(noted::settled);
-    modes::set_element(super::element::of_class);
+    modes::set_readers(super::element::shown, super::element::reading);
     m.py()
         .get_type::<PyTensor>()
         .setattr("__torch_dispatch__", disabled)

@@ -17,15 +17,32 @@ fn asked<'py>(t: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         .call_method1("value", (t,))
 }
 
-/// The only element of a tensor that has no memory, by the operator that its class handles.
+/// The only element of a tensor by the operator that a mode, or its class, handles; none if nobody does.
 ///
 /// # Errors
-/// What the class reports, or that it gives no number.
-pub fn of_class(t: &Tensor) -> Result<Scalar> {
+/// What they report, or that they give no number.
+pub fn shown(t: &Tensor) -> Result<Option<Scalar>> {
     Python::attach(|py| {
         let answer = asked(&object(py, t)?)?;
+        if answer.is(py.NotImplemented()) {
+            return Ok(None);
+        }
         convert::number(&answer)
+            .map(Some)
             .ok_or_else(|| PyRuntimeError::new_err(helpers::no_storage().to_string()))
+    })
+    .map_err(carried)
+}
+
+/// Tells modes that all elements of a tensor are read.
+///
+/// # Errors
+/// If a mode makes a graph that would miss that.
+pub fn reading(t: &Tensor) -> Result<()> {
+    Python::attach(|py| {
+        py.import("torchlike._ops.leaves")?
+            .call_method1("reading", (object(py, t)?,))
+            .map(drop)
     })
     .map_err(carried)
 }

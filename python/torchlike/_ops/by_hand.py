@@ -25,7 +25,7 @@ def by_hand(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def function(name: str) -> Callable[..., Any] | None:
     """What an operator computes, if that is written here."""
-    from torchlike._ops import by_hand_linalg as _linalg  # noqa: F401 (fills the table)
+    from torchlike._ops import by_hand_composites, by_hand_linalg  # noqa: F401 (they fill the table)
 
     return _TABLE.get(name)
 

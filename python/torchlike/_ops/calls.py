@@ -34,14 +34,30 @@ def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if function is None:
         result = _public(overload, values)
     else:
-        outs = {a.name for a in overload._schema.arguments if a.kwarg_only and a.alias_info}
+        outs = [a.name for a in overload._schema.arguments if a.kwarg_only and a.alias_info]
         result = function(**{n: v for n, v in values.items() if n not in outs})
+        if outs:
+            return _written([values[n] for n in outs], result)
     returns = overload._schema.returns
     if len(returns) > 1 and isinstance(result, tuple | list):
         return tuple(result)
     if len(returns) == 1 and returns[0].is_list and isinstance(result, tuple):
         return list(result)
     return result
+
+
+def _written(outs: list[Any], result: Any) -> Any:
+    """The tensors that a call was to write, with its results."""
+    results = result if isinstance(result, tuple | list) else (result,)
+    for out, made in zip(outs, results, strict=True):
+        if not torch.can_cast(made.dtype, out.dtype):
+            raise RuntimeError(
+                f"Expected out tensor to have dtype {made.dtype}, but got {out.dtype} instead"
+            )
+        if out.shape != made.shape:
+            out.resize_(made.shape)
+        out.copy_(made)
+    return outs[0] if len(outs) == 1 else tuple(outs)
 
 
 def _run_custom(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

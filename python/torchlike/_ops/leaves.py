@@ -38,7 +38,7 @@ NAMES = {
     "nn.functional.cross_entropy": "cross_entropy_loss",
 }
 
-# Those that have an operator of Python's to themselves, which does not write.
+# Those that have an operator of Python's to themselves, which neither writes nor begins with a number.
 OPERATORS = frozenset(("bitwise_left_shift", "bitwise_right_shift"))
 
 # Questions about a tensor, which are no operators to those who watch.
@@ -87,9 +87,10 @@ def _parameters(row: str) -> dict[str, str]:
     return {head.split()[-1]: default for head, _, default in halves}
 
 
-def _packet(row: str, form: str) -> OpOverloadPacket | None:
+def _packet(row: str, form: str, of_tensor: bool) -> OpOverloadPacket | None:
     name = row.partition("#")[0]
-    found = None if form == "_" and name in OPERATORS else NAMES.get(row) or NAMES.get(name)
+    own = name in OPERATORS and (form != "" or not of_tensor)
+    found = None if own else NAMES.get(row) or NAMES.get(name)
     if found is None:
         if name.startswith(_SPACES):
             found = name.replace(".", "_")
@@ -182,7 +183,7 @@ def overload_of(
     base = row
     if row == "sub" and not isinstance(values[0], _C.Tensor):
         base, given = "rsub", {**given, "self": given["other"], "other": given["self"]}
-    packet = _packet(base, form)
+    packet = _packet(base, form, bool(values) and isinstance(values[0], _C.Tensor))
     if packet is None:
         return None
     numbers = packet._name in NUMBERS and (within is None or within in PYTHON)
@@ -267,6 +268,13 @@ def value(t: Any) -> Any:
     if not modes.wanted((t,)):
         return NotImplemented
     return modes.ask(aten._local_scalar_dense.default, (t,), {})
+
+
+def reading(t: Any) -> None:
+    """Tells modes that make graphs that all elements of a tensor are read."""
+    for mode in modes.stack():
+        if hasattr(mode, "_reads"):
+            mode._reads(t)
 
 
 def decomposed(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -42,6 +42,8 @@ _TARGET = re.compile(r"torch\.ops\.(\w+)\.(\w+)\.(\w+)$")
 _MAX = (1 << 63) - 1
 # operators that reach for what is not theirs
 _REFUSED = ("from_file",)
+# Operators of Python that are operators of PyTorch too.
+_OPERATORS = ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__")
 
 
 class _Archive:
@@ -180,9 +182,11 @@ class _Reader:
         kind, value = _one(data)
         if kind == "as_tensor":
             return self.node(value["name"])
-        if kind in ("as_sym_int", "as_sym_bool"):
+        if kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
             inner, name = _one(value)
-            return self.node(name) if inner == "as_name" else _whole(name)
+            if inner == "as_name":
+                return self.node(name)
+            return _float(name) if kind == "as_sym_float" else _whole(name)
         if kind == "as_none":
             return None
         if kind == "as_bool" and isinstance(value, bool):
@@ -247,6 +251,11 @@ class _Reader:
                 self.make("call_function", target, tuple(args), kwargs, result["name"]),
             )
             return
+        if kind in ("as_sym_bool", "as_sym_float"):
+            # A question about sizes, or a number in a tensor.
+            name = _text(_one(result)[1])
+            self.make("call_function", target, tuple(args), kwargs, name)
+            return
         if kind == "as_sym_int":
             name = _text(_one(result)[1])
             node = self.make("call_function", target, tuple(args), kwargs, name)
@@ -277,9 +286,10 @@ class _Reader:
         if name in schema.SIZE_FUNCTIONS:
             return schema.SIZE_FUNCTIONS[name]
         match = _TARGET.match(name)
-        if match is None or "__" in name or match.group(2) in _REFUSED:
+        space, packet, overload = match.groups() if match else ("", "", "")
+        plain = "__" not in space + overload and ("__" not in packet or packet in _OPERATORS)
+        if not packet or not plain or packet in _REFUSED:
             raise NotImplementedError(f"a call of {name[:80]!r} is not supported")
-        space, packet, overload = match.groups()
         found = getattr(getattr(torchlike.ops, space), packet, None)
         if isinstance(found, OpOverloadPacket):
             found = getattr(found, overload, None)

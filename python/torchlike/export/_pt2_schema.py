@@ -28,7 +28,10 @@ STRIDED = 7
 # functions of sizes; a program calls no others by Python's names
 SIZE_FUNCTIONS: dict[str, Any] = {
     f"_operator.{name}": getattr(operator, name)
-    for name in ("add", "sub", "mul", "floordiv", "mod", "neg", "pow")
+    for name in (
+        *("add", "sub", "mul", "floordiv", "mod", "neg", "pow"),
+        *("eq", "ge", "gt", "le", "lt", "ne"),
+    )
 }
 SIZE_NAMES = {function: name for name, function in SIZE_FUNCTIONS.items()}
 # calls that check what is known of a program, and give nothing

@@ -70,6 +70,14 @@ class _Noting(PythonKeyTracer):
         proxy.node.meta["device"] = str(tensor.device)
 
 
+class _Mode(ProxyTorchDispatchMode):
+    """Refuses what reads elements of lists too: a program must not keep those of its examples."""
+
+    def _reads(self, tensor: Tensor) -> None:
+        if self.enable_tracing:
+            self._refuse_values("aten::_local_scalar_dense", (tensor,))
+
+
 class _Trace:
     """The state of a trace."""
 
@@ -79,7 +87,7 @@ class _Trace:
         self.tracer.root = Module()
         self.tracer.graph = Graph()
         self.tracer.tensor_attrs = {}
-        self.mode = ProxyTorchDispatchMode(self.tracer, decomposition_table=table)
+        self.mode = _Mode(self.tracer, decomposition_table=table)
         self.found = Traced(self.tracer.graph)
 
     def placeholder(self, name: str, value: Any) -> Proxy:

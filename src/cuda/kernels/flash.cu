@@ -350,9 +350,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) by_key(
             notes[(stage) * 2 * TILE + TILE + j] = r < f.queries ? means[(sample * f.heads + own) * f.queries + r] : 0.0f; \
         } \
     } while (0)
-    fetch<OWN>(sides, k, f.k[2], block * OWN, f.keys);
-    fetch<OWN>(sides + OWN * PITCH, v, f.v[2], block * OWN, f.keys);
-    if (steps > 0) BRING(0, 0);
+    if (steps > 0) {
+        fetch<OWN>(sides, k, f.k[2], block * OWN, f.keys);
+        fetch<OWN>(sides + OWN * PITCH, v, f.v[2], block * OWN, f.keys);
+        BRING(0, 0);
+    }
     commit_copies();
     float by_k[1][D / 8][4] = {}, by_v[1][D / 8][4] = {};
     const float scale = float(f.scale * LOG2_E);

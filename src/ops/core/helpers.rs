@@ -68,7 +68,10 @@ pub fn item_or(t: &Tensor, text: &str) -> Result<Scalar> {
     if is_without_memory(t) && t.batch().is_empty() {
         return crate::wiring::element(t);
     }
-    let real = readable(t, text)?;
+    if let Some(known) = crate::wiring::shown_element(t)? {
+        return Ok(known);
+    }
+    let real = to_host(t, text)?;
     // What was brought from a device is no lazy view any more.
     cpu::read_scalar(&cpu::copy::dense(&real, real.dtype())?, 0)
 }
@@ -116,6 +119,11 @@ fn is_without_memory(t: &Tensor) -> bool {
 /// # Errors
 /// A `Runtime` error with `text` on meta without a source.
 pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
+    crate::wiring::reading(t)?;
+    to_host(t, text)
+}
+
+fn to_host(t: &Tensor, text: &str) -> Result<Tensor> {
     if !t.batch().is_empty() {
         return Err(data_dependent());
     }

@@ -33,6 +33,7 @@ __all__ = [
 
 Tensor = torchlike.Tensor
 _READS = ("aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
+_CONSTANTS = ("arange", "full", "ones", "scalar_tensor", "zeros")
 _SHAPES_OF_VALUES = ("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim")
 
 
@@ -124,6 +125,22 @@ def _outline(tensor: Any) -> Any:
         )
 
 
+def _is_constant(node: Any) -> bool:
+    """Whether a value is made of numbers in the program alone, and so is the same in every run."""
+    seen, left = {node}, [node]
+    while left:
+        at = left.pop()
+        packet = getattr(getattr(at.target, "overloadpacket", None), "__name__", "")
+        if packet == "lift_fresh_copy":
+            continue
+        before = at.all_input_nodes
+        if not before and packet not in _CONSTANTS:
+            return False
+        left += [n for n in before if n not in seen]
+        seen.update(before)
+    return True
+
+
 class ProxyTorchDispatchMode(TorchDispatchMode):
     """Makes a node of each operator that is called.
 
@@ -192,11 +209,13 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         return result
 
     def _check(self, name: str, args: Any, kwargs: Any) -> None:
-        reads = name in _READS or name in _SHAPES_OF_VALUES
-        if not reads or not self.error_on_data_dependent_ops:
-            return
-        known = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-        if any(self.tracer.find(t) is not None for t in known):
+        if name in _READS or name in _SHAPES_OF_VALUES:
+            self._refuse_values(name, pytree.tree_leaves((args, kwargs)))
+
+    def _refuse_values(self, name: str, given: Iterable[Any]) -> None:
+        found = [self.tracer.find(t) for t in given if isinstance(t, Tensor)]
+        unknown = [p for p in found if p is not None and not _is_constant(p.node)]
+        if self.error_on_data_dependent_ops and unknown:
             shown = name.replace("::", ".") + ".default"
             raise RuntimeError(
                 f"It appears that you're trying to get value out of a tracing tensor with {shown} - "
