@@ -91,3 +91,19 @@ def test_products_of_nothing_are_differentiable():
     (by_det,) = torch.autograd.grad(torch.linalg.det(x), x, create_graph=True)
     assert by_det.shape == (0, 0)
     assert not by_det.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("labels", "loss", "gradient"),
+    [
+        ([1, 0, 2], 3.8854645, [-0.4568380, 0.1475458, 0.1627826, 0.1465089]),
+        ([0, 0], 5.4038033, [-0.6091400, 0.2705503, 0.1920809, 0.1465089]),
+        ([2, 0, 2], 3.7324286, [-0.4971642, 0.2705503, 0.0801049, 0.1465089]),
+    ],
+)
+def test_ctc_loss_of_labels_that_are_blank(labels, loss, gradient):
+    x = (torch.arange(24.0).view(6, 1, 4) * 0.37).sin().log_softmax(-1).requires_grad_()
+    lengths = torch.tensor([6]), torch.tensor([len(labels)])
+    made = F.ctc_loss(x, torch.tensor([labels]), *lengths, reduction="sum")
+    same(made.detach(), loss)
+    same(torch.autograd.grad(made, x)[0][2, 0], gradient)

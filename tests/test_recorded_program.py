@@ -105,6 +105,12 @@ def test_operators_that_begin_with_numbers_are_seen(f):
     assert torch.equal(_export(f, x).module()(x + 1), f(x + 1))
 
 
+def test_single_numbers_of_lists_are_seen_as_often_as_the_list_is_long():
+    program = _export(lambda x: torch.nn.functional.adaptive_max_pool2d(x, 2), torch.ones(1, 6, 6))
+    sizes = [n.args[1] for n in program.graph.nodes if "adaptive" in str(n.target)]
+    assert sizes == [[2, 2]]
+
+
 def test_operators_written_by_hand_write_what_they_are_given():
     x, out = torch.randn(3), torch.empty(0)
     assert torch.ops.aten._softmax.out(x, 0, False, out=out) is out

@@ -62,7 +62,7 @@ impl Sample<'_> {
 
     /// Whether place `k` may be reached from the label before, over the blank between them.
     fn skips(&self, k: usize) -> bool {
-        k > 1 && self.class(k) != self.blank && self.class(k) != self.class(k - 2)
+        k > 1 && self.class(k) != self.class(k - 2)
     }
 
     /// Fills a row of logarithms for each step, of the probabilities of all ways to each place.

@@ -9,7 +9,7 @@ from typing import Any
 from torchlike import _C
 from torchlike._ops import OpOverload, OpOverloadPacket, modes, ops
 from torchlike._ops.binding import spelled
-from torchlike._ops.schema import REDUCTIONS, closing, fits, split
+from torchlike._ops.schema import REDUCTIONS, closing, filled, fits, split
 
 # Operators of PyTorch under another name than the row, where the arguments are the same by name or place.
 NAMES = {
@@ -130,7 +130,7 @@ def _values(
         apart = isinstance(value, _C.Tensor) and argument.base != "Tensor"
         if apart or not fits(argument, value, numbers):
             return None
-        values[argument.name] = value
+        values[argument.name] = filled(argument, value)
     return values, left
 
 

@@ -81,21 +81,21 @@ class Argument(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What a type says: of what, whether a list, whether optional, of a fixed length, with gaps."""
+    """What a type says: of what, whether a list, whether optional, of which length (0: any), with gaps."""
 
     base: str
     is_list: bool
     optional: bool
-    fixed: bool
+    fixed: int
     gaps: bool
 
 
 @functools.cache
 def _kind(text: str) -> _Kind:
     head, bracket, rest = text.partition("[")
-    return _Kind(
-        head.rstrip("?"), bool(bracket), text.endswith("?"), rest[:1].isdigit(), "?[" in text
-    )
+    fixed = rest.partition("]")[0]
+    length = int(fixed) if fixed.isdigit() else 0
+    return _Kind(head.rstrip("?"), bool(bracket), text.endswith("?"), length, "?[" in text)
 
 
 class FunctionSchema:
@@ -257,6 +257,13 @@ def _is_one(base: str, value: Any, numbers: bool) -> bool:
     return scalar and isinstance(value, _C.Tensor) and value.dim() == 0
 
 
+def filled(argument: Argument, value: Any) -> Any:
+    """The value; a single one of a list whose length the schema says as often as it does."""
+    length = _kind(argument.type).fixed
+    alone = length > 1 and isinstance(value, list | tuple) and len(value) == 1
+    return [*value] * length if alone else value
+
+
 def fits(argument: Argument, value: Any, numbers: bool = True) -> bool:
     """True if the value can stand for the argument; `numbers` says whether a number is a tensor."""
     base, is_list, optional, fixed, gaps = _kind(argument.type)
@@ -265,5 +272,5 @@ def fits(argument: Argument, value: Any, numbers: bool = True) -> bool:
     if not is_list:
         return _is_one(base, value, numbers)
     if not isinstance(value, list | tuple):
-        return fixed and _is_one(base, value, False)
+        return fixed > 0 and _is_one(base, value, False)
     return all((gaps and v is None) or _is_one(base, v, False) for v in value)

@@ -71,12 +71,16 @@ pub fn item_or(t: &Tensor, text: &str) -> Result<Scalar> {
     if let Some(known) = crate::wiring::shown_element(t)? {
         return Ok(known);
     }
-    let real = to_host(t, text)?;
-    // What was brought from a device is no lazy view any more.
-    cpu::read_scalar(&cpu::copy::dense(&real, real.dtype())?, 0)
+    first(&to_host(t, text)?)
 }
 
-/// The only element, if it is known: a tensor without memory whose class handles its calls is asked.
+/// The first element of a host tensor. What was brought from a device is no lazy view any more.
+fn first(t: &Tensor) -> Result<Scalar> {
+    cpu::read_scalar(&cpu::copy::dense(t, t.dtype())?, 0)
+}
+
+/// The only element, if it is known, as a kernel reads it: modes see no call, but a tensor without memory whose class handles its calls is
+/// asked.
 ///
 /// # Errors
 /// As of [`item`].
@@ -84,7 +88,7 @@ pub fn known_item(t: &Tensor) -> Result<Option<Scalar>> {
     match has_no_values(t) {
         true if t.is_python() && !t.is_meta() => Ok(item(t).ok()),
         true => Ok(None),
-        false => item(t).map(Some),
+        false => first(&readable(t, "the elements of a tensor are not known")?).map(Some),
     }
 }
 
