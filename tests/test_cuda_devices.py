@@ -122,6 +122,19 @@ def test_files_name_their_devices(two):
     assert devices(map_location="cpu") == ["cpu", "cpu"]
 
 
+def test_random_states_of_all_devices_are_kept_and_that_is_said(monkeypatch):
+    monkeypatch.setattr(torch.random, "_told", False)
+    torch.manual_seed(1)
+    with (
+        pytest.warns(UserWarning, match="available devices, and you have used fork_rng without"),
+        torch.random.fork_rng(),
+    ):
+        torch.rand(3, device="cuda:1")
+    again = torch.rand(3, device="cuda:1")
+    torch.manual_seed(1)
+    assert torch.equal(torch.rand(3, device="cuda:1"), again)
+
+
 def test_each_device_has_its_own_generator_and_memory():
     torch.manual_seed(1)
     first, second = torch.rand(3, device="cuda:0"), torch.rand(3, device="cuda:1")

@@ -84,7 +84,7 @@ def test_the_default_generator_can_be_asked_and_set():
     torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
     torch.cuda.default_generators[0].manual_seed(3)
     assert torch.equal(torch.randn(3, device="cuda:0"), first)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
         torch.randn(3, device="cuda")
         torch.rand(3)
     after = torch.randn(3, device="cuda"), torch.rand(3)
@@ -92,6 +92,24 @@ def test_the_default_generator_can_be_asked_and_set():
     torch.randn(3, device="cuda")
     assert torch.equal(torch.randn(3, device="cuda"), after[0])
     assert torch.equal(torch.rand(3), after[1])
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: torch.randperm(50, device="cuda"),
+        lambda: torch.poisson(torch.full((40,), 9.0, device="cuda")),
+        lambda: torch.nn.functional.rrelu(torch.full((40,), -1.0, device="cuda"), training=True),
+    ],
+    ids=["randperm", "poisson", "rrelu"],
+)
+def test_what_the_host_draws_for_a_gpu_follows_the_gpus_generator(draw):
+    before, state = torch.get_rng_state(), torch.cuda.get_rng_state()
+    first, second = draw(), draw()
+    assert not torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(draw(), first)
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])

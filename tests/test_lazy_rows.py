@@ -8,7 +8,7 @@ import torchlike as torch
 # They take the memory of a tensor, not its values.
 MEMORY = {"set#tensor", "set#tensor_layout", "set#storage", "set#storage_layout"}
 # These read bits, must not be given views, or change lists of parameters in one pass over their memory.
-REFUSED = "negative bit set|conjugate view|unresolved conjugated|Can.t detach views|does not write into conjugated"
+REFUSED = "negative bit set|conjugate view|unresolved conjugated|Can't detach views|does not write into conjugated"
 CASES = [c for c in rows.CASES if c[0] not in rows.DRAW | MEMORY]
 
 

@@ -151,3 +151,11 @@ def test_a_factorisation_that_fails_says_why():
     ):  # fmt: skip
         with Log(), pytest.raises(RuntimeError, match=text):
             call()
+
+
+def test_operators_written_by_hand_write_what_they_are_given():
+    x, out = torch.randn(3), torch.empty(0)
+    assert torch.ops.aten._softmax.out(x, 0, False, out=out) is out
+    assert torch.equal(out, x.softmax(0))
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+        torch.ops.aten.gelu.out(x, out=torch.zeros(3, dtype=torch.float64))

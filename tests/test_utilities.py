@@ -289,6 +289,9 @@ def test_tensors_are_asked_about_themselves() -> None:
     assert torch.typename(x) == "torch.FloatTensor"
     assert torch.get_device(x) == -1
     assert torch.get_device_module("cuda") is torch.cuda
+    assert torch.get_device_module(torch.device("cpu")) is torch.cpu
+    with pytest.raises(RuntimeError, match="does not have a corresponding module"):
+        torch.get_device_module("hpu")
     assert torch.promote_types(torch.int32, torch.float16) == torch.float16
     assert torch.result_type(x, 1) == torch.float32
     assert torch.norm_except_dim(x, 2, 0).flatten().tolist() == pytest.approx([3**0.5, 3**0.5])

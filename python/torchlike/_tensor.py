@@ -85,10 +85,25 @@ def compile(
 
 
 def get_device_module(device: Any = None) -> Any:
-    """The module of a device type."""
-    from torchlike import cuda
+    """The module of a device type; without one, of the accelerator, or of the CPU where there is none.
 
-    return cuda
+    Raises:
+        RuntimeError: if there is no such module.
+    """
+    import torchlike
+
+    if device is None:
+        kind = "cuda" if torchlike.cuda.is_available() else "cpu"
+    elif isinstance(device, str | _C.device):
+        kind = _C.device(device).type
+    else:
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    found = getattr(torchlike, kind, None)
+    if found is None:
+        raise RuntimeError(
+            f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'."
+        )
+    return found
 
 
 def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:

@@ -5,7 +5,7 @@
 
 use super::driver::{self, Gpu, failed, lock};
 use crate::kernels::Stats;
-use crate::{Device, Result, Storage, ensure, err};
+use crate::{Device, Result, Storage, err};
 use cudarc::driver::{result, sys};
 use std::collections::BTreeMap;
 
@@ -123,7 +123,6 @@ impl Cache {
 pub fn empty_storage(nbytes: usize, device: Device) -> Result<Storage> {
     driver::check(device)?;
     let device = device.canonical();
-    ensure!(device.index >= 0, Runtime, "a CUDA device needs a number");
     let gpu = driver::gpu(device)?;
     if nbytes == 0 {
         // SAFETY: there are no bytes to access.

@@ -146,7 +146,7 @@ fn absent(device: Device) -> Error {
 /// # Errors
 /// If it is not there or cannot be opened.
 pub fn gpu(device: Device) -> Result<&'static Gpu> {
-    let index = device.index.max(0) as usize;
+    let index = device.canonical().index as usize;
     let Some(slot) = slots().get(index) else {
         return Err(absent(device));
     };
@@ -249,7 +249,7 @@ pub fn check(device: Device) -> Result<()> {
              http://www.nvidia.com/Download/index.aspx"
         );
     }
-    if device.index.max(0) as usize >= count() {
+    if device.canonical().index as usize >= count() {
         return Err(absent(device));
     }
     Ok(())

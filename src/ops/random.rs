@@ -1,7 +1,7 @@
 //! Random numbers: factories, fills in place, and draws that read other tensors.
 
-use crate::ops::core::helpers;
 use crate::ops::core::op::{F, FM, I, O, OpDef, Plan, compose, kernel};
+use crate::ops::core::{by_host, helpers};
 use crate::ops::create::factory::{like, sized, via_host};
 use crate::ops::f;
 use crate::random::{
@@ -135,7 +135,7 @@ pub static OPS: &[OpDef] = &[
         body!(
             randperm_rule,
             |a, _, outs| cpu::random::randperm(&given(a.generator), &outs[0]),
-            cuda: |a, _, outs| via_host(&outs[0], |host| cpu::random::randperm(&in_place_of(a.generator)?, host)),
+            cuda: |a, _, outs| via_host(&outs[0], |host| cpu::random::randperm(&by_host::generator(a.generator, outs[0].device())?, host)),
         )
         .random(Some(typed!(
             |a, _outs, g| {
@@ -330,11 +330,6 @@ const fn range(from: i64, to: i64) -> Distribution {
 #[must_use]
 pub fn given(generator: Option<&SharedGenerator>) -> SharedGenerator {
     generator.cloned().unwrap_or_else(default_generator)
-}
-
-/// The generator for what is drawn on the host in a GPU's place: the host's own, or one that the given one seeds.
-fn in_place_of(asked: Option<&SharedGenerator>) -> Result<SharedGenerator> {
-    asked.map_or_else(|| Ok(default_generator()), SharedGenerator::for_host)
 }
 
 /// Fills on a GPU, by its own generator or one of GPUs.

@@ -10,7 +10,7 @@ use crate::{Device, device, wiring};
 use pyo3::prelude::*;
 
 fn at(index: i8) -> Device {
-    Device::cuda(index.max(0))
+    Device::cuda(index).canonical()
 }
 
 /// How many GPUs there are; 0 without a driver.
@@ -59,7 +59,7 @@ fn _cuda_memory(index: i8) -> PyResult<(usize, usize)> {
 /// `(allocated, reserved, most allocated)` bytes of our own.
 #[pyfunction]
 fn _cuda_memory_stats(index: i8) -> (usize, usize, usize) {
-    let index = index.max(0) as usize;
+    let index = at(index).index as usize;
     let s = wiring::accelerator().map_or_else(kernels::Stats::default, |a| a.stats(index));
     (s.allocated, s.reserved, s.peak)
 }
@@ -103,8 +103,9 @@ fn _cuda_current() -> i8 {
 /// Makes a GPU the one that this thread means when it names none.
 #[pyfunction]
 fn _cuda_set_current(index: i8) -> PyResult<()> {
-    accelerator()?.check(at(index))?;
-    device::set_current(index.max(0));
+    let device = at(index);
+    accelerator()?.check(device)?;
+    device::set_current(device.index);
     Ok(())
 }
 

@@ -101,7 +101,6 @@ impl SharedGenerator {
     }
 
     /// Seeds from the operating system's entropy and gives the seed.
-    #[must_use]
     pub fn seed(&self) -> u64 {
         let seed = entropy();
         self.manual_seed(seed);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -23,11 +24,16 @@ def by_hand(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def function(name: str) -> Callable[..., Any] | None:
-    """What an operator computes, if that is written here."""
+@functools.cache
+def _filled() -> dict[str, Callable[..., Any]]:
     from torchlike._ops import by_hand_composites, by_hand_linalg  # noqa: F401 (they fill the table)
 
-    return _TABLE.get(name)
+    return _TABLE
+
+
+def function(name: str) -> Callable[..., Any] | None:
+    """What an operator computes, if that is written here."""
+    return _filled().get(name)
 
 
 def row(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -50,13 +50,7 @@ def _written(outs: list[Any], result: Any) -> Any:
     """The tensors that a call was to write, with its results."""
     results = result if isinstance(result, tuple | list) else (result,)
     for out, made in zip(outs, results, strict=True):
-        if not torch.can_cast(made.dtype, out.dtype):
-            raise RuntimeError(
-                f"Expected out tensor to have dtype {made.dtype}, but got {out.dtype} instead"
-            )
-        if out.shape != made.shape:
-            out.resize_(made.shape)
-        out.copy_(made)
+        torch.alias_copy(made, out=out)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

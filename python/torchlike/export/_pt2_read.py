@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -14,6 +13,7 @@ from torchlike import CheckpointError
 from torchlike._ops import OpOverload, OpOverloadPacket
 from torchlike.export import _pt2_schema as schema
 from torchlike.export._expressions import Expr
+from torchlike.export._pt2_archive import Archive
 from torchlike.export._symbols import parse as parse_expression
 from torchlike.export.dynamic_shapes import Place, Variable
 from torchlike.export.exported_program import (
@@ -36,49 +36,12 @@ from torchlike.fx.node import Node
 from torchlike.nn import Module, Parameter
 from torchlike.utils import _pytree as pytree
 
-_LONGEST_TEXT = 1 << 28
-_MOST_ENTRIES = 1 << 20
 _TARGET = re.compile(r"torch\.ops\.(\w+)\.(\w+)\.(\w+)$")
 _MAX = (1 << 63) - 1
 # operators that reach for what is not theirs
 _REFUSED = ("from_file",)
 # Operators of Python that are operators of PyTorch too.
 _OPERATORS = ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__")
-
-
-class _Archive:
-    """The records of an archive, below its one folder."""
-
-    def __init__(self, file: zipfile.ZipFile) -> None:
-        self.file = file
-        entries = file.infolist()
-        if not entries or len(entries) > _MOST_ENTRIES:
-            raise CheckpointError("the archive has no records, or too many")
-        self.root = entries[0].filename.partition("/")[0]
-        self.sizes: dict[str, int] = {}
-        for entry in entries:
-            if entry.filename in self.sizes:
-                raise CheckpointError(f"the archive has the record {entry.filename!r} twice")
-            if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-                raise CheckpointError(f"the record {entry.filename!r} is compressed or encrypted")
-            self.sizes[entry.filename] = entry.file_size
-
-    def has(self, name: str) -> bool:
-        """True if there is a record of this name."""
-        return f"{self.root}/{name}" in self.sizes
-
-    def bytes(self, name: str, most: int | None = None) -> bytes:
-        """A record."""
-        full = f"{self.root}/{name}"
-        if full not in self.sizes:
-            raise CheckpointError(f"the archive has no record {name!r}")
-        if most is not None and self.sizes[full] > most:
-            raise CheckpointError(f"the record {name!r} is too long")
-        return self.file.read(full)
-
-    def json(self, name: str) -> Any:
-        """A record of JSON."""
-        return json.loads(self.bytes(name, _LONGEST_TEXT))
 
 
 def _one(data: Any) -> tuple[str, Any]:
@@ -389,7 +352,7 @@ class _Reader:
         return found
 
 
-def _tensors(archive: _Archive, folder: str, config: str) -> dict[str, Any]:
+def _tensors(archive: Archive, folder: str, config: str) -> dict[str, Any]:
     """The tensors of a group by name; those of one record share their memory."""
     found: dict[str, Any] = {}
     shared: dict[str, Any] = {}
@@ -453,7 +416,7 @@ def _identifier(name: Any) -> str:
     return name
 
 
-def _program(archive: _Archive) -> ExportedProgram:
+def _program(archive: Archive) -> ExportedProgram:
     if archive.bytes("archive_format", 16) != b"pt2":
         raise CheckpointError("the archive holds no program")
     data = archive.json("models/model.json")
@@ -491,7 +454,7 @@ def read(f: Any, extra: dict[str, Any] | None) -> ExportedProgram:
     source = os.fspath(f) if isinstance(f, str | os.PathLike) else f
     try:
         with zipfile.ZipFile(source) as file:
-            archive = _Archive(file)
+            archive = Archive(file)
             program = _program(archive)
             for name in extra if extra is not None else ():
                 assert extra is not None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torchlike as torch
 from torchlike import _optim as rows
 from torchlike._ops import modes
+from torchlike.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -325,15 +326,6 @@ def in_one_call(
     return True
 
 
-def _by_device(lists: tuple[Any, ...]) -> Iterator[list[Any]]:
-    """The entries of lists for the parameters of each device; empty lists stay so."""
-    places: dict[Any, list[int]] = {}
-    for i, p in enumerate(lists[0]):
-        places.setdefault(p.device, []).append(i)
-    for chosen_places in places.values():
-        yield [[one[i] for i in chosen_places] if one else one for one in lists]
-
-
 def fused_call(
     row: Callable[..., None],
     lists: tuple[Tensors, ...],
@@ -345,10 +337,10 @@ def fused_call(
     if not lists[0]:
         return
     if lists[0][0].is_cuda and len({p.device for p in lists[0]}) > 1:
-        for one in _by_device((*lists, steps)):
-            *own, own_steps = one
-            there = {k: v if v is None else v.to(own[0][0].device) for k, v in scaling.items()}
-            fused_call(row, tuple(own), own_steps, numbers, there)
+        groups = _group_tensors_by_device_and_dtype([*lists, [] if steps is None else steps])
+        for (device, _), ((*own, own_steps), _) in groups.items():
+            there = {k: v if v is None else v.to(device) for k, v in scaling.items()}
+            fused_call(row, tuple(own), own_steps if steps else None, numbers, there)
         return
     if steps is not None:
         count_up(steps)

@@ -38,7 +38,7 @@ def verify(question: dict[str, Any], peak: dict[str, Peak]) -> Verification:
         raise ValueError(f"verify() runs on the CPU; the plan is for {', '.join(peak)}")
     stats = torch.cpu.memory_stats
     gc.collect()  # what others left would go meanwhile, and count against the step
-    with torch.random.fork_rng(), uncollected():
+    with torch.random.fork_rng(devices=()), uncollected():
         before = stats()["allocated_bytes.all.current"]
         most = _most(question, stats) - before
     return Verification(peak["cpu"].bytes, most)

@@ -94,8 +94,9 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
     """The GPUs among the arguments, and the states of their generators."""
     devices: list[int] = []
     if torch.cuda.is_initialized():  # else they only claim to be there
-        tensors = [t for t in pytree.tree_leaves(args) if isinstance(t, Tensor) and t.is_cuda]
-        devices = sorted({t.get_device() for t in tensors})
+        tensors = [t for t in pytree.tree_leaves(args) if isinstance(t, Tensor)]
+        there = (t for t in tensors if t.is_cuda and not _C._is_fake(t))
+        devices = sorted({t.get_device() for t in there})
     return devices, [torch.cuda.get_rng_state(d) for d in devices]
 
 

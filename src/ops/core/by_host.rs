@@ -6,7 +6,9 @@ use crate::ops::core::args::{Arg, Args, OwnedArg, OwnedArgs};
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::{KernelBody, Op, Ret};
+use crate::ops::core::schema::Kind;
 use crate::ops::core::survey::Survey;
+use crate::random::SharedGenerator;
 use crate::{Device, Result, Tensor, dims, kernels};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -37,11 +39,25 @@ fn moved(t: &Tensor, device: Device) -> Result<Tensor> {
     Ok(made)
 }
 
-/// Draws what a device's generator was to draw by one that it seeds.
-fn draw_on_host(owned: &mut OwnedArgs) -> Result<()> {
-    for v in &mut owned.values {
-        if let OwnedArg::Plain(Arg::Generator(g)) = v {
-            *g = g.for_host()?;
+/// What is drawn on the host in a device's place: by a generator that the given one, or the device's own, seeds.
+///
+/// # Errors
+/// If the given one is the host's.
+pub fn generator(given: Option<&SharedGenerator>, device: Device) -> Result<SharedGenerator> {
+    match given {
+        Some(g) => g.for_host(),
+        None => kernels::accelerator()?.generator(device)?.for_host(),
+    }
+}
+
+fn draw_on_host(owned: &mut OwnedArgs, device: Device) -> Result<()> {
+    for (p, v) in owned.op.schema.params.iter().zip(&mut owned.values) {
+        let given = match v {
+            OwnedArg::Plain(Arg::Generator(g)) => Some(&*g),
+            _ => None,
+        };
+        if p.kind == Kind::Generator {
+            *v = OwnedArg::Plain(Arg::Generator(generator(given, device)?));
         }
     }
     Ok(())
@@ -66,7 +82,9 @@ pub(super) fn fill(args: &Args, k: &KernelBody, outs: &[Tensor]) -> Result<()> {
         }
         Ok(Some(host))
     })?;
-    draw_on_host(&mut owned)?;
+    if let Some(out) = outs.first() {
+        draw_on_host(&mut owned, out.device())?;
+    }
     (k.run)(&owned.borrow(), &mut |plan, exec| {
         (exec.values)()?;
         let made = plan
@@ -100,7 +118,7 @@ pub(super) fn whole(c: Call, k: &KernelBody, found: &Survey, device: Device) -> 
             None
         })
     })?;
-    draw_on_host(&mut owned)?;
+    draw_on_host(&mut owned, device)?;
     for v in &mut owned.values {
         if matches!(v, OwnedArg::Plain(Arg::Device(d)) if d.is_accelerator()) {
             *v = OwnedArg::Plain(Arg::Device(Device::CPU));
