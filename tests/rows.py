@@ -9,6 +9,12 @@ from torchlike import _C
 IN_PLACE = [r for r, _, forms, _ in _C._op_table() if forms & 4]
 SAMPLES = {r: samples.calls(t) for r, t in _C._op_samples() if not samples.elsewhere(t)}
 FAILS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError)
+HOMES = (
+    (torch.linalg, "linalg_"),
+    (torch.fft, "fft_"),
+    (torch.special, "special_"),
+    *((space, "") for space in (torch, torch.nn.functional, torch.Tensor)),
+)
 # Their numbers are drawn, or whatever is in memory.
 WORDS = (
     "rand", "bernoulli", "multinomial", "dropout", "normal", "poisson", "gamma", "dirichlet", "binomial", "uniform",
@@ -71,6 +77,20 @@ def call_of(row, args, kwargs, in_place):
         return tuple(tensors([made]))
 
     return call
+
+
+def public(row, in_place=False):
+    """The function or method by which users call a row, or None."""
+    name = row.partition("#")[0]
+    if name.startswith("_"):
+        return None
+    if in_place:
+        return getattr(torch.Tensor, name + "_", None)
+    for space, prefix in HOMES:
+        found = getattr(space, name.removeprefix(prefix), None) if name.startswith(prefix) else None
+        if callable(found) and not isinstance(found, type):
+            return found
+    return None
 
 
 def functions(row, in_place, device="cpu", change=None):

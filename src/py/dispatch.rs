@@ -345,6 +345,8 @@ fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
         Returns::One if answer.is_instance_of::<PyTuple>() => Ret::Tuple(taken_tensors(answer)?),
         Returns::One => same_or_one(taken_tensor(answer)?, c.args),
         _ if is_tensor(answer) => same_or_one(taken_tensor(answer)?, c.args),
+        // Before numbers: a tensor of one integer passes for one.
+        Returns::List => Ret::List(taken_tensors(answer)?),
         _ if answer.is_instance_of::<PyTuple>() || answer.is_instance_of::<PyList>() => {
             match answer.extract::<Vec<i64>>() {
                 Ok(ints) => Ret::Value(Value::Ints(ints)),

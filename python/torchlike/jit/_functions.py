@@ -10,6 +10,7 @@ import torchlike
 from torchlike import _ops
 from torchlike.jit import _values
 from torchlike.jit._errors import CompilationUnitError
+from torchlike.jit._otherwise import WITHOUT_OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,6 +198,8 @@ _CODED_NAMES = frozenset(
         "var",
         "vander",
         "scalar_tensor",
+        "_softmax_backward_data",
+        "_log_softmax_backward_data",
         "linalg_norm",
         "linalg_vector_norm",
         "linalg_matrix_norm",
@@ -260,31 +263,6 @@ def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
     return x.to(*kept, **{k: v for k, v in kwargs.items() if v is not None})
 
 
-def _convolution(
-    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
-    groups: int, *_: Any,
-) -> Any:  # fmt: skip
-    return torchlike.convolution(
-        x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-    )
-
-
-_WITHOUT_OPERATOR: dict[str, Callable[..., Any]] = {
-    "_convolution": _convolution,
-    "_convolution_mode": lambda *args: _convolution_mode(*args),
-    "is_autocast_enabled": lambda *args: torchlike.is_autocast_enabled(*args),
-    "is_autocast_cpu_enabled": lambda: torchlike.is_autocast_enabled("cpu"),
-    "is_grad_enabled": torchlike.is_grad_enabled,
-    "set_grad_enabled": torchlike.set_grad_enabled,
-    "manual_seed": torchlike.manual_seed,
-    "get_default_dtype": torchlike.get_default_dtype,
-    "tensor": torchlike.tensor,
-    "as_tensor": torchlike.as_tensor,
-    "from_numpy": torchlike.tensor,
-}
-"""Functions of code for which there is no operator here."""
-
-
 def _unknown(name: str) -> Callable[..., Any]:
     """What a name that is no operator here stands for: code may mention it where it never runs."""
 
@@ -292,13 +270,6 @@ def _unknown(name: str) -> Callable[..., Any]:
         raise NotImplementedError(f"Unknown builtin op: aten::{name}")
 
     return call
-
-
-def _convolution_mode(
-    x: Any, weight: Any, bias: Any, stride: Any, padding: str, dilation: Any, groups: int
-) -> Any:
-    convolution = (torchlike.conv1d, torchlike.conv2d, torchlike.conv3d)[weight.dim() - 3]
-    return convolution(x, weight, bias, stride, padding, dilation, groups)
 
 
 @functools.cache
@@ -311,8 +282,8 @@ def of_torch(name: str) -> Callable[..., Any]:
     always = _values.ALWAYS.get(name)
     if always is not None:
         return always
-    if name in _WITHOUT_OPERATOR:
-        return _decoding(_WITHOUT_OPERATOR[name])
+    if name in WITHOUT_OPERATOR:
+        return _decoding(WITHOUT_OPERATOR[name])
     plain = _values.PLAIN.get(name)
     if not is_operator(name):
         if plain is None and name.startswith("__"):

@@ -7,7 +7,7 @@ from typing import Any
 import torchlike
 import torchlike.nn
 from torchlike import Tensor
-from torchlike.jit import _library
+from torchlike.jit import _library, _library_images
 from torchlike.nn.modules.batchnorm import _BatchNorm
 from torchlike.nn.modules.instancenorm import _InstanceNorm
 
@@ -404,7 +404,9 @@ def _sequential(self: Any, input: Tensor):  # type: ignore[no-untyped-def]
 
 
 def _upsample(self: Any, input: Tensor) -> Tensor:
-    return _library.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
+    return _library_images.interpolate(
+        input, self.size, self.scale_factor, self.mode, self.align_corners
+    )
 
 
 nn: Any = torchlike.nn

@@ -240,3 +240,34 @@ def ctc_loss(
         _reduction(reduction),
         zero_infinity,
     )
+
+
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    return aten.multilabel_margin_loss(input, target, _reduction(reduction))
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: None = None,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    yes = aten.mul(target, aten.log_sigmoid(input))
+    no = aten.mul(aten.rsub(target, 1), aten.log_sigmoid(aten.neg(input)))
+    losses = aten.neg(aten.add(yes, no))
+    if weight is not None:
+        losses = aten.mul(losses, weight)
+    each = aten.div(aten.sum(losses, [-1]), input.size(input.dim() - 1))
+    if reduction == "none":
+        return each
+    if reduction == "mean":
+        return aten.mean(each)
+    return aten.sum(each)

@@ -7,7 +7,14 @@ import math
 from typing import Any
 
 import torchlike
-from torchlike.jit import _functions, _library, _library_activations, _library_losses
+from torchlike.jit import (
+    _functions,
+    _library,
+    _library_activations,
+    _library_images,
+    _library_losses,
+)
+from torchlike.jit._otherwise import WITHOUT_OPERATOR
 
 _MODULES = {
     "torchlike": "", "torchlike.linalg": "linalg_", "torchlike.fft": "fft_", "torchlike.special": "special_",
@@ -34,7 +41,7 @@ def _public() -> dict[int, str]:
     ):
         for name in dir(space):
             value = getattr(space, name, None)
-            known = _functions.is_operator(prefix + name) or name in _functions._WITHOUT_OPERATOR
+            known = _functions.is_operator(prefix + name) or name in WITHOUT_OPERATOR
             if (
                 callable(value)
                 and not isinstance(value, type)
@@ -52,7 +59,7 @@ def library(function: Any) -> Any | None:
     name = _functional().get(id(function))
     if name is None:
         return None
-    homes = (_library, _library_activations, _library_losses)
+    homes = (_library, _library_activations, _library_images, _library_losses)
     found = (getattr(home, name, None) for home in homes)
     return next((f for f in found if f is not None), None)
 

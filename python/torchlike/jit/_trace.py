@@ -5,48 +5,22 @@ from __future__ import annotations
 import ast
 import inspect
 import threading
-import types
 import warnings
 from typing import Any
 
 import torchlike
-from torchlike._ops import binding
-from torchlike.jit import _spelling, _types
-from torchlike.jit._functions import DTYPES, FORMATS, is_operator
+from torchlike.jit import _types
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, TopLevelTracedModule
-from torchlike.jit._parts_of_code import call
 from torchlike.jit._program import ModuleBuilder, Program, _qualified
-from torchlike.jit._traced_sizes import Shape, Size
 from torchlike.jit._unit import Function
+from torchlike.jit._watch import TracerWarning, Watch
 from torchlike.nn import Module
-from torchlike.overrides import TorchFunctionMode
 
 Tensor = torchlike.Tensor
 
 
-class TracerWarning(Warning):
-    """A trace holds a value of the example, or differs from the function."""
-
-
 class TracingCheckError(RuntimeError):
     """A trace does not compute what the function does."""
-
-
-_ASKED = frozenset(
-    [
-        "item",
-        "tolist",
-        "__bool__",
-        "__int__",
-        "__float__",
-        "__index__",
-        "__complex__",
-        "__len__",
-        "__contains__",
-        "numpy",
-        "__array__",
-    ]
-)
 
 
 _depth = threading.local()
@@ -55,227 +29,6 @@ _depth = threading.local()
 def watching() -> bool:
     """True while a run is watched on this thread."""
     return getattr(_depth, "count", 0) > 0
-
-
-class Watch(TorchFunctionMode):
-    """Writes down what is called."""
-
-    def __init__(self, program: Program) -> None:
-        super().__init__()
-        self.program = program
-        self.body: list[ast.stmt] = []
-        self.known: dict[int, ast.expr] = {}
-        self.kept: list[Any] = []
-        self.count = 0
-
-    def name(self, value: Any, node: ast.expr) -> None:
-        """Notes what computes a tensor."""
-        self.known[id(value)] = node
-        self.kept.append(value)
-
-    def fresh(self) -> str:
-        """A name that nothing has yet."""
-        self.count += 1
-        return f"_{self.count}"
-
-    # Arguments
-
-    def node(self, value: Any) -> ast.expr:
-        """The code for an argument."""
-        if isinstance(value, Tensor):
-            known = self.known.get(id(value))
-            if known is None:
-                from torchlike.jit._parts_of_code import name
-
-                known = name(f"CONSTANTS.c{self.program.constant(value)}")
-                self.name(value, known)
-            return known
-        if isinstance(value, Size):
-            return value.node
-        if value is None or isinstance(value, bool | str) or value is Ellipsis:
-            return ast.Constant(value)
-        if isinstance(value, int | float):
-            if value != value or value in (float("inf"), float("-inf")):
-                return call("float", [ast.Constant(str(value))])
-            return (
-                ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
-            )
-        if isinstance(value, torchlike.dtype):
-            return ast.Constant(next(n for n, d in DTYPES.items() if d == value))
-        if isinstance(value, torchlike.memory_format):
-            return ast.Constant(next(n for n, f in FORMATS.items() if f == value))
-        if isinstance(value, torchlike.layout):
-            return ast.Constant(0)
-        if isinstance(value, torchlike.device):
-            return call("torch.device", [ast.Constant(str(value))])
-        if isinstance(value, list | tuple):
-            return ast.List([self.node(v) for v in value], ast.Load())
-        raise NotImplementedError(f"jit.trace: an argument of type {type(value).__name__}")
-
-    def index(self, key: Any) -> ast.expr:
-        """The code for what stands in brackets."""
-        if isinstance(key, slice):
-            parts = [None if p is None else self.node(p) for p in (key.start, key.stop, key.step)]
-            return ast.Slice(*parts)
-        if isinstance(key, tuple):
-            return ast.Tuple([self.index(k) for k in key], ast.Load())
-        return self.node(key)
-
-    # Calls
-
-    def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if name == "__get__":
-            return self._attribute(func.__self__.__name__, func, args)
-        if isinstance(func, types.MethodDescriptorType | types.WrapperDescriptorType) or (
-            hasattr(Tensor, name) and _is_method(func)
-        ):
-            return self._method(name, func, args, kwargs)
-        library = _spelling.library(func)
-        if library is not None:
-            with self:
-                return library(*_fitted(library, args, kwargs))
-        operator = _spelling.operator(func)
-        if operator is None:
-            inner = getattr(func, "__wrapped__", None)
-            if isinstance(inner, types.FunctionType):
-                with self:
-                    return inner(*args, **kwargs)
-            raise NotImplementedError(f"jit.trace: {func!r} is no operator of TorchScript")
-        if _spelling.is_functional(func):
-            _check_fits(operator, func, args, kwargs)
-        return self._emit(
-            call(f"torch.{operator}", *self._spelled(args, kwargs)), func(*args, **kwargs), args
-        )
-
-    def _spelled(self, args: Any, kwargs: Any) -> tuple[list[ast.expr], list[ast.keyword]]:
-        return [self.node(a) for a in args], [
-            ast.keyword(k, self.node(v))
-            for k, v in kwargs.items()
-            if v is not None or k != "memory_format"
-        ]
-
-    def _attribute(self, name: str, func: Any, args: Any) -> Any:
-        value = func(*args)
-        of = args[0]
-        if name == "shape":
-            return self._sizes(of, value)
-        if isinstance(value, Tensor) and value is not of:
-            if name == "data":
-                return self._emit(
-                    call(ast.Attribute(self.node(of), "detach", ast.Load()), []), value, args
-                )
-            return self._emit(ast.Attribute(self.node(of), name, ast.Load()), value, args)
-        return value
-
-    def _sizes(self, of: Any, sizes: Any) -> Shape:
-        base = self.node(of)
-        return Shape(
-            Size.of(n, call(ast.Attribute(base, "size", ast.Load()), [ast.Constant(i)]))
-            for i, n in enumerate(sizes)
-        )
-
-    def _method(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
-        of = args[0]
-        if name == "__getitem__":
-            node = ast.Subscript(self.node(of), self.index(args[1]), ast.Load())
-            return self._emit(node, func(*args), args)
-        if name == "__setitem__":
-            target = ast.Subscript(self.node(of), self.index(args[1]), ast.Store())
-            self.body.append(ast.Assign([target], self.node(args[2])))
-            return func(*args)
-        value = func(*args, **kwargs)
-        if name == "size":
-            given = args[1] if len(args) > 1 else kwargs.get("dim")
-            return self._sizes(of, value) if given is None else self._sizes(of, of.shape)[given]
-        if name in ("numel", "nelement"):
-            return Size.of(value, call(ast.Attribute(self.node(of), "numel", ast.Load()), []))
-        if name in _ASKED:
-            warnings.warn(
-                f"Converting a tensor to a Python value by {name} is not traced: the trace keeps this "
-                f"value for all inputs",
-                TracerWarning, stacklevel=3,
-            )  # fmt: skip
-            return value
-        if not _has_tensor(value):
-            return value
-        if name.startswith("__r"):
-            return self._emit(_reversed(name, self.node(of), self.node(args[1])), value, args)
-        plain = name.strip("_") if name.startswith("__") else name
-        plain = {"truediv": "div", "invert": "bitwise_not"}.get(plain, plain)
-        if not is_operator(plain) and plain not in (
-            "cpu",
-            "float",
-            "double",
-            "half",
-            "long",
-            "int",
-            "bool",
-            "bfloat16",
-        ):
-            raise NotImplementedError(f"jit.trace: Tensor.{name} is no operator of TorchScript")
-        return self._emit(
-            call(ast.Attribute(self.node(of), plain, ast.Load()), *self._spelled(args[1:], kwargs)),
-            value,
-            args,
-        )
-
-    def _emit(self, node: ast.expr, value: Any, args: Any) -> Any:
-        """Writes a call down, and names what it gives."""
-        if isinstance(value, Tensor):
-            if any(value is a for a in args):
-                self.body.append(ast.Expr(node))
-                return value
-            name = self.fresh()
-            self.body.append(ast.Assign([ast.Name(name, ast.Store())], node))
-            self.name(value, ast.Name(name, ast.Load()))
-        elif isinstance(value, tuple | list) and value:
-            names = [self.fresh() for _ in value]
-            stores: list[ast.expr] = [ast.Name(n, ast.Store()) for n in names]
-            self.body.append(ast.Assign([ast.Tuple(stores, ast.Store())], node))
-            for name, item in zip(names, value, strict=True):
-                self.name(item, ast.Name(name, ast.Load()))
-        return value
-
-
-def _fitted(function: Any, args: Any, kwargs: Any) -> list[Any]:
-    """The arguments of a function of the library; a number where it takes a list is a list."""
-    bound = inspect.signature(function).bind(*args, **kwargs)
-    bound.apply_defaults()
-    out = []
-    for parameter, value in zip(
-        bound.signature.parameters.values(), bound.arguments.values(), strict=True
-    ):
-        lists = "list[int]" in str(parameter.annotation) or "list[float]" in str(
-            parameter.annotation
-        )
-        if lists and isinstance(value, int | float):
-            value = [value]
-        out.append(list(value) if lists and isinstance(value, tuple) else value)
-    return out
-
-
-def _has_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor) or (
-        isinstance(value, tuple | list) and any(isinstance(v, Tensor) for v in value)
-    )
-
-
-def _is_method(func: Any) -> bool:
-    return getattr(Tensor, getattr(func, "__name__", ""), None) is func
-
-
-_REVERSED = {"__radd__": ast.Add, "__rsub__": ast.Sub, "__rmul__": ast.Mult, "__rtruediv__": ast.Div,
-             "__rpow__": ast.Pow,
-             "__rfloordiv__": ast.FloorDiv, "__rmod__": ast.Mod, "__rmatmul__": ast.MatMult, "__rand__": ast.BitAnd,
-             "__ror__": ast.BitOr, "__rxor__": ast.BitXor, "__rdiv__": ast.Div}  # fmt: skip
-
-
-def _reversed(name: str, of: ast.expr, other: ast.expr) -> ast.expr:
-    if name not in _REVERSED:
-        raise NotImplementedError(f"jit.trace: Tensor.{name}")
-    return ast.BinOp(other, _REVERSED[name](), of)
 
 
 def _inputs(watch: Watch, name: str, value: Any, node: ast.expr) -> None:
@@ -486,15 +239,3 @@ def trace(
     if check_trace:
         _compare(func, made, inputs, check_tolerance)
     return made
-
-
-def _check_fits(operator: str, func: Any, args: Any, kwargs: Any) -> None:
-    """Refuses a call that the operator of a function's name does not take as it is."""
-    packet = getattr(torchlike.ops.aten, operator, None)
-    try:
-        if packet is not None:
-            binding.choose(packet, args, {k: v for k, v in kwargs.items() if v is not None})
-    except (RuntimeError, TypeError) as e:
-        raise NotImplementedError(
-            f"jit.trace: {func!r} with these arguments is no operator of TorchScript"
-        ) from e

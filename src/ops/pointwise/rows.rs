@@ -133,6 +133,14 @@ macro_rules! map_row {
         };
         $crate::ops::pointwise::rule::def($name, $schema, $forms, &ROW, $doc)
     }};
+    ($N:ident $name:literal, $arity:literal, $types:ident, with $ctx:expr, check $check:expr, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
+        static ROW: $crate::ops::pointwise::rule::MapRow = $crate::ops::pointwise::rule::MapRow {
+            ctx: $ctx,
+            check: $check,
+            ..$crate::ops::pointwise::rule::row($arity, $types, $N::kernel, $cuda)
+        };
+        $crate::ops::pointwise::rule::def($name, $schema, $forms, &ROW, $doc)
+    }};
     ($N:ident $name:literal, $arity:literal, $types:ident, check $check:expr, $forms:expr, $cuda:literal, $schema:literal, $doc:literal) => {{
         static ROW: $crate::ops::pointwise::rule::MapRow = $crate::ops::pointwise::rule::MapRow {
             check: $check,

@@ -1,0 +1,328 @@
+"""A run that is watched: what is called becomes lines of code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torchlike
+from torchlike._ops import binding
+from torchlike.jit import _leaves, _spelling
+from torchlike.jit._functions import DTYPES, FORMATS, is_operator
+from torchlike.jit._parts_of_code import call
+from torchlike.jit._traced_sizes import Shape, Size
+from torchlike.overrides import TorchFunctionMode
+from torchlike.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from torchlike.jit._program import Program
+
+Tensor = torchlike.Tensor
+
+
+class TracerWarning(Warning):
+    """A trace holds a value of the example, or differs from the function."""
+
+
+_ASKED = frozenset(
+    [
+        "item",
+        "tolist",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "__complex__",
+        "__len__",
+        "__contains__",
+        "numpy",
+        "__array__",
+    ]
+)
+
+
+class Watch(TorchFunctionMode):
+    """Writes down what is called."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.program = program
+        self.body: list[ast.stmt] = []
+        self.known: dict[int, ast.expr] = {}
+        self.kept: list[Any] = []
+        self.count = 0
+
+    def name(self, value: Any, node: ast.expr) -> None:
+        """Notes what computes a tensor."""
+        self.known[id(value)] = node
+        self.kept.append(value)
+
+    def fresh(self) -> str:
+        """A name that nothing has yet."""
+        self.count += 1
+        return f"_{self.count}"
+
+    # Arguments
+
+    def node(self, value: Any) -> ast.expr:
+        """The code for an argument."""
+        if isinstance(value, Tensor):
+            known = self.known.get(id(value))
+            if known is None:
+                from torchlike.jit._parts_of_code import name
+
+                known = name(f"CONSTANTS.c{self.program.constant(value)}")
+                self.name(value, known)
+            return known
+        if isinstance(value, Size):
+            return value.node
+        if value is None or isinstance(value, bool | str) or value is Ellipsis:
+            return ast.Constant(value)
+        if isinstance(value, complex):
+            return call("complex", [self.node(value.real), self.node(value.imag)])
+        if isinstance(value, int | float):
+            if value != value or value in (float("inf"), float("-inf")):
+                return call("float", [ast.Constant(str(value))])
+            return (
+                ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
+            )
+        if isinstance(value, torchlike.dtype):
+            return ast.Constant(next(n for n, d in DTYPES.items() if d == value))
+        if isinstance(value, torchlike.memory_format):
+            return ast.Constant(next(n for n, f in FORMATS.items() if f == value))
+        if isinstance(value, torchlike.layout):
+            return ast.Constant(0)
+        if isinstance(value, torchlike.device):
+            return call("torch.device", [ast.Constant(str(value))])
+        if isinstance(value, list | tuple):
+            return ast.List([self.node(v) for v in value], ast.Load())
+        raise NotImplementedError(f"jit.trace: an argument of type {type(value).__name__}")
+
+    def index(self, key: Any) -> ast.expr:
+        """The code for what stands in brackets."""
+        if isinstance(key, slice):
+            parts = [None if p is None else self.node(p) for p in (key.start, key.stop, key.step)]
+            return ast.Slice(*parts)
+        if isinstance(key, tuple):
+            return ast.Tuple([self.index(k) for k in key], ast.Load())
+        return self.node(key)
+
+    def _fitted(self, function: Any, args: Any, kwargs: Any) -> list[Any]:
+        """The arguments of a function of the library; a number where it takes a list is a list."""
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        out = []
+        for parameter, value in zip(
+            bound.signature.parameters.values(), bound.arguments.values(), strict=True
+        ):
+            kind = str(parameter.annotation)
+            lists = "list[int]" in kind or "list[float]" in kind
+            if lists and isinstance(value, int | float):
+                value = [value]
+            elif lists and isinstance(value, tuple | list):
+                # None is the size that the input has there
+                sizes = self._sizes(args[0], args[0].shape)[-len(value) :]
+                value = (
+                    [s if v is None else v for v, s in zip(value, sizes, strict=False)]
+                    if None in value
+                    else list(value)
+                )
+            out.append(value)
+        return out
+
+    # Calls
+
+    def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            return self._attribute(func.__self__.__name__, func, args)
+        if isinstance(func, types.MethodDescriptorType | types.WrapperDescriptorType) or (
+            hasattr(Tensor, name) and _is_method(func)
+        ):
+            return self._method(name, func, args, kwargs)
+        library = _spelling.library(func)
+        if library is not None:
+            return self._by_library(library, func, args, kwargs)
+        operator = _spelling.operator(func)
+        inner = getattr(func, "__wrapped__", None)
+        if operator is None and isinstance(inner, types.FunctionType):
+            with self:
+                return inner(*args, **kwargs)
+        fitting = None if operator is None else _fitting(operator, args, kwargs)
+        if fitting is None:
+            return self._leaves(func, args, kwargs)
+        node = call(f"torch.{operator}", *self._spelled(*fitting))
+        return self._emit(node, func(*args, **kwargs), args)
+
+    def _by_library(self, library: Any, func: Any, args: Any, kwargs: Any) -> Any:
+        """A call by the library's words, or by its operators where the library has none for its arguments."""
+        before = len(self.body)
+        try:
+            with self:
+                return library(*self._fitted(library, args, kwargs))
+        except (NotImplementedError, RuntimeError, TypeError, ValueError):
+            del self.body[before:]
+            return self._leaves(func, args, kwargs)
+
+    def _leaves(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Writes a call down as the operators that it comes down to; sizes among its arguments are kept."""
+        value, body, nodes = _leaves.written(self, func, args, kwargs)
+        if nodes and any(isinstance(a, Size) for a in pytree.tree_leaves((args, kwargs))):
+            self.warn(f"Sizes that {getattr(func, '__name__', func)} is given are")
+        self.body += body
+        for tensor, node in nodes:
+            self.name(tensor, node)
+        return value
+
+    def warn(self, what: str) -> None:
+        """Tells that a value of the example stays in the trace."""
+        text = f"{what} not traced: the trace keeps this value for all inputs"
+        warnings.warn(text, TracerWarning, stacklevel=5)
+
+    def _spelled(self, args: Any, kwargs: Any) -> tuple[list[ast.expr], list[ast.keyword]]:
+        return [self.node(a) for a in args], [
+            ast.keyword(k, self.node(v)) for k, v in kwargs.items()
+        ]
+
+    def _attribute(self, name: str, func: Any, args: Any) -> Any:
+        value = func(*args)
+        of = args[0]
+        if name == "shape":
+            return self._sizes(of, value)
+        if isinstance(value, Tensor) and value is not of:
+            if name == "data":
+                return self._emit(
+                    call(ast.Attribute(self.node(of), "detach", ast.Load()), []), value, args
+                )
+            return self._emit(ast.Attribute(self.node(of), name, ast.Load()), value, args)
+        return value
+
+    def _sizes(self, of: Any, sizes: Any) -> Shape:
+        base = self.node(of)
+        return Shape(
+            Size.of(n, call(ast.Attribute(base, "size", ast.Load()), [ast.Constant(i)]))
+            for i, n in enumerate(sizes)
+        )
+
+    def _method(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+        of = args[0]
+        if name == "__getitem__":
+            item = ast.Subscript(self.node(of), self.index(args[1]), ast.Load())
+            return self._emit(item, func(*args), args)
+        if name == "__setitem__":
+            target = ast.Subscript(self.node(of), self.index(args[1]), ast.Store())
+            self.body.append(ast.Assign([target], self.node(args[2])))
+            return func(*args)
+        if name in _ASKED or name in ("size", "numel", "nelement"):
+            return self._number(name, func(*args, **kwargs), args, kwargs)
+        node = self._of_method(name, args, kwargs)
+        if node is None:
+            return self._leaves(func, args, kwargs)
+        return self._emit(node, func(*args, **kwargs), args)
+
+    def _of_method(self, name: str, args: Any, kwargs: Any) -> ast.expr | None:
+        """The code of a method that is an operator."""
+        of = self.node(args[0])
+        if name in _REVERSED:
+            return ast.BinOp(self.node(args[1]), _REVERSED[name](), of)
+        if name in _CASTS:
+            layout = kwargs.get("memory_format", args[1] if len(args) > 1 else None)
+            there = _CASTS[name], False, False, layout
+            return call("torch.to", [of, *map(self.node, there)])
+        plain = name.strip("_") if name.startswith("__") else name
+        plain = {"truediv": "div", "invert": "bitwise_not"}.get(plain, plain)
+        fitting = _fitting(plain, args, kwargs) if plain == "cpu" or is_operator(plain) else None
+        if fitting is None:
+            return None
+        spelled = self._spelled(fitting[0][1:], fitting[1])
+        return call(ast.Attribute(of, plain, ast.Load()), *spelled)
+
+    def _number(self, name: str, value: Any, args: Any, kwargs: Any) -> Any:
+        """A size, which code asks for when it runs, or another number, which it keeps."""
+        of = args[0]
+        if name == "size":
+            given = args[1] if len(args) > 1 else kwargs.get("dim")
+            return self._sizes(of, value) if given is None else self._sizes(of, of.shape)[given]
+        if name in ("numel", "nelement"):
+            return Size.of(value, call(ast.Attribute(self.node(of), "numel", ast.Load()), []))
+        self.warn(f"Converting a tensor to a Python value by {name} is")
+        return value
+
+    def _emit(self, node: ast.expr, value: Any, args: Any) -> Any:
+        """Writes a call down, and names what it gives."""
+        if isinstance(value, Tensor):
+            if any(value is a for a in args):
+                self.body.append(ast.Expr(node))
+                return value
+            name = self.fresh()
+            self.body.append(ast.Assign([ast.Name(name, ast.Store())], node))
+            self.name(value, ast.Name(name, ast.Load()))
+        elif isinstance(value, tuple | list) and value:
+            names = [self.fresh() for _ in value]
+            stores: list[ast.expr] = [ast.Name(n, ast.Store()) for n in names]
+            self.body.append(ast.Assign([ast.Tuple(stores, ast.Store())], node))
+            for name, item in zip(names, value, strict=True):
+                self.name(item, ast.Name(name, ast.Load()))
+        return value
+
+
+def _is_method(func: Any) -> bool:
+    return getattr(Tensor, getattr(func, "__name__", ""), None) is func
+
+
+_REVERSED = {"__radd__": ast.Add, "__rsub__": ast.Sub, "__rmul__": ast.Mult, "__rtruediv__": ast.Div,
+             "__rpow__": ast.Pow, "__rfloordiv__": ast.FloorDiv, "__rmod__": ast.Mod, "__rmatmul__": ast.MatMult,
+             "__rdiv__": ast.Div}  # fmt: skip
+
+_CASTS = {
+    "float": torchlike.float32, "double": torchlike.float64, "half": torchlike.float16, "bfloat16": torchlike.bfloat16,
+    "long": torchlike.int64, "int": torchlike.int32, "short": torchlike.int16, "char": torchlike.int8,
+    "byte": torchlike.uint8, "bool": torchlike.bool, "cfloat": torchlike.complex64, "cdouble": torchlike.complex128,
+    "chalf": torchlike.complex32,
+}  # fmt: skip
+# They give as many tensors as they are asked for.
+_VARYING = frozenset(("unique_consecutive",))
+
+
+def _fitting(operator: str, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]] | None:
+    """The arguments of a call as the operator of a name takes them, its numbers as a list too; None if it does not."""
+    packet = getattr(torchlike.ops.aten, operator, None)
+    if packet is None:
+        return args, kwargs
+    given = {k: v for k, v in kwargs.items() if v is not None}
+    if operator in ("view", "view_copy") and isinstance(args[-1], torchlike.dtype):
+        # by its name, as code has numbers for types
+        return args[:1], {"dtype": args[-1]}
+    packed = [(*args[:i], list(args[i:])) for i in (0, 1) if _numbers(args[i:])]
+    for each in (args, *packed):
+        schema = _schema(packet, each, given)
+        if schema is None:
+            continue
+        lists = any(a.base == "Scalar" and a.is_list for a in schema.arguments)
+        if lists or operator in _VARYING:
+            return None
+        values = binding.bind(schema, each, given)
+        real = {a.name: _as_real(values[a.name]) for a in schema.arguments if a.base == "float"}
+        return binding.spelled(schema, {**values, **real})
+    return None
+
+
+def _numbers(args: Any) -> bool:
+    return len(args) > 0 and all(type(a) in (int, Size) for a in args)
+
+
+def _as_real(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_as_real(v) for v in value]
+    return float(value) if type(value) is int else value
+
+
+def _schema(packet: Any, args: Any, kwargs: Any) -> Any | None:
+    try:
+        return binding.choose(packet, args, kwargs)._schema
+    except (RuntimeError, TypeError):
+        return None
