@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torchlike
 from torchlike.jit._errors import NotSupportedError
-from torchlike.jit._functions import ATTRIBUTES, DTYPES, FORMATS
+from torchlike.jit._functions import ATTRIBUTES
 from torchlike.jit._parts_of_code import (
     _ATTRIBUTE_KINDS,
     _FOLDED,
@@ -22,6 +22,7 @@ from torchlike.jit._parts_of_code import (
     _plain,
     call,
     name,
+    of_setting,
 )
 from torchlike.jit._scope import Known, Method, Neither, Of, Part, Run, Several, Source
 from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList, Sequential
@@ -87,14 +88,9 @@ class Expressions:
                 [self.constant(k, at) for k in value],
                 [self.constant(v, at) for v in value.values()],
             )
-        if isinstance(value, torchlike.dtype):
-            return ast.Constant(next(n for n, d in DTYPES.items() if d == value))
-        if isinstance(value, torchlike.memory_format):
-            return ast.Constant(next(n for n, f in FORMATS.items() if f == value))
-        if isinstance(value, torchlike.layout):
-            return ast.Constant(0)
-        if isinstance(value, torchlike.device):
-            return call("torch.device", [ast.Constant(str(value))])
+        setting = of_setting(value)
+        if setting is not None:
+            return setting
         if isinstance(value, Tensor):
             return name(f"CONSTANTS.c{self.program.constant(value)}")
         raise self.fail(

@@ -18,6 +18,12 @@ def _reduction(reduction: str) -> int:
     raise ValueError("not a valid value for reduction")
 
 
+def _reduced(losses: Tensor, reduction: str) -> Tensor:
+    if reduction == "none":
+        return losses
+    return aten.mean(losses) if reduction == "mean" else aten.sum(losses)
+
+
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -265,9 +271,4 @@ def multilabel_soft_margin_loss(
     losses = aten.neg(aten.add(yes, no))
     if weight is not None:
         losses = aten.mul(losses, weight)
-    each = aten.div(aten.sum(losses, [-1]), input.size(input.dim() - 1))
-    if reduction == "none":
-        return each
-    if reduction == "mean":
-        return aten.mean(each)
-    return aten.sum(each)
+    return _reduced(aten.div(aten.sum(losses, [-1]), input.size(input.dim() - 1)), reduction)

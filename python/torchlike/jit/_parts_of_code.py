@@ -6,7 +6,9 @@ import ast
 import enum
 from typing import Any
 
+import torchlike
 from torchlike.jit import _types
+from torchlike.jit._functions import DTYPES, FORMATS
 from torchlike.jit._scope import Known, Run
 
 _FOLDED = (int, float, bool, str, type(None), tuple, list, dict)
@@ -67,6 +69,19 @@ def call(
 ) -> ast.expr:
     """A call as a node."""
     return ast.Call(name(function) if isinstance(function, str) else function, args, keywords or [])
+
+
+def of_setting(value: Any) -> ast.expr | None:
+    """The code of a dtype, a layout, a memory format, which are numbers in code, or a device."""
+    if isinstance(value, torchlike.dtype):
+        return ast.Constant(next(n for n, d in DTYPES.items() if d == value))
+    if isinstance(value, torchlike.memory_format):
+        return ast.Constant(next(n for n, f in FORMATS.items() if f == value))
+    if isinstance(value, torchlike.layout):
+        return ast.Constant(0)
+    if isinstance(value, torchlike.device):
+        return call("torch.device", [ast.Constant(str(value))])
+    return None
 
 
 _ATTRIBUTE_KINDS = {

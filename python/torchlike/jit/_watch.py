@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torchlike
 from torchlike._ops import binding
 from torchlike.jit import _leaves, _spelling
-from torchlike.jit._functions import DTYPES, FORMATS, is_operator
-from torchlike.jit._parts_of_code import call
+from torchlike.jit._functions import is_operator
+from torchlike.jit._parts_of_code import call, of_setting
 from torchlike.jit._traced_sizes import Shape, Size
 from torchlike.overrides import TorchFunctionMode
 from torchlike.utils import _pytree as pytree
@@ -89,14 +89,9 @@ class Watch(TorchFunctionMode):
             return (
                 ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
             )
-        if isinstance(value, torchlike.dtype):
-            return ast.Constant(next(n for n, d in DTYPES.items() if d == value))
-        if isinstance(value, torchlike.memory_format):
-            return ast.Constant(next(n for n, f in FORMATS.items() if f == value))
-        if isinstance(value, torchlike.layout):
-            return ast.Constant(0)
-        if isinstance(value, torchlike.device):
-            return call("torch.device", [ast.Constant(str(value))])
+        setting = of_setting(value)
+        if setting is not None:
+            return setting
         if isinstance(value, list | tuple):
             return ast.List([self.node(v) for v in value], ast.Load())
         raise NotImplementedError(f"jit.trace: an argument of type {type(value).__name__}")
