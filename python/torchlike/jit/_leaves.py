@@ -41,6 +41,8 @@ def written(
         codes[proxy.node] = watch.node(tensor)
     with ProxyTorchDispatchMode(tracer, _error_on_data_dependent_ops=False):
         value = func(*args, **kwargs)
+    if not _tensors(value) and not any(_writes(n) for n in tracer.graph.nodes):
+        return value, [], []
     made = [t for t in _tensors(value) if all(t is not g for g in given)]
     body = [s for n in tracer.graph.nodes for s in _statement(watch, tracer.root, codes, n)]
     nodes = []
@@ -54,6 +56,11 @@ def written(
 
 def _tensors(value: Any) -> list[Any]:
     return [t for t in pytree.tree_leaves(value) if isinstance(t, Tensor)]
+
+
+def _writes(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
 
 
 def _statement(watch: Watch, root: Any, codes: dict[Node, ast.expr], node: Node) -> list[ast.stmt]:

@@ -149,7 +149,7 @@ class Watch(TorchFunctionMode):
                 return inner(*args, **kwargs)
         fitting = None if operator is None else _fitting(operator, args, kwargs)
         if fitting is None:
-            return self._leaves(func, args, kwargs)
+            return self._apart(func, args, kwargs)
         node = call(f"torch.{operator}", *self._spelled(*fitting))
         return self._emit(node, func(*args, **kwargs), args)
 
@@ -161,9 +161,9 @@ class Watch(TorchFunctionMode):
                 return library(*self._fitted(library, args, kwargs))
         except (NotImplementedError, RuntimeError, TypeError, ValueError):
             del self.body[before:]
-            return self._leaves(func, args, kwargs)
+            return self._apart(func, args, kwargs)
 
-    def _leaves(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _apart(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Writes a call down as the operators that it comes down to; sizes among its arguments are kept."""
         value, body, nodes = _leaves.written(self, func, args, kwargs)
         if nodes and any(isinstance(a, Size) for a in pytree.tree_leaves((args, kwargs))):
@@ -216,7 +216,7 @@ class Watch(TorchFunctionMode):
             return self._number(name, func(*args, **kwargs), args, kwargs)
         node = self._of_method(name, args, kwargs)
         if node is None:
-            return self._leaves(func, args, kwargs)
+            return self._apart(func, args, kwargs)
         return self._emit(node, func(*args, **kwargs), args)
 
     def _of_method(self, name: str, args: Any, kwargs: Any) -> ast.expr | None:
@@ -256,7 +256,7 @@ class Watch(TorchFunctionMode):
             name = self.fresh()
             self.body.append(ast.Assign([ast.Name(name, ast.Store())], node))
             self.name(value, ast.Name(name, ast.Load()))
-        elif isinstance(value, tuple | list) and value:
+        elif isinstance(value, tuple | list) and any(isinstance(v, Tensor) for v in value):
             names = [self.fresh() for _ in value]
             stores: list[ast.expr] = [ast.Name(n, ast.Store()) for n in names]
             self.body.append(ast.Assign([ast.Tuple(stores, ast.Store())], node))

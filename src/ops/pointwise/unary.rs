@@ -240,7 +240,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Trunc "trunc", 1, same, FMIO | X | J, "trunc_(a)", "(Tensor self)", "Each element without its fraction.").grad("self: zeros_like(grad); jvp: pointwise"),
     map_row!(Round "round", 1, same, FMIO | X | J, "round_(a)", "(Tensor self)", "The nearest integer, ties to even.").grad("self: zeros_like(grad); jvp: pointwise"),
     map_row!(Frac "frac", 1, same, FMIO | X | J, "a - trunc_(a)", "(Tensor self)", "The fraction of each element.").grad("self: grad; jvp: pointwise"),
-    map_row!(Square "square", 1, squared, FMIO | J, "a * a", "(Tensor self)", "Each element times itself.").grad("PowBackward0 | self: _grad.pow_scalar(grad, self, 2); jvp: pointwise"),
+    map_row!(Square "square", 1, squared, FMIO | J, "a * a", "(Tensor self)", "Each element times itself.").grad("PowBackward0 | self: _grad.pow_scalar(grad, self, 2); jvp: pointwise").amp(Cast::Kept, Cast::Single),
     map_row!(Sqrt "sqrt", 1, float, FMIO | J, "sqrt(a)", "(Tensor self)", "The square root of each element.").grad("self: grad / (2 * result.conj()); jvp: pointwise"),
     map_row!(Rsqrt "rsqrt", 1, float, FMIO | J, "rsqrt(a)", "(Tensor self)", "One over the square root of each element.").grad("self: -0.5 * grad * result.pow(3).conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
     map_row!(Reciprocal "reciprocal", 1, float, FMIO | J, "T(1) / a", "(Tensor self)", "One over each element.").grad("self: -grad * (result * result).conj(); jvp: pointwise").amp(Cast::Kept, Cast::Single),
