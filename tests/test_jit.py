@@ -206,6 +206,12 @@ LAYERS = [
     (lambda: nn.Upsample(scale_factor=2), [(2, 3, 4, 4)]),
     (lambda: nn.AdaptiveAvgPool2d(1), [(2, 3, 4, 4)]),
     (lambda: nn.Hardswish(), [(3, 4)]),
+    (lambda: nn.MultiheadAttention(4, 2, add_bias_kv=True, add_zero_attn=True), [(5, 2, 4)] * 3),
+    (lambda: nn.MaxPool2d(2, return_indices=True), [(2, 3, 4, 4)]),
+    (lambda: nn.AdaptiveMaxPool1d(2, return_indices=True), [(2, 3, 5)]),
+    (lambda: nn.LPPool2d(2, 2), [(2, 3, 4, 4)]),
+    (lambda: nn.Upsample(scale_factor=1.5, mode="area"), [(2, 3, 4, 4)]),
+    (lambda: nn.KLDivLoss(reduction="batchmean", log_target=True), [(), ()]),
     (lambda: nn.MSELoss(), [(3, 4), (3, 4)]),
 ]
 

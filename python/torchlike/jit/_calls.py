@@ -19,6 +19,8 @@ from torchlike.nn.modules.container import ModuleDict
 
 Tensor = torchlike.Tensor
 _RESULTS = {
+    **dict.fromkeys((f"max_pool{n}d_with_indices" for n in (1, 2, 3)), "Tuple[Tensor, Tensor]"),
+    **dict.fromkeys((f"adaptive_max_pool{n}d" for n in (1, 2, 3)), "Tuple[Tensor, Tensor]"),
     "size": "List[int]", "dim": "int", "numel": "int", "nelement": "int", "tolist": None, "item": None,
     "is_floating_point": "bool", "is_complex": "bool", "element_size": "int", "stride": "List[int]",
     "chunk": "List[Tensor]",
@@ -184,7 +186,10 @@ class Calls(Expressions):
             return special
         library = _spelling.library(function)
         if library is not None:
-            return self.of_function(library, node, _library_name(function))
+            name = _library_name(function)
+            if self._asks_indices(library, node):
+                name += "_with_indices"
+            return self.of_function(_spelling.named(name) or library, node, name)
         operator = _spelling.operator(function)
         if operator is not None:
             args, keywords = self.spelled(node)
@@ -204,6 +209,13 @@ class Calls(Expressions):
         raise self.fail(
             node, f"Python builtin {function!r:.80} is currently not supported in Torchscript"
         )
+
+    def _asks_indices(self, function: Any, node: ast.Call) -> bool:
+        given = dict(zip(inspect.signature(function).parameters, node.args, strict=False))
+        given |= {k.arg: k.value for k in node.keywords if k.arg}
+        asked = given.get("return_indices")
+        value = None if asked is None else self.visit(asked)
+        return isinstance(value, Known) and value.value is True
 
     def of_function(self, function: Any, node: ast.Call, public: str | None) -> Any:
         """A call of a function that is compiled."""

@@ -261,9 +261,6 @@ def _attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    assert self.bias_k is None and not self.add_zero_attn, (
-        "attention with added keys is not written as TorchScript"
-    )
     weights: list[Tensor] = []
     if self._qkv_same_embed_dim:
         weights = aten.chunk(self.in_proj_weight, 3)
@@ -273,6 +270,7 @@ def _attention(
     return _library.multi_head_attention(
         query, key, value, self.num_heads, weights, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias,
         dropout, self.batch_first, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal,
+        self.bias_k, self.bias_v, self.add_zero_attn,
     )  # fmt: skip
 
 

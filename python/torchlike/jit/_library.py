@@ -258,6 +258,9 @@ def multi_head_attention(
     attn_mask: Tensor | None,
     average: bool,
     is_causal: bool,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
 ) -> tuple[Tensor, Tensor | None]:
     batched = query.dim() == 3
     if not batched:
@@ -270,7 +273,6 @@ def multi_head_attention(
         value = aten.transpose(value, 0, 1)
     batch = query.size(0)
     length = query.size(1)
-    source = key.size(1)
     q = aten.linear(query, weights[0])
     k = aten.linear(key, weights[1])
     v = aten.linear(value, weights[2])
@@ -279,6 +281,16 @@ def multi_head_attention(
         q = aten.add(q, parts[0])
         k = aten.add(k, parts[1])
         v = aten.add(v, parts[2])
+    added = 0
+    if bias_k is not None and bias_v is not None:
+        k = aten.cat([k, aten.expand(bias_k, [batch, 1, -1])], 1)
+        v = aten.cat([v, aten.expand(bias_v, [batch, 1, -1])], 1)
+        added += 1
+    if add_zero_attn:
+        k = aten.constant_pad_nd(k, [0, 0, 0, 1])
+        v = aten.constant_pad_nd(v, [0, 0, 0, 1])
+        added += 1
+    source = k.size(1)
     width = q.size(2)
     q = aten.transpose(q.reshape([batch, length, heads, width // heads]), 1, 2)
     k = aten.transpose(k.reshape([batch, source, heads, k.size(2) // heads]), 1, 2)
@@ -286,6 +298,8 @@ def multi_head_attention(
     scores = aten.matmul(aten.div(q, float(width // heads) ** 0.5), aten.transpose(k, 2, 3))
     if attn_mask is not None:
         mask = attn_mask
+        if added > 0:
+            mask = aten.constant_pad_nd(mask, [0, added])
         if mask.dim() == 3:
             mask = mask.reshape([batch, heads, length, source])
         if mask.is_floating_point():
@@ -293,7 +307,10 @@ def multi_head_attention(
         else:
             scores = aten.masked_fill(scores, mask, float("-inf"))
     if key_padding_mask is not None:
-        padding = key_padding_mask.reshape([batch, 1, 1, source])
+        padding = key_padding_mask
+        if added > 0:
+            padding = aten.constant_pad_nd(padding, [0, added])
+        padding = padding.reshape([batch, 1, 1, source])
         if padding.is_floating_point():
             scores = aten.add(scores, padding)
         else:

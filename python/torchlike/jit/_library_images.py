@@ -59,6 +59,48 @@ def max_pool3d(
     )
 
 
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int] | None = None,
+    padding: list[int] = [0],  # noqa: B006
+    dilation: list[int] = [1],  # noqa: B006
+    ceil_mode: bool = False,
+    return_indices: bool = True,
+) -> tuple[Tensor, Tensor]:
+    return aten.max_pool1d_with_indices(
+        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    )
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int] | None = None,
+    padding: list[int] = [0, 0],  # noqa: B006
+    dilation: list[int] = [1, 1],  # noqa: B006
+    ceil_mode: bool = False,
+    return_indices: bool = True,
+) -> tuple[Tensor, Tensor]:
+    return aten.max_pool2d_with_indices(
+        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    )
+
+
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int] | None = None,
+    padding: list[int] = [0, 0, 0],  # noqa: B006
+    dilation: list[int] = [1, 1, 1],  # noqa: B006
+    ceil_mode: bool = False,
+    return_indices: bool = True,
+) -> tuple[Tensor, Tensor]:
+    return aten.max_pool3d_with_indices(
+        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    )
+
+
 def adaptive_avg_pool1d(input: Tensor, output_size: list[int]) -> Tensor:
     return aten.adaptive_avg_pool1d(input, output_size)
 
@@ -95,6 +137,29 @@ def adaptive_max_pool3d(
     return aten.adaptive_max_pool3d(input, _each(output_size, 3))[0]
 
 
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: list[int], return_indices: bool = True
+) -> tuple[Tensor, Tensor]:
+    return aten.adaptive_max_pool1d(input, output_size)
+
+
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: list[int], return_indices: bool = True
+) -> tuple[Tensor, Tensor]:
+    return aten.adaptive_max_pool2d(input, _each(output_size, 2))
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: list[int], return_indices: bool = True
+) -> tuple[Tensor, Tensor]:
+    return aten.adaptive_max_pool3d(input, _each(output_size, 3))
+
+
+def _rooted(means: Tensor, count: int, power: float) -> Tensor:
+    positive = aten.mul(aten.sign(means), aten.relu(aten.abs(means)))
+    return aten.pow(aten.mul(positive, count), 1.0 / power)
+
+
 def lp_pool1d(
     input: Tensor,
     norm_type: float,
@@ -109,9 +174,43 @@ def lp_pool1d(
         [0],
         ceil_mode,
     )
-    return aten.pow(
-        aten.mul(aten.mul(aten.sign(out), aten.relu(aten.abs(out))), kernel_size), 1.0 / norm_type
+    return _rooted(out, kernel_size, norm_type)
+
+
+def lp_pool2d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: list[int],
+    stride: list[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    kernel = _each(kernel_size, 2)
+    means = aten.avg_pool2d(
+        aten.pow(input, norm_type),
+        kernel,
+        kernel if stride is None else _each(stride, 2),
+        [0, 0],
+        ceil_mode,
     )
+    return _rooted(means, kernel[0] * kernel[1], norm_type)
+
+
+def lp_pool3d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: list[int],
+    stride: list[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    kernel = _each(kernel_size, 3)
+    means = aten.avg_pool3d(
+        aten.pow(input, norm_type),
+        kernel,
+        kernel if stride is None else _each(stride, 3),
+        [0, 0, 0],
+        ceil_mode,
+    )
+    return _rooted(means, kernel[0] * kernel[1] * kernel[2], norm_type)
 
 
 def interpolate(

@@ -97,9 +97,7 @@ def nll_loss(
     reduce: None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    if input.dim() <= 2:
-        return aten.nll_loss(input, target, weight, _reduction(reduction), ignore_index)
-    raise NotImplementedError("only losses over classes of vectors are written as TorchScript")
+    return aten.nll_loss_nd(input, target, weight, _reduction(reduction), ignore_index)
 
 
 def binary_cross_entropy(
@@ -136,7 +134,8 @@ def kl_div(
     log_target: bool = False,
 ) -> Tensor:
     if reduction == "batchmean":
-        return aten.kl_div(input, target, 2, log_target=log_target) / input.size(0)
+        whole = aten.kl_div(input, target, 2, log_target=log_target)
+        return whole / input.size(0) if input.dim() > 0 else whole
     return aten.kl_div(input, target, _reduction(reduction), log_target=log_target)
 
 

@@ -50,6 +50,7 @@ WITHOUT_OPERATOR: dict[str, Callable[..., Any]] = {
     "from_numpy": torchlike.tensor,
     "_lu_with_info": _lu_with_info,
     "nonzero_numpy": lambda x: list(torchlike.nonzero(x, as_tuple=True)),
+    "broadcast_shapes": lambda *shapes: list(torchlike.broadcast_shapes(*shapes)),
     "to_dense": torchlike.Tensor.to_dense,
     "to_sparse": torchlike.Tensor.to_sparse,
     "histogramdd": _histogramdd,

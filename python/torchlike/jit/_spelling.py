@@ -57,8 +57,11 @@ def library(function: Any) -> Any | None:
     if function is torchlike._assert:
         return _library._assert
     name = _functional().get(id(function))
-    if name is None:
-        return None
+    return None if name is None else named(name)
+
+
+def named(name: str) -> Any | None:
+    """The function of the library of a name of `nn.functional`, if there is one."""
     homes = (_library, _library_activations, _library_images, _library_losses)
     found = (getattr(home, name, None) for home in homes)
     return next((f for f in found if f is not None), None)
