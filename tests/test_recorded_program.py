@@ -111,6 +111,23 @@ def test_single_numbers_of_lists_are_seen_as_often_as_the_list_is_long():
     assert sizes == [[2, 2]]
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_projections_of_recurrent_layers_are_in_programs(bias, layers):
+    lstm = torch.nn.LSTM(3, 4, layers, bias=bias, proj_size=2, bidirectional=layers == 2)
+    x = torch.randn(5, 2, 3)
+    program = torch.export.export(lstm, (x,)).module()
+    torch.testing.assert_close(program(x * 2), lstm(x * 2))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3, 4, 5), (2, 3, 4, 5, 2)])
+def test_losses_of_images_have_their_own_operator(shape):
+    target = torch.zeros(shape[0], *shape[2:], dtype=torch.int64)
+    program = _export(torch.nn.functional.cross_entropy, torch.randn(shape), target)
+    called = [str(n.target) for n in program.graph.nodes if "nll" in str(n.target)]
+    assert called == ["aten.nll_loss2d_forward.default"]
+
+
 if __name__ == "__main__":
     from importlib import import_module
 

@@ -73,6 +73,9 @@ def _layer(name: str, x: Any, state: Any, w: Weights, backwards: bool) -> tuple[
             return given if x.device.type == "cpu" else linear(given, w[0], w[2])
 
         state = _step(name)(name, inside, state, w)
+        if w[4] is not None:
+            # a projection of what a step gives
+            state = linear(state[0], w[4], None), state[1]
         made.append(state[0] if isinstance(state, tuple) else state)
     return aten.stack(made[::-1] if backwards else made, 0), state
 
@@ -115,7 +118,7 @@ def lstm(
     **packed: Any,
 ) -> Any:
     """Layer after layer, step after step."""
-    if packed or input.dim() != 3 or input.shape[0] == 0 or len(params) % (4 if has_biases else 2):
+    if packed or input.dim() != 3 or input.shape[0] == 0 or len(params) % len(hx[0]):
         return NotImplemented
     x = aten.transpose.int(input, 0, 1) if batch_first else input
     states = list(zip(aten.unbind.int(hx[0]), aten.unbind.int(hx[1]), strict=True))
@@ -127,9 +130,13 @@ def lstm(
 def _stack(
     name: str, x: Any, states: Any, params: Any, biases: bool, both: bool, drop: float
 ) -> tuple[Any, list[Any]]:
-    size = 4 if biases else 2
-    sets = [[*params[i : i + size], None, None][:4] for i in range(0, len(params), size)]
     directions = 2 if both else 1
+    size = len(params) // len(states)
+    plain = 4 if biases else 2
+    sets = []
+    for i in range(0, len(params), size):
+        found, projection = params[i : i + plain], params[i + plain : i + size]
+        sets.append([*[*found, None, None][:4], *projection, None][:5])
     left: list[Any] = []
     for at in range(0, len(sets), directions):
         if at and drop:

@@ -183,6 +183,8 @@ def overload_of(
     base = row
     if row == "sub" and not isinstance(values[0], _C.Tensor):
         base, given = "rsub", {**given, "self": given["other"], "other": given["self"]}
+    if row == "_nn.nll_loss" and values[0].ndim == 4:
+        base = "nll_loss2d_forward"
     packet = _packet(base, form, bool(values) and isinstance(values[0], _C.Tensor))
     if packet is None:
         return None
