@@ -31,7 +31,7 @@ SINGLE_ON_THE_CPU = """
     nn.functional.cross_entropy nn.functional.binary_cross_entropy nn.functional.max_unpool2d
 """
 SINGLE_ON_GPUS = """
-    acos asin cosh erfinv exp expm1 log log10 log1p log2 reciprocal rsqrt sinh tan pow layer_norm group_norm
+    acos asin cosh erfinv exp expm1 log log10 log1p log2 reciprocal rsqrt square sinh tan pow layer_norm group_norm
     rms_norm renorm logsumexp cosine_similarity dist pdist cdist nn.functional.softplus nn.functional.mse_loss
     nn.functional.smooth_l1_loss nn.functional.kl_div
 """

@@ -346,3 +346,11 @@ def test_neighbours_are_those_of_the_type(dtype, largest, least, step):
     assert torch.nextafter(x[-1], x[4]).item() == math.inf
     assert torch.nextafter(x[6], x[2]).isnan()
     assert torch.nextafter(torch.tensor(-least, dtype=dtype), x[2] * 0).signbit()
+
+
+@pytest.mark.parametrize("divisor", [2.7, torch.tensor(2.7)])
+def test_numbers_that_divide_halves_keep_their_precision(divisor):
+    # x holds 2.703125 for 2.7: a divisor in bfloat16 would go into -2.7 exactly once. Recorded with PyTorch 2.13.
+    x = torch.tensor([5.4, -5.4, 2.7, 8.1, -2.7], dtype=torch.bfloat16)
+    assert torch.floor_divide(x, divisor).tolist() == [2, -3, 1, 3, -2]
+    assert torch.div(x, divisor, rounding_mode="trunc").tolist() == [2, -2, 1, 3, -1]

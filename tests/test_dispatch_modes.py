@@ -44,3 +44,9 @@ def test_grouped_heads_come_down_to_products():
     with FlopCounterMode(display=False) as counter:
         torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
     assert counter.get_total_flops() == 2 * (2 * 4 * 5 * 5 * 8)
+
+
+def test_results_of_one_integer_each_are_tensors():
+    with Passing():
+        made = torch.meshgrid(torch.tensor(3), indexing="ij")
+    assert isinstance(made[0], torch.Tensor) and made[0].tolist() == [3]
