@@ -1,5 +1,6 @@
 """Every row of the table as functions of its sample's tensors, for tests that compare two ways to run one."""
 
+import functools
 import re
 
 import samples
@@ -9,12 +10,6 @@ from torchlike import _C
 IN_PLACE = [r for r, _, forms, _ in _C._op_table() if forms & 4]
 SAMPLES = {r: samples.calls(t) for r, t in _C._op_samples() if not samples.elsewhere(t)}
 FAILS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError)
-HOMES = (
-    (torch.linalg, "linalg_"),
-    (torch.fft, "fft_"),
-    (torch.special, "special_"),
-    *((space, "") for space in (torch, torch.nn.functional, torch.Tensor)),
-)
 # Their numbers are drawn, or whatever is in memory.
 WORDS = (
     "rand", "bernoulli", "multinomial", "dropout", "normal", "poisson", "gamma", "dirichlet", "binomial", "uniform",
@@ -81,16 +76,13 @@ def call_of(row, args, kwargs, in_place):
 
 def public(row, in_place=False):
     """The function or method by which users call a row, or None."""
-    name = row.partition("#")[0]
+    name = row.partition("#")[0] + "_" * in_place
     if name.startswith("_"):
         return None
-    if in_place:
-        return getattr(torch.Tensor, name + "_", None)
-    for space, prefix in HOMES:
-        found = getattr(space, name.removeprefix(prefix), None) if name.startswith(prefix) else None
-        if callable(found) and not isinstance(found, type):
-            return found
-    return None
+    *spaces, last = name.split(".")
+    home = functools.reduce(getattr, spaces, torch)
+    found = (getattr(space, last, None) for space in (home, torch.Tensor))
+    return next(filter(callable, found), None)
 
 
 def functions(row, in_place, device="cpu", change=None):

@@ -118,7 +118,14 @@ def lstm(
     **packed: Any,
 ) -> Any:
     """Layer after layer, step after step."""
-    if packed or input.dim() != 3 or input.shape[0] == 0 or len(params) % len(hx[0]):
+    # Each layer may have a projection after its weights and biases.
+    size = (4 if has_biases else 2) * len(hx[0])
+    if (
+        packed
+        or input.dim() != 3
+        or not input.shape[0]
+        or len(params) - size not in (0, len(hx[0]))
+    ):
         return NotImplemented
     x = aten.transpose.int(input, 0, 1) if batch_first else input
     states = list(zip(aten.unbind.int(hx[0]), aten.unbind.int(hx[1]), strict=True))
@@ -131,12 +138,12 @@ def _stack(
     name: str, x: Any, states: Any, params: Any, biases: bool, both: bool, drop: float
 ) -> tuple[Any, list[Any]]:
     directions = 2 if both else 1
-    size = len(params) // len(states)
-    plain = 4 if biases else 2
-    sets = []
-    for i in range(0, len(params), size):
-        found, projection = params[i : i + plain], params[i + plain : i + size]
-        sets.append([*[*found, None, None][:4], *projection, None][:5])
+    size, plain = len(params) // len(states), 4 if biases else 2
+    none = [None] * (4 - plain)
+    sets = [
+        [*params[i : i + plain], *none, params[i + plain] if size > plain else None]
+        for i in range(0, len(params), size)
+    ]
     left: list[Any] = []
     for at in range(0, len(sets), directions):
         if at and drop:

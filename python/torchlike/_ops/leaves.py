@@ -38,6 +38,9 @@ NAMES = {
     "nn.functional.cross_entropy": "cross_entropy_loss",
 }
 
+# The same of four dimensions, where it is another operator.
+OF_IMAGES = {"_nn.nll_loss": "nll_loss2d_forward"}
+
 # Those that have an operator of Python's to themselves, which neither writes nor begins with a number.
 OPERATORS = frozenset(("bitwise_left_shift", "bitwise_right_shift"))
 
@@ -183,8 +186,8 @@ def overload_of(
     base = row
     if row == "sub" and not isinstance(values[0], _C.Tensor):
         base, given = "rsub", {**given, "self": given["other"], "other": given["self"]}
-    if row == "_nn.nll_loss" and values[0].ndim == 4:
-        base = "nll_loss2d_forward"
+    if row in OF_IMAGES and values[0].ndim == 4:
+        base = OF_IMAGES[row]
     packet = _packet(base, form, bool(values) and isinstance(values[0], _C.Tensor))
     if packet is None:
         return None

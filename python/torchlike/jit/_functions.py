@@ -198,6 +198,8 @@ _CODED_NAMES = frozenset(
         "var",
         "vander",
         "scalar_tensor",
+        "special_softmax",
+        "special_log_softmax",
         "_softmax_backward_data",
         "_log_softmax_backward_data",
         "linalg_norm",

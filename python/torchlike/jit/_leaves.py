@@ -7,7 +7,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer
+from torchlike.fx.experimental.proxy_tensor import READS, ProxyTorchDispatchMode, PythonKeyTracer
 from torchlike.fx.graph import Graph
 from torchlike.fx.node import Node
 from torchlike.jit._parts_of_code import call
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from torchlike.jit._watch import Watch
 
 Tensor = torchlike.Tensor
-
-_NUMBERS = frozenset(("_local_scalar_dense", "is_nonzero", "equal"))
-"""Operators that give no tensors."""
 
 
 def written(
@@ -33,7 +30,6 @@ def written(
     given = _tensors((args, kwargs))
     tracer = PythonKeyTracer()
     tracer.root, tracer.graph = torchlike.nn.Module(), Graph()
-    tracer.tensor_attrs = {}
     codes: dict[Node, ast.expr] = {}
     for i, tensor in enumerate(given):
         proxy = tracer.create_proxy("placeholder", f"given_{i}", (), {})
@@ -76,7 +72,7 @@ def _statement(watch: Watch, root: Any, codes: dict[Node, ast.expr], node: Node)
         return []
     overload: Any = node.target
     space, _, name = overload._schema.name.partition("::")
-    if name in _NUMBERS:
+    if overload._schema.name in READS:
         watch.warn(f"Converting a tensor to a Python value by {name} is")
         return []
 

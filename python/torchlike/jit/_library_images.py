@@ -266,7 +266,7 @@ def interpolate(
         return aten.upsample_trilinear3d(input, sizes, aligned, scales)
     if mode == "bicubic":
         return aten.upsample_bicubic2d(input, sizes, aligned, scales)
-    raise ValueError("this mode of interpolation is not written as TorchScript")
+    raise NotImplementedError("this mode of interpolation is not written as TorchScript")
 
 
 def upsample(

@@ -119,12 +119,10 @@ class Watch(TorchFunctionMode):
                 value = [value]
             elif lists and isinstance(value, tuple | list):
                 # None is the size that the input has there
-                sizes = self._sizes(args[0], args[0].shape)[-len(value) :]
-                value = (
-                    [s if v is None else v for v, s in zip(value, sizes, strict=False)]
-                    if None in value
-                    else list(value)
+                sizes = (
+                    self._sizes(args[0], args[0].shape)[-len(value) :] if None in value else value
                 )
+                value = [s if v is None else v for v, s in zip(value, sizes, strict=True)]
             out.append(value)
         return out
 
@@ -157,9 +155,11 @@ class Watch(TorchFunctionMode):
         """A call by the library's words, or by its operators where the library has none for its arguments."""
         before = len(self.body)
         try:
+            fitted = self._fitted(library, args, kwargs)
             with self:
-                return library(*self._fitted(library, args, kwargs))
-        except (NotImplementedError, RuntimeError, TypeError, ValueError):
+                return library(*fitted)
+        except (NotImplementedError, TypeError):
+            # before anything is computed: it has not this setting or this argument
             del self.body[before:]
             return self._apart(func, args, kwargs)
 

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 Tensor = torchlike.Tensor
-_READS = ("aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
+READS = ("aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
 _CONSTANTS = ("arange", "full", "ones", "scalar_tensor", "zeros")
 _SHAPES_OF_VALUES = ("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim")
 
@@ -45,6 +45,7 @@ class PythonKeyTracer(Tracer):
 
     def __init__(self) -> None:
         super().__init__(autowrap_modules=())
+        self.tensor_attrs = {}
         self.values: dict[Any, tuple[Any, Proxy]] = {}
         self.detached: dict[Any, Proxy] = {}
         self.functional: str | None = None
@@ -209,7 +210,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         return result
 
     def _check(self, name: str, args: Any, kwargs: Any) -> None:
-        if name in _READS or name in _SHAPES_OF_VALUES:
+        if name in READS or name in _SHAPES_OF_VALUES:
             self._refuse_values(name, pytree.tree_leaves((args, kwargs)))
 
     def _refuse_values(self, name: str, given: Iterable[Any]) -> None:
