@@ -73,6 +73,10 @@ thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode { device: None, word: GRAD | ALWAYS }) };
 }
 
+thread_local! {
+    static WITHIN: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
 static FILLS_BLANKS: AtomicBool = AtomicBool::new(false);
@@ -104,6 +108,35 @@ pub fn with_layers<R>(keep: u32, f: impl FnOnce() -> R) -> R {
     }
     let _restore = Restore(set_layers(layers() & keep));
     f()
+}
+
+/// The name that [`within`] gives while a formula runs.
+pub const FORMULA: &str = "formula";
+
+/// What of this library makes the calls now: the row of a composite, or a gradient's [`FORMULA`]; nothing for a user's.
+#[inline]
+#[must_use]
+pub fn within() -> Option<&'static str> {
+    WITHIN.get()
+}
+
+/// Says what makes the calls, until it is dropped.
+#[must_use]
+pub struct Within(Option<&'static str>);
+
+impl Within {
+    /// From now on, a composite or a formula, or again a user.
+    #[inline]
+    pub fn of(name: Option<&'static str>) -> Self {
+        Self(WITHIN.replace(name))
+    }
+}
+
+impl Drop for Within {
+    #[inline]
+    fn drop(&mut self) {
+        WITHIN.set(self.0);
+    }
 }
 
 /// What is switched on for this thread, in one word.

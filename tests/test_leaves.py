@@ -159,3 +159,42 @@ def test_operators_written_by_hand_write_what_they_are_given():
     assert torch.equal(out, x.softmax(0))
     with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
         torch.ops.aten.gelu.out(x, out=torch.zeros(3, dtype=torch.float64))
+
+
+def test_calls_of_operators_are_recorded_above_those_who_watch():
+    class Instead(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            made = func(*args, **(kwargs or {}))
+            assert not made.requires_grad
+            return torch.full_like(made, 3.0)
+
+    g = torch.ones(2, requires_grad=True)
+    with Instead():
+        made = torch.ops.aten.exp(g)
+    assert type(made.grad_fn).__name__ == "ExpBackward0"
+    assert torch.autograd.grad(made.sum(), g)[0].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        (lambda g: torch.ops.aten.tanh(g), "ones tanh detach"),
+        (lambda g: F.relu(g), "ones relu detach"),
+        (
+            lambda g: g.mean().backward(),
+            "ones mean ones_like expand div.Scalar detach",
+        ),
+        (
+            lambda g: (g * 2).sum().backward(),
+            "ones mul.Tensor sum ones_like expand mul.Tensor detach",
+        ),
+        (
+            lambda g: g.backward(torch.ones(2)),
+            "ones ones new_empty_strided copy_",
+        ),
+    ],
+)
+def test_leaves_and_numbers_and_saved_results_of_gradients(call, wanted):
+    with Log() as m:
+        call(torch.ones(2, requires_grad=True))
+    assert " ".join(m.log) == wanted

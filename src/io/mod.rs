@@ -145,6 +145,19 @@ impl Archive {
         Self::of(origin).map_err(|e| named(path, e))
     }
 
+    /// Opens a checkpoint that is the `len` bytes from `offset` on of the file at `path`.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
+    pub fn open_part(path: impl AsRef<Path>, offset: u64, len: u64) -> Result<Self> {
+        let path = path.as_ref();
+        let open = || {
+            let end = offset.saturating_add(len);
+            Self::of(Origin::file(path, 0)?.part(offset, end)?)
+        };
+        open().map_err(|e| named(path, e))
+    }
+
     /// Opens a file that must be a checkpoint itself, and no index of others.
     fn open_file(path: &Path) -> Result<Self> {
         let open = || {

@@ -22,12 +22,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyDict, PyList, PyString, PyTuple, PyType};
-use std::cell::Cell;
-
-thread_local! {
-    /// The composite that runs.
-    static WITHIN: Cell<Option<&'static str>> = const { Cell::new(None) };
-}
 
 /// True if a dispatch mode is on.
 pub fn on() -> bool {
@@ -80,24 +74,9 @@ pub fn dispatching<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'
     Ok(made)
 }
 
-/// Says what composite runs until it is dropped.
-struct Within(Option<&'static str>);
-
-impl Within {
-    fn of(name: Option<&'static str>) -> Self {
-        Self(WITHIN.replace(name))
-    }
-}
-
-impl Drop for Within {
-    fn drop(&mut self) {
-        WITHIN.set(self.0);
-    }
-}
-
 /// Shows a leaf to Python, which answers or passes it on; calls of tensors on meshes no more than once of a kind.
 fn hook(c: Call, next: Next) -> Result<Ret> {
-    let Some(asked) = Asked::of(&c, WITHIN.get()) else {
+    let Some(asked) = Asked::of(&c, mode::within()) else {
         return ask(c, next, true, |_, _| {});
     };
     match autocast::without(|| asked.known()) {
@@ -117,7 +96,7 @@ fn hook(c: Call, next: Next) -> Result<Ret> {
 /// Passes a call on that Python does not answer.
 fn passed(c: Call, next: Next) -> Result<Ret> {
     let def = &c.args.op.def;
-    let _within = matches!(def.body, Body::Compose(_)).then(|| Within::of(Some(def.name)));
+    let _within = matches!(def.body, Body::Compose(_)).then(|| mode::Within::of(Some(def.name)));
     next.call(c)
 }
 
@@ -135,7 +114,7 @@ fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)
     let (parts, mut parted) = (parts(&c), false);
     let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
         let shown = show(py, &c)?;
-        let _within = Within::of(None);
+        let _within = mode::Within::of(None);
         let _answering = closed.then(Answering::now);
         let leaves = leaves(py)?;
         let named = parts.map(|_| [("parted", true)].into_py_dict(py));
@@ -153,7 +132,7 @@ fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)
     let Some(ret) = answered.map_err(carried)? else {
         Python::attach(noted::prune);
         if let (Some(f), true) = (parts, parted) {
-            let _within = Within::of(Some(c.args.op.def.name));
+            let _within = mode::Within::of(Some(c.args.op.def.name));
             return f(c.args);
         }
         if !closed || !matches!(c.form, Form::New) {
@@ -246,7 +225,7 @@ pub fn show<'py>(py: Python<'py>, c: &Call) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, values)?,
         PyList::new(py, outs)?,
         !composite,
-        WITHIN.get(),
+        mode::within(),
     )
         .into_pyobject(py)
 }

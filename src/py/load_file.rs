@@ -76,8 +76,8 @@ fn place<'py>(map_location: Option<&Bound<'py, PyAny>>) -> PyResult<Place<'py>> 
     })
 }
 
-/// Opens a path (from `offset` on) or bytes.
-fn open(file: &Bound<'_, PyAny>, offset: u64) -> PyResult<Archive> {
+/// Opens a path (from `offset` on, `length` bytes if that is said) or bytes.
+fn open(file: &Bound<'_, PyAny>, offset: u64, length: Option<u64>) -> PyResult<Archive> {
     let py = file.py();
     if let Ok(b) = file.cast::<PyBytes>() {
         let bytes = b.as_bytes().to_vec();
@@ -85,17 +85,17 @@ fn open(file: &Bound<'_, PyAny>, offset: u64) -> PyResult<Archive> {
     }
     let path: std::path::PathBuf = file.extract()?;
     Ok(py.detach(|| {
-        if offset == 0 {
-            Archive::open(&path)
-        } else {
-            Archive::open_at(&path, offset)
+        match length {
+            Some(len) => Archive::open_part(&path, offset, len),
+            None if offset == 0 => Archive::open(&path),
+            None => Archive::open_at(&path, offset),
         }
     })?)
 }
 
 /// Reads a checkpoint: a path or bytes. Returns what it holds, and where it ends in the file.
 #[pyfunction]
-#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false, script=false))]
+#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false, script=false, length=None))]
 pub fn _load<'py>(
     py: Python<'py>,
     file: &Bound<'py, PyAny>,
@@ -106,9 +106,10 @@ pub fn _load<'py>(
     offset: u64,
     verify: bool,
     script: bool,
+    length: Option<u64>,
 ) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let place = place(map_location)?;
-    let mut archive = open(file, offset)?;
+    let mut archive = open(file, offset, length)?;
     if script {
         archive = archive.script()?;
     }
@@ -188,7 +189,7 @@ pub fn _refused_globals(
     file: &Bound<'_, PyAny>,
     allowed: &Bound<'_, PyDict>,
 ) -> PyResult<Vec<String>> {
-    let archive = open(file, 0)?;
+    let archive = open(file, 0, None)?;
     let is_allowed = |g: &io::tree::Global| allowed.contains(g.to_string()).unwrap_or(false);
     let names = archive.tree().disallowed(&is_allowed);
     Ok(names.map(ToString::to_string).collect())
@@ -197,6 +198,6 @@ pub fn _refused_globals(
 /// Format and metadata of a checkpoint.
 #[pyfunction]
 pub fn _file_metadata(file: &Bound<'_, PyAny>) -> PyResult<(&'static str, Vec<(String, String)>)> {
-    let archive = open(file, 0)?;
+    let archive = open(file, 0, None)?;
     Ok((archive.format().name(), archive.metadata().to_vec()))
 }

@@ -162,6 +162,9 @@ def _said(row: str, given: dict[str, Any], outs: list[Any], within: str | None) 
     }
     if outs and given.get("dtype", 0) is outs[0].dtype:
         said["dtype"] = None
+    if "requires_grad" in given:
+        # It is said of the result, once that is there.
+        said["requires_grad"] = False
     if within is not None:
         return said | ({"pin_memory": None} if given.get("pin_memory") is False else {})
     return said | _bound(row, given)

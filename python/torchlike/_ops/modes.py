@@ -126,7 +126,7 @@ def recorded(values: Any) -> bool:
         return False
     given = tensors(values)
     wants = _C.is_grad_enabled() and any(t.requires_grad for t in given)
-    return wants and bool(_C._dispatch_handlers(given))
+    return wants and (bool(stack()) or bool(_C._dispatch_handlers(given)))
 
 
 @contextlib.contextmanager

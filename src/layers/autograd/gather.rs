@@ -94,7 +94,10 @@ fn obedient(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
             .memory_format(crate::MemoryFormat::Contiguous)
             .call();
     }
-    if !mode::grad_enabled() && obeys(variable, grad) && !grad.has_internal_overlap() {
+    // PyTorch's two calls are what modes see; one does for who does not look.
+    let shown = grad.is_python() || mode::layers() & mode::DISPATCH != 0;
+    let alike = !mode::grad_enabled() && obeys(variable, grad) && !grad.has_internal_overlap();
+    if alike && !shown {
         return f::clone(grad);
     }
     let made =

@@ -287,6 +287,9 @@ impl Recorded {
             Some((grads, outs)) => (&grads[..], &outs[..]),
             None => (grads, node.outs()),
         };
+        // Their number was an operand, which PyTorch keeps as a tensor.
+        let of_operand = matches!(self.op.def.name, "mul" | "div");
+        let _within = mode::Within::of((!of_operand).then_some(mode::FORMULA));
         for clause in &self.rule.clauses {
             let mut needs: SmallVec<[bool; 4]> = SmallVec::new();
             for i in &clause.inputs {

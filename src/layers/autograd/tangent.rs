@@ -77,6 +77,7 @@ pub fn of_results(
 
 impl Dual<'_, '_> {
     fn tangents(&self) -> Result<Vec<Tensor>> {
+        let _within = mode::Within::of(Some(mode::FORMULA));
         let made = match &self.rule.tangent {
             Tangent::Linear => self.linear(true)?,
             Tangent::Pointwise => self.pointwise()?,

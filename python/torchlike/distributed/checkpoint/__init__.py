@@ -1,17 +1,60 @@
-"""Checkpoints that several processes write: torchlike has none; use `torch.save` and `torch.load`."""
+"""Checkpoints that several processes write and read, in PyTorch's format (DCP)."""
 
 from torchlike import _absent, _lazy
+from torchlike.distributed.checkpoint.api import CheckpointException
+from torchlike.distributed.checkpoint.default_planner import (
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+)
+from torchlike.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torchlike.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    TensorStorageMetadata,
+)
+from torchlike.distributed.checkpoint.planner import (
+    LoadPlan,
+    LoadPlanner,
+    ReadItem,
+    SavePlan,
+    SavePlanner,
+    WriteItem,
+)
+from torchlike.distributed.checkpoint.state_dict_loader import load, load_state_dict
+from torchlike.distributed.checkpoint.state_dict_saver import async_save, save, save_state_dict
+from torchlike.distributed.checkpoint.storage import StorageReader, StorageWriter
 
-_why = "there are none here: use torch.save and torch.load"
+__all__ = [
+    "BytesStorageMetadata",
+    "CheckpointException",
+    "ChunkStorageMetadata",
+    "DefaultLoadPlanner",
+    "DefaultSavePlanner",
+    "FileSystemReader",
+    "FileSystemWriter",
+    "LoadPlan",
+    "LoadPlanner",
+    "Metadata",
+    "ReadItem",
+    "SavePlan",
+    "SavePlanner",
+    "StorageReader",
+    "StorageWriter",
+    "TensorStorageMetadata",
+    "WriteItem",
+    "async_save",
+    "load",
+    "load_state_dict",
+    "save",
+    "save_state_dict",
+]
+
 globals().update(
     _absent.names(
         __name__,
-        _why,
-        "save load async_save save_state_dict load_state_dict FileSystemReader FileSystemWriter "
-        "DefaultLoadPlanner DefaultSavePlanner LoadPlanner SavePlanner StorageReader StorageWriter "
-        "HuggingFaceStorageReader HuggingFaceStorageWriter",
+        "save and load folders by FileSystemWriter and FileSystemReader, and safetensors by torchlike.safetensors",
+        "HuggingFaceStorageReader HuggingFaceStorageWriter QuantizedHuggingFaceStorageReader",
     )
 )
-__getattr__ = _lazy.submodules(
-    "distributed.checkpoint", "default_planner", "format_utils", "optimizer", "state_dict"
-)
+__getattr__ = _lazy.submodules("distributed.checkpoint", "format_utils", "optimizer", "state_dict")

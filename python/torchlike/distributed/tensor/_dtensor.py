@@ -226,9 +226,9 @@ class DTensor(torch.Tensor):
         return _gradients.ToLocal.apply(whole, tuple(grad_placements) if grad_placements else None)
 
     def __create_chunk_list__(self) -> Any:
-        raise NotImplementedError(
-            "torch.distributed.checkpoint of a DTensor is not supported by torchlike"
-        )
+        from torchlike.distributed.checkpoint.planner_helpers import pieces_of
+
+        return [chunk for chunk, _ in pieces_of(self)]
 
 
 _specs: dict[Any, Spec] = {}
