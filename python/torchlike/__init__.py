@@ -46,6 +46,7 @@ def _of_core(name: str) -> _Any:
 
 
 _C.__getattr__ = _of_core  # type: ignore[method-assign]
+_C.__path__ = [__file__.removesuffix("__init__.py") + "_core"]
 
 # Modules that few programs use run when they are first asked for something. A module's own `__getattr__` would
 # cost every look-up of a function: the interpreter does not specialise those of modules that have one.
@@ -170,6 +171,28 @@ from torchlike.deferred import (  # noqa: E402  isort: skip
     meta_init,
 )
 
+from torchlike._shell import (  # noqa: E402  isort: skip
+    int1,
+    int2,
+    int3,
+    int4,
+    int5,
+    int6,
+    int7,
+    uint1,
+    uint2,
+    uint3,
+    uint4,
+    uint5,
+    uint6,
+    uint7,
+)
+from torchlike._tags import Tag  # noqa: E402  isort: skip
+from torchlike._zip_reader import PyTorchFileReader  # noqa: E402  isort: skip
+from torchlike.futures import Future  # noqa: E402  isort: skip
+from torchlike._jit_types import ScriptModule, TensorType  # noqa: E402  isort: skip
+
+StorageBase = UntypedStorage
 to_dlpack = utils.dlpack.to_dlpack
 BFloat16Storage = storage._own_storages["BFloat16Storage"]
 BoolStorage = storage._own_storages["BoolStorage"]

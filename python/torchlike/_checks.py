@@ -23,6 +23,7 @@ __all__ = [
     "_check_type",
     "_check_value",
     "_check_with",
+    "_has_compatible_shallow_copy_type",
     "_is_functional_tensor",
     "sym_constrain_range",
     "sym_constrain_range_for_size",
@@ -160,3 +161,8 @@ def _check_tensor_all(cond: Any, message: Message = None) -> None:
 def _is_functional_tensor(t: Any) -> bool:
     """False: tensors are never wrapped."""
     return False
+
+
+def _has_compatible_shallow_copy_type(a: Any, b: Any) -> bool:
+    """Whether a tensor can take over what another consists of: they have the same kind of device and layout."""
+    return a.device.type == b.device.type and a.layout == b.layout

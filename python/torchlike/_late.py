@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from torchlike import _C
+from torchlike import _C, _absent
 
 
 class DispatchKey(enum.Enum):
@@ -150,22 +150,22 @@ def _is_alias_of(a: Any, b: Any) -> bool:
     return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
 
 
-class _functorch:
-    """Questions about batched tensors, which there are none of."""
-
-    @staticmethod
-    def is_batchedtensor(t: Any) -> bool:
-        """False."""
-        return False
+def _are_functorch_transforms_active() -> bool:
+    """Whether a level of examples is open."""
+    return _C._batch_is_on()
 
 
 _NAMES = {
+    "ScriptObject": _absent.kind("torchlike._C", "ScriptObject", "classes of C++ are not loaded"),
+    "_TensorMeta": type(_C.Tensor),
+    **dict.fromkeys(("_has_xpu", "_has_mps", "_has_mkldnn", "_has_kleidiai"), False),
     "DispatchKey": DispatchKey,
     "DispatchKeySet": DispatchKeySet,
     "Graph": Graph,
     "Node": Node,
     "Value": Value,
     "_ExcludeDispatchKeyGuard": _ExcludeDispatchKeyGuard,
+    "_are_functorch_transforms_active": _are_functorch_transforms_active,
     "_cuda_isInBadFork": _cuda_isInBadFork,
     "_get_accelerator": _get_accelerator,
     "_get_privateuse1_backend_name": _get_privateuse1_backend_name,
@@ -186,13 +186,14 @@ _NAMES = {
                 "_jit_set_nvfuser_enabled",
                 "_jit_set_nvfuser_guard_mode",
                 "_set_math_sdp_allow_fp16_bf16_reduction",
+                "_cuda_clearCublasWorkspaces",
+                "_host_emptyCache",
             ),
         ),
         _nothing,
     ),
     "_dispatch_has_kernel": _dispatch_has_kernel,
     "_dispatch_has_kernel_for_dispatch_key": _dispatch_has_kernel_for_dispatch_key,
-    "_functorch": _functorch,
     "_get_default_device": _get_default_device,
     "_is_alias_of": _is_alias_of,
     "_is_any_autocast_enabled": _is_any_autocast_enabled,
@@ -215,6 +216,10 @@ def find(name: str) -> Any:
 
         if name in _autocast.__all__:
             return getattr(_autocast, name)
+    if name == "_functorch":
+        from importlib import import_module
+
+        return import_module("torchlike._C._functorch")
     if name not in _NAMES:
         raise AttributeError(f"module 'torchlike._C' has no attribute '{name}'")
     return _NAMES[name]

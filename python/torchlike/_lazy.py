@@ -96,7 +96,8 @@ class Operators(ModuleType):
         return space
 
     def load_library(self, path: Any) -> None:
-        """Torchvision's operators for its library, whose code is not loaded; other libraries are refused.
+        """The operators of torchvision and torchaudio for their libraries, whose code is not loaded; other libraries
+        are refused.
 
         Raises:
             OSError: for a library whose operators torchlike has not.
@@ -107,6 +108,10 @@ class Operators(ModuleType):
             from torchlike.compat import _torchvision
 
             return _torchvision.register()
+        if Path(path).parent.parent.name == "torchaudio" and "torchaudio" in Path(path).name:
+            from torchlike.compat import _torchaudio
+
+            return _torchaudio.register()
         raise OSError(f"{path}: torchlike cannot load libraries made for PyTorch")
 
     def __repr__(self) -> str:

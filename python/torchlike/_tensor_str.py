@@ -169,7 +169,7 @@ def _lines(values: Any, depth: int, indent: int, width: int, write: Callable[[An
     return "[" + ("," + "\n" * (depth - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
-def _with_suffixes(text: str, suffixes: list[str], indent: int, on_a_new_line: bool) -> str:
+def _add_suffixes(text: str, suffixes: list[str], indent: int, on_a_new_line: bool) -> str:
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         # lines break where PyTorch breaks them, although our name is longer
@@ -184,7 +184,7 @@ def _with_suffixes(text: str, suffixes: list[str], indent: int, on_a_new_line: b
     return text + ")"
 
 
-def _elements(t: Any, indent: int) -> str:
+def _tensor_str(t: Any, indent: int) -> str:
     """The elements of a dense tensor that begin at a column."""
     if t.numel() == 0:
         return "[]"
@@ -214,7 +214,7 @@ def _sparse(t: Any, indent: int, hollow: bool) -> str:
     texts = []
     for name, part in parts.items():
         first = f"{name}=tensor("
-        text = "..." if hollow else _elements(part, indent + len(first))
+        text = "..." if hollow else _tensor_str(part, indent + len(first))
         size = f", size={tuple(part.shape)}" if hollow or part.numel() == 0 else ""
         texts.append(f"{first}{text}{size})")
     return (",\n" + " " * indent).join(texts)
@@ -240,9 +240,9 @@ def _str(self: Any, *, tensor_contents: str | None = None) -> str:
     """The text of a tensor; dispatch modes do not see how it is made."""
     modes = sys.modules.get("torchlike._ops.modes")
     if modes is None or not modes.stack():
-        return _text(self, tensor_contents)
+        return _str_intern(self, tensor_contents=tensor_contents)
     with modes.without():
-        return _text(self, tensor_contents)
+        return _str_intern(self, tensor_contents=tensor_contents)
 
 
 def _tangent(self: Any) -> Any:
@@ -256,14 +256,15 @@ def _tangent(self: Any) -> Any:
 
 def _batch_text(self: Any, levels: list[int], whole: Any) -> str:
     """The text of an example of a batch: all examples, and what level they are of."""
-    text = _text(whole, None)
+    text = _str_intern(whole)
     for depth in reversed(range(len(levels))):
         inner = "\n".join("    " + line for line in text.split("\n"))
         text = f"BatchedTensor(lvl={depth + 1}, bdim=0, value=\n{inner}\n)"
     return text
 
 
-def _text(self: Any, tensor_contents: str | None) -> str:
+def _str_intern(self: Any, *, tensor_contents: str | None = None) -> str:
+    """The text of a tensor."""
     levels, whole = _C._batch_whole(self)
     if levels:
         return _batch_text(self, levels, whole)
@@ -298,7 +299,7 @@ def _text(self: Any, tensor_contents: str | None) -> str:
     elif t.is_quantized:
         suffixes += _quantizer(t)
         if contents is None:
-            contents = "..." if hollow else _elements(t.dequantize(), indent)
+            contents = "..." if hollow else _tensor_str(t.dequantize(), indent)
     elif hollow:
         suffixes.append(f"size={tuple(t.shape)}")
         if dtype != default:
@@ -314,7 +315,7 @@ def _text(self: Any, tensor_contents: str | None) -> str:
         if contents is None:
             if PRINT_OPTS.edgeitems == 0:
                 suffixes.append(f"size={tuple(t.shape)}")
-            contents = _elements(t, indent)
+            contents = _tensor_str(t, indent)
         if not usual:
             suffixes.append(f"dtype={dtype}")
     made_by = self.grad_fn
@@ -325,5 +326,5 @@ def _text(self: Any, tensor_contents: str | None) -> str:
     tangent = _tangent(self)
     if tangent is not None:
         suffixes.append(f"tangent={tangent}")
-    text = _with_suffixes(prefix + contents, suffixes, indent, t.is_sparse)
+    text = _add_suffixes(prefix + contents, suffixes, indent, t.is_sparse)
     return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"

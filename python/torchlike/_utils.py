@@ -189,3 +189,39 @@ def _rebuild_parameter_with_state(
     attributes = state[0] if isinstance(state, tuple) else state
     made.__dict__.update(attributes or {})
     return made
+
+
+def _flatten_dense_tensors(tensors: Any) -> Any:
+    """The elements of several tensors, one after the other."""
+    import torchlike as torch
+
+    return torch.cat([t.contiguous().view(-1) for t in tensors])
+
+
+def _unflatten_dense_tensors(flat: Any, tensors: Any) -> tuple[Any, ...]:
+    """Views of elements that lie one after the other, with the shapes of tensors."""
+    parts = flat.split([t.numel() for t in tensors])
+    return tuple(part.view(t.shape) for part, t in zip(parts, tensors, strict=True))
+
+
+def _get_available_device_type() -> str | None:
+    """The type of an accelerator, if there is one."""
+    import torchlike as torch
+
+    return "cuda" if torch.cuda.is_available() else None
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a type of device.
+
+    Raises:
+        RuntimeError: if there is none.
+    """
+    import torchlike as torch
+
+    found = getattr(torch, device_type, None)
+    if found is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import concurrent.futures
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -15,7 +17,10 @@ class Future:
     __class_getitem__: Any = classmethod(types.GenericAlias)
 
     def __init__(self, *, devices: Any = None) -> None:
-        self._future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        # What few programs need is read late: `torchlike.Future` is there from the beginning.
+        from concurrent.futures import Future as Promise
+
+        self._future: concurrent.futures.Future[Any] = Promise()
 
     def done(self) -> bool:
         """Whether the result is there."""

@@ -86,6 +86,7 @@ class Library:
                 "multiple times. Each overload's schema should only be registered with a single call to def()."
             )
         made = getattr(ops, self.ns).define(f"{self.ns}::{schema.strip()}")
+        made.tags = _listed(tags)
         self._made.append(made)
         return parsed.name + (f".{parsed.overload_name}" if parsed.overload_name else "")
 
@@ -162,10 +163,17 @@ def _overload(op: Any) -> OpOverload:
     return found
 
 
+def _listed(tags: Any) -> list[Any]:
+    """Tags that were given alone, several, or not at all."""
+    if tags is None:
+        return []
+    return list(tags) if isinstance(tags, tuple | list) else [tags]
+
+
 class CustomOpDef:
     """An operator that `custom_op` made: callable, and where its kernels are registered."""
 
-    def __init__(self, namespace: str, name: str, schema: str, fn: Any) -> None:
+    def __init__(self, namespace: str, name: str, schema: str, fn: Any, tags: Any = None) -> None:
         self._namespace = namespace
         self._name = name
         self._qualname = f"{namespace}::{name}"
@@ -179,6 +187,7 @@ class CustomOpDef:
             vars(space).pop(packet)
         self._opoverload: OpOverload = space.define(f"{self._qualname}{schema}")
         self._opoverload.definition = self
+        self._opoverload.tags = _listed(tags)
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
@@ -254,7 +263,7 @@ def custom_op(
     def inner(fn: Any) -> CustomOpDef:
         text = infer_schema(fn, mutates_args=mutates_args) if schema is None else schema
         namespace, op_name = _parts(name, exact=False)
-        made = CustomOpDef(namespace, op_name, text, fn)
+        made = CustomOpDef(namespace, op_name, text, fn, tags)
         made.register_kernel(device_types)(fn)
         return made
 
@@ -288,7 +297,7 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
 
 def _check_device(kind: str) -> None:
     with contextlib.suppress(NotImplementedError):  # one of PyTorch's that is not here
-        _C.device(kind)
+        _C.device(kind.lower())
 
 
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any:

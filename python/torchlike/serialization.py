@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _safe: list[Any] = []
 
 
+DEFAULT_PROTOCOL = 2
+MAP_LOCATION = Any  # a device, a string, a table of them, or a function
+
+
 class LoadEndianness(Enum):
     """The order of bytes of files that do not say theirs."""
 
@@ -268,6 +272,13 @@ def save(
     flush = getattr(f, "flush", None)
     if callable(flush):
         flush()
+
+
+def normalize_storage_type(storage_type: Any) -> Any:
+    """The class of this name that `torch` has: `FloatStorage` for `torch.storage`'s."""
+    import torchlike as torch
+
+    return getattr(torch, storage_type.__name__)
 
 
 def _get_layout(name: str) -> Any:

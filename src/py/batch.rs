@@ -84,6 +84,12 @@ fn _batch_levels(values: &Bound<'_, PyTuple>) -> Vec<u32> {
     found
 }
 
+/// Whether a level is open.
+#[pyfunction]
+fn _batch_is_on() -> bool {
+    batch::is_on()
+}
+
 /// How many examples an open level has, and what random operators do there; None for any other number.
 #[pyfunction]
 fn _batch_about(level: u32) -> Option<(i64, &'static str)> {
@@ -202,6 +208,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_about _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _untracked);
+    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_is_on _batch_about _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _untracked);
     Ok(())
 }

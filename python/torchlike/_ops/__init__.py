@@ -34,7 +34,6 @@ class OpOverload:
         self.__name__ = f"{packet._name}.{self._overloadname}"
         self.__qualname__ = self.__name__
         self.__module__ = f"torch._ops.{self.namespace}"
-        self.tags: list[Any] = []
         self.kernels: dict[str | type, Callable[..., Any]] = {}
         self.definition: Any = None  # the `CustomOpDef` that made it
         self.fitting: set[tuple[type, ...]] = set()  # types of arguments that fit
@@ -42,6 +41,15 @@ class OpOverload:
     @functools.cached_property
     def _schema(self) -> FunctionSchema:
         return parse(self._text)
+
+    @functools.cached_property
+    def tags(self) -> list[Any]:
+        """What is said of it, as `Tag.pointwise`."""
+        if self.namespace != "aten":
+            return []
+        from torchlike import _tags
+
+        return list(_tags.of_aten(self._opname, self._overloadname))
 
     def name(self) -> str:
         """The full name: `aten::add.Tensor`."""
@@ -111,6 +119,30 @@ def _runner() -> Any:
     from torchlike._ops import calls
 
     return calls.run
+
+
+class HigherOrderOperator:
+    """An operator that takes functions: calling it runs what a subclass says."""
+
+    def __init__(self, name: str, *, cacheable: bool = False) -> None:
+        self._name = self.__name__ = name
+        self.namespace = "higher_order"
+
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{self._name}: a higher order operator without a function")
+
+    def __str__(self) -> str:
+        return self._name
+
+    def py_impl(self, key: Any) -> Any:
+        """Takes a kernel of a layer, which is not asked here."""
+        return lambda fn: fn
+
+    py_autograd_impl = py_impl
 
 
 class OpOverloadPacket:

@@ -172,6 +172,16 @@ def scalar_tensor(s: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any)
 
 
 @by_hand
+def _pin_memory(self: Any, device: Any) -> Any:
+    return self.pin_memory()
+
+
+@by_hand
+def _sparse_addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+    return torch.sparse.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+
+@by_hand
 def _to_copy(
     self: Any,
     dtype: Any,

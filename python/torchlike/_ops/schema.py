@@ -150,7 +150,7 @@ def split(text: str) -> list[str]:
     return [*parts, last] if last else parts
 
 
-_ARGUMENT = re.compile(r"(\w+)(\([^)]*\))?((?:\[\d*\]|\?)*)(?:\s+(\w+))?(?:=(.*))?$", re.S)
+_ARGUMENT = re.compile(r"(\w+)(\([^)]*\)|!)?((?:\[\d*\]|\?)*)(?:\s+(\w+))?(?:=(.*))?$", re.S)
 
 
 def _default(text: str, type_: str) -> Any:
@@ -174,7 +174,8 @@ def _argument(text: str, kwarg_only: bool) -> Argument:
         raise RuntimeError(f"unknown type specifier:\n{text}\n{'~' * len(base)} <--- HERE")
     info = None
     if alias is not None:
-        inner = alias[1:-1]
+        # `Tensor! out` is written, and shares memory with nothing that has a name.
+        inner = alias if alias == "!" else alias[1:-1]
         info = AliasInfo(inner.replace("!", "").partition("->")[0].strip(), "!" in inner)
     type_ = base + (suffix or "")
     value = None if default is None else _default(default.strip(), type_)

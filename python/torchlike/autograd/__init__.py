@@ -41,6 +41,18 @@ __all__ = [
     "set_multithreading_enabled",
 ]
 
+
+def _profiler_enabled() -> bool:
+    """Whether a profiler is entered."""
+    return bool(profiler._noting)
+
+
+def _disable_profiler() -> None:
+    """Has the profilers that are entered end."""
+    for entered in reversed(profiler._noting):
+        entered.__exit__()
+
+
 forward_ad = _lazy.module("torchlike.autograd.forward_ad")
 functional = _lazy.module("torchlike.autograd.functional")
 profiler = _lazy.module("torchlike.autograd.profiler")

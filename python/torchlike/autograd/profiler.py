@@ -45,6 +45,10 @@ class record_function:
         return marked
 
 
+_noting: list[Any] = []
+"""The profilers that are entered."""
+
+
 class profile:
     """Notes the calls of this thread while it is entered.
 
@@ -92,6 +96,7 @@ class profile:
             raise RuntimeError("Profiler context manager is not reentrant")
         self.entered = True
         self._noting = _C._profile_start(self.record_shapes)
+        _noting.append(self)
         if not self._noting:
             warnings.warn(
                 "This thread's calls are noted by another profiler already: this one sees none",
@@ -102,6 +107,7 @@ class profile:
     def __exit__(self, *exc: object) -> None:
         if not self.enabled or not self.entered:
             return
+        _noting.remove(self)
         rows = _C._profile_stop()[0] if self._noting else []
         self._events = events_of(rows, self.record_shapes, self.profile_memory, self.with_flops)
 
@@ -145,3 +151,24 @@ class profile:
 
     def __str__(self) -> str:
         return "<unfinished torch.autograd.profile>" if self._events is None else str(self._events)
+
+
+class emit_nvtx:
+    """Marks on a GPU's timeline for each call.
+
+    Raises:
+        NotImplementedError: where it is entered enabled: calls have no marks of their own here.
+    """
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled, self.record_shapes = enabled, record_shapes
+
+    def __enter__(self) -> emit_nvtx:
+        if self.enabled:
+            raise NotImplementedError(
+                "torch.autograd.profiler.emit_nvtx is not supported by torchlike: use torch.cuda.nvtx.range"
+            )
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing is to be ended."""

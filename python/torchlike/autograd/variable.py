@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchlike import _C
 from torchlike._C import Tensor
 
 __all__ = ["Variable"]
@@ -16,8 +17,23 @@ class VariableMeta(type):
         return isinstance(instance, Tensor)
 
 
+class ImperativeEngine:
+    """Backward passes, as old code asks for them."""
+
+    @staticmethod
+    def queue_callback(f: Any) -> None:
+        """Calls a function once the backward pass of this thread is done.
+
+        Raises:
+            RuntimeError: outside of one.
+        """
+        _C._queue_callback(f)
+
+
 class Variable(metaclass=VariableMeta):
     """`Variable(data, requires_grad=False)`: the same numbers, without `data`'s history."""
+
+    _execution_engine = ImperativeEngine()
 
     def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: Any = None) -> Any:
         """A tensor on the memory of `data`, or an empty one.

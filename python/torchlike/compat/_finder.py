@@ -42,9 +42,12 @@ class _Aliases(MetaPathFinder):
     """Modules and the distribution under PyTorch's name."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != "torch" and not name.startswith("torch."):
+        if name == "functorch":
+            own = "torchlike._functorch"
+        elif name == "torch" or name.startswith("torch."):
+            own = _naming.own(name)
+        else:
             return None
-        own = _naming.own(name)
         try:
             found = find_spec(own)
         except (ModuleNotFoundError, ValueError):

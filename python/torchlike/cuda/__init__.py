@@ -193,10 +193,12 @@ def manual_seed_all(seed: int) -> None:
 
 def __getattr__(name: str) -> Any:
     """What programs seldom need is loaded when it is first asked for."""
-    if name in ("streams", "nvtx", "random", "memory", "graphs", "_more"):
+    if name in ("streams", "nvtx", "random", "memory", "graphs", "profiler", "_more"):
         from importlib import import_module
 
         return import_module(f"torchlike.cuda.{name}")
+    if name == "_initialized":
+        return is_initialized()
     if name == "default_generators":
         return tuple(_C._cuda_generator(i) for i in range(device_count()))
     from torchlike.cuda import _more

@@ -10,7 +10,7 @@ import os
 from datetime import timedelta
 from enum import Enum
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from torchlike import _absent, _lazy
 from torchlike.distributed import _groups
@@ -24,6 +24,7 @@ from torchlike.distributed._stores import (
     TCPStore,
     checked_timeout,
 )
+from torchlike.distributed.constants import default_pg_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,7 @@ def init_process_group(
         NotImplementedError: for backends that are not there.
     """
     _groups.unmade()
-    limit = checked_timeout(timedelta(minutes=30) if timeout is None else timeout)
+    limit = checked_timeout(default_pg_timeout if timeout is None else timeout)
     if backend is None:
         told = init_method is not None or store is not None or "MASTER_ADDR" in os.environ
         backend = "gloo" if told else "local"
@@ -214,6 +215,8 @@ class Backend(str):
     UCC = "ucc"
     MPI = "mpi"
     FAKE = "fake"
+    default_device_backend_map: ClassVar = {"cpu": GLOO, "cuda": NCCL}
+    """What PyTorch takes for a type of device; here `gloo` takes tensors of all."""
     backend_list = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
 
     def __new__(cls, name: str) -> Backend:

@@ -17,6 +17,7 @@ import torchlike
 from torchlike.fx import traceback as fx_traceback
 from torchlike.fx._arguments import PLAIN
 from torchlike.fx._codegen import magic_methods, reflectable_magic_methods
+from torchlike.fx.node import Argument as Argument
 from torchlike.fx.node import Node, base_types, map_aggregate
 
 if TYPE_CHECKING:

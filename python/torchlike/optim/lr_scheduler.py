@@ -12,6 +12,7 @@ from torchlike.optim._lr_base import (
 )
 from torchlike.optim._lr_base import (
     LRScheduler,
+    flagged,
     kept_callable,
     warn_outside_step,
 )
@@ -52,6 +53,16 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+
+def _enable_get_lr_call(o: Any) -> Any:
+    """Inside, a scheduler may be asked for its rates, as in a step."""
+    return flagged(o, "_get_lr_called_within_step")
+
+
+def _initial_mode(o: Any) -> Any:
+    """Inside, a scheduler is at its first step."""
+    return flagged(o, "_is_initial")
 
 
 class LambdaLR(LRScheduler):

@@ -344,6 +344,11 @@ def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Any = None
     return found
 
 
+def _get_node_type(tree: Any) -> Any:
+    """The type by which a node is taken apart."""
+    return node_type(tree)
+
+
 # paths ---------------------------------------------------------------------------------------
 
 

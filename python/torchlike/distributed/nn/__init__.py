@@ -1,3 +1,4 @@
-"""Collectives with gradients, which torchlike has not."""
+"""Collectives with gradients."""
 
 from torchlike.distributed.nn import functional
+from torchlike.distributed.nn.functional import *

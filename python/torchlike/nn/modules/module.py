@@ -47,6 +47,16 @@ def _unreachable(method: str) -> RuntimeError:
     )
 
 
+# PyTorch's names of the hooks of every module; libraries read them, and add by the functions that are there for it.
+_global_forward_pre_hooks = _hooks.global_tables["_forward_pre_hooks"]
+_global_forward_hooks = _hooks.global_tables["_forward_hooks"]
+_global_backward_pre_hooks = _hooks.global_tables["_backward_pre_hooks"]
+_global_backward_hooks = _hooks.global_tables["_backward_hooks"]
+_global_buffer_registration_hooks = _hooks.global_tables["_buffer_registration"]
+_global_module_registration_hooks = _hooks.global_tables["_module_registration"]
+_global_parameter_registration_hooks = _hooks.global_tables["_parameter_registration"]
+
+
 class Module(_HookMethods, _PathMethods, _ConversionMethods):
     """A node in a tree of layers: parameters, buffers, child modules and a ``forward``.
 

@@ -4,6 +4,11 @@ from torchlike.utils.data import _utils
 from torchlike.utils.data._utils.collate import default_collate, default_convert
 from torchlike.utils.data._utils.worker import get_worker_info
 from torchlike.utils.data.dataloader import DataLoader, _DatasetKind
+from torchlike.utils.data.datapipes.datapipe import (
+    IterDataPipe,
+    MapDataPipe,
+    functional_datapipe,
+)
 from torchlike.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -31,7 +36,9 @@ __all__ = [
     "DataLoader",
     "Dataset",
     "DistributedSampler",
+    "IterDataPipe",
     "IterableDataset",
+    "MapDataPipe",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -42,6 +49,7 @@ __all__ = [
     "WeightedRandomSampler",
     "default_collate",
     "default_convert",
+    "functional_datapipe",
     "get_worker_info",
     "random_split",
 ]

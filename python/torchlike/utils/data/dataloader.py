@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torchlike as torch
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 _T = TypeVar("_T", covariant=True)
+_collate_fn_t = Callable[[list[Any]], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 _FIXED = (
     "batch_size",

@@ -66,6 +66,14 @@ class Plan:
         )
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """The four words that seed NumPy in a worker."""
+    import numpy as np
+
+    words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return [int(n) for n in np.random.SeedSequence(words).generate_state(4)]
+
+
 def _seed(plan: Plan) -> None:
     seed = plan.base_seed + plan.id
     random.seed(seed)
@@ -74,8 +82,7 @@ def _seed(plan: Plan) -> None:
         import numpy as np
     except ImportError:
         return
-    words = [plan.id, plan.base_seed & 0xFFFFFFFF, plan.base_seed >> 32, 0]
-    np.random.seed(np.random.SeedSequence(words).generate_state(4))
+    np.random.seed(_generate_state(plan.base_seed, plan.id))
 
 
 def _caught(plan: Plan) -> ExceptionWrapper:

@@ -108,6 +108,11 @@ def schedule(
     return action
 
 
+def _default_schedule_fn(_: int) -> ProfilerAction:
+    """Every step is recorded."""
+    return ProfilerAction.RECORD
+
+
 def tensorboard_trace_handler(
     dir_name: str,
     worker_name: str | None = None,
