@@ -11,6 +11,7 @@ import re
 import struct
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -375,3 +376,61 @@ def test_warnings_of_plain_handlers_name_their_place() -> None:
         warnings.simplefilter("always")
         assert torch.ones(2).as_subclass(Plain) + 1 == "plain"
     assert all("python_arg_parser.cpp" in str(w.message) for w in told)
+
+
+def test_torchaudio_has_its_operators() -> None:
+    from torchlike.compat import _torchaudio
+
+    _torchaudio.register()
+    ops = torch.ops.torchaudio
+    x, a = torch.rand(2, 3, 9), torch.tensor([[0.2, -0.3, 1.0], [0.1, 0.4, 2.0], [0.0, 0.0, 1.0]])
+    y = torch.zeros(2, 3, 11)
+    ops._lfilter_core_loop(x, a, y)
+    want = torch.zeros(2, 3, 11)
+    for t in range(9):
+        past = (want[:, :, t : t + 2] * a[:, :2]).sum(-1)
+        want[:, :, t + 2] = (x[:, :, t] - past) / a[:, 2]
+    torch.testing.assert_close(y, want)
+    out = torch.zeros(2, 4)
+    ops._overdrive_core_loop(
+        torch.ones(2, 4), torch.ones(2, 4), torch.zeros(2), torch.zeros(2), out
+    )
+    torch.testing.assert_close(out[0, :2], torch.tensor([1.25, 0.5 + 0.75 * 0.995]))
+
+    scores = torch.full((1, 5, 4), -9.0)
+    for t, label in enumerate([1, 0, 1, 2, 0]):
+        scores[0, t, label] = -0.1
+    length = torch.tensor([5]), torch.tensor([3])
+    path, _ = ops.forced_align(scores, torch.tensor([[1, 1, 2]]), *length, 0)
+    assert path.tolist() == [[1, 0, 1, 2, 0]]
+    with pytest.raises(RuntimeError, match="targets length is too long for CTC"):
+        ops.forced_align(scores[:, :3], torch.tensor([[1, 1, 2]]), torch.tensor([3]), length[1], 0)
+
+
+def test_the_loss_of_transducers_is_that_of_all_paths() -> None:
+    from torchlike.compat import _torchaudio
+
+    _torchaudio.register()
+    torch.manual_seed(0)
+    logits = torch.randn(1, 3, 3, 4, dtype=torch.float64, requires_grad=True)
+    labels, sizes = torch.tensor([[1, 2]]), (torch.tensor([3]), torch.tensor([2]))
+    costs, grads = torch.ops.torchaudio.rnnt_loss_forward(
+        logits.detach(), labels, *sizes, 0, -1.0, True
+    )
+    log = logits.log_softmax(-1)[0]
+
+    def paths(t: int, u: int) -> list[Any]:
+        """The log probabilities of all ways from here to the end."""
+        if t == 3:
+            return [torch.zeros((), dtype=torch.float64)] if u == 2 else []
+        moved = [log[t, u, labels[0, u]] + p for p in paths(t, u + 1)] if u < 2 else []
+        return [log[t, u, 0] + p for p in paths(t + 1, u)] + moved
+
+    want = -torch.logsumexp(torch.stack(paths(0, 0)), 0)
+    want.backward()
+    torch.testing.assert_close(costs[0], want.detach())
+    torch.testing.assert_close(grads, logits.grad)
+    small = torch.ops.torchaudio.rnnt_loss_forward(logits.detach(), labels, *sizes, 0, 0.01, True)[
+        1
+    ]
+    assert small.abs().max() == 0.01

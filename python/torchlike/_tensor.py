@@ -143,8 +143,9 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
             made = made.conj()
         if t.is_neg():
             made = _C._root._neg_view(made)
-    if type(t) is not Tensor:
-        made = made.as_subclass(type(t))
+    if type(t) is not Tensor or made._is_view():
+        # Of the copy nothing else is left: it is no view.
+        made = Tensor._make_subclass(type(t), made)
     memo[id(t)] = made
     return _with_state(made, t, memo)
 

@@ -105,7 +105,7 @@ class profile:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if not self.enabled or not self.entered:
+        if self not in _noting:
             return
         _noting.remove(self)
         rows = _C._profile_stop()[0] if self._noting else []

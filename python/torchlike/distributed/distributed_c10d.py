@@ -13,6 +13,11 @@ globals().update(
 __all__ = [*_package.__all__, "default_pg_timeout"]
 
 
+def _get_global_rank(group: _Any, rank: int) -> int:
+    """Old name of `get_global_rank`."""
+    return _package.get_global_rank(group, rank)
+
+
 def __getattr__(name: str) -> _Any:
     """PyTorch's table of the groups there are, made when it is asked for."""
     if name != "_pg_map":

@@ -57,6 +57,10 @@ class View(MutableMapping[str, Any]):
 
     __slots__ = ("_kind", "_module")
 
+    def __new__(cls, module: Any = (), kind: str | None = None) -> Any:
+        """The view of a module; of anything else the dictionary that PyTorch's modules have here."""
+        return dict(module) if kind is None else super().__new__(cls)
+
     def __init__(self, module: Any, kind: str) -> None:
         self._module = module._state_
         self._kind = kind

@@ -287,6 +287,13 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
                     value = replaced("_buffer_registration", self, name, value)
                 state[name] = value
 
+    def __getattr__(self, name: str) -> Any:
+        # Asked for what is not there, and for what is registered by classes that put theirs before this one.
+        state = self._state_
+        if name in state.get("_kinds", ()):
+            return state[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
     def __delattr__(self, name: str) -> None:
         state = self._state_
         kinds = state.get("_kinds", ())
