@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import importlib
 import io
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -303,3 +305,85 @@ def test_collectives_have_gradients(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         played(tmp_path, body)
+
+
+OLD_FORMS = [
+    ("add", lambda a, b, c: (a.add(2, b), a.add(b, alpha=2))),
+    ("add_", lambda a, b, c: (a.clone().add_(2, b), a.add(b, alpha=2))),
+    ("sub", lambda a, b, c: (torch.sub(a, 2, b), a.sub(b, alpha=2))),
+    ("addcmul", lambda a, b, c: (torch.addcmul(a, 2, b, c), a.addcmul(b, c, value=2))),
+    ("addcdiv_", lambda a, b, c: (a.clone().addcdiv_(0.5, b, c), a.addcdiv(b, c, value=0.5))),
+    ("addmm", lambda a, b, c: (torch.addmm(2, a, 3, b, c), a.addmm(b, c, beta=2, alpha=3))),
+    ("addmm", lambda a, b, c: (a.addmm(2, 3, b, c), a.addmm(b, c, beta=2, alpha=3))),
+    ("addmm", lambda a, b, c: (a.addmm(2, b, c), a.addmm(b, c, beta=2))),
+    ("addmv", lambda a, b, c: (torch.addmv(2, a[0], b, c[0]), a[0].addmv(b, c[0], beta=2))),
+    (
+        "addr_",
+        lambda a, b, c: (a.clone().addr_(2, 3, b[0], c[0]), a.addr(b[0], c[0], beta=2, alpha=3)),
+    ),
+    ("addbmm", lambda a, b, c: (a.addbmm(2, b[None], c[None]), a.addbmm(b[None], c[None], beta=2))),
+    (
+        "baddbmm",
+        lambda a, b, c: (
+            a[None].baddbmm(2, 3, b[None], c[None]),
+            a[None].baddbmm(b[None], c[None], beta=2, alpha=3),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "pair"), OLD_FORMS, ids=[n for n, _ in OLD_FORMS])
+def test_numbers_may_stand_between_tensors_as_long_ago(name: str, pair: Any) -> None:
+    given = [torch.rand(2, 2, requires_grad=True) for _ in range(3)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", f"This overload of {name} is deprecated")
+        made, wanted = pair(*given)
+    assert torch.equal(made, wanted) and made.grad_fn.name() == wanted.grad_fn.name()
+
+
+def test_old_forms_are_asked_for_where_somebody_watches() -> None:
+    class Seen(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            called.append([type(a).__name__ for a in args])
+            return func(*args, **(kwargs or {}))
+
+    called: list[Any] = []
+    x = torch.ones(2)
+    with Seen(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = x.add(2, x)
+    assert made.tolist() == [3, 3]
+    assert called == [["Tensor", "int", "Tensor"]]
+    out = torch.empty(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert torch.add(x, 3, x, out=out) is out and out.tolist() == [4, 4]
+    for wrong in (lambda: x.add(x, x), lambda: torch.add(2, x, x), lambda: x.add(1, 2, x)):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_operands_of_einsum_in_a_list_are_traced_one_by_one() -> None:
+    graph = torch.fx.symbolic_trace(lambda a, b: torch.einsum("ij,jk", [a, b])).graph
+    node = next(n for n in graph.nodes if n.op == "call_function")
+    assert [str(a) for a in node.args] == ["ij,jk", "a", "b"]
+
+
+def test_old_forms_say_once_what_to_write() -> None:
+    program = """
+import warnings
+import torchlike as torch
+x = torch.ones(2, 2)
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    x.addmm(1, 1, x, x), x.add_(2, x)
+text, = [str(w.message) for w in said]
+assert text == (
+    "This overload of addmm is deprecated:\\n\\taddmm(Number beta, Number alpha, Tensor mat1, Tensor mat2)\\n"
+    "Consider using one of the following signatures instead:\\n"
+    "\\taddmm(Tensor mat1, Tensor mat2, *, Number beta = 1, Number alpha = 1)"), text
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -19,10 +19,10 @@ class Form:
     """How PyTorch passes the arguments of a function that it writes in Python on to a handler.
 
     The text is `positional; keyword=default`. Arguments with a star are those that are asked; `*name`
-    takes the rest, and all of it is asked.
+    takes the rest, and all of it is asked, also what is in a list alone; `*name!` not that.
     """
 
-    __slots__ = ("asked", "defaults", "keywords", "positional", "rest")
+    __slots__ = ("asked", "defaults", "flat", "keywords", "positional", "rest")
 
     def __init__(self, text: str) -> None:
         before, _, after = text.partition(";")
@@ -30,12 +30,12 @@ class Form:
         self.keywords: list[str] = []
         self.defaults: dict[str, Any] = {}
         self.asked: list[str] = []
-        self.rest = False
+        self.rest, self.flat = False, True
         for names, part in ((self.positional, before), (self.keywords, after)):
             for entry in part.split(", ") if part.strip() else ():
                 name, has_default, default = entry.strip().partition("=")
                 if name.startswith("*"):
-                    self.rest = True
+                    self.rest, self.flat = True, not name.endswith("!")
                     continue
                 if name.endswith("*"):
                     name = name[:-1]
@@ -63,7 +63,7 @@ class Form:
                 if name not in self.defaults:
                     return None
                 values[name] = self.defaults[name]
-        asked = (*(values[n] for n in self.asked), *_flat(rest))
+        asked = (*(values[n] for n in self.asked), *(_flat(rest) if self.flat else _bare(rest)))
         positional = (*(values[n] for n in self.positional), *rest)
         return asked, positional, {n: values[n] for n in self.keywords}
 
@@ -72,6 +72,10 @@ def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(values) == 1 and isinstance(values[0], list | tuple):
         return tuple(values[0])
     return values
+
+
+def _bare(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(v for v in values if not isinstance(v, list | tuple))
 
 
 @functools.cache
@@ -118,6 +122,8 @@ def overridable(function: Callable[..., Any]) -> Any:
         form = _forms().get(name)
         bound = form.bind(args, kwargs) if form is not None else None
         asked, args, kwargs = bound or ((*args, *kwargs.values()), args, kwargs)
+        if bound is not None and not _C._watched(asked, {}):
+            return function(*args, **kwargs)
         return _C._handle(shown, f"torch.{name}", asked, args, kwargs)
 
     return shown

@@ -93,7 +93,21 @@ impl<'py> Incoming<'py> {
                 Err(Fail::Misfit(m)) => misfits.push(m),
             }
         }
-        Err(self.refusal(group, &misfits))
+        self.old_form(group, &misfits)
+    }
+
+    /// Runs a call that fits no overload as what it was long ago.
+    #[cold]
+    fn old_form(
+        &self,
+        group: &Group,
+        misfits: &[Misfit<'_, 'py>],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Some(modern) = self.modern(group) else {
+            return Err(self.refusal(group, misfits));
+        };
+        self.warn_of_old_form(group)?;
+        modern.unwatched(group)
     }
 
     /// Lets a mode or an argument answer; tensors of a class that does not override only keep it.
@@ -148,6 +162,9 @@ impl<'py> Incoming<'py> {
 
     /// Refuses a call that would fit no overload whatever the objects that take it over are.
     fn check(&self, group: &Group) -> PyResult<()> {
+        if self.modern(group).is_some() {
+            return Ok(());
+        }
         let mut misfits: SmallVec<[Misfit; 2]> = SmallVec::new();
         for overload in &group.overloads {
             let held = Held::lenient();

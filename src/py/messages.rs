@@ -33,6 +33,18 @@ impl Line {
         words.join(", ")
     }
 
+    /// All of it.
+    pub fn spelled(&self) -> String {
+        self.text()
+    }
+
+    /// The tensors that are given by place.
+    pub fn tensors(&self) -> Vec<String> {
+        let placed = self.entries.iter().take_while(|e| e.0 != "*");
+        let tensors = placed.filter(|e| e.0 == "Tensor");
+        tensors.map(|(t, n)| format!("{t} {n}")).collect()
+    }
+
     /// Whether a call with `n` arguments could be meant for it.
     pub fn takes(&self, n: usize) -> bool {
         (self.count - self.optional..=self.count).contains(&n)
@@ -70,7 +82,7 @@ impl Line {
     }
 }
 
-/// Names with signatures of long ago that PyTorch still accepts and does not list.
+/// Names with signatures of long ago that are accepted (`old_forms.rs`) and not listed.
 const WITH_OLD_FORMS: &[&str] = &[
     "add", "sub", "addcmul", "addcdiv", "addmm", "addmv", "addr", "addbmm", "baddbmm", "add_",
     "sub_", "addcmul_", "addcdiv_", "addmm_", "addmv_", "addr_", "addbmm_", "baddbmm_", "copy_",

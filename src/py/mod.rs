@@ -50,6 +50,7 @@ mod module;
 mod noted;
 mod numpy;
 mod object;
+mod old_forms;
 mod operators;
 mod parameter;
 mod parts;

@@ -1,0 +1,124 @@
+//! Signatures of long ago that PyTorch still takes, with numbers between the tensors: `p.add_(2, other)`.
+
+use super::arguments::Incoming;
+use super::convert::number;
+use super::groups::Group;
+use super::messages;
+use super::object::is_tensor;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the numbers are called, by where they stood.
+enum Old {
+    /// After the first tensor.
+    Between(&'static str),
+    /// The first before all tensors of a function, and after the first of a method; the second, which may be missing, after the
+    /// first tensor.
+    Around,
+}
+
+fn old(name: &str) -> Option<Old> {
+    match name.trim_end_matches('_') {
+        "add" | "sub" => Some(Old::Between("alpha")),
+        "addcmul" | "addcdiv" => Some(Old::Between("value")),
+        "addmm" | "addmv" | "addr" | "addbmm" | "baddbmm" => Some(Old::Around),
+        _ => None,
+    }
+}
+
+static WARNED: AtomicBool = AtomicBool::new(false);
+
+impl<'py> Incoming<'py> {
+    /// The same call in today's order, if it is one of long ago.
+    pub(super) fn modern(&self, group: &Group) -> Option<Self> {
+        let given = &self.positional[..];
+        let is_out = |(k, _): &(Bound<'py, PyAny>, Bound<'py, PyAny>)| k.eq("out").unwrap_or(false);
+        if !self.keywords.iter().all(is_out) {
+            return None;
+        }
+        // The places of the numbers among the arguments.
+        let numbers: &[(usize, &str)] = match (old(&group.name)?, given.len(), group.method) {
+            (Old::Between("alpha"), 3, _) => &[(1, "alpha")],
+            (Old::Between("value"), 4, _) => &[(1, "value")],
+            (Old::Around, 5, true) => &[(1, "beta"), (2, "alpha")],
+            (Old::Around, 5, false) => &[(0, "beta"), (2, "alpha")],
+            (Old::Around, 4, true) => &[(1, "beta")],
+            (Old::Around, 4, false) => &[(0, "beta")],
+            _ => return None,
+        };
+        let named = |i: usize| numbers.iter().find(|(at, _)| *at == i);
+        let fits = given.iter().enumerate().all(|(i, o)| match named(i) {
+            Some(_) => number(o).is_some(),
+            None => is_tensor(o),
+        });
+        if !fits {
+            return None;
+        }
+        let mut made = Incoming {
+            py: self.py,
+            positional: Default::default(),
+            keywords: self.keywords.clone(),
+        };
+        for (i, o) in given.iter().enumerate() {
+            match named(i) {
+                Some((_, name)) => {
+                    let key = PyString::intern(self.py, name).into_any();
+                    made.keywords.push((key, o.clone()));
+                }
+                None => made.positional.push(o.clone()),
+            }
+        }
+        Some(made)
+    }
+
+    /// Says once in a process that there are other forms.
+    ///
+    /// # Errors
+    /// If warnings are errors.
+    pub(super) fn warn_of_old_form(&self, group: &Group) -> PyResult<()> {
+        if WARNED.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let overloads = group.overloads.iter().map(|o| (o.op, o.out));
+        let lines = messages::lines(&group.name, group.method, overloads);
+        let name = &group.name;
+        let mut tensors = lines.first().map(messages::Line::tensors).unwrap_or_default();
+        let out = !group.method;
+        let mut shown: Vec<String> = Vec::new();
+        let first = if out && !tensors.is_empty() {
+            vec![tensors.remove(0)]
+        } else {
+            Vec::new()
+        };
+        match old(name) {
+            Some(Old::Between(number)) => {
+                shown.extend(first);
+                shown.push(format!("Number {number}"));
+            }
+            _ => {
+                shown.push("Number beta".to_owned());
+                shown.extend(first);
+                if self.positional.len() == 5 {
+                    shown.push("Number alpha".to_owned());
+                }
+            }
+        }
+        shown.extend(tensors);
+        if out {
+            shown.extend(["*".to_owned(), "Tensor out = None".to_owned()]);
+        }
+        let now: String = lines
+            .iter()
+            .map(|l| format!("\n\t{name}({})", l.spelled()))
+            .collect();
+        let text = format!(
+            "This overload of {name} is deprecated:\n\t{name}({})\nConsider using one of the following signatures instead:{now}",
+            shown.join(", ")
+        );
+        self.py
+            .import("warnings")?
+            .call_method1("warn", (text,))
+            .map(|_| ())
+    }
+}
