@@ -98,11 +98,7 @@ impl<'py> Incoming<'py> {
 
     /// Runs a call that fits no overload as what it was long ago.
     #[cold]
-    fn old_form(
-        &self,
-        group: &Group,
-        misfits: &[Misfit<'_, 'py>],
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn old_form(&self, group: &Group, misfits: &[Misfit<'_, 'py>]) -> PyResult<Bound<'py, PyAny>> {
         let Some(modern) = self.modern(group) else {
             return Err(self.refusal(group, misfits));
         };

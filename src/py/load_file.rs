@@ -84,12 +84,10 @@ fn open(file: &Bound<'_, PyAny>, offset: u64, length: Option<u64>) -> PyResult<A
         return Ok(py.detach(|| Archive::from_bytes(bytes))?);
     }
     let path: std::path::PathBuf = file.extract()?;
-    Ok(py.detach(|| {
-        match length {
-            Some(len) => Archive::open_part(&path, offset, len),
-            None if offset == 0 => Archive::open(&path),
-            None => Archive::open_at(&path, offset),
-        }
+    Ok(py.detach(|| match length {
+        Some(len) => Archive::open_part(&path, offset, len),
+        None if offset == 0 => Archive::open(&path),
+        None => Archive::open_at(&path, offset),
     })?)
 }
 

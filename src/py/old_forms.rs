@@ -83,7 +83,10 @@ impl<'py> Incoming<'py> {
         let overloads = group.overloads.iter().map(|o| (o.op, o.out));
         let lines = messages::lines(&group.name, group.method, overloads);
         let name = &group.name;
-        let mut tensors = lines.first().map(messages::Line::tensors).unwrap_or_default();
+        let mut tensors = lines
+            .first()
+            .map(messages::Line::tensors)
+            .unwrap_or_default();
         let out = !group.method;
         let mut shown: Vec<String> = Vec::new();
         let first = if out && !tensors.is_empty() {
