@@ -387,3 +387,22 @@ assert text == (
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["eig", "lstsq", "matrix_rank", "solve", "symeig"])
+def test_what_is_gone_says_what_to_write(name: str) -> None:
+    x = torch.eye(2)
+    given = (x, x) if name in ("lstsq", "solve") else (x,)
+    said = r"was deprecated since version 1.9 and is now removed\.[\s\S]*torch\.linalg\."
+    with pytest.raises(RuntimeError, match=said):
+        getattr(torch, name)(*given)
+    if name != "matrix_rank":
+        with pytest.raises(RuntimeError, match=said):
+            getattr(x, name)(*given[1:])
+
+
+def test_old_tensors_lie_on_storages() -> None:
+    x = torch.arange(4.0).view(2, 2)
+    made = torch.FloatTensor(x.storage())
+    assert made.tolist() == [0, 1, 2, 3] and made.data_ptr() == x.data_ptr()
+    assert torch.nn.functional._Reduction.get_enum("sum") == 2

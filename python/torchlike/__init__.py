@@ -111,6 +111,7 @@ from torchlike._foreach import *  # noqa: E402
 from torchlike._functions import *  # noqa: E402
 from torchlike._legacy import *  # noqa: E402
 from torchlike._limits import finfo, iinfo  # noqa: E402
+from torchlike._linalg_utils import eig, lstsq, matrix_rank, solve, symeig  # noqa: E402
 from torchlike._lowrank import lobpcg, pca_lowrank, svd_lowrank  # noqa: E402
 from torchlike._mapped import from_file  # noqa: E402
 from torchlike._parts import (  # noqa: E402

@@ -37,6 +37,9 @@ class tensortype(type):
                 f"legacy constructor expects device type: {cls.device} but device type: "
                 f"{_C.device(device).type} was passed"
             )
+        if len(args) == 1 and hasattr(args[0], "_untyped_storage"):
+            # Of a storage: all of it, where it is.
+            args = (_C.as_tensor([], dtype=cls.dtype).set_(args[0]),)
         made = _C._legacy(args, cls.dtype)
         return made if cls.device == "cpu" else made.to(device or cls.device)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from torchlike import _C
+from torchlike import _C, _linalg_utils
 from torchlike._C import Tensor
 from torchlike._function import overridable
 from torchlike._gradients import (
@@ -257,6 +257,8 @@ def _add() -> None:
     ):
         function.__qualname__ = f"Tensor.{function.__name__}"
         setattr(Tensor, function.__name__, overridable(function))
+    for gone in (_linalg_utils.eig, _linalg_utils.lstsq, _linalg_utils.solve, _linalg_utils.symeig):
+        setattr(Tensor, gone.__name__, gone)
     Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)  # type: ignore[method-assign]
     Tensor.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment, arg-type]
     for name in _ABSENT_BACKENDS:

@@ -90,7 +90,7 @@ class RecursiveScriptModule(ScriptModule):
         spec = self.__dict__.get("_spec")
         if spec is not None and name in spec.methods:
             return lambda *args, **kwargs: self._run(name, args, kwargs)
-        return super().__getattr__(name)  # type: ignore[misc]
+        return super().__getattr__(name)
 
     def save(self, f: Any, _extra_files: Any = None, **how: Any) -> None:
         """As `jit.save`."""

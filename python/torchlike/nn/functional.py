@@ -2,6 +2,7 @@
 
 from torchlike import _C
 from torchlike._namespace import fill as _fill
+from torchlike.nn import _reduction as _Reduction  # noqa: F401  (where PyTorch has it)
 
 _fill(globals(), _C, "_nn")
 

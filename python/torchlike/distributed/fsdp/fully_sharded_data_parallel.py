@@ -219,7 +219,7 @@ class FullyShardedDataParallel(StateDictMethods, Module):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return Module.__getattr__(self, name)  # type: ignore[attr-defined]
+            return Module.__getattr__(self, name)
         except AttributeError:
             if name == WRAPPED:
                 raise

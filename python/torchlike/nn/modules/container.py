@@ -62,7 +62,7 @@ class _Numbered(Module):
     def pop(self, key: Any) -> Any:
         """Take a module out."""
         module = self[key]  # type: ignore[index]
-        del self[key]  # type: ignore[attr-defined]
+        del self[key]
         return module
 
 

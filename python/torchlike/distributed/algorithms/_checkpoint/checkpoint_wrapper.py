@@ -52,7 +52,7 @@ class ActivationWrapper(Module):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return Module.__getattr__(self, name)  # type: ignore[attr-defined]
+            return Module.__getattr__(self, name)
         except AttributeError:
             if name == _CHECKPOINT_WRAPPED_MODULE:
                 raise
