@@ -406,3 +406,29 @@ def test_old_tensors_lie_on_storages() -> None:
     made = torch.FloatTensor(x.storage())
     assert made.tolist() == [0, 1, 2, 3] and made.data_ptr() == x.data_ptr()
     assert torch.nn.functional._Reduction.get_enum("sum") == 2
+
+
+def test_hooks_of_one_place_are_given_the_same_object() -> None:
+    seen: list[Any] = []
+
+    def first(grad: Any) -> None:
+        grad.mark = 1
+        seen.append(grad)
+
+    def second(grad: Any) -> Any:
+        seen.append(grad)
+        return grad * 2
+
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    for hook in (first, second, seen.append):
+        y.register_hook(hook)
+    y.sum().backward()
+    assert seen[0] is seen[1] and seen[1].mark == 1 and seen[2] is not seen[1]
+    assert x.grad.tolist() == [4, 4]
+    z = x * 3
+    seen.clear()
+    for _ in range(2):
+        z.grad_fn.register_prehook(lambda grads: seen.append(grads[0]))
+    z.sum().backward()
+    assert seen[0] is seen[1]

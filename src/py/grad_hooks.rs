@@ -57,24 +57,35 @@ impl Table {
     ) -> PyResult<()> {
         let hooks = self.hooks.bind(py).call_method0("values")?;
         let hooks = PyList::type_object(py).call1((hooks,))?;
+        // All hooks are given the same objects, so what one writes on a gradient the next finds there.
+        let mut given = match self.when {
+            When::Result(_) => optional(py, grads[0].clone())?,
+            When::Before | When::After => all(py, grads)?.into_any(),
+            When::Gathered => py.None().into_bound(py),
+        };
+        let others = match (self.when, others) {
+            (When::After, Some(others)) => all(py, others)?,
+            _ => PyTuple::empty(py),
+        };
         for hook in hooks.try_iter()? {
             let hook = hook?;
             match self.when {
                 When::Result(_) => {
-                    let given = optional(py, grads[0].clone())?;
                     let made = hook.call1((&given,))?;
                     if !made.is_none() {
                         grads[0] = Some(checked(&hook, grads[0].as_ref(), &made)?);
+                        given = made;
                     }
                 }
-                When::Before => {
-                    let made = hook.call1((all(py, grads)?,))?;
+                When::Before | When::After => {
+                    let made = match self.when {
+                        When::Before => hook.call1((&given,))?,
+                        _ => hook.call1((&given, &others))?,
+                    };
                     replace(&hook, grads, &made)?;
-                }
-                When::After => {
-                    let others = all(py, others.unwrap_or(&Grads::new()))?;
-                    let made = hook.call1((all(py, grads)?, others))?;
-                    replace(&hook, grads, &made)?;
+                    if !made.is_none() {
+                        given = made;
+                    }
                 }
                 When::Gathered => {
                     let Some(leaf) = link.as_leaf() else { continue };
