@@ -1,5 +1,8 @@
 """What dispatch modes do to gradients: nothing."""
 
+import contextlib
+
+import numpy as np
 import pytest
 
 import torchlike as torch
@@ -50,3 +53,34 @@ def test_results_of_one_integer_each_are_tensors():
     with Passing():
         made = torch.meshgrid(torch.tensor(3), indexing="ij")
     assert isinstance(made[0], torch.Tensor) and made[0].tolist() == [3]
+
+
+def test_what_is_detached_has_no_history():
+    x = torch.ones(2, requires_grad=True)
+    with Passing():
+        for made in (x.detach(), x.data, (x * 2).detach(), torch.ops.aten.detach(x)):
+            assert made is not x and not made.requires_grad and made.grad_fn is None
+        (x * x.detach()).sum().backward()
+        kept = torch.ops.aten.alias(x)
+        assert kept is not x and kept.requires_grad and kept._is_view()
+    assert x.grad.tolist() == [1, 1]
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct")
+def test_values_of_tensors_are_copied_without_history():
+    x = torch.ones(2, requires_grad=True)
+    for make in (torch.tensor, x.new_tensor):
+        for mode in (Passing(), contextlib.nullcontext()):
+            with mode:
+                made = make(x), make(x * 2), make(x, dtype=torch.float64)
+                assert not any(t.requires_grad for t in made)
+                assert make(x, requires_grad=True).is_leaf
+    assert torch.Tensor(x).requires_grad
+
+
+def test_numbers_are_given_to_numpy_where_nothing_is_recorded():
+    x = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        assert x.numpy().tolist() == [1, 1] and np.asarray(x).sum() == 2
+    with pytest.raises(RuntimeError, match="Can't call numpy"):
+        x.numpy()

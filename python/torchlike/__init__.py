@@ -86,6 +86,9 @@ from torchlike import plan  # noqa: E402
 _optim = _lazy.module("torchlike._optim")
 _ops = _lazy.module("torchlike._ops")
 _utils = _lazy.module("torchlike._utils")
+_late = _lazy.module("torchlike._late")
+_elsewhere = _lazy.module("torchlike._elsewhere")
+_guards = _lazy.module("torchlike._guards")
 ops = _lazy.Operators()
 
 from torchlike import (  # noqa: E402  (the names above are used by these modules while they load)

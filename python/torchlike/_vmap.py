@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -68,6 +69,9 @@ def vmap(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        replaced = sys.modules.get("torchlike._functorch.vmap")
+        if replaced is not None and replaced._process_batched_inputs is not None:
+            return replaced.run(func, in_dims, out_dims, randomness, chunk_size, args, kwargs)
         leaves, dims, spec, size = _inputs(func, in_dims, args)
         if chunk_size is None or size <= chunk_size:
             return _run(func, leaves, dims, spec, size, out_dims, randomness, kwargs)

@@ -294,7 +294,7 @@ pub fn legacy_constructor(
                     t.dtype().scalar_type()
                 )));
             }
-            return Ok(crate::f::detach(t)?);
+            return Ok(crate::f::alias(t)?);
         }
         let is_size = first.get_type().name().is_ok_and(|n| n == "Size");
         if !is_size && (is_sequence(&first) || super::numpy::is_array(&first)) {

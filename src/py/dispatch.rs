@@ -342,7 +342,10 @@ fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
 
 fn same_or_one(t: Tensor, args: &Args<'_>) -> Ret {
     match args.values.first() {
-        Some(Arg::Tensor(first)) if is_same(first, &t) && !t.is_view() => Ret::Same(0),
+        // A view is another tensor, also where it lies as the first does: `detach` above all.
+        Some(Arg::Tensor(first)) if is_same(first, &t) && !t.is_view() && !args.op.is_view() => {
+            Ret::Same(0)
+        }
         _ => Ret::One(t),
     }
 }

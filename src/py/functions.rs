@@ -88,7 +88,8 @@ fn tensor<'py>(
         let text = "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).";
         py.import("warnings")?.call_method1("warn", (text,))?;
         let target = dev.or_else(mode::device_override).unwrap_or(t.device());
-        let copy = crate::ops::helpers::to_copy(t, d.unwrap_or(t.dtype()), target)?;
+        let values = crate::f::detach(t)?;
+        let copy = crate::ops::helpers::to_copy(&values, d.unwrap_or(t.dtype()), target)?;
         return wrap(
             py,
             if requires_grad {

@@ -35,6 +35,8 @@ impl Noted {
         if !on() {
             return None;
         }
+        // What a composite gave up since its last call must not live through this one.
+        Python::attach(prune);
         let before = NEXT.get();
         for o in objects {
             if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() {
@@ -108,19 +110,34 @@ pub(super) fn prune(py: Python<'_>) {
         return;
     }
     let gone = NOTED.with_borrow_mut(|n| {
-        // Nobody else has an object that is referred to as often as it stands here.
+        let first = |i: usize, e: &Entry| !n[..i].iter().any(|o| o.object.is(&e.object));
+        // Views among these hold what they are views of.
+        let viewers = |e: &Entry| -> Vec<usize> {
+            let views = n.iter().enumerate().filter(|(i, o)| {
+                let base = o.object.bind(py).cast::<PyTensor>().ok();
+                let base = base.and_then(|o| o.get().base());
+                first(*i, o) && base.is_some_and(|base| base.is(&e.object))
+            });
+            views.map(|(i, _)| i).collect()
+        };
+        let views: Vec<Vec<usize>> = n.iter().map(viewers).collect();
+        // Nobody else has an object that is referred to as often as it stands here, and by views that nobody has.
         let same = |e: &Entry| n.iter().filter(|o| o.object.is(&e.object)).count();
-        let alone: Vec<bool> = n
+        let mut alone: Vec<bool> = n
             .iter()
-            .map(|e| references(py, &e.object) == same(e))
+            .zip(&views)
+            .map(|(e, views)| references(py, &e.object) == same(e) + views.len())
             .collect();
+        while let Some(i) = (0..n.len()).find(|&i| alone[i] && views[i].iter().any(|&v| !alone[v]))
+        {
+            alone[i] = false;
+        }
         // A storage is held by each entry, and by each object once.
         let held = |t: &Tensor| -> usize {
             let entries = n
                 .iter()
                 .enumerate()
                 .filter(|(i, e)| alone[*i] && e.tensor.shares_storage(t));
-            let first = |i: usize, e: &Entry| !n[..i].iter().any(|o| o.object.is(&e.object));
             entries.map(|(i, e)| 1 + usize::from(first(i, e))).sum()
         };
         let idle: Vec<bool> = n

@@ -209,7 +209,7 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
             t.device()
         )));
     }
-    if t.requires_grad() {
+    if t.requires_grad() && crate::mode::grad_enabled() {
         return Err(PyRuntimeError::new_err(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
         ));

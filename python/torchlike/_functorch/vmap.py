@@ -1,4 +1,7 @@
-"""PyTorch's private parts of `vmap`, by their names; replacing them changes nothing here."""
+"""PyTorch's private parts of `vmap`, by their names.
+
+Libraries whose trees of tensors are batched as one put three functions of their own here; `vmap` calls them then.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,29 @@ __all__ = [
     "tree_flatten",
     "tree_unflatten",
 ]
+
+
+# What a library may put here: `(in_dims, args, func)` to size, dimensions, leaves and structure; `(dimensions,
+# leaves, level, structure)` to the inputs of one example; `(outputs, out_dims, level, size, func)` to those of all.
+_process_batched_inputs: Any = None
+_create_batched_inputs: Any = None
+_unwrap_batched: Any = None
+
+
+def run(
+    func: Any, in_dims: Any, out_dims: Any, randomness: str, chunk_size: Any, args: Any, kwargs: Any
+) -> Any:
+    """A call of `vmap` by the functions of a library.
+
+    Raises:
+        NotImplementedError: for a part of the batch at a time.
+    """
+    size, dims, leaves, spec = _process_batched_inputs(in_dims, args, func)
+    if chunk_size is not None and chunk_size < size:
+        raise NotImplementedError("vmap(chunk_size=) by functions of a library is not supported")
+    with _vmap.level(size, randomness) as level:
+        outputs = func(*_create_batched_inputs(dims, leaves, level, spec), **kwargs)
+        return _unwrap_batched(outputs, out_dims, level, size, func)
 
 
 def _maybe_remove_batch_dim(

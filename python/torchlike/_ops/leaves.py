@@ -194,7 +194,12 @@ def overload_of(
     packet = _packet(base, form, bool(values) and isinstance(values[0], _C.Tensor))
     if packet is None:
         return None
-    numbers = packet._name in NUMBERS and (within is None or within in PYTHON)
+    first = isinstance(values[0], _C.Tensor) if values else True
+    of_python = within is None or within in PYTHON
+    if not first and not of_python and row in ("add", "mul"):
+        # As C++ turns a number times a tensor round.
+        given, first = {**given, "self": given["other"], "other": given["self"]}, True
+    numbers = packet._name in NUMBERS and (of_python or not first)
     found = None
     for overload in packet.real():
         fitted = _values(overload, given, outs, numbers)

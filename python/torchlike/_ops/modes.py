@@ -121,12 +121,15 @@ def must_see(values: Any) -> bool:
 
 
 def recorded(values: Any) -> bool:
-    """True if a tensor handles its calls, and one wants a gradient: the call is recorded before it is shown."""
+    """True if one of the tensors wants a gradient, and the call is recorded before it is shown: where it handles its
+    calls, and for a mode where the call is not what a composite comes down to."""
     if getattr(_thread, "below", False):
         return False
     given = tensors(values)
-    wants = _C.is_grad_enabled() and any(t.requires_grad for t in given)
-    return wants and (bool(stack()) or bool(_C._dispatch_handlers(given)))
+    if not (_C.is_grad_enabled() and any(t.requires_grad for t in given)):
+        return False
+    asked = bool(stack()) and not getattr(_thread, "rows", ())
+    return asked or bool(_C._dispatch_handlers(given))
 
 
 @contextlib.contextmanager

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 else:
     lr_scheduler = _lazy.module("torchlike.optim.lr_scheduler")
     swa_utils = _lazy.module("torchlike.optim.swa_utils")
+    # What loading these adds is here from the start: programs go through the package's names meanwhile.
+    _lr_base = _lazy.module("torchlike.optim._lr_base")
+    _lr_combined = _lazy.module("torchlike.optim._lr_combined")
+    _lr_cycles = _lazy.module("torchlike.optim._lr_cycles")
+    _lr_plateau = _lazy.module("torchlike.optim._lr_plateau")
 
 __all__ = [
     "ASGD",
