@@ -84,3 +84,23 @@ def test_numbers_are_given_to_numpy_where_nothing_is_recorded():
         assert x.numpy().tolist() == [1, 1] and np.asarray(x).sum() == 2
     with pytest.raises(RuntimeError, match="Can't call numpy"):
         x.numpy()
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("name", ["mul.Scalar", "mul.Tensor", "div.Scalar", "sub.Scalar"])
+def test_a_recorded_call_is_shown_as_the_overload_that_was_asked_for(name, asks):
+    packet, form = name.split(".")
+    overload = getattr(getattr(torch.ops.aten, packet), form)
+    seen = []
+
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.rand(2, requires_grad=asks)
+    with Names():
+        y = overload(x, 2.0)
+        x * 2.0
+    assert seen == [overload, torch.ops.aten.mul.Tensor]
+    assert y.requires_grad == asks

@@ -132,13 +132,16 @@ pub(super) fn prune(py: Python<'_>) {
         {
             alone[i] = false;
         }
+        let beneath = bases_of(py, n, &alone);
         // A storage is held by each entry, and by each object once.
         let held = |t: &Tensor| -> usize {
             let entries = n
                 .iter()
                 .enumerate()
                 .filter(|(i, e)| alone[*i] && e.tensor.shares_storage(t));
-            entries.map(|(i, e)| 1 + usize::from(first(i, e))).sum()
+            let noted: usize = entries.map(|(i, e)| 1 + usize::from(first(i, e))).sum();
+            let bases = beneath.iter().filter(|b| b.get().get().shares_storage(t));
+            noted + bases.count()
         };
         let idle: Vec<bool> = n
             .iter()
@@ -150,6 +153,27 @@ pub(super) fn prune(py: Python<'_>) {
             .collect::<Vec<_>>()
     });
     drop(gone);
+}
+
+/// The objects, not noted themselves, that only views of theirs hold which nobody else has.
+fn bases_of(py: Python<'_>, noted: &[Entry], alone: &[bool]) -> Vec<Py<PyTensor>> {
+    let mut found: Vec<(Py<PyTensor>, usize)> = Vec::new();
+    for (i, e) in noted.iter().enumerate().filter(|(i, _)| alone[*i]) {
+        let object = &e.object;
+        let base = object.bind(py).cast::<PyTensor>().ok();
+        let base = base.and_then(|o| o.get().base().map(|b| b.clone_ref(py)));
+        let again = noted[..i].iter().any(|o| o.object.is(object));
+        let Some(base) = base.filter(|b| !again && !noted.iter().any(|o| o.object.is(b))) else {
+            continue;
+        };
+        match found.iter_mut().find(|(o, _)| o.is(&base)) {
+            Some((_, views)) => *views += 1,
+            None => found.push((base, 1)),
+        }
+    }
+    // One reference of each is the list's.
+    found.retain(|(b, views)| references(py, b.as_any()) == views + 1);
+    found.into_iter().map(|(b, _)| b).collect()
 }
 
 /// Gives up objects, so that nobody but the walk back holds what it hands on.

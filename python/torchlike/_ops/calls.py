@@ -25,11 +25,21 @@ def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     seen = not overload.implicit or torch.is_inference_mode_enabled()
     if seen and modes.stack() and _keeps_a_copy(overload, values):
         # What is saved of the operand before it is written is a call of its own, which modes see too.
-        return _public(overload, values)
-    if seen and modes.wanted(values.values()) and not modes.recorded(values.values()):
+        with modes.asked(overload):
+            return _public(overload, values)
+    watched = seen and modes.wanted(values.values())
+    if watched and modes.recorded(values.values()):
+        with modes.asked(overload):
+            return _unwatched(overload, values)
+    if watched:
         answer = modes.ask(overload, *binding.spelled(overload._schema, values))
         binding.check_results(overload._schema, answer)
         return answer
+    return _unwatched(overload, values)
+
+
+def _unwatched(overload: OpOverload, values: dict[str, Any]) -> Any:
+    """The result of a call that nobody answers before it is made."""
     function = by_hand(overload._opname)
     if function is None:
         result = _public(overload, values)

@@ -106,9 +106,9 @@ def batched(a: Any, b: Any) -> Any:
     batch = list(broadcast_shapes(a.shape[:-2], b.shape[:-2]))
     n, m, p = a.shape[-2], a.shape[-1], b.shape[-1]
     count = math.prod(batch)
-    a = reshape(aten.expand(a, [*batch, n, m]), [count, n, m])
-    b = reshape(aten.expand(b, [*batch, m, p]), [count, m, p])
-    return aten._unsafe_view(aten.bmm(a, b), [*batch, n, p])
+    left = reshape(aten.expand(a, [*batch, n, m]), [count, n, m])
+    right = reshape(aten.expand(b, [*batch, m, p]), [count, m, p])
+    return aten._unsafe_view(aten.bmm(left, right), [*batch, n, p])
 
 
 def reduced(x: Any, reduction: str) -> Any:

@@ -201,7 +201,7 @@ def overload_of(
         given, first = {**given, "self": given["other"], "other": given["self"]}, True
     numbers = packet._name in NUMBERS and (of_python or not first)
     found = None
-    for overload in packet.real():
+    for overload in modes.chosen(packet.real()):
         fitted = _values(overload, given, outs, numbers)
         if fitted is not None and not _matter(row, fitted[1], outs):
             if not overload.implicit:

@@ -121,15 +121,33 @@ def must_see(values: Any) -> bool:
 
 
 def recorded(values: Any) -> bool:
-    """True if one of the tensors wants a gradient, and the call is recorded before it is shown: where it handles its
-    calls, and for a mode where the call is not what a composite comes down to."""
+    """True if one of the tensors wants a gradient and somebody is asked: the call is recorded before it is shown."""
     if getattr(_thread, "below", False):
         return False
     given = tensors(values)
     if not (_C.is_grad_enabled() and any(t.requires_grad for t in given)):
         return False
-    asked = bool(stack()) and not getattr(_thread, "rows", ())
-    return asked or bool(_C._dispatch_handlers(given))
+    return bool(stack()) or bool(_C._dispatch_handlers(given))
+
+
+@contextlib.contextmanager
+def asked(overload: OpOverload) -> Iterator[None]:
+    """Inside, the call of this overload is recorded, and then shown as this one among those that it could be."""
+    before = getattr(_thread, "asked", None)
+    _thread.asked = overload
+    try:
+        yield
+    finally:
+        _thread.asked = before
+
+
+def chosen(overloads: list[OpOverload]) -> list[OpOverload]:
+    """Overloads that a call can be, with the one first that was asked for; the next call was not asked for."""
+    first = getattr(_thread, "asked", None)
+    if first is None or first not in overloads:
+        return overloads
+    _thread.asked = None
+    return [first, *(o for o in overloads if o is not first)]
 
 
 @contextlib.contextmanager
