@@ -16,7 +16,8 @@ import torchlike.distributed as dist
 import torchlike.nn.functional as F
 from meshes import REFUSED, options, placed
 from torchlike.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torchlike.distributed.tensor import DTensor
+from torchlike.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torchlike.distributed.tensor.placement_types import _StridedShard
 
 Case = tuple[Callable[..., Any], list[Any]]
 _made = torch.Generator().manual_seed(0)
@@ -370,3 +371,15 @@ BITWISE = {
     "zeros_like",
     "ones_like",
 }
+
+
+def test_strided_shards_come_together_again() -> None:
+    kinds = [Replicate(), Shard(0), Shard(1)]
+    kinds += [_StridedShard(0, split_factor=2), _StridedShard(0, split_factor=3)]
+    mesh = init_device_mesh("cpu", (2, 2))
+    for rows, first, second in itertools.product((1, 3, 5, 6, 7, 12, 13), kinds, kinds):
+        x = torch.arange(rows * 2.0).view(rows, 2)
+        t = distribute_tensor(x, mesh, [first, second])
+        assert torch.equal(t.full_tensor(), x), (rows, first, second)
+        t = t.redistribute(mesh, [Shard(1), Shard(0)])
+        assert torch.equal(t.full_tensor(), x), (rows, first, second)

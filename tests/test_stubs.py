@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import types
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,11 @@ def names(path: str, within: str | None = None) -> set[str]:
 
 
 def public(obj: object) -> set[str]:
-    """The names of an object that every object does not have."""
+    """The names of an object that every object does not have, but for modules of a package that were imported."""
     given = {"__module__", "__dict__", "__weakref__", "__all__", "__file__", "__loader__"}
-    given |= {"__name__", "__package__", "__spec__", "__new__", "__getattr__"}
-    return set(dir(obj)) - set(dir(object)) - given
+    given |= {"__name__", "__package__", "__spec__", "__new__", "__getattr__", "__annotations__"}
+    own = set(dir(obj)) - set(dir(object)) - given
+    return {name for name in own if not isinstance(getattr(obj, name, None), types.ModuleType)}
 
 
 def test_the_extension_module_is_said_whole():

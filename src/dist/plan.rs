@@ -42,7 +42,7 @@ fn shapes(mesh: &Mesh, shape: &[i64], placements: &[Placement]) -> Vec<Vec<i64>>
     let mut seen = vec![shape.to_vec()];
     for (i, placement) in placements.iter().enumerate() {
         let mut next = seen[i].clone();
-        if let Placement::Shard(dim) = *placement
+        if let Some(dim) = placement.dim()
             && let Some(size) = next.get_mut(dim)
         {
             *size = shard_size(*placement, *size, mesh.sizes[i], mesh.at[i]);
@@ -52,10 +52,10 @@ fn shapes(mesh: &Mesh, shape: &[i64], placements: &[Placement]) -> Vec<Vec<i64>>
     seen
 }
 
-/// Which outer dimensions of the mesh cut a dimension.
-fn outer(placements: &[Placement], before: usize, dim: usize) -> Vec<usize> {
-    let cuts = |i: &usize| placements[*i] == Placement::Shard(dim);
-    (0..before).filter(cuts).collect()
+/// Which outer dimensions of the mesh cut a dimension, and how.
+fn outer(placements: &[Placement], before: usize, dim: usize) -> Vec<(usize, Placement)> {
+    let all = placements.iter().copied().enumerate().take(before);
+    all.filter(|(_, p)| p.dim() == Some(dim)).collect()
 }
 
 fn greedy(mesh: &Mesh, shape: &[i64], from: &[Placement], to: &[Placement]) -> Vec<Step> {
@@ -75,11 +75,9 @@ fn greedy(mesh: &Mesh, shape: &[i64], from: &[Placement], to: &[Placement]) -> V
     };
     if mesh.ndim() > 1 && from.iter().any(|p| p.dim().is_some()) {
         for dim in (0..now.len()).rev() {
-            let next = match to[dim] {
-                Placement::Shard(d) if outer(&now, dim, d) != outer(to, dim, d) => {
-                    Placement::Replicate
-                }
-                next => next,
+            let next = match to[dim].dim() {
+                Some(d) if outer(&now, dim, d) != outer(to, dim, d) => Placement::Replicate,
+                _ => to[dim],
             };
             change(&mut now, dim, next);
         }
