@@ -19,6 +19,7 @@ from torchlike.distributed.checkpoint import filesystem, format_utils, state_dic
 from torchlike.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from torchlike.distributed.device_mesh import init_device_mesh
 from torchlike.distributed.tensor import Replicate, Shard, distribute_tensor
+from torchlike.distributed.tensor.placement_types import _StridedShard
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -188,6 +189,8 @@ PLACED = [
     [Shard(0), Shard(1)],
     [Shard(1), Shard(0)],
     [Shard(0), Shard(0)],
+    # The second dimension cuts first, and leaves less than one row for each rank of the first.
+    [_StridedShard(0, split_factor=2), Shard(0)],
 ]
 
 
@@ -205,6 +208,15 @@ def test_pieces_are_cut_anew(tmp_path: Path, before: Any) -> None:
     plain = {"w": torch.zeros(7, 5)}
     dcp.load(plain, checkpoint_id=tmp_path)
     assert torch.equal(plain["w"], whole)
+
+
+def test_pieces_that_are_no_boxes_are_refused(tmp_path: Path) -> None:
+    dist.init_process_group("local", rank=0, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+    t = distribute_tensor(torch.arange(12.0), mesh, [_StridedShard(0, split_factor=3)])
+    assert torch.equal(t.full_tensor(), torch.arange(12.0))
+    with pytest.raises(dcp.CheckpointException, match="is no box of it"):
+        dcp.save({"w": t}, checkpoint_id=tmp_path)
 
 
 def model(seed: int = 0) -> Any:

@@ -819,7 +819,9 @@ class _Mesh:
         self,
         shape: Sequence[builtins.int],
         lies: Sequence[tuple[builtins.int, builtins.int, builtins.int]],
+        ordered: builtins.bool = True,
     ) -> tuple[list[builtins.int], list[builtins.int]]: ...
+    def applied(self, shape: Sequence[builtins.int], lies: Any) -> list[Any]: ...
     def plan(
         self, shape: Sequence[builtins.int], itemsize: builtins.int, start: Any, goal: Any
     ) -> list[Any]: ...

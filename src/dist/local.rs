@@ -1,6 +1,6 @@
 //! Sizes and positions of the parts of a tensor.
 
-use super::{Mesh, Placement};
+use super::{Layout, Mesh, Placement};
 use crate::{Result, bail, ensure};
 
 /// The size of one dimension's part: the first dimension of a cut gets `ceil(size / parts)`, until nothing is left.
@@ -55,9 +55,9 @@ fn position(placement: Placement, size: i64, parts: i64, at: i64, i: i64) -> Opt
 ///
 /// # Errors
 /// If a placement cuts a dimension that is not there.
-pub fn local_shape(mesh: &Mesh, placements: &[Placement], shape: &[i64]) -> Result<Vec<i64>> {
+pub fn local_shape(mesh: &Mesh, layout: &Layout, shape: &[i64]) -> Result<Vec<i64>> {
     let mut local = shape.to_vec();
-    for (i, placement) in placements.iter().enumerate() {
+    for (i, placement) in layout.applied(mesh, shape.len()) {
         let Some(dim) = placement.dim() else { continue };
         ensure!(
             dim < local.len(),
@@ -65,7 +65,7 @@ pub fn local_shape(mesh: &Mesh, placements: &[Placement], shape: &[i64]) -> Resu
             "Sharding dim {dim} greater than tensor ndim {}",
             local.len()
         );
-        local[dim] = shard_size(*placement, local[dim], mesh.sizes[i], mesh.at[i]);
+        local[dim] = shard_size(placement, local[dim], mesh.sizes[i], mesh.at[i]);
     }
     Ok(local)
 }
@@ -74,15 +74,16 @@ pub fn local_shape(mesh: &Mesh, placements: &[Placement], shape: &[i64]) -> Resu
 ///
 /// # Errors
 /// As [`local_shape`].
-pub fn offset_of(mesh: &Mesh, placements: &[Placement], shape: &[i64]) -> Result<Vec<i64>> {
+pub fn offset_of(mesh: &Mesh, layout: &Layout, shape: &[i64]) -> Result<Vec<i64>> {
+    let applied = layout.applied(mesh, shape.len());
     let mut offset = Vec::with_capacity(shape.len());
     for (dim, &size) in shape.iter().enumerate() {
         let mut left = size;
         let mut cuts = Vec::new();
-        for (i, placement) in placements.iter().enumerate() {
+        for &(i, placement) in &applied {
             if placement.dim() == Some(dim) {
-                cuts.push((*placement, left, i));
-                left = shard_size(*placement, left, mesh.sizes[i], mesh.at[i]);
+                cuts.push((placement, left, i));
+                left = shard_size(placement, left, mesh.sizes[i], mesh.at[i]);
             }
         }
         let mut at = Some(0);
@@ -94,7 +95,8 @@ pub fn offset_of(mesh: &Mesh, placements: &[Placement], shape: &[i64]) -> Result
             _ => size,
         });
     }
-    if let Some(dim) = placements
+    if let Some(dim) = layout
+        .placements
         .iter()
         .filter_map(|p| p.dim())
         .find(|d| *d >= shape.len())

@@ -81,4 +81,17 @@ impl Layout {
         let plain = |p: &Placement| p.dim().map_or(*p, Placement::Shard);
         Some((self.placements.iter().map(plain).collect(), order))
     }
+
+    /// The dimensions of the mesh with their placements, in the order in which they are applied.
+    #[must_use]
+    pub fn applied(&self, mesh: &Mesh, ndim: usize) -> Vec<(usize, Placement)> {
+        let all = self.placements.iter().copied().enumerate();
+        if self.hides_order()
+            && let Some((placements, order)) = self.decoded(mesh, ndim)
+        {
+            let cuts = order.into_iter().flatten().map(|m| (m, placements[m]));
+            return cuts.chain(all.filter(|(_, p)| p.dim().is_none())).collect();
+        }
+        all.collect()
+    }
 }

@@ -37,14 +37,24 @@ fn shards_cover_a_dimension_once() {
 
 #[test]
 fn offsets_are_those_of_the_first_element() {
-    let strided = [Placement::Strided { dim: 0, factor: 4 }, S(0)];
+    let lies = |placements: &[Placement]| Layout {
+        placements: placements.to_vec(),
+        ordered: true,
+    };
+    let strided = lies(&[Placement::Strided { dim: 0, factor: 4 }, S(0)]);
     let m = mesh(&[2, 4], &[1, 1]);
     assert_eq!(local_shape(&m, &strided, &[12, 6]).unwrap(), [1, 6]);
     assert_eq!(offset_of(&m, &strided, &[12, 6]).unwrap(), [5, 0]);
     let m = mesh(&[2, 4], &[0, 3]);
-    assert_eq!(local_shape(&m, &[S(0), S(0)], &[9, 3]).unwrap(), [0, 3]);
-    assert_eq!(offset_of(&m, &[S(0), S(0)], &[9, 3]).unwrap(), [9, 0]);
-    assert!(local_shape(&m, &[S(2), R], &[9, 3]).is_err());
+    assert_eq!(
+        local_shape(&m, &lies(&[S(0), S(0)]), &[9, 3]).unwrap(),
+        [0, 3]
+    );
+    assert_eq!(
+        offset_of(&m, &lies(&[S(0), S(0)]), &[9, 3]).unwrap(),
+        [9, 0]
+    );
+    assert!(local_shape(&m, &lies(&[S(2), R]), &[9, 3]).is_err());
 }
 
 #[test]

@@ -41,11 +41,22 @@ impl PyMesh {
     }
 
     /// The shape of the part of a tensor that is here, and where its first element is in the whole.
-    fn local(&self, shape: Vec<i64>, lies: Vec<Code>) -> PyResult<(Vec<i64>, Vec<i64>)> {
-        let lies = placements(lies)?;
-        self.0.admits(&lies, &shape)?;
-        let local = dist::local_shape(&self.0, &lies, &shape)?;
-        Ok((local, dist::offset_of(&self.0, &lies, &shape)?))
+    #[pyo3(signature = (shape, lies, ordered=true))]
+    fn local(
+        &self,
+        shape: Vec<i64>,
+        lies: Vec<Code>,
+        ordered: bool,
+    ) -> PyResult<(Vec<i64>, Vec<i64>)> {
+        let layout = self.layout((lies, ordered), &shape)?;
+        let local = dist::local_shape(&self.0, &layout, &shape)?;
+        Ok((local, dist::offset_of(&self.0, &layout, &shape)?))
+    }
+
+    /// The dimensions of the mesh and their placements, in the order in which they cut a tensor of this shape.
+    fn applied(&self, shape: Vec<i64>, lies: Lies) -> PyResult<Vec<(usize, Code)>> {
+        let applied = self.layout(lies, &shape)?.applied(&self.0, shape.len());
+        Ok(applied.into_iter().map(|(m, p)| (m, p.code())).collect())
     }
 
     /// `(dimension of the mesh, placement before, after, the shape that this dimension finds)` of each step.

@@ -21,12 +21,11 @@ from torchlike.distributed.checkpoint.planner import (
     WriteItemType,
 )
 from torchlike.distributed.tensor._dtensor import DTensor
-from torchlike.distributed.tensor.placement_types import _StridedShard, is_cut
+from torchlike.distributed.tensor.placement_types import _StridedShard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torchlike.distributed.tensor._spec import Spec
 
 __all__ = ["create_read_items_for_chunk_list"]
 
@@ -38,31 +37,18 @@ def pieces_of(tensor: Any) -> list[tuple[ChunkStorageMetadata, Any]]:
         return [(ChunkStorageMetadata(torch.Size([0] * len(size)), size), tensor)]
     spec = tensor._spec
     found: dict[Any, tuple[ChunkStorageMetadata, Any]] = {}
-    for rank, piece in zip(spec.mesh._here, tensor._locals, strict=True):
-        chunk = _box(spec, rank)
-        if chunk.sizes != piece.shape:
+    for seat, piece in enumerate(tensor._locals):
+        shape, offset = spec.mesh._seats[seat].local(list(spec.shape), *spec.lies)
+        strided = any(isinstance(p, _StridedShard) for _, p in spec.applied(seat))
+        if strided or torch.Size(shape) != piece.shape:
             raise NotImplementedError(
                 f"a piece of shape {tuple(piece.shape)} of a tensor of shape {tuple(spec.shape)} that lies as "
                 f"{spec.placements} is no box of it, and cannot be saved or loaded"
             )
+        chunk = ChunkStorageMetadata(torch.Size(offset), torch.Size(shape))
         # Ranks that have the same piece save it once.
         found.setdefault(chunk.offsets, (chunk, piece))
     return list(found.values())
-
-
-def _box(spec: Spec, rank: int) -> ChunkStorageMetadata:
-    """Where a rank's piece belongs. Strided shards cut what the dimensions of the mesh after them left, as
-    `fully_shard` does with what other dimensions have."""
-    mesh, at = spec.mesh, spec.mesh._position(rank)
-    start, sizes = [0] * len(spec.shape), list(spec.shape)
-    cuts = [(i, p) for i, p in enumerate(spec.placements) if is_cut(p)]
-    for i, p in sorted(cuts, key=lambda cut: isinstance(cut[1], _StridedShard)):
-        dim, whole = p.dim, sizes[p.dim]  # type: ignore[attr-defined]
-        rows = -(-whole // mesh.size(i))
-        first = min(rows * at[i], whole)
-        start[dim] += first
-        sizes[dim] = min(rows, whole - first)
-    return ChunkStorageMetadata(torch.Size(start), torch.Size(sizes))
 
 
 def _create_write_items(fqn: str, object: Any) -> list[WriteItem]:

@@ -182,8 +182,13 @@ class Spec:
 
     def locals(self) -> list[list[int]]:
         """The shapes of the pieces that this process has."""
-        codes = self.lies[0]
-        return [seat.local(list(self.shape), codes)[0] for seat in self.mesh._seats]
+        lies = self.lies
+        return [seat.local(list(self.shape), *lies)[0] for seat in self.mesh._seats]
+
+    def applied(self, seat: int) -> list[tuple[int, Placement]]:
+        """The dimensions of the mesh and their placements, in the order in which they make a rank's piece."""
+        made = self.mesh._seats[seat].applied(list(self.shape), self.lies)
+        return [(dim, from_code(code, self.placements)) for dim, code in made]
 
 
 def meta_of(t: Any) -> TensorMeta:
