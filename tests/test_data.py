@@ -1,5 +1,6 @@
 """Loaders with worker processes, shared memory, and `torch.multiprocessing`. Numbers are PyTorch 2.13's."""
 
+import contextlib
 import os
 import random
 import signal
@@ -212,6 +213,31 @@ def test_a_worker_that_dies_is_an_error(end, why):
     assert not children() - before and shared_files() == files
     with pytest.raises(StopIteration):
         next(passes)
+
+
+def test_workers_end_by_themselves_while_those_of_other_loaders_live():
+    data = Numbers(8, lambda i: torch.ones(2))
+    first, second = (loader(data, batch_size=1, persistent_workers=True) for _ in range(2))
+    one, two = iter(first), iter(second)
+    next(one), next(two)
+    # Later workers were forked with copies of the ends of earlier ones.
+    workers = [w.process for w in one._workers]
+    one._shutdown_workers()
+    assert [w.exitcode for w in workers] == [0] * len(workers)
+    assert all(w.process.is_alive() for w in two._workers)
+    assert len(list(two)) == 7
+
+
+def test_a_fork_ends_no_workers_of_its_parent():
+    passes = iter(loader(Numbers(40, lambda i: torch.ones(2)), batch_size=1))
+    next(passes)
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(AssertionError):
+            passes._shutdown_workers()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert len(list(passes)) == 39
 
 
 def test_a_worker_killed_from_outside():

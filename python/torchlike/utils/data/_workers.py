@@ -209,7 +209,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         """Ends all workers, and waits until they are gone."""
         self._failed = True
         for worker in self._workers:
-            worker.channel.close()
+            worker.channel.hang_up()
         for worker in self._workers:
             worker.gone = True
             worker.active = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -179,6 +180,7 @@ class Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self.end = end
+        self._process = os.getpid()
         self._waiting: list[memoryview] = []
 
     @staticmethod
@@ -192,7 +194,15 @@ class Channel:
         return self.end.fileno()
 
     def close(self) -> None:
-        """Ends the way: the other end notices."""
+        """Gives up this process's descriptor; the other end notices when nobody has one any more."""
+        self.end.close()
+
+    def hang_up(self) -> None:
+        """Ends the way, whoever else has a copy of this end; in a fork of the process that made it, no more than
+        `close`."""
+        if os.getpid() == self._process:
+            with contextlib.suppress(OSError):
+                self.end.shutdown(socket.SHUT_RDWR)
         self.end.close()
 
     def send(self, obj: Any) -> None:
