@@ -262,14 +262,36 @@ def test_modules_as_functions() -> None:
     assert torch.equal(f(params, x), net(x))
     grads = functorch.grad(lambda p: f(p, x).sum())(params)
     assert [g.shape for g in grads] == [(3, 2), (3,)]
+    before = net.weight.clone()
+    with torch.no_grad():
+        params[0].zero_()
+    assert torch.equal(net.weight, before) and f(params, x).shape == (4, 3)
+    _, params = functorch.make_functional(net, disable_autograd_tracking=True)
+    assert not any(p.requires_grad for p in params) and net.weight.requires_grad
     with pytest.raises(RuntimeError, match="`model` has buffers"):
         functorch.make_functional(nn.BatchNorm1d(2))
     nets = [nn.Linear(2, 3) for _ in range(3)]
     f, params, buffers = functorch.combine_state_for_ensemble(nets)
+    assert not any(p.requires_grad for p in params)
     made = functorch.vmap(f, (0, 0, None))(params, buffers, x)
     assert torch.allclose(made, torch.stack([n(x) for n in nets]))
     with pytest.raises(RuntimeError, match="at least one model"):
         functorch.combine_state_for_ensemble([])
+
+
+def test_operators_of_functions_run_their_kernels() -> None:
+    key: Any = torch._C.DispatchKey
+    twice = torch._ops.HigherOrderOperator("twice")
+    with pytest.raises(NotImplementedError, match=r"twice: .* without a kernel"):
+        twice(torch.ones(1))
+    twice.py_impl(key.CompositeExplicitAutograd)(lambda f, x: f(f(x)))
+    x = torch.ones(2, requires_grad=True)
+    twice(lambda t: t * 3, x).sum().backward()
+    assert x.grad.tolist() == [9, 9]
+    twice.py_autograd_impl(lambda f, x: f(x))
+    assert twice(lambda t: t * 3, x).tolist() == [3, 3]
+    with torch.no_grad():
+        assert twice(lambda t: t * 3, x).tolist() == [9, 9]
 
 
 def test_collectives_have_gradients(tmp_path: Path) -> None:

@@ -104,6 +104,19 @@ def refused(f: Callable[[], Any]) -> str:
     return str(e.value)
 
 
+@pytest.mark.parametrize(("start", "length"), [(0, 1 << 62), (-1, 4), (0, -1), (1 << 40, 1)])
+@pytest.mark.parametrize("value", [torch.ones(4), "words"], ids=["tensor", "object"])
+def test_places_outside_of_a_file_are_refused(
+    tmp_path: Path, value: Any, start: int, length: int
+) -> None:
+    metadata = dcp.save({"w": value}, checkpoint_id=tmp_path)
+    for place in metadata.storage_data.values():
+        place.offset, place.length = start, length
+    (tmp_path / ".metadata").write_bytes(filesystem.dumped(metadata))
+    with pytest.raises(dcp.CheckpointException):
+        dcp.load({"w": value}, checkpoint_id=tmp_path)
+
+
 def test_what_does_not_fit_is_an_error(tmp_path: Path) -> None:
     dcp.save({"w": torch.ones(4)}, checkpoint_id=tmp_path)
     load = lambda given, **how: dcp.load(given, checkpoint_id=tmp_path, **how)  # noqa: E731

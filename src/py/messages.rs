@@ -18,7 +18,8 @@ pub struct Line {
 }
 
 impl Line {
-    fn text(&self) -> String {
+    /// All of it.
+    pub fn text(&self) -> String {
         let words: Vec<String> = self
             .entries
             .iter()
@@ -31,11 +32,6 @@ impl Line {
             })
             .collect();
         words.join(", ")
-    }
-
-    /// All of it.
-    pub fn spelled(&self) -> String {
-        self.text()
     }
 
     /// The tensors that are given by place.

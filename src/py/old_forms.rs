@@ -113,7 +113,7 @@ impl<'py> Incoming<'py> {
         }
         let now: String = lines
             .iter()
-            .map(|l| format!("\n\t{name}({})", l.spelled()))
+            .map(|l| format!("\n\t{name}({})", l.text()))
             .collect();
         let text = format!(
             "This overload of {name} is deprecated:\n\t{name}({})\nConsider using one of the following signatures instead:{now}",

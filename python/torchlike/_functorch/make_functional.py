@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import torchlike as torch
+from torchlike.func._modules import check_alike
 
 
 class FunctionalModuleWithBuffers(torch.nn.Module):
@@ -20,12 +21,15 @@ class FunctionalModuleWithBuffers(torch.nn.Module):
 
     @classmethod
     def _create_from(cls, model: Any, disable_autograd_tracking: bool = False) -> Any:
-        params, buffers = dict(model.named_parameters()), dict(model.named_buffers())
-        hollow = copy.deepcopy(model).to("meta")
-        made = cls(hollow, tuple(params), tuple(buffers))
+        hollow = copy.deepcopy(model)
+        # What is given is the copy's, so that writing it leaves the model as it is.
+        params, buffers = dict(hollow.named_parameters()), dict(hollow.named_buffers())
+        if disable_autograd_tracking:
+            for param in params.values():
+                param.requires_grad_(False)
+        made = cls(hollow.to("meta"), tuple(params), tuple(buffers))
         made.train(model.training)
-        given = [p.detach() if disable_autograd_tracking else p for p in params.values()]
-        return made, tuple(given), tuple(buffers.values())
+        return made, tuple(params.values()), tuple(buffers.values())
 
     def forward(  # type: ignore[override]
         self, params: Any, buffers: Any, *args: Any, **kwargs: Any
@@ -69,24 +73,18 @@ def make_functional_with_buffers(
 
 
 def combine_state_for_ensemble(models: Any) -> tuple[Any, Any, Any]:
-    """A function of parameters and buffers for `vmap`, and those of modules of one class, stacked.
+    """A function of parameters and buffers for `vmap`, and those of modules of one class, stacked, without history.
 
     Raises:
         RuntimeError: without modules, or if they are not alike.
     """
     models = list(models)
-    if not models:
-        raise RuntimeError("combine_state_for_ensemble: Expected at least one model, got 0.")
-    if not (all(m.training for m in models) or not any(m.training for m in models)):
-        raise RuntimeError(
-            "combine_state_for_ensemble: Expected all models to have the same training/eval mode."
-        )
-    if any(type(m) is not type(models[0]) for m in models):
-        raise RuntimeError(
-            "combine_state_for_ensemble: Expected all models to be of the same class."
-        )
+    check_alike("combine_state_for_ensemble", models)
     functions, params, buffers = zip(
         *(make_functional_with_buffers(m) for m in models), strict=True
     )
-    stacked = tuple(torch.stack(ps) for ps in zip(*params, strict=True))
-    return functions[0], stacked, tuple(torch.stack(bs) for bs in zip(*buffers, strict=True))
+    return functions[0], _stacked(params), _stacked(buffers)
+
+
+def _stacked(states: Any) -> tuple[Any, ...]:
+    return tuple(torch.stack(several).detach() for several in zip(*states, strict=True))

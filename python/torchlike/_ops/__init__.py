@@ -122,27 +122,48 @@ def _runner() -> Any:
 
 
 class HigherOrderOperator:
-    """An operator that takes functions: calling it runs what a subclass says."""
+    """An operator that takes functions: calling it runs what a subclass says, or a kernel that it was given: that for
+    gradients where a tensor wants one, else that for any device. Kernels of other keys are kept, and not asked."""
 
     def __init__(self, name: str, *, cacheable: bool = False) -> None:
         self._name = self.__name__ = name
         self.namespace = "higher_order"
+        self.py_kernels: dict[Any, Callable[..., Any]] = {}
 
     def name(self) -> str:
         """Its name."""
         return self._name
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"{self._name}: a higher order operator without a function")
+        from torchlike.utils import _pytree as pytree
+
+        kernels = {getattr(key, "name", key): fn for key, fn in self.py_kernels.items()}
+        asks = _C.is_grad_enabled() and any(
+            isinstance(t, _C.Tensor) and t.requires_grad for t in pytree.tree_leaves((args, kwargs))
+        )
+        kernel = kernels.get("Autograd") if asks else None
+        kernel = kernel or kernels.get("CompositeExplicitAutograd")
+        if kernel is None:
+            raise NotImplementedError(
+                f"{self._name}: a higher order operator without a kernel for CompositeExplicitAutograd"
+            )
+        return kernel(*args, **kwargs)
 
     def __str__(self) -> str:
         return self._name
 
     def py_impl(self, key: Any) -> Any:
-        """Takes a kernel of a layer, which is not asked here."""
-        return lambda fn: fn
+        """Takes a kernel, as a decorator."""
 
-    py_autograd_impl = py_impl
+        def taken(fn: Callable[..., Any]) -> Callable[..., Any]:
+            self.py_kernels[key] = fn
+            return fn
+
+        return taken
+
+    def py_autograd_impl(self, fn: Any) -> Any:
+        """Takes the kernel for tensors that want gradients, as a decorator."""
+        return self.py_impl("Autograd")(fn)
 
 
 class OpOverloadPacket:

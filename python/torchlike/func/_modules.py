@@ -42,20 +42,27 @@ def functional_call(
     return stateless._functional_call(module, given, args, kwargs, tie_weights, strict)
 
 
+def check_alike(function: str, models: Sequence[Any]) -> None:
+    """Checks that there are modules, all of one class and mode, for a function.
+
+    Raises:
+        RuntimeError: if there are none, or they differ.
+    """
+    if len(models) == 0:
+        raise RuntimeError(f"{function}: Expected at least one model, got 0.")
+    if not (all(m.training for m in models) or all(not m.training for m in models)):
+        raise RuntimeError(f"{function}: Expected all models to have the same training/eval mode.")
+    if not all(type(m) is type(models[0]) for m in models):
+        raise RuntimeError(f"{function}: Expected all models to be of the same class.")
+
+
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parameters of several modules of one kind, and their buffers, each stacked along a new first dimension.
 
     Raises:
         RuntimeError: if there are none, or they are of different kinds or modes.
     """
-    if len(models) == 0:
-        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
-    if not (all(m.training for m in models) or all(not m.training for m in models)):
-        raise RuntimeError(
-            "stack_module_state: Expected all models to have the same training/eval mode."
-        )
-    if not all(type(m) is type(models[0]) for m in models):
-        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    check_alike("stack_module_state", models)
     parameters = [dict(m.named_parameters()) for m in models]
     buffers = [dict(m.named_buffers()) for m in models]
     return (

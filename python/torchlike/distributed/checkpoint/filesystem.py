@@ -399,6 +399,11 @@ class FileSystemReader(StorageReader):
         place = self._place(item)
         if item.type == LoadItemType.BYTE_IO:
             with self.fs.create_stream(path, "rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                if min(place.offset, place.length) < 0 or place.offset + place.length > size:
+                    raise torch.CheckpointError(
+                        f"{_NAME} places {item.storage_index} outside of '{place.relative_path}'"
+                    )
                 stream.seek(place.offset)
                 planner.load_bytes(item, io.BytesIO(stream.read(place.length)))
             return

@@ -37,9 +37,10 @@ def pieces_of(tensor: Any) -> list[tuple[ChunkStorageMetadata, Any]]:
         return [(ChunkStorageMetadata(torch.Size([0] * len(size)), size), tensor)]
     spec = tensor._spec
     found: dict[Any, tuple[ChunkStorageMetadata, Any]] = {}
-    for seat, piece in enumerate(tensor._locals):
-        shape, offset = spec.mesh._seats[seat].local(list(spec.shape), *spec.lies)
-        strided = any(isinstance(p, _StridedShard) for _, p in spec.applied(seat))
+    # What stands for an order is applied as plain shards.
+    strided = any(isinstance(p, _StridedShard) for _, p in spec.applied())
+    for seat, piece in zip(spec.mesh._seats, tensor._locals, strict=True):
+        shape, offset = seat.local(list(spec.shape), *spec.lies)
         if strided or torch.Size(shape) != piece.shape:
             raise NotImplementedError(
                 f"a piece of shape {tuple(piece.shape)} of a tensor of shape {tuple(spec.shape)} that lies as "

@@ -171,7 +171,6 @@ def _save_state_dict(
     coordinator_rank: int = 0,
     no_dist: bool = False,
     planner: SavePlanner | None = None,
-    use_collectives: bool = True,
 ) -> Metadata:
     ranks = _DistWrapper(process_group, not no_dist, coordinator_rank)
     plans = planner or DefaultSavePlanner()

@@ -293,7 +293,7 @@ def own_part(whole: Any, spec: Spec, seat: int) -> Any:
     """The piece of a whole that a rank has, as a new tensor."""
     part = whole
     at = spec.mesh._position(spec.mesh._here[seat])
-    for dim, p in spec.applied(seat):
+    for dim, p in spec.applied():
         if is_cut(p):
             part = _moves._taken(part, p, spec.mesh.size(dim), at[dim])
     return part.clone() if part is whole else part

@@ -110,7 +110,7 @@ def _own(whole: Any, spec: Spec, seat: int, source: int | None) -> Any:
     mesh, part = spec.mesh, whole
     at = mesh._position(mesh._here[seat])
     sends = source is not None and not whole.is_meta and mesh._world.backend != "local"
-    for dim, p in spec.applied(seat):
+    for dim, p in spec.applied():
         parts = mesh.size(dim)
         if is_cut(p):
             if sends:

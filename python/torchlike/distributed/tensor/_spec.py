@@ -185,9 +185,11 @@ class Spec:
         lies = self.lies
         return [seat.local(list(self.shape), *lies)[0] for seat in self.mesh._seats]
 
-    def applied(self, seat: int) -> list[tuple[int, Placement]]:
-        """The dimensions of the mesh and their placements, in the order in which they make a rank's piece."""
-        made = self.mesh._seats[seat].applied(list(self.shape), self.lies)
+    def applied(self) -> list[tuple[int, Placement]]:
+        """The dimensions of the mesh and their placements, in the order in which they make pieces."""
+        if not (self._key[-1] and self.mesh._seats):
+            return list(enumerate(self.placements))
+        made = self.mesh._seats[0].applied(list(self.shape), self.lies)
         return [(dim, from_code(code, self.placements)) for dim, code in made]
 
 
