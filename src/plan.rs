@@ -97,7 +97,7 @@ pub struct ViewPlan {
     pub conj: bool,
     /// Lazily negated.
     pub neg: bool,
-    /// Apart from the history of gradients (`detach`).
+    /// Apart from the history of what it is made of, and no view to those who write it (`detach`, `_unsafe_view`).
     pub detached: bool,
 }
 
@@ -163,6 +163,13 @@ impl ViewPlan {
     #[must_use]
     pub fn expanded(t: &Tensor, shape: &[i64]) -> Self {
         Self::with(t, Dims::new(shape), t.strides_for(shape), t.offset())
+    }
+
+    /// The same, apart from the tensor's history.
+    #[must_use]
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
+        self
     }
 
     /// The dimensions in another order.

@@ -241,3 +241,23 @@ def test_functions_that_save_nothing():
         Double.gives = gives
         with pytest.raises(RuntimeError, match=f"expected 2, got {count}"):
             Double.apply(x, 3).sum().backward()
+
+
+def test_views_among_the_outputs_of_memory_that_was_written_before():
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            written = (x * 2).masked_fill_(x > 1, 1)
+            return written.squeeze(0), (x + 1).squeeze(0)
+
+        @staticmethod
+        def backward(ctx, first, second):
+            return (first + second).unsqueeze(0)
+
+    x = torch.tensor([[0.5, 2.0]], requires_grad=True)
+    first, second = Two.apply(x)
+    assert first.grad_fn.name() == "TwoBackward" and first._version == 1
+    (first * second).sum().backward()
+    assert x.grad.tolist() == [[2.5, 4.0]]
+    with pytest.raises(RuntimeError, match="Output 0 of Two is a view and is being modified"):
+        first.add_(1)

@@ -301,3 +301,29 @@ def test_recurrent_networks_write_their_gates_in_place(cell):
     named = {p.untyped_storage()._cdata for p in net.parameters()}
     each = {torch.nn.GRU: 5, torch.nn.LSTM: 4, torch.nn.RNN: 1}[cell]
     assert len(kept - named) <= 5 * each + 2
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_results_that_nobody_else_sees_are_no_views(tracked):
+    x, w = (torch.randn(s, requires_grad=True) for s in ((3, 4, 5), (5, 2)))
+    with torch.set_grad_enabled(tracked):
+        made = [
+            x @ w,
+            x.transpose(0, 1).reshape(4, 15),
+            torch.kron(w, w),
+            torch.ops.aten._unsafe_view(x * 1, [12, 5]),
+            torch.unsafe_split(x, 1)[0],
+        ]
+        for t in made:
+            assert not t._is_view() and t._base is None and t._version == 0
+            assert (t.grad_fn is not None) == tracked
+    if tracked:
+        made[0].add_(1)
+        assert names(made[0], 1) == "AddBackward0(UnsafeViewBackward0, None)"
+        product = x @ w
+        kept = product.exp()
+        kept.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            kept.sum().backward()
+    made[1].detach_()
+    assert made[1].is_leaf

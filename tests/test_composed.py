@@ -231,3 +231,10 @@ def test_causal_masks_of_two_lengths() -> None:
         bias.CausalBias(3, 2, 4)  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="only supports 2D"):
         bias.causal_upper_left(2)
+
+
+def test_norms_over_several_dimensions_are_what_is_divided_by():
+    x = torch.arange(8.0).view(2, 2, 2) + 1
+    for dims, over in (((0, 2), (0, 2)), ([1], (1,)), (None, (0, 1, 2))):
+        wanted = x / x.square().sum(over, keepdim=True).sqrt()
+        assert torch.allclose(torch.nn.functional.normalize(x, dim=dims), wanted)

@@ -212,3 +212,18 @@ def test_infinities_stay_where_windows_see_them():
     (gw,) = torch.autograd.grad(y, [w], torch.ones(y.shape))
     # The corner is under the taps of its windows, and under no others.
     assert gw[0, 0].isfinite().tolist() == [[True, False, False]] * 2 + [[True] * 3]
+
+
+@pytest.mark.parametrize("pad", [0, 2])
+def test_sequences_with_channels_last(pad):
+    sizes = ((5, 2, 3), (2, 3, 4), (4,))
+    x, w, b = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in sizes)
+    made = torch.conv_tbc(x, w, b, pad)
+    wanted = torch.conv1d(x.permute(1, 2, 0), w.permute(2, 1, 0), b, padding=pad).permute(2, 0, 1)
+    assert torch.allclose(made, wanted) and made.is_contiguous()
+    assert made.grad_fn.name() == "ConvTbcBackward0"
+    assert torch.autograd.gradcheck(torch.conv_tbc, (x, w, b, pad))
+    assert torch.autograd.gradgradcheck(torch.conv_tbc, (x, w, b, pad))
+    assert torch.conv_tbc(x[:1], w, b).shape == (0, 2, 4)
+    with pytest.raises(RuntimeError, match="Input must have 3 dims: time, batch, in_channel"):
+        torch.conv_tbc(x[0], w, b)

@@ -274,3 +274,31 @@ def test_the_rest():
     norm = replace_all_batch_norm_modules_(nn.Sequential(nn.BatchNorm1d(2)))[0]
     assert norm.running_mean is None
     assert torch.vmap is vmap
+
+
+def test_modules_with_other_tensors_for_a_while():
+    from torchlike.nn.utils import stateless
+
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    model.tied, model[0].scale = nn.Linear(2, 2), torch.ones(2)
+    model.tied.weight = model[0].weight
+    own = model[0].weight
+    x = torch.randn(3, 2)
+    given = {"0.weight": torch.zeros(2, 2), "1.num_batches_tracked": torch.tensor(0)}
+    with stateless._reparametrize_module(model, given, tie_weights=True):
+        assert model.tied.weight is given["0.weight"] and model[0].weight is given["0.weight"]
+        model(x)
+    assert model[0].weight is own and model.tied.weight is own
+    assert given["1.num_batches_tracked"] == 1
+    functional_call(model, {"0.scale": torch.zeros(2)}, x)  # a tensor that is neither
+    assert model[0].scale.sum() == 2
+    with pytest.raises(TypeError, match=r"3 is not an instance of torch\.Tensor"):
+        functional_call(model, {"0.weight": 3}, x)
+    with pytest.raises(TypeError, match="attribute `0`: Linear"):
+        functional_call(model, {"0": torch.ones(1)}, x)
+    with pytest.raises(
+        RuntimeError, match=r"Unexpected key\(s\): 'z'.\n\tMissing key\(s\): '0.bias', '1.b"
+    ):
+        functional_call(model, {"0.weight": own, "z": x}, x, strict=True)
+    with pytest.raises(ValueError, match="tied"):
+        functional_call(model, {"0.weight": own, "tied.weight": own.detach()}, x)

@@ -5,6 +5,7 @@ import collections
 import datetime
 import decimal
 import fractions
+import functools
 import io
 import pathlib
 import pickle
@@ -139,6 +140,27 @@ def test_unknown_classes_become_opaque():
     # What a function would return nobody can know.
     with pytest.raises(pickle.UnpicklingError, match=r"nolib\.models\.make"):
         torch.load(zip_of_pickle(b"\x80\x02cnolib.models\nmake\n)R."), weights_only=False)
+
+
+def test_functions_with_arguments_are_kept_uncalled():
+    given = {
+        "layer": functools.partial(torch.nn.LayerNorm, eps=1e-6),
+        "softmax": functools.partial(torch.nn.functional.softmax, dim=1),
+        "print": functools.partial(print, "text"),
+        "forward": torch.nn.Linear(2, 2).forward,
+        "len": len,
+    }
+    file = io.BytesIO()
+    torch.save(given, file)
+    file.seek(0)
+    got = torch.load(file, weights_only=False)
+    assert got["layer"].func is torch.nn.LayerNorm and got["layer"](3).eps == 1e-6
+    assert torch.equal(got["softmax"](torch.ones(1, 2)), torch.full((1, 2), 0.5))
+    assert got["print"].args == ("text",)
+    assert got["forward"](torch.ones(1, 2)).shape == (1, 2)
+    for unknown in (got["print"], got["len"]):
+        with pytest.raises(TypeError, match="came from a checkpoint as a name"):
+            unknown()
 
 
 @pytest.mark.parametrize(

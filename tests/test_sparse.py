@@ -396,3 +396,19 @@ def test_rows_that_know_the_parts(row):
         "_grad.sparse_softmax": t * 0,
     }
     same(calls()[row](), sums.get(row, t))
+
+
+def test_the_old_constructors():
+    at, values = torch.tensor([[0, 2]]), torch.tensor([1.0, 2.0])
+    made = torch.sparse.FloatTensor(at, values, torch.Size([4]))
+    assert made.to_dense().tolist() == [1, 0, 2, 0]
+    assert torch.sparse.FloatTensor(at, values.double()).dtype == torch.float64
+    assert made.new(at, values).shape == (3,)
+    for sizes in ((2, 3), (torch.Size([2, 3]),)):
+        assert torch.sparse.LongTensor(*sizes).shape == made.new(*sizes).shape == (2, 3)
+        assert torch.sparse.LongTensor(*sizes).dtype == torch.int64
+    assert made.new().shape == (0,) and made.new()._nnz() == 0
+    with pytest.raises(TypeError, match="only accepts sizes"):
+        made.new([2, 3])
+    with pytest.raises(TypeError, match=r"got \(Tensor\), but expected one of"):
+        made.new(values)

@@ -57,6 +57,36 @@ class tensortype(type):
         return _C.strided
 
 
+def sparse(args: tuple[Any, ...], dtype: Any, device: Any) -> Any:
+    """A sparse COO tensor by the old constructors: of positions, values and perhaps sizes, or of sizes alone.
+
+    Raises:
+        TypeError: for other arguments.
+    """
+    import torchlike
+
+    tensors = [isinstance(a, _C.Tensor) for a in args]
+    if len(args) in (2, 3) and tensors == [True, True, False][: len(args)]:
+        return torchlike.sparse_coo_tensor(*args, device=device)
+    if len(args) == 1 and isinstance(args[0], tuple | list):
+        if not isinstance(args[0], torchlike.Size) and all(isinstance(n, int) for n in args[0]):
+            raise TypeError(
+                "torch.sparse.SparseTensor(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or "
+                "construct a strided tensor and convert it to sparse via to_sparse."
+            )
+        args = tuple(args[0]) if isinstance(args[0], torchlike.Size) else args
+    if not all(isinstance(a, int) for a in args):
+        kinds = ", ".join(type(a).__name__ for a in args)
+        raise TypeError(
+            f"new() received an invalid combination of arguments - got ({kinds}), but expected one of:\n"
+            " * (*, torch.device device = None)\n"
+            " * (Tensor indices, Tensor values, *, torch.device device = None)\n"
+            " * (Tensor indices, Tensor values, tuple of ints size, *, torch.device device = None)\n"
+            " * (tuple of ints size, *, torch.device device = None)\n"
+        )
+    return torchlike.sparse_coo_tensor(args or (0,), dtype=dtype, device=device)
+
+
 _DTYPES = {
     "BFloat16": _C.bfloat16,
     "Bool": _C.bool,

@@ -114,4 +114,5 @@ def value(module: str, name: str, allowed: dict[str, Any], full: bool) -> Any:
         found = _rebuild_numpy.value(module, name)
     elif (module, name) == ("array", "array"):
         found = OpaqueClass(module, name)
-    return OpaqueClass(module, name) if found is Refused and full and keeps(module) else found
+    named = full and (keeps(module) or module == "builtins")
+    return OpaqueClass(module, name) if found is Refused and named else found

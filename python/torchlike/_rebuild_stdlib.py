@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from torchlike._opaque import OpaqueClass
+from torchlike._opaque import Opaque, OpaqueClass
 from torchlike._rebuild_builders import (
     Builder,
     DictBuilder,
@@ -178,17 +178,20 @@ def _functools(name: str) -> Any:
     if name != "partial":
         return None
 
-    def known(func: Any) -> None:
-        need(func in SAFE_TYPES.values(), "partial of something that is no plain type")
-
+    # A file can name types, functions of tensors and what is a mere name, and nothing calls them here.
     def make(args: tuple[Any, ...], kwargs: Any) -> Any:
         need(not kwargs and len(args) == 1, "arguments for partial")
-        known(args[0])
+        if isinstance(args[0], Opaque):
+            return Opaque("functools", "partial", args)
+        need(callable(args[0]), "partial of something that is not called")
         return functools.partial(args[0])
 
     def give(obj: Any, state: Any) -> None:
+        if isinstance(obj, Opaque):
+            obj.state = state
+            return
         need(isinstance(state, tuple) and len(state) == 4, "the state of partial")
-        known(state[0])
+        need(callable(state[0]), "partial of something that is not called")
         need(isinstance(state[1], tuple) and isinstance(state[2] or {}, dict), "its arguments")
         obj.__setstate__(state)
 
@@ -250,16 +253,20 @@ def _random(name: str) -> Any:
 
 
 def _member(args: tuple[Any, ...], kwargs: Any) -> Any:
-    """A function of `torch`, or a method of tensors: both are pickled as attributes of classes."""
-    from torchlike import _C
+    """A function of `torch`, or a method of tensors or of a module: all are pickled as attributes."""
+    from torchlike import _C, nn
 
     need(not kwargs and len(args) == 2 and type(args[1]) is str, "a look-up of a function")
     owner, name = args
+    if isinstance(owner, Opaque):
+        return Opaque("builtins", "getattr", args)
     found = None
     if owner is _C._VariableFunctionsClass:
         found = vars(owner).get(name)
     elif owner is _C.TensorBase or owner is _C.Tensor:
         found = getattr(_C.Tensor, name, None)
+    elif isinstance(owner, nn.Module) and callable(getattr(type(owner), name, None)):
+        found = getattr(owner, name)
     need(
         callable(found) and not name.startswith("_"), "an attribute that is no function of tensors"
     )

@@ -138,12 +138,7 @@ pub static OPS: &[OpDef] = &[
         "detach",
         "(Tensor self)",
         FM,
-        |a| {
-            Ok(ViewPlan {
-                detached: true,
-                ..ViewPlan::of(a.input)
-            })
-        },
+        |a| Ok(ViewPlan::of(a.input).detached()),
         "The same memory without gradient history.",
     )
     .samples("f32[2, 3]")

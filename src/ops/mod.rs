@@ -115,6 +115,7 @@ pub mod f {
     pub use super::nn::batch_norm::calls::*;
     pub use super::nn::classes::calls::*;
     pub use super::nn::conv::calls::*;
+    pub use super::nn::conv_tbc::calls::*;
     pub use super::nn::ctc::calls::*;
     pub use super::nn::distance::calls::*;
     pub use super::nn::dropout::calls::*;
@@ -259,6 +260,7 @@ static FAMILIES: &[&[OpDef]] = &[
     linalg::addmm::OPS,
     linalg::einsum::OPS,
     nn::conv::OPS,
+    nn::conv_tbc::OPS,
     nn::fold::OPS,
     nn::max_pool::OPS,
     nn::avg_pool::OPS,
@@ -369,6 +371,7 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("nn.functional.conv1d", "conv1d"),
     ("nn.functional.conv2d", "conv2d"),
     ("nn.functional.conv3d", "conv3d"),
+    ("nn.functional.conv_tbc", "conv_tbc"),
     ("nn.functional.conv_transpose1d", "conv_transpose1d"),
     ("nn.functional.conv_transpose2d", "conv_transpose2d"),
     ("nn.functional.conv_transpose3d", "conv_transpose3d"),

@@ -27,6 +27,8 @@ pub struct Custom {
     pub ctx: Py<PyAny>,
     /// What the only output looks like, where nothing is saved, written or marked.
     alone: Option<Meta>,
+    /// How often the memory of each output had been written, if there are several views among them.
+    versions: SmallVec<[u32; 2]>,
 }
 
 impl Backward for Custom {
@@ -47,6 +49,10 @@ impl Backward for Custom {
                 e.write_unraisable(py, None);
             }
         });
+    }
+
+    fn version_of(&self, nr: u16) -> Option<u32> {
+        self.versions.get(usize::from(nr)).copied()
     }
 }
 
@@ -266,6 +272,7 @@ impl Custom {
             name: ctx.get_type().name()?.to_string(),
             ctx: ctx.clone().into_any().unbind(),
             alone,
+            versions: SmallVec::new(),
         }))
     }
 }
@@ -273,18 +280,18 @@ impl Custom {
 /// Makes `ctx` the node between its edges and the tensors of `holders`.
 fn history(
     ctx: &Bound<'_, PyNode>,
-    body: Box<Custom>,
+    mut body: Box<Custom>,
     edges: SmallVec<[Option<Edge>; 2]>,
     holders: &[&PyTensor],
 ) {
-    let mut outs = SmallVec::new();
-    let mut version = 0;
-    for holder in holders {
-        let t = holder.get();
-        outs.push(Meta::of(t));
-        if t.is_view() {
-            version = t.storage().version();
-        }
+    let outs = holders.iter().map(|h| Meta::of(h.get())).collect();
+    let versions: SmallVec<[u32; 2]> = holders
+        .iter()
+        .map(|h| h.get().storage().version())
+        .collect();
+    let version = versions.first().copied().unwrap_or(0);
+    if versions.iter().any(|v| *v != version) {
+        body.versions = versions;
     }
     let link = Link::of_node(Node::new(body, edges, outs).at_version(version));
     ctx.get().place(&link);

@@ -251,7 +251,9 @@ impl Tensor {
     pub fn is_outdated(&self) -> Option<bool> {
         let now = self.storage().version();
         match self.node() {
-            Some(node) => Some(node.version() != now),
+            Some(node) => {
+                Some(node.version() != now && node.body().version_of(self.nr) != Some(now))
+            }
             None if self.requires_grad() && self.link.is_none() => Some(self.nr != now as u16),
             None => None,
         }
@@ -294,6 +296,13 @@ impl Tensor {
     pub fn of_new_family(mut self) -> Self {
         self.group = new_group();
         self
+    }
+
+    /// The same tensor as one that nobody else sees: no view, though it was made as one.
+    #[must_use]
+    pub fn of_its_own(mut self) -> Self {
+        self.be_its_own();
+        self.of_new_family()
     }
 
     /// Notes that this tensor, which is no view, lies otherwise than when views of it were made.

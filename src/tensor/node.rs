@@ -57,6 +57,11 @@ pub trait Backward: Any + Send + Sync {
 
     /// Gives up what was saved.
     fn release(&self);
+
+    /// How often the memory of one of several results had been written, where that is not the same for all.
+    fn version_of(&self, _nr: u16) -> Option<u32> {
+        None
+    }
 }
 
 impl Meta {

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchlike import _absent
 from torchlike._dynamo import config, eval_frame, exc, utils
-from torchlike._dynamo.eval_frame import OptimizedModule
+from torchlike._dynamo.eval_frame import OptimizedModule, is_dynamo_supported
 from torchlike.compiler import (
     allow_in_graph,
     assume_constant_result,
@@ -32,6 +32,7 @@ __all__ = [
     "forbid_in_graph",
     "graph_break",
     "is_compiling",
+    "is_dynamo_supported",
     "list_backends",
     "mark_dynamic",
     "mark_static",

@@ -60,9 +60,9 @@ def is_scripting() -> bool:
 
 def is_tracing() -> bool:
     """True while `jit.trace` watches this thread."""
-    from torchlike.jit import _trace
+    from torchlike.jit import _state
 
-    return _trace.watching()
+    return _state.watcher() is not None
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:

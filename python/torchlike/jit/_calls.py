@@ -199,7 +199,10 @@ class Calls(Expressions):
         scripted = getattr(function, "_function", None)
         if scripted is not None and hasattr(scripted, "unit"):
             args, keywords = self.spelled(node)
-            return Run(call(self.program.include(scripted), args, keywords), None)
+            adoption = self.program.adoption(scripted.unit)
+            return Run(
+                call(adoption.name(scripted.name), args, keywords), adoption.result(scripted)
+            )
         if isinstance(function, types.FunctionType):
             if _spelling._functional().get(id(function)):
                 raise self.fail(

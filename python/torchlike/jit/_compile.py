@@ -24,7 +24,17 @@ from torchlike.jit._parts_of_code import (
     name,
     of_setting,
 )
-from torchlike.jit._scope import Known, Method, Neither, Of, Part, Run, Several, Source
+from torchlike.jit._scope import (
+    Known,
+    Method,
+    Neither,
+    Of,
+    Part,
+    Run,
+    Several,
+    Source,
+    scripted_methods,
+)
 from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList, Sequential
 
 if TYPE_CHECKING:
@@ -167,6 +177,8 @@ class Expressions:
             return Run(place, "Tensor")
         if attribute == "training":
             return Run(place, "bool")
+        if attribute in scripted_methods(module):
+            return Method(part, attribute, None)
         function = getattr(type(module), attribute, None)
         if isinstance(function, property):
             raise self.fail(node, f"the property {attribute!r}; a method can be compiled")
@@ -370,7 +382,12 @@ class Expressions:
     def parts(self, part: Part, node: ast.AST) -> list[Any]:
         """The modules of a list of modules."""
         module = part.module
-        if isinstance(module, ModuleList | Sequential | ModuleDict):
+        scripted = getattr(module, "original_name", "") in (
+            "ModuleList",
+            "Sequential",
+            "ModuleDict",
+        )
+        if scripted or isinstance(module, ModuleList | Sequential | ModuleDict):
             return [Part(_member(part.node, n), m) for n, m in module._modules.items()]
         if isinstance(module, ParameterList):
             return [Run(_member(part.node, str(i)), "Tensor") for i in range(len(module))]

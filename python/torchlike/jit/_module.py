@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike.jit._closures import Compiler
+from torchlike.jit._state import watcher
 from torchlike.jit._unit import Class, Function, Unit
 from torchlike.nn import Module, Parameter
 
@@ -84,6 +85,9 @@ class RecursiveScriptModule(ScriptModule):
             raise NotImplementedError(
                 f'Module [{self.original_name}] is missing the required "{name}" function'
             )
+        watch = watcher()
+        if watch is not None:
+            return watch.scripted(found, self, args, kwargs)
         return found(self, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -189,6 +193,9 @@ class ScriptFunction:
         return self.code
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        watch = watcher()
+        if watch is not None:
+            return watch.scripted(self._function, None, args, kwargs)
         return self._function(*args, **kwargs)
 
     def save(self, f: Any, _extra_files: Any = None, **how: Any) -> None:

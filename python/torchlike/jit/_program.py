@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import torchlike
 from torchlike._naming import own
 from torchlike.jit import _layers, _marks, _types
-from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._scope import Known, Part, Run, Source
 from torchlike.jit._statements import Statements
-from torchlike.jit._unit import Class, Function, Unit
+from torchlike.jit._unit import Class, Unit
 from torchlike.nn import Module
 from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torchlike.jit._adopted import Adoption
     from torchlike.jit._compile import Expressions
 
 Tensor = torchlike.Tensor
@@ -54,6 +54,9 @@ class Program:
         self.names: set[str] = set()
         self.kept: list[Any] = []
         self._busy: set[tuple[Any, ...]] = set()
+        self.adopted: dict[tuple[str, str], str] = {}
+        """The names of code that was taken in, by its old name and its text."""
+        self._adoptions: dict[int, Adoption] = {}
 
     # Names
 
@@ -154,19 +157,14 @@ class Program:
         self.kept.append(function)
         return name, kind
 
-    def include(self, function: Function) -> str:
-        """Adds a function that was compiled before, with all that its code has; its name."""
-        unit = function.unit
-        if unit is not self.unit:
-            if unit.constants:
-                raise NotSupportedError(
-                    f"'{function.name}' names constants, and cannot become part of other code"
-                )
-            for prefix, text in unit.texts.items():
-                if self.unit.texts.get(prefix) != text:
-                    self.unit.define(prefix, text)
-            self.names.add(function.name)
-        return function.name
+    def adoption(self, unit: Unit) -> Adoption:
+        """What takes code of another unit into the program's."""
+        from torchlike.jit._adopted import Adoption
+
+        known = self._adoptions.get(id(unit))
+        if known is None:
+            known = self._adoptions[id(unit)] = Adoption(self, unit)
+        return known
 
     # Modules
 
@@ -174,8 +172,15 @@ class Program:
         """What compiles a module."""
         known = self.builders.get(id(module))
         if known is None:
-            known = self.builders[id(module)] = ModuleBuilder(self, module)
+            known = self.builders[id(module)] = self._builder(module)
         return known
+
+    def _builder(self, module: Any) -> ModuleBuilder:
+        if getattr(module, "_unit", None) is None:
+            return ModuleBuilder(self, module)
+        from torchlike.jit._adopted import AdoptedBuilder
+
+        return AdoptedBuilder(self, module)
 
     def attribute(
         self, compiler: Any, part: Part, attribute: str, value: Any, place: ast.expr, node: ast.AST

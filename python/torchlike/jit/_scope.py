@@ -34,6 +34,12 @@ class Part:
     module: Any
 
 
+def scripted_methods(module: Any) -> Any:
+    """The methods by name of a module that is TorchScript already; none for others."""
+    spec = module.__dict__.get("_spec")
+    return {} if spec is None else spec.methods
+
+
 @dataclasses.dataclass
 class Method:
     """A method of a module."""

@@ -1,8 +1,31 @@
-"""Whether scripting is on, and what was scripted: it always is, and nothing is kept."""
+"""Whether scripting is on, what was scripted (nothing is kept), and who watches the run of a thread."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_running = threading.local()
+
+
+def watcher() -> Any:
+    """Who writes down what is called on this thread; None if nothing is traced."""
+    return getattr(_running, "watch", None)
+
+
+@contextlib.contextmanager
+def watched(watch: Any) -> Iterator[None]:
+    """Somebody writes down what is called on this thread until the context ends."""
+    before = watcher()
+    _running.watch = watch
+    try:
+        yield
+    finally:
+        _running.watch = before
 
 
 class EnabledProxy:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
-import threading
 import warnings
 from typing import Any
 
 import torchlike
-from torchlike.jit import _types
+from torchlike.jit import _state, _types
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, TopLevelTracedModule
 from torchlike.jit._program import ModuleBuilder, Program, _qualified
+from torchlike.jit._scope import scripted_methods
 from torchlike.jit._unit import Function
 from torchlike.jit._watch import TracerWarning, Watch
 from torchlike.nn import Module
@@ -23,43 +23,6 @@ class TracingCheckError(RuntimeError):
     """A trace does not compute what the function does."""
 
 
-_depth = threading.local()
-
-
-def watching() -> bool:
-    """True while a run is watched on this thread."""
-    return getattr(_depth, "count", 0) > 0
-
-
-def _inputs(watch: Watch, name: str, value: Any, node: ast.expr) -> None:
-    """Names the tensors of an input."""
-    if isinstance(value, Tensor):
-        watch.name(value, node)
-    elif isinstance(value, tuple | list):
-        for i, item in enumerate(value):
-            _inputs(watch, name, item, ast.Subscript(node, ast.Constant(i), ast.Load()))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _inputs(watch, name, item, ast.Subscript(node, ast.Constant(key), ast.Load()))
-    elif not isinstance(value, int | float | bool | str | None):
-        raise RuntimeError(
-            f"jit.trace: an example input of type {type(value).__name__}; tensors, and containers of "
-            f"them, can be traced"
-        )
-
-
-def _output(watch: Watch, value: Any) -> ast.expr:
-    if isinstance(value, tuple):
-        return ast.Tuple([_output(watch, v) for v in value], ast.Load())
-    if isinstance(value, list):
-        return ast.List([_output(watch, v) for v in value], ast.Load())
-    if isinstance(value, dict):
-        return ast.Dict(
-            [ast.Constant(k) for k in value], [_output(watch, v) for v in value.values()]
-        )
-    return watch.node(value)
-
-
 def _watched(
     program: Program, function: Any, names: list[str], inputs: tuple[Any, ...], module: Any
 ) -> tuple[list[ast.arg], list[ast.stmt], Any]:
@@ -67,7 +30,7 @@ def _watched(
     watch = Watch(program)
     arguments = []
     for name, value in zip(names, inputs, strict=True):
-        _inputs(watch, name, value, ast.Name(name, ast.Load()))
+        watch.names(value, ast.Name(name, ast.Load()))
         kind = ast.parse(_types.of_value(value, lambda k: None), mode="eval").body
         arguments.append(ast.arg(name, kind))
     for path, value in (
@@ -79,18 +42,17 @@ def _watched(
         else ()
     ):
         watch.name(value, _place(path))
-    _depth.count = getattr(_depth, "count", 0) + 1
-    try:
-        with watch:
-            out = function(*inputs)
-    finally:
-        _depth.count -= 1
+    for path, inner in module.named_modules() if module else ():
+        if path and scripted_methods(inner):
+            watch.places[id(inner)] = _place(path)
+    with watch, _state.watched(watch):
+        out = function(*inputs)
     if not _has_any(out):
         raise RuntimeError(
             "jit.trace: the function gave no tensor; only tensors, and tuples, lists and dictionaries of "
             "them, can be traced"
         )
-    watch.body.append(ast.Return(_output(watch, out)))
+    watch.body.append(ast.Return(watch.code(out)))
     return arguments, watch.body, out
 
 
@@ -162,7 +124,7 @@ def trace_module(
 
 
 def _tuple(given: Any) -> tuple[Any, ...]:
-    return given if isinstance(given, tuple) else (given,)
+    return tuple(given) if isinstance(given, tuple | list) else (given,)
 
 
 def _compare(function: Any, traced: Any, inputs: tuple[Any, ...], rtol: float = 1e-5) -> None:

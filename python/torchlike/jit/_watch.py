@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike._ops import binding
-from torchlike.jit import _leaves, _spelling
+from torchlike.jit import _leaves, _spelling, _state
 from torchlike.jit._functions import is_operator
 from torchlike.jit._parts_of_code import call, of_setting
+from torchlike.jit._parts_of_code import name as dotted
 from torchlike.jit._traced_sizes import Shape, Size
 from torchlike.overrides import TorchFunctionMode
 from torchlike.utils import _pytree as pytree
@@ -54,11 +55,45 @@ class Watch(TorchFunctionMode):
         self.known: dict[int, ast.expr] = {}
         self.kept: list[Any] = []
         self.count = 0
+        self.places: dict[int, ast.expr] = {}
+        """Where the code finds modules that are TorchScript already, by their identity."""
+        self._asleep = False
 
     def name(self, value: Any, node: ast.expr) -> None:
         """Notes what computes a tensor."""
         self.known[id(value)] = node
         self.kept.append(value)
+
+    def names(self, value: Any, node: ast.expr) -> None:
+        """Notes what computes the tensors of a value.
+
+        Raises:
+            RuntimeError: for values that code has not.
+        """
+        if isinstance(value, Tensor):
+            self.name(value, node)
+        elif isinstance(value, tuple | list):
+            for i, item in enumerate(value):
+                self.names(item, ast.Subscript(node, ast.Constant(i), ast.Load()))
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                self.names(item, ast.Subscript(node, ast.Constant(key), ast.Load()))
+        elif not isinstance(value, int | float | bool | str | None):
+            raise RuntimeError(
+                f"jit.trace: a value of type {type(value).__name__}; tensors, and containers of them, can be traced"
+            )
+
+    def code(self, value: Any) -> ast.expr:
+        """The code for a value, whose tuples and dictionaries stay what they are."""
+        if isinstance(value, tuple):
+            return ast.Tuple([self.code(v) for v in value], ast.Load())
+        if isinstance(value, list):
+            return ast.List([self.code(v) for v in value], ast.Load())
+        if isinstance(value, dict):
+            return ast.Dict(
+                [ast.Constant(k) for k in value], [self.code(v) for v in value.values()]
+            )
+        return self.node(value)
 
     def fresh(self) -> str:
         """A name that nothing has yet."""
@@ -72,9 +107,7 @@ class Watch(TorchFunctionMode):
         if isinstance(value, Tensor):
             known = self.known.get(id(value))
             if known is None:
-                from torchlike.jit._parts_of_code import name
-
-                known = name(f"CONSTANTS.c{self.program.constant(value)}")
+                known = dotted(f"CONSTANTS.c{self.program.constant(value)}")
                 self.name(value, known)
             return known
         if isinstance(value, Size):
@@ -128,8 +161,36 @@ class Watch(TorchFunctionMode):
 
     # Calls
 
+    def scripted(self, function: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        """A call of what is TorchScript already, of a module or by itself: it stays a call, with all its branches."""
+        name = function.name.rpartition(".")[2]
+        place = self.places.get(id(module))
+        if module is None:
+            target = dotted(self.program.adoption(function.unit).name(function.name))
+        elif place is not None:
+            target = ast.Attribute(place, name, ast.Load())
+        else:
+            raise RuntimeError(
+                f"Tried to trace {function.name.rpartition('.')[0]} but it is not part of the active trace. Modules "
+                "that are called during a trace must be registered as submodules of the thing being traced."
+            )
+        keywords = [ast.keyword(k, self.code(v)) for k, v in kwargs.items()]
+        node = call(target, [self.code(a) for a in args], keywords)
+        self._asleep = True
+        try:
+            with _state.watched(None):
+                value = function(*(() if module is None else (module,)), *args, **kwargs)
+        finally:
+            self._asleep = False
+        result = self.fresh()
+        self.body.append(ast.Assign([ast.Name(result, ast.Store())], node))
+        self.names(value, ast.Name(result, ast.Load()))
+        return value
+
     def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self._asleep:
+            return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if name == "__get__":
             return self._attribute(func.__self__.__name__, func, args)

@@ -121,16 +121,17 @@ class _Pickle:
         module, _, name = spec.name.rpartition(".")
         self.name(module, name)
         self.out += b")\x81"
-        number = self.memo[id(value)] = len(self.memo)
-        self.kept.append(value)
-        self.out += b"r" + struct.pack("<I", number) + b"}("
+        self.out += b"}("
         for attribute, kind in spec.attributes.items():
             if kind.startswith("Final["):
                 continue
             self.value(attribute, "str", path)
             item = getattr(value, attribute, None)
             self.value(item, kind, f"{path}.{attribute}" if path else attribute)
-        self.out += b"ub"
+        # PyTorch has the object only once it has all of its state.
+        number = self.memo[id(value)] = len(self.memo)
+        self.kept.append(value)
+        self.out += b"ubr" + struct.pack("<I", number)
 
     def tensor(self, value: Any, path: str) -> None:
         """A tensor: its layout, and the number of its storage."""

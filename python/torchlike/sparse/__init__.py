@@ -196,8 +196,8 @@ class _SparseType(type):
 
     dtype: Any
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return torchlike.sparse_coo_tensor(*args, dtype=cls.dtype, **kwargs)
+    def __call__(cls, *args: Any, device: Any = None) -> Any:
+        return _legacy.sparse(args, cls.dtype, device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (

@@ -93,10 +93,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
     };
     match (args.op.def.name, &*parts) {
         ("numel", _) => Ok(Ret::Value(Value::Scalar(Scalar::Int(t.numel())))),
-        ("detach" | "alias", _) => Ok(Ret::One(t.look(&crate::plan::ViewPlan {
-            detached: true,
-            ..crate::plan::ViewPlan::of(t)
-        }))),
+        ("detach" | "alias", _) => Ok(Ret::One(t.look(&crate::plan::ViewPlan::of(t).detached()))),
         ("clone", _) => {
             let format = args.format(1).unwrap_or(MemoryFormat::Preserve);
             rebuilt(t, &parts, t.dtype(), |p, _| {

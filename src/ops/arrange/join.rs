@@ -213,7 +213,7 @@ pub static OPS: &[OpDef] = &[
 fn apart(parts: Vec<Tensor>) -> Vec<Tensor> {
     parts
         .into_iter()
-        .map(|t| t.silent(true).of_new_family())
+        .map(|t| t.silent(true).of_its_own())
         .collect()
 }
 

@@ -99,6 +99,14 @@ pub static OPS: &[OpDef] = &[
          f32[1, 3, 12], f32[1, 2, 5], f32[2, 3, 3], [2], [0], [1], True, [1], 1",
     )
     .grad("grad_output: convolution(input, grad, None, stride, padding, dilation, transposed, output_padding, groups); input: _grad.convolution_input(grad_output, input, grad, stride, padding, dilation, transposed, output_padding, groups)"),
+    compose(
+        "_grad.conv_tbc_backward",
+        "(Tensor grad, Tensor input, Tensor weight, int pad, bool[3] output_mask) -> (Tensor?, Tensor?, Tensor?)",
+        0,
+        conv_tbc_backward,
+        "The gradients of `conv_tbc`.",
+    )
+    .samples("f32[4, 2, 4], f32[5, 2, 3], f32[2, 3, 4], 0, [True, True, True]; f32[6, 2, 4], f32[5, 2, 3], f32[2, 3, 4], 1, [True, False, False]"),
 ];
 
 fn convolution_backward(a: &calls::_GradConvolutionBackward) -> Result<[Option<Tensor>; 3]> {
@@ -111,6 +119,24 @@ fn convolution_backward(a: &calls::_GradConvolutionBackward) -> Result<[Option<T
             .collect();
         f::SumDim::new(a.grad_output, Some(&others[..])).call()
     });
+    Ok([input.transpose()?, weight.transpose()?, bias.transpose()?])
+}
+
+fn conv_tbc_backward(a: &calls::_GradConvTbcBackward) -> Result<[Option<Tensor>; 3]> {
+    let [input, weight, bias] = grad::needs(a.output_mask)?;
+    let g = f::permute(a.grad, &[1, 2, 0])?;
+    let x = f::permute(a.input, &[1, 2, 0])?;
+    let w = f::permute(a.weight, &[2, 1, 0])?;
+    let (pad, one, zero) = ([a.pad], [1], [0]);
+    let input = input.then(|| {
+        let made = f::_grad_convolution_input(&g, &x, &w, &one, &pad, &one, false, &zero, 1)?;
+        f::Contiguous::new(&f::permute(&made, &[2, 0, 1])?).call()
+    });
+    let weight = weight.then(|| {
+        let made = f::_grad_convolution_weight(&g, &x, &w, &one, &pad, &one, false, &zero, 1)?;
+        f::Contiguous::new(&f::permute(&made, &[2, 1, 0])?).call()
+    });
+    let bias = bias.then(|| f::SumDim::new(a.grad, Some(&[0, 1][..])).call());
     Ok([input.transpose()?, weight.transpose()?, bias.transpose()?])
 }
 

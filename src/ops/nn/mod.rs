@@ -10,6 +10,7 @@ mod cell;
 pub mod classes;
 pub mod conv;
 mod conv_sizes;
+pub mod conv_tbc;
 pub mod ctc;
 pub mod distance;
 pub mod dropout;

@@ -109,11 +109,11 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Kept, Cast::Single),
     compose(
         "nn.functional.normalize",
-        "(Tensor input, float p=2.0, int dim=1, float eps=1e-12)",
+        "(Tensor input, float p=2.0, int[1]? dim=1, float eps=1e-12)",
         F | O,
         normalize,
         "Divided by the norm along a dimension.",
-    ).samples("f32[3, 4]; c64[3, 4], eps=0.0001; f32[3, 4], p=1.2, dim=0"),
+    ).samples("f32[3, 4]; c64[3, 4], eps=0.0001; f32[3, 4], p=1.2, dim=0; f32[2, 3, 4], dim=(0, 2)"),
 ];
 
 fn count(shape: &[i64]) -> usize {
@@ -378,10 +378,12 @@ fn checked_group_norm(a: &calls::NnFunctionalGroupNorm) -> Result<Tensor> {
 
 fn normalize(a: &calls::NnFunctionalNormalize) -> Result<Tensor> {
     let x = a.input;
-    crate::ops::core::rules::dim(x, a.dim)?;
+    for dim in a.dim.unwrap_or_default() {
+        crate::ops::core::rules::dim(x, *dim)?;
+    }
     let norm = f::LinalgVectorNorm::new(x)
         .ord(a.p)
-        .dim(&[a.dim][..])
+        .dim(a.dim)
         .keepdim(true)
         .call()?;
     let bounded = f::_nn_clamp_min(&norm, a.eps)?;

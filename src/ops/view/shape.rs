@@ -45,7 +45,7 @@ pub static OPS: &[OpDef] = &[
         "_unsafe_view",
         "(Tensor self, int[] size)",
         0,
-        |a| view_as_shape(a.input, a.size),
+        |a| Ok(view_as_shape(a.input, a.size)?.detached()),
         "The same memory in another shape, of a tensor that nobody else sees.",
     )
     .samples("f32[2, 3], [6]")

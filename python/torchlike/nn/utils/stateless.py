@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from torchlike import _C
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["functional_call"]
 
@@ -57,40 +63,98 @@ def _functional_call(
         for part in parameters_and_buffers:
             given.update(part)
     else:
-        given = dict(parameters_and_buffers)
+        given = parameters_and_buffers
     if args is None:
         args = ()
     elif not isinstance(args, tuple):
         args = (args,)
-    own = {
+    with _reparametrize_module(module, given, tie_weights=tie_weights, strict=strict):
+        return module(*args, **(kwargs or {}))
+
+
+def _members(module: Any) -> dict[str, Any]:
+    return {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),
     }
-    if tie_weights:
-        _check_tied(own, given)
-        by_tensor = {id(own[name]): value for name, value in given.items() if name in own}
-        for name, tensor in own.items():
-            if name not in given and id(tensor) in by_tensor:
-                given[name] = by_tensor[id(tensor)]
+
+
+def _tied(module: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The given tensors, under all names of the parameters that they stand for."""
+    own = _members(module)
+    _check_tied(own, given)
+    by_tensor = {id(own[name]): value for name, value in given.items() if name in own}
+    more = {n: by_tensor[id(t)] for n, t in own.items() if n not in given and id(t) in by_tensor}
+    return {**given, **more}
+
+
+def _check_keys(module: Any, given: dict[str, Any]) -> None:
+    own = _members(module)
+    unexpected = [repr(n) for n in sorted(given.keys() - own.keys())]
+    missing = [repr(n) for n in sorted(own.keys() - given.keys())]
+    told = [
+        f"{what} key(s): {', '.join(names)}."
+        for what, names in (("Unexpected", unexpected), ("Missing", missing))
+        if names
+    ]
+    if told:
+        raise RuntimeError(
+            f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(told)
+        )
+
+
+def _swapped(owner: Any, name: str, value: Any) -> Any:
+    """Puts a tensor in the place of a parameter, a buffer or another attribute that is a tensor; gives the one before.
+
+    Raises:
+        TypeError: if either is none.
+    """
+    if value is not None and not isinstance(value, _C.Tensor):
+        raise TypeError(f"{value} is not an instance of torch.Tensor")
+    state = owner._state_
+    if state.get("_kinds", {}).get(name) in ("parameter", "buffer"):
+        before, state[name] = state[name], value
+        return before
+    before = getattr(owner, name)
+    if not isinstance(before, _C.Tensor):
+        raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
+    setattr(owner, name, value)
+    return before
+
+
+@contextlib.contextmanager
+def _reparametrize_module(
+    module: Any,
+    parameters_and_buffers: dict[str, Any],
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
+) -> Iterator[None]:
+    """The module has the given tensors in place of parameters and buffers until the context ends; what it has in their
+    places then is put into the dictionary.
+
+    Args:
+        tie_weights: whether a tensor stands for all names of the parameter.
+        strict: whether all have to be given, and no others.
+        stack_weights: whether the module's own come back in the opposite order.
+
+    Raises:
+        RuntimeError: with `strict`, for other names.
+        ValueError: with `tie_weights`, for several tensors in place of one.
+    """
+    given = _tied(module, parameters_and_buffers) if tie_weights else parameters_and_buffers
     if strict:
-        unexpected = sorted(given.keys() - own.keys())
-        missing = sorted(own.keys() - given.keys())
-        if unexpected or missing:
-            raise RuntimeError(
-                "Error(s) in loading state_dict for "
-                f"{module._get_name()}: unexpected {unexpected}, missing {missing}"
-            )
+        _check_keys(module, given)
     saved = []
     try:
         for name, tensor in given.items():
             path, _, last = name.rpartition(".")
             owner = module.get_submodule(path)
-            state = owner._state_
-            if last not in state.get("_kinds", ()):
-                continue
-            saved.append((state, last, state[last]))
-            state[last] = tensor
-        return module(*args, **(kwargs or {}))
+            if hasattr(owner, last):
+                saved.append((name, owner, last, _swapped(owner, last, tensor)))
+        yield
     finally:
-        for state, last, value in reversed(saved):
-            state[last] = value
+        for name, owner, last, value in reversed(saved) if stack_weights else saved:
+            now = _swapped(owner, last, value)
+            if name in parameters_and_buffers:
+                parameters_and_buffers[name] = now

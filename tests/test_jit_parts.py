@@ -1,0 +1,172 @@
+"""Modules and functions that are TorchScript already, as parts of what is scripted or traced."""
+
+import io
+import pickletools
+import zipfile
+from typing import Dict, List, NamedTuple, Tuple  # noqa: UP035  (as scripted code is written)
+
+import pytest
+
+import torchlike as torch
+from torchlike import jit, nn
+
+
+@jit.script
+def scaled(x):
+    return x * torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+@jit.script
+def counted(x, n: int):
+    for _ in range(x.size(0)):
+        x = x + n
+    return x
+
+
+class Branching(nn.Module):
+    def __init__(self, start):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((4,), start))
+        self.less = 3
+
+    @jit.export
+    def often(self, x, n: int = 2) -> List[torch.Tensor]:  # noqa: UP006
+        return [x] * n
+
+    def forward(self, x):
+        if x.sum() > 0:
+            return scaled(x) * self.weight
+        return x - self.less
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: int
+
+
+class Paired(nn.Module):
+    def forward(self, x) -> Pair:
+        return Pair(x, 1)
+
+
+class Holding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = jit.script(Branching(1.0)), jit.script(Branching(2.0))
+        self.traced = jit.trace(nn.Linear(4, 4), torch.ones(1, 4))
+        self.layers = jit.script(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+        self.paired = jit.script(Paired())
+        self.listed = nn.ModuleList([jit.script(Branching(3.0)), self.a])
+
+    def forward(self, x):
+        y = self.a(x) + self.b(x) + self.traced(x)
+        for more in self.a.often(y, 3):
+            y = y + more
+        for module in self.listed:
+            y = module(y)
+        for layer in self.layers:
+            y = layer(y)
+        pair = self.paired(y)
+        return pair.first * pair.second + self.a.less
+
+
+def test_scripted_parts_of_a_module():
+    torch.manual_seed(0)
+    model = Holding()
+    made = jit.script(model)
+    x = torch.randn(2, 4)
+    for given in (x, -x.abs()):
+        assert torch.equal(made(given), model(given))
+    names = [n for n, _ in model.named_parameters()]
+    assert [n for n, _ in made.named_parameters()] == names
+    assert made.a.weight is model.a.weight
+    buffer = io.BytesIO()
+    jit.save(made, buffer)
+    buffer.seek(0)
+    again = jit.load(buffer)
+    assert torch.equal(again(x), model(x))
+    assert again.listed[1] is again.a
+    # one class for the three that are alike
+    assert again.a._spec is again.b._spec
+
+
+def test_objects_are_numbered_once_they_are_whole():
+    """PyTorch has no object to give a number before its state is there."""
+    buffer = io.BytesIO()
+    jit.save(jit.script(Holding()), buffer)
+    with zipfile.ZipFile(buffer) as archive:
+        data = archive.read(next(n for n in archive.namelist() if n.endswith("/data.pkl")))
+    codes = [code.name for code, _, _ in pickletools.genops(data)]
+    puts = [i for i, name in enumerate(codes) if name == "LONG_BINPUT"]
+    assert puts and all(codes[i - 1] == "BUILD" for i in puts)
+
+
+class Looping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(2.0))
+
+    def forward(
+        self,
+        x,
+        y: Tuple[torch.Tensor, torch.Tensor],  # noqa: UP006
+        z: Dict[str, torch.Tensor],  # noqa: UP006
+    ):
+        out: List[torch.Tensor] = []  # noqa: UP006
+        for i in range(x.size(0)):
+            if x[i].sum() > 0:
+                out.append(x[i] * self.weight)
+            else:
+                out.append(x[i] + y[0][0])
+        return torch.stack(out), {"a": y[1] + z["k"]}
+
+
+class Tracked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loop = jit.script(Looping())
+        self.named = nn.ModuleDict({"same": self.loop})
+
+    def forward(self, x):
+        a, b = self.loop(x, (x, x * 2), {"k": x})
+        return counted(a, n=2) + b["a"]
+
+
+def test_traces_keep_the_branches_of_scripted_parts():
+    torch.manual_seed(0)
+    model = Tracked()
+    traced = jit.trace(model, torch.randn(3, 4))
+    buffer = io.BytesIO()
+    traced.save(buffer)
+    buffer.seek(0)
+    y = torch.randn(5, 4)
+    for made in (traced, jit.load(buffer)):
+        for given in (y, -y):
+            assert torch.equal(made(given), model(given))
+    by_itself = jit.trace(lambda x: counted(x * 2, 3) * 2, torch.randn(3, 4))
+    assert torch.equal(by_itself(y), counted(y * 2, 3) * 2)
+    assert not jit.is_tracing()
+
+
+def test_scripted_modules_have_to_be_parts_of_what_is_traced():
+    apart = jit.script(Branching(1.0))
+    with pytest.raises(RuntimeError, match="is not part of the active trace"):
+        jit.trace(lambda x: apart(x), torch.ones(1, 4))
+
+
+def test_what_scripted_parts_have_not():
+    class Asking(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = jit.script(Branching(1.0))
+
+        def forward(self, x):
+            return self.part.nothing(x)
+
+    with pytest.raises(jit.NotSupportedError, match="nothing"):
+        jit.script(Asking())
+
+
+def test_lists_of_inputs_for_trace_module():
+    made = jit.trace_module(nn.Linear(4, 4), {"forward": [torch.ones(1, 4)]})
+    assert made(torch.ones(3, 4)).shape == (3, 4)
