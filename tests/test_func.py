@@ -302,3 +302,23 @@ def test_modules_with_other_tensors_for_a_while():
         functional_call(model, {"0.weight": own, "z": x}, x, strict=True)
     with pytest.raises(ValueError, match="tied"):
         functional_call(model, {"0.weight": own, "tied.weight": own.detach()}, x)
+
+
+@pytest.mark.parametrize("setting", [{}, {"padding_idx": 3}])
+def test_embeddings_of_whole_batches(setting):
+    tables = torch.randn(4, 10, 3, dtype=torch.float64)
+    words = torch.randint(0, 10, (4, 5))
+
+    def squares(w, t):
+        return grad(lambda t: nn.functional.embedding(w, t, **setting).pow(2).sum())(t)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for f in (lambda w, t: nn.functional.embedding(w, t, **setting), squares):
+            for dims in ((0, None), (None, 0), (0, 0)):
+                given = [v if d == 0 else v[0] for v, d in zip((words, tables), dims, strict=True)]
+                each = [
+                    f(*[v[i] if d == 0 else v for v, d in zip(given, dims, strict=True)])
+                    for i in range(4)
+                ]
+                assert torch.allclose(vmap(f, dims)(*given), torch.stack(each))

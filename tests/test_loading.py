@@ -271,6 +271,67 @@ def test_whole_modules():
         torch.load(MORE / "module_convnet.pt")
 
 
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(2, 2), 3
+
+    def forward(self, x):
+        return self.layer(x) * self.scale
+
+
+class Running(Own):
+    """One that has a say in how it is made again."""
+
+    def __setstate__(self, state):
+        raise AssertionError("code of a class ran")
+
+
+def test_modules_of_classes_that_the_program_has(monkeypatch):
+    file = io.BytesIO()
+    model = nn.Sequential(Own(), Running())
+    torch.save(model, file)
+    with pytest.raises(pickle.UnpicklingError, match="Sequential was not an allowed"):
+        torch.load(io.BytesIO(file.getvalue()))
+    monkeypatch.setattr(Own, "__init__", lambda self: pytest.fail("a constructor ran"))
+    got = torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+    assert type(got[0]) is Own and got[0].scale == 3
+    assert torch.equal(got[0](torch.ones(1, 2)), model[0](torch.ones(1, 2)))
+    assert isinstance(got[1], Opaque) and got[1].scale == 3
+    monkeypatch.delattr(__import__(__name__), "Own")
+    gone = torch.load(io.BytesIO(file.getvalue()), weights_only=False, map_location="meta")
+    assert isinstance(gone[0], Opaque)
+
+
+@pytest.mark.parametrize("path", [False, True])
+def test_the_format_before_1_6_is_written_too(path, tmp_path):
+    a = torch.randn(3, 4)
+    given = {
+        "tied": [a, a[1:], a.t(), nn.Parameter(a)],
+        "bits": a.to(torch.float8_e4m3fn),
+        "words": torch.arange(8).view(torch.int32),
+        "half": a.bfloat16(),
+        "none": torch.empty(0),
+        "plain": (1, "x", 2.5, None),
+    }
+    target = tmp_path / "old.pt" if path else io.BytesIO()
+    torch.save(given, target, _use_new_zipfile_serialization=False)
+    if not path:
+        torch.save([1], target, _use_new_zipfile_serialization=False)
+        target.seek(0)
+    data = target.read_bytes() if path else target.getvalue()
+    assert data.startswith(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")
+    got = torch.load(target)
+    for x, y in zip(got["tied"], given["tied"], strict=True):
+        assert torch.equal(x, y) and type(x) is type(y)
+        assert x.untyped_storage().data_ptr() == got["tied"][0].untyped_storage().data_ptr()
+    for name in ("words", "half", "none"):
+        assert torch.equal(got[name], given[name])
+    assert torch.equal(got["bits"].float(), given["bits"].float())
+    assert got["plain"] == given["plain"]
+    assert path or torch.load(target) == [1]
+
+
 def test_objects_of_pytorch_without_a_meaning_here_are_kept():
     with pytest.raises(pickle.UnpicklingError, match=r"torch\.optim\.adam\.Adam"):
         torch.load(MORE / "training_objects.pt")

@@ -6,6 +6,7 @@ import torchlike as torch
 from torchlike import nn
 from torchlike.nn import utils
 from torchlike.nn.utils import parametrizations, parametrize, rnn
+from torchlike.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 
 def graded(*values: float) -> list[torch.Tensor]:
@@ -253,3 +254,65 @@ def test_orthogonal_refuses_what_is_no_matrix():
     parametrizations.orthogonal(layer, orthogonal_map="householder", use_trivialization=False)
     with torch.no_grad():
         assert torch.allclose(layer.weight, before, atol=1e-5)
+
+
+def one_by_one(model, x):
+    """The gradients of every parameter, of one example after the other."""
+    found = []
+    for example in x:
+        loss = model(example.unsqueeze(0)).pow(2).sum()
+        found.append(torch.autograd.grad(loss, list(model.parameters())))
+    return [torch.stack(of) for of in zip(*found, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (lambda: nn.Linear(4, 3), (5, 2, 4)),
+        (lambda: nn.Conv1d(2, 4, 3, groups=2, padding=1), (3, 2, 6)),
+        (lambda: nn.Conv2d(3, 4, 3, stride=2, dilation=2), (3, 3, 9, 9)),
+        (lambda: nn.LayerNorm((3, 4)), (5, 3, 4)),
+        (lambda: nn.GroupNorm(2, 4), (5, 4, 3)),
+        (lambda: nn.InstanceNorm1d(3, affine=True), (2, 3, 4)),
+        (lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)), (3, 4)),
+    ],
+)
+def test_gradients_of_each_example(model, shape):
+    model, x = model().double(), torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    wanted = one_by_one(model, x)
+    (of_x,) = torch.autograd.grad(model(x).pow(2).sum(), x)
+    call_for_per_sample_grads(model)(x).pow(2).sum().backward()
+    for p, w in zip(model.parameters(), wanted, strict=True):
+        assert p.grad is None and torch.allclose(p.grad_sample, w)
+    assert torch.allclose(x.grad, of_x)
+    with pytest.raises(RuntimeError, match="Please clear out the grad_sample parameter"):
+        call_for_per_sample_grads(model)
+    for p in model.parameters():
+        del p.grad_sample
+    y = call_for_per_sample_grads(model, loss_reduction="mean")(x)
+    (y.pow(2).flatten(1).sum(1).mean()).backward()
+    for p, w in zip(model.parameters(), wanted, strict=True):
+        assert torch.allclose(p.grad_sample, w)
+
+
+def test_gradients_of_each_example_of_words_and_refusals():
+    words = nn.Embedding(10, 3)
+    call_for_per_sample_grads(words)(torch.tensor([[1, 2], [3, 3]])).sum().backward()
+    assert words.weight.grad_sample.sum((1, 2)).tolist() == [6, 6]
+    norm = nn.InstanceNorm1d(3, affine=True, track_running_stats=True)
+    call_for_per_sample_grads(norm)(torch.ones(2, 3, 4)).sum().backward()
+    assert torch.allclose(norm.running_mean, torch.full((3,), 0.1))
+    for call, text in (
+        (lambda: call_for_per_sample_grads(nn.BatchNorm1d(3))(torch.ones(2, 3)), "cannot handle"),
+        (
+            lambda: call_for_per_sample_grads(nn.Linear(2, 2), batch_size=3)(torch.ones(2, 2)),
+            "input batch size of 2",
+        ),
+        (lambda: call_for_per_sample_grads(nn.Linear(2, 2))(torch.ones(2)), "rank 1"),
+        (lambda: call_for_per_sample_grads(nn.Linear(2, 2))(torch.ones(0, 2)), "0 is not a valid"),
+        (lambda: call_for_per_sample_grads(nn.Linear(2, 2), batch_size=0), "must be positive"),
+        (lambda: call_for_per_sample_grads(nn.Linear(2, 2), loss_reduction="max"), "sum or mean"),
+        (lambda: call_for_per_sample_grads(3), "must be nn.Module"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            call()

@@ -154,8 +154,6 @@ def test_what_cannot_be_saved_is_named(tmp_path: pathlib.Path) -> None:
     ]:
         with pytest.raises(error, match=words):
             torch.save({"a": torch.ones(3), "b": obj}, path)
-    with pytest.raises(NotImplementedError, match=r"1\.6"):
-        torch.save(1, path, _use_new_zipfile_serialization=False)
     assert torch.load(path) == 1 and os.listdir(tmp_path) == ["a.pt"]
 
 

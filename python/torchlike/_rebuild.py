@@ -74,6 +74,22 @@ def keeps(module: str) -> bool:
     return root not in sys.stdlib_module_names and root not in OWN
 
 
+def loaded_module(module: str, name: str) -> Any:
+    """The class of modules that the program itself has under a name, if an object of it is made without running any of
+    the class's own code; otherwise None. Nothing is imported, and no attribute is asked for.
+    """
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    from torchlike.nn import Module
+
+    if not isinstance(found, type) or not issubclass(found, Module):
+        return None
+    special = ("__new__", "__setstate__", "__reduce__", "__reduce_ex__")
+    plain = all(getattr(found, name) is getattr(Module, name) for name in special)
+    return found if plain else None
+
+
 def builder(module: str, name: str, allowed: dict[str, Any], full: bool) -> Any:
     """How objects of this name are made, or None where they are refused."""
     found = own(module, name)
@@ -82,6 +98,12 @@ def builder(module: str, name: str, allowed: dict[str, Any], full: bool) -> Any:
     if f"{module}.{name}" in allowed:
         given = allowed[f"{module}.{name}"]
         return given if isinstance(given, OpaqueBuilder) else UserBuilder(given)
+    if full and keeps(module):
+        loaded = loaded_module(module, name)
+        if loaded is not None:
+            from torchlike import _rebuild_torch
+
+            return _rebuild_torch.of_modules(loaded)
     # Classes are capitalised; what a function would return nobody can know without calling it.
     if full and keeps(module) and name.rpartition(".")[2].lstrip("_")[:1].isupper():
         return OpaqueBuilder(module, name)

@@ -60,7 +60,9 @@ def _opaque() -> type:
     return Opaque
 
 
-def _nn(cls: Any) -> Builder:
+def of_modules(cls: Any) -> Builder:
+    """How modules of a class are made: of their attributes, without a call of the class."""
+
     def make(args: tuple[Any, ...], kwargs: Any) -> Any:
         need(not args and not kwargs, f"arguments for {cls.__name__}")
         return cls.__new__(cls)
@@ -194,7 +196,7 @@ def builder(module: str, name: str) -> Any:
         return Builder(_range, _ranged)
     cls = _module_class(module, name)
     if cls is not None:
-        return _nn(cls)
+        return of_modules(cls)
     if (module, name) == ("torch._C", "Generator"):
         return _generator()
     if module == "torch.return_types":

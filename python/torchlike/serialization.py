@@ -250,7 +250,8 @@ def save(
     *,
     materialize: bool = False,
 ) -> None:
-    """Writes an object to a path or a binary file object, in PyTorch's zip format.
+    """Writes an object to a path or a binary file object, in PyTorch's zip format, or in that before version 1.6 with
+    `_use_new_zipfile_serialization=False`.
 
     Ties, strides and views are kept. A path gets the whole file or keeps what it had: the bytes go to a temporary
     file that is renamed at the end. Meta tensors are saved without data, as PyTorch does; with `materialize=True`
@@ -258,16 +259,15 @@ def save(
     """
     if pickle_module is not None and pickle_module is not pickle:
         raise TypeError("save(): torchlike writes pickles itself and takes no other pickle_module")
-    if not _use_new_zipfile_serialization:
-        raise NotImplementedError("save(): the format before PyTorch 1.6 is read and not written")
+    legacy = not _use_new_zipfile_serialization
     if isinstance(f, str | os.PathLike):
-        _C._save(obj, os.fspath(f), materialize)
+        _C._save(obj, os.fspath(f), materialize, legacy)
         return
     if not hasattr(f, "write"):
         raise AttributeError(
             f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"
         )
-    _C._save(obj, f, materialize)
+    _C._save(obj, f, materialize, legacy)
     # what is read by the file's name has to be whole
     flush = getattr(f, "flush", None)
     if callable(flush):

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The number that the first pickle is, little-endian.
-const MAGIC: &[u8] = b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
-const PROTOCOL: i64 = 1001;
+pub(super) const MAGIC: &[u8] = b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+pub(super) const PROTOCOL: i64 = 1001;
 
 /// The same number in a pickle of protocol 0 or 1.
 const TEXT_MAGIC: &[u8] = b"L119547037146038801333356L\n";

@@ -95,6 +95,9 @@ static OBJECTS: &[Attribute] = &[
         t.get()._version()?.into_bound_py_any(t.py())
     }),
     read_only("_base", PyTensor::base_object),
+    read_only("_cdata", |t| {
+        (t.as_ptr() as usize).into_bound_py_any(t.py())
+    }),
     read_only("grad_fn", |t| t.get().grad_fn(t.py())),
     read_only("names", |t| Ok(PyTensor::names(t)?.into_any())),
     read_only("name", |t| t.get().name(t.py()).into_bound_py_any(t.py())),

@@ -7,7 +7,7 @@ use super::sink::{host, to_file};
 use super::storage::storage_of;
 use super::types::{PyDType, PyDevice, PyFormat, PyLayout};
 use crate::io::tree::{Call, CallExtra, CallKind};
-use crate::io::write::Sink;
+use crate::io::write::{Sink, torch_legacy};
 use crate::io::{self, Data, Object, StorageRef, Tree, Value};
 use crate::{DType, Result, Storage, err};
 use num_complex::Complex64;
@@ -369,15 +369,16 @@ impl<'py> Saver<'py> {
     }
 }
 
-/// Writes an object in PyTorch's zip format to a path or file object. With `materialize`, meta tensors that know their
+/// Writes an object in PyTorch's zip format, or (`legacy`) in the one before it, to a path or file object. With `materialize`, meta tensors that know their
 /// data are saved with it, one at a time in memory.
 #[pyfunction]
-#[pyo3(signature = (obj, file, materialize=false))]
+#[pyo3(signature = (obj, file, materialize=false, legacy=false))]
 pub fn _save<'py>(
     py: Python<'py>,
     obj: &Bound<'py, PyAny>,
     file: &Bound<'py, PyAny>,
     materialize: bool,
+    legacy: bool,
 ) -> PyResult<()> {
     let mut saver = Saver {
         py,
@@ -400,9 +401,13 @@ pub fn _save<'py>(
     };
     if file.is_instance_of::<PyString>() {
         let path: std::path::PathBuf = file.extract()?;
-        return Ok(py.detach(|| io::write::save(&path, tree, &mut provider))?);
+        return Ok(py.detach(|| match legacy {
+            true => torch_legacy::save(&path, tree, &mut provider),
+            false => io::write::save(&path, tree, &mut provider),
+        })?);
     }
-    to_file(file, |out| {
-        io::write::write(out, tree, "archive", &mut provider)
+    to_file(file, |out| match legacy {
+        true => torch_legacy::write(out, tree, &mut provider),
+        false => io::write::write(out, tree, "archive", &mut provider),
     })
 }

@@ -239,6 +239,11 @@ class GroupMember(metaclass=_Members):
     NON_GROUP_MEMBER = -100
 
 
+def _rank_not_in_group(group: Any) -> bool:
+    """Whether this process is not in a group."""
+    return bool(group == GroupMember.NON_GROUP_MEMBER)
+
+
 class group(metaclass=_Members):
     """The group of all ranks, as `group.WORLD`."""
 

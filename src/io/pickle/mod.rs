@@ -8,7 +8,7 @@ mod ops;
 mod text;
 mod write;
 
-pub use write::write;
+pub use write::{Form, Used, write};
 
 use super::tree::{Call, CallExtra, CallKind, Id, Object, Tree, Value};
 use crate::{Result, bail, ensure, err};

@@ -10,12 +10,29 @@ use crate::{DType, Result, ensure, err};
 /// Levels of nesting; the same that reading allows.
 const MAX_DEPTH: usize = crate::io::check::MAX_DEPTH as usize;
 
-/// Writes the pickle of a checkpoint, and gives the numbers of the storages it refers to: the first has the
+/// Which of PyTorch's formats a pickle is a part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The zip archive.
+    Zip,
+    /// The format before version 1.6, in which storages may be views of others.
+    Legacy,
+}
+
+/// A storage that a pickle refers to.
+pub struct Used {
+    /// Its number in the tree.
+    pub number: u32,
+    /// Bytes of an element of the type that it has in the pickle.
+    pub unit: u64,
+}
+
+/// Writes the pickle of a checkpoint, and gives the storages it refers to: the first has the
 /// key `0`, the next `1`, and so on.
 ///
 /// # Errors
 /// If objects are nested too deep, or the tree is not whole.
-pub fn write(tree: &Tree) -> Result<(Vec<u8>, Vec<u32>)> {
+pub fn write(tree: &Tree, form: Form) -> Result<(Vec<u8>, Vec<Used>)> {
     ensure!(
         !tree.overflow,
         Value,
@@ -23,6 +40,7 @@ pub fn write(tree: &Tree) -> Result<(Vec<u8>, Vec<u32>)> {
     );
     let mut writer = Writer {
         tree,
+        form,
         out: vec![0x80, 2],
         memo: vec![None; tree.objects.len()],
         next: 0,
@@ -66,13 +84,14 @@ fn untyped(tree: &Tree) -> Vec<bool> {
 
 struct Writer<'a> {
     tree: &'a Tree,
+    form: Form,
     out: Vec<u8>,
     memo: Vec<Option<u32>>,
     next: u32,
     untyped: Vec<bool>,
     /// The key of each storage, given when it is first written.
     keys: Vec<Option<usize>>,
-    used: Vec<u32>,
+    used: Vec<Used>,
     /// Names and words that occur again and again, with their memo index.
     constants: Vec<(String, u32)>,
     depth: usize,

@@ -1,4 +1,4 @@
-//! Writing checkpoints: PyTorch's zip format, safetensors, npz; in one file or in shards. Always as a stream, and
+//! Writing checkpoints: PyTorch's zip format and the one before it, safetensors, npz; in one file or in shards. Always as a stream, and
 //! to a path whole or not at all.
 
 pub mod atomic;
@@ -6,6 +6,7 @@ pub mod flat;
 pub mod npz;
 pub mod safetensors;
 pub mod sharded;
+pub mod torch_legacy;
 pub mod torch_zip;
 mod zip;
 

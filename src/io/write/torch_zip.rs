@@ -49,7 +49,7 @@ pub fn write(
     provider: &mut Provider<'_>,
 ) -> Result<()> {
     let root = root_name(root);
-    let (pickle, used) = pickle::write(tree)?;
+    let (pickle, used) = pickle::write(tree, pickle::Form::Zip)?;
     let mut zip = ZipWriter::new(out);
     zip.small(format!("{root}/data.pkl"), &pickle)?;
     zip.small(format!("{root}/.format_version"), b"1")?;
@@ -58,7 +58,7 @@ pub fn write(
         ALIGNMENT.to_string().as_bytes(),
     )?;
     zip.small(format!("{root}/byteorder"), b"little")?;
-    for (key, &number) in used.iter().enumerate() {
+    for (key, &pickle::Used { number, .. }) in used.iter().enumerate() {
         let storage = tree
             .storages
             .get(number as usize)

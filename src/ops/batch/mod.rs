@@ -13,7 +13,9 @@ use crate::{Dims, Error, Result, Scalar, Tensor, bail, err};
 pub use nn::{
     averaged, batch_norm, bilinear, convolution, group_norm, layer_norm, nll_loss, rms_norm,
 };
-pub use places::{index, index_fill, index_put, masked_fill, masked_select, take};
+pub use places::{
+    embedding, embedding_gradient, index, index_fill, index_put, masked_fill, masked_select, take,
+};
 
 /// What such a call gives; nothing if there is none, so that the row runs once an example.
 type Made = Result<Option<Ret>>;

@@ -121,21 +121,41 @@ fn out_of_channels(t: &Tensor, channels: i64, batch: &Dims) -> Result<Tensor> {
     f::reshape(&first, &batch.concat(&first.shape()[1..])[..])
 }
 
-/// `native_group_norm`: examples join the batch.
+/// `native_group_norm`: examples join the batch; weights that differ are applied afterwards.
 pub fn group_norm(a: &f::NativeGroupNorm, h: Hidden) -> Made {
-    if h.differ != 1 {
+    if !h.differs(0) {
         return Ok(None);
     }
+    let weights = [(1, a.weight), (2, a.bias)];
+    let apply = weights.iter().any(|(i, _)| h.differs(*i));
     let joined = flattened(a.input, 0, h.k as i64)?;
     let all = f::NativeGroupNorm {
         input: &joined,
         N: joined.shape()[0],
+        weight: a.weight.filter(|_| !apply),
+        bias: a.bias.filter(|_| !apply),
         ..a.clone()
     };
     let first = hidden(a.input, h.k + 1);
     let apart = |t: Tensor| f::reshape(&t, &first.concat(&t.shape()[1..])[..]);
-    let made = all.call()?.into_iter().map(apart);
-    made.collect::<Result<_>>().map(|t| Some(Ret::Tuple(t)))
+    let mut made = all
+        .call()?
+        .into_iter()
+        .map(apart)
+        .collect::<Result<Vec<_>>>()?;
+    let ndim = a.input.ndim() - h.k;
+    for (i, weight) in weights.into_iter().filter(|_| apply) {
+        let Some(weight) = weight else { continue };
+        let inner = Dims::filled(ndim - 2, 1);
+        let weight = f::reshape(weight, &weight.shape().concat(&inner)[..])?;
+        let weight = h.fitted(i, &weight, ndim)?;
+        made[0] = if i == 1 {
+            f::mul(&made[0], &weight)?
+        } else {
+            f::add(&made[0], &weight)?
+        };
+    }
+    Ok(Some(Ret::Tuple(made.into())))
 }
 
 /// `batch_norm` by the batch's own statistics: examples join the channels.

@@ -99,6 +99,61 @@ pub fn take(a: &f::Take, h: Hidden) -> Made {
     one(f::reshape(&made, &batch.concat(shown)[..]))
 }
 
+/// The numbers of the examples, which lie before the dimensions of one.
+fn numbers(batch: &Dims, ndim: usize, of: &Tensor) -> Result<Tensor> {
+    let count = batch.iter().product::<i64>();
+    let all = f::Arange::new(count).device(of.device()).call()?;
+    f::reshape(&all, &batch.concat(&Dims::filled(ndim, 1))[..])
+}
+
+/// `embedding`: the rows of one matrix, or each example's of its own.
+pub fn embedding(a: &f::Embedding, h: Hidden) -> Made {
+    if !h.differs(0) {
+        return one(a.call());
+    }
+    if a.scale_grad_by_freq || a.sparse {
+        return Ok(None);
+    }
+    let (batch, last) = (hidden(a.weight, h.k), a.weight.ndim() - h.k);
+    let shown = a.indices.ndim() - h.hides(1);
+    let flat = |t: &Tensor, to: usize| f::Flatten::new(t).end_dim(to as i64 - 1).call();
+    let places = h.repeated(1, a.indices, &batch)?;
+    let numbers = flat(&numbers(&batch, shown, a.weight)?, h.k)?;
+    let (weight, places) = (flat(a.weight, h.k)?, flat(&places, h.k)?);
+    let mut made =
+        f::Index::new(&weight, OptTensors(vec![Some(&numbers), Some(&places)])).call()?;
+    if a.padding_idx >= 0 {
+        // No gradient goes to the row that stands for nothing.
+        let unused = f::unsqueeze(&f::eq(&places, a.padding_idx)?, -1)?;
+        made = f::where_(&unused, &f::detach(&made)?, &made)?;
+    }
+    let size = &a.weight.shape()[a.weight.ndim() - last + 1..];
+    let shape = batch.concat(&a.indices.shape()[h.hides(1)..]).concat(size);
+    one(f::reshape(&made, &shape[..]))
+}
+
+/// The gradient of `embedding`: of all examples' matrices as one, where an example's rows follow those of the last.
+pub fn embedding_gradient(a: &f::_GradEmbedding, h: Hidden) -> Made {
+    let batch = match h.differs(0) {
+        true => hidden(a.grad, h.k),
+        false => hidden(a.indices, h.k),
+    };
+    let shown = a.indices.ndim() - h.hides(1);
+    let mut grad = h.repeated(0, a.grad, &batch)?;
+    let indices = h.repeated(1, a.indices, &batch)?;
+    if a.padding >= 0 {
+        let unused = f::unsqueeze(&f::eq(&indices, a.padding)?, -1)?;
+        grad = f::masked_fill(&grad, &unused, 0i64)?;
+    }
+    let first = f::mul(&numbers(&batch, shown, a.grad)?, a.rows)?;
+    let rows = batch.iter().product::<i64>() * a.rows;
+    let made = f::_grad_embedding(&grad, &f::add(&indices, &first)?, rows, -1, a.by_frequency)?;
+    one(f::reshape(
+        &made,
+        &batch.concat(&[a.rows, made.size(-1)?])[..],
+    ))
+}
+
 /// `index_fill` with values that may differ.
 pub fn index_fill(a: &f::IndexFillTensor, h: Hidden) -> Made {
     let x = a.input;

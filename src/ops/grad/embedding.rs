@@ -2,7 +2,8 @@
 
 use crate::cpu::embedding_backward::{self as kernels, Bags, Chosen};
 use crate::cpu::norm::compute_type;
-use crate::ops::core::op::{OpDef, Plan, compose, kernel};
+use crate::ops::batch;
+use crate::ops::core::op::{Batch, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::bag::tensor_type;
 use crate::{DType, Result, Tensor, bail, ensure};
@@ -48,7 +49,8 @@ pub static OPS: &[OpDef] = &[
         }),
         "The gradient of the rows of a matrix that were chosen by index.",
     ).samples("f32[2, 3], i64([1, 1]), 4, -1, False")
-    .grad("grad: _grad.embedding_twice(grad, indices, padding)"),
+    .grad("grad: _grad.embedding_twice(grad, indices, padding)")
+    .batch(Batch::As(typed!(batch::embedding_gradient, Hidden))),
     compose(
         "_grad.embedding_twice",
         "(Tensor grad, Tensor indices, int padding)",

@@ -41,7 +41,7 @@ pub static OPS: &[OpDef] = &[
         "The rows of `weight` at `indices`.",
     ).samples("f32[5, 3], i64([1, 4]); f64[5, 2], i64([[0, 1], [2, 2]])")
     .grad("weight: embedding_backward(grad, indices, weight.sizes[0], padding_idx, scale_grad_by_freq, sparse)")
-    .batch(Batch::As(typed!(|a, h| if h.differs(0) { Ok(None) } else { batch::one(a.call()) }, Hidden))),
+    .batch(Batch::As(typed!(batch::embedding, Hidden))),
     compose(
         "nn.functional.embedding",
         "(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)",

@@ -1,6 +1,6 @@
 //! Tensors and their storages, as the functions of PyTorch that make them again.
 
-use super::{Writer, numbered};
+use super::{Form, Used, Writer, numbered};
 use crate::io::names;
 use crate::io::tree::{Data, StorageRef, TensorClass, TensorRef, Value};
 use crate::{DType, Result, ensure, err};
@@ -18,23 +18,29 @@ impl Writer<'_> {
             "cannot save a meta storage by itself"
         );
         let (nbytes, location) = (storage.nbytes, storage.location.clone());
-        let key = *self.keys[number as usize].get_or_insert_with(|| {
-            self.used.push(number);
-            self.used.len() - 1
-        });
         let class = dtype
             .filter(|_| !self.untyped[number as usize])
             .and_then(|d| Some((names::storage_prefix(d)?, d.size() as u64)));
+        let unit = class.map_or(1, |c| c.1);
+        let key = *self.keys[number as usize].get_or_insert_with(|| {
+            self.used.push(Used { number, unit });
+            self.used.len() - 1
+        });
         self.out.push(b'(');
         self.word("storage")?;
         match class {
             Some((prefix, _)) => self.global("torch", &format!("{prefix}Storage"))?,
+            // PyTorch writes the name of the untyped ones there too, and cannot read it.
+            None if self.form == Form::Legacy => self.global("torch", "ByteStorage")?,
             None => self.global("torch.storage", "UntypedStorage")?,
         }
         self.unicode(key.to_string().as_bytes())?;
         self.word(&location)?;
-        let numel = nbytes / class.map_or(1, |c| c.1);
+        let numel = nbytes / unit;
         self.int(i64::try_from(numel).map_err(|_| err!(Value, "a storage of {nbytes} bytes"))?);
+        if self.form == Form::Legacy {
+            self.value(Value::None)?;
+        }
         self.out.extend_from_slice(b"tQ");
         Ok(())
     }
