@@ -47,7 +47,7 @@ def test_what_a_loaded_module_is():
     y = first(model(INPUTS["mixed"]()))
     y.sum().backward()
     assert model.l.weight.grad.abs().sum() > 0
-    with pytest.raises(ValueError, match="too large"):
+    with pytest.raises(jit.Error, match=r"in helper\n|builtins\.ValueError: .*too large"):
         model(torch.ones(101, 4))
 
 
@@ -170,7 +170,7 @@ def test_a_module_with_everything(given):
     wanted = model(x)
     torch.manual_seed(1)
     same(wanted, scripted(x))
-    with pytest.raises(ValueError, match="too many: 51"):
+    with pytest.raises(jit.Error, match=r"builtins\.ValueError: too many: 51"):
         loaded(torch.ones(51, 4))
 
 
@@ -433,7 +433,9 @@ def test_the_rest_of_the_names():
     assert jit.optimize_for_inference(frozen) is frozen
     with pytest.raises(RuntimeError, match="eval mode"):
         jit.freeze(nn.Linear(2, 2))
-    assert issubclass(jit.TracingCheckError, RuntimeError) and issubclass(jit.Error, RuntimeError)
+    assert issubclass(jit.TracingCheckError, RuntimeError) and not issubclass(
+        jit.Error, RuntimeError
+    )
     assert issubclass(jit.CompilationUnitError, RuntimeError)
 
     class Ignoring(nn.Module):

@@ -4,6 +4,7 @@ import array
 import collections
 import datetime
 import decimal
+import enum
 import fractions
 import functools
 import io
@@ -285,6 +286,20 @@ class Running(Own):
 
     def __setstate__(self, state):
         raise AssertionError("code of a class ran")
+
+
+class Kind(enum.Enum):
+    ONE, TWO = 1, "two"
+
+
+def test_members_of_enumerations_that_the_program_has():
+    file = io.BytesIO()
+    torch.save({"kind": Kind.TWO, Kind.ONE: 1}, file, _use_new_zipfile_serialization=False)
+    got = torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+    assert got == {"kind": Kind.TWO, Kind.ONE: 1}
+    changed = file.getvalue().replace(b"two", b"six")
+    with pytest.raises(pickle.UnpicklingError, match="a member of Kind"):
+        torch.load(io.BytesIO(changed), weights_only=False)
 
 
 def test_modules_of_classes_that_the_program_has(monkeypatch):

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from torchlike._opaque import OpaqueClass
-from torchlike._rebuild_builders import OpaqueBuilder, Refused, UserBuilder
+from torchlike._rebuild_builders import OpaqueBuilder, Refused, UserBuilder, member_of
 from torchlike._rebuild_stdlib import SAFE_TYPES, STDLIB
 
 # What has no meaning here although it is Python's (of any version), NumPy's or PyTorch's is refused by name, and so
@@ -74,20 +74,37 @@ def keeps(module: str) -> bool:
     return root not in sys.stdlib_module_names and root not in OWN
 
 
-def loaded_module(module: str, name: str) -> Any:
-    """The class of modules that the program itself has under a name, if an object of it is made without running any of
-    the class's own code; otherwise None. Nothing is imported, and no attribute is asked for.
-    """
+def _loaded(module: str, name: str) -> Any:
+    """The class that the program has under a name, or None. Nothing is imported, and no attribute is asked for."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    return found if isinstance(found, type) else None
+
+
+# What a class may not have of its own if an object of it is to be made, and kept in a set, without running its code.
+_RUN = ("__new__", "__setstate__", "__reduce__", "__reduce_ex__", "__getattribute__", "__eq__", "__hash__")  # fmt: skip
+
+
+def loaded(module: str, name: str) -> Any:
+    """How objects are made of a class of modules or of an enumeration that the program itself has, without running any
+    of the class's own code; None where that cannot be.
+    """
+    found = _loaded(module, name)
+    if found is None:
+        return None
+    import enum
+
     from torchlike.nn import Module
 
-    if not isinstance(found, type) or not issubclass(found, Module):
+    if issubclass(found, enum.Enum):
+        return member_of(found)
+    plain = issubclass(found, Module) and not hasattr(found, "__del__")
+    if not plain or any(getattr(found, n) is not getattr(Module, n) for n in _RUN):
         return None
-    special = ("__new__", "__setstate__", "__reduce__", "__reduce_ex__")
-    plain = all(getattr(found, name) is getattr(Module, name) for name in special)
-    return found if plain else None
+    from torchlike import _rebuild_torch
+
+    return _rebuild_torch.of_modules(found)
 
 
 def builder(module: str, name: str, allowed: dict[str, Any], full: bool) -> Any:
@@ -99,11 +116,9 @@ def builder(module: str, name: str, allowed: dict[str, Any], full: bool) -> Any:
         given = allowed[f"{module}.{name}"]
         return given if isinstance(given, OpaqueBuilder) else UserBuilder(given)
     if full and keeps(module):
-        loaded = loaded_module(module, name)
-        if loaded is not None:
-            from torchlike import _rebuild_torch
-
-            return _rebuild_torch.of_modules(loaded)
+        found = loaded(module, name)
+        if found is not None:
+            return found
     # Classes are capitalised; what a function would return nobody can know without calling it.
     if full and keeps(module) and name.rpartition(".")[2].lstrip("_")[:1].isupper():
         return OpaqueBuilder(module, name)

@@ -165,6 +165,18 @@ def empty(cls: Any, give: Callable[[Any, Any], Any] | None = attributes) -> Buil
     return Builder(make, give)
 
 
+def member_of(cls: Any) -> Builder:
+    """A member of an enumeration of the program's, by its value; the class is not called."""
+    values = vars(cls)["_value2member_map_"]
+
+    def make(args: tuple[Any, ...], kwargs: Any) -> Any:
+        plain = not kwargs and len(args) == 1 and isinstance(args[0], int | str | float | None)
+        need(plain and args[0] in values, f"a member of {cls.__name__}")
+        return values[args[0]]
+
+    return Builder(make)
+
+
 def enum(cls: Any) -> Builder:
     """A member of an enumeration, by its value."""
 

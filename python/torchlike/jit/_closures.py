@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike.jit import _functions, _values
-from torchlike.jit._errors import CompilationUnitError, Error
+from torchlike.jit._errors import CompilationUnitError, Raised, note
 from torchlike.jit._operations import _BINARY, _COMPARE, _INPLACE, _PLAIN_CALLS, _UNARY
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Compiler:
             def read(env: list[Any]) -> Any:
                 value = env[at]
                 if value is UNSET:
-                    raise Error(f"{name} is not defined")
+                    raise RuntimeError(f"{name} is not defined")
                 return value
 
             return read
@@ -313,15 +313,21 @@ class Compiler:
 
     def block(self, nodes: Sequence[ast.stmt]) -> Statement:
         """A closure for statements; what it gives says how they end."""
-        made = [s for s in (self.statement(n) for n in nodes) if s is not None]
+        found = [(self.statement(n), n.lineno) for n in nodes]
+        made = [s for s, _ in found if s is not None]
         if len(made) == 1:
             return made[0]
+        lines = [line for s, line in found if s is not None]
 
         def run(env: list[Any]) -> Any:
-            for statement in made:
-                end = statement(env)
-                if end is not None:
-                    return end
+            try:
+                for statement in made:
+                    end = statement(env)
+                    if end is not None:
+                        return end
+            except Exception as e:
+                note(e, lines[made.index(statement)])
+                raise
             return None
 
         return run
@@ -404,7 +410,7 @@ class Compiler:
             def unpack(env: list[Any], value: Any) -> None:
                 items = list(value)
                 if len(items) != len(stores):
-                    raise Error(f"{len(items)} values for {len(stores)} names")
+                    raise RuntimeError(f"{len(items)} values for {len(stores)} names")
                 for store, item in zip(stores, items, strict=True):
                     store(env, item)
 
@@ -458,7 +464,7 @@ class Compiler:
 
         def run(env: list[Any]) -> None:
             if not test(env):
-                raise AssertionError(str(text(env)))
+                raise Raised("", f"AssertionError: {text(env)}")
 
         return run
 

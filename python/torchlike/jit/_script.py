@@ -6,6 +6,7 @@ import ast
 import inspect
 from typing import Any
 
+from torchlike.jit import _types
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, ScriptModule
 from torchlike.jit._program import ModuleBuilder, Program, exported
@@ -84,7 +85,7 @@ def _made(
     for name in (*module._parameters, *module._buffers):
         state[name] = getattr(module, name)
     for name in builder.attributes:
-        state[name] = getattr(module, name)
+        state[name] = _types.plain(getattr(module, name))
     for name, inner in module._modules.items():
         state[name] = None if inner is None else _made(program, inner, made)
     state["training"] = module.training

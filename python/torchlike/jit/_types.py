@@ -69,14 +69,22 @@ def of_value(value: Any, named: Any) -> str:
         return _NAMES[kind]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return str(named(kind))
-    if kind is tuple:
+    if isinstance(value, tuple):
+        value = plain(value)
         return f"Tuple[{', '.join(of_value(v, named) for v in value)}]" if value else "Tuple[()]"
-    if kind is list and value:
+    if isinstance(value, list) and value:
         return f"List[{_common([of_value(v, named) for v in value])}]"
     if isinstance(value, dict) and value:
         keys = _common([of_value(k, named) for k in value])
         return f"Dict[{keys}, {_common([of_value(v, named) for v in value.values()])}]"
     raise UnknownType(f"could not infer the type of {value!r:.80}")
+
+
+def plain(value: Any) -> Any:
+    """A value whose tuples are Python's own, unless their parts have names: code has no classes derived from it."""
+    if not isinstance(value, tuple) or hasattr(value, "_fields"):
+        return value
+    return tuple([plain(v) for v in tuple.__getitem__(value, slice(None))])
 
 
 def _common(kinds: list[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike
 from torchlike.jit import _functions, _values
 from torchlike.jit._closures import UNSET, Compiler, Returned, path_of
-from torchlike.jit._errors import CompilationUnitError, Error
+from torchlike.jit._errors import CompilationUnitError, left, passed
 from torchlike.jit._grammar import parse
 from torchlike.nn import Module
 
@@ -72,10 +72,16 @@ class Function:
         if kwargs:
             raise self._misfit(f"has no argument '{next(iter(kwargs))}'")
         if self.unit.depth >= MAX_CALLS:
-            raise Error(f"{self.name}: calls within calls, deeper than {MAX_CALLS}")
+            raise RuntimeError(f"{self.name}: calls within calls, deeper than {MAX_CALLS}")
         self.unit.depth += 1
         try:
             end = body(env)
+        except Exception as e:
+            passed(e, self)
+            outside = left(e) if self.unit.depth == 1 else None
+            if outside is not None:
+                raise outside from e
+            raise
         finally:
             self.unit.depth -= 1
         return end.value if isinstance(end, Returned) else None
@@ -285,7 +291,7 @@ class Unit:
             if name in of._spec.methods:
                 return self.method(of, name)
             if name not in of.__dict__ or name.startswith("_spec"):
-                raise Error(f"{of!r} has no attribute '{name}'")
+                raise RuntimeError(f"{of!r} has no attribute '{name}'")
             return of.__dict__[name]
         if isinstance(of, tuple) and name in getattr(of, "_fields", ()):
             return getattr(of, name)
@@ -297,7 +303,7 @@ class Unit:
             return _functions.data_of(of, name)
         if name in ("name", "value") and isinstance(of, enum.Enum):
             return getattr(of, name)
-        raise Error(f"'{type(of).__name__}' object has no attribute or method '{name}'.")
+        raise RuntimeError(f"'{type(of).__name__}' object has no attribute or method '{name}'.")
 
     def set_attribute(self, of: Any, name: str, value: Any) -> None:
         """Sets an attribute of a module or object of code."""
@@ -306,7 +312,7 @@ class Unit:
         elif isinstance(of, Instance) and not name.startswith("_spec"):
             of.__dict__[name] = value
         else:
-            raise Error(f"'{type(of).__name__}' object has no attribute '{name}' to be set.")
+            raise RuntimeError(f"'{type(of).__name__}' object has no attribute '{name}' to be set.")
 
     def method(self, of: Any, name: str) -> Callable[..., Any]:
         """A method that code calls."""
@@ -316,7 +322,9 @@ class Unit:
             if found is None:
                 if name == "__init__" and isinstance(of, Instance):
                     return lambda *args: None
-                raise Error(f"{spec.name if spec else type(of).__name__} has no method '{name}'")
+                raise RuntimeError(
+                    f"{spec.name if spec else type(of).__name__} has no method '{name}'"
+                )
             return lambda *args, **kwargs: found(of, *args, **kwargs)
         if isinstance(of, str) and name == "format":
             return lambda *args: _values.format(of, *args)
@@ -330,7 +338,7 @@ class Unit:
                 not name.startswith("_") and _functions.is_operator(name)
             ):
                 return _functions.method_of(of, name)
-        raise Error(f"'{type(of).__name__}' object has no attribute or method '{name}'.")
+        raise RuntimeError(f"'{type(of).__name__}' object has no attribute or method '{name}'.")
 
     def called(self, of: Any) -> Callable[..., Any]:
         """What a value does that code calls."""
@@ -340,7 +348,7 @@ class Unit:
             return self.method(of, "forward")
         if isinstance(of, Instance):
             return self.method(of, "__call__")
-        raise Error(f"'{type(of).__name__}' object is not callable")
+        raise RuntimeError(f"'{type(of).__name__}' object is not callable")
 
     # Types
 
@@ -454,7 +462,7 @@ def _of_module(module: Any, name: str) -> Any:
         return getattr(module, name)
     if spec is not None and name in spec.methods:
         return spec.methods[name].__get__(module)
-    raise Error(f"Module '{getattr(module, 'original_name', '')}' has no attribute '{name}'")
+    raise RuntimeError(f"Module '{getattr(module, 'original_name', '')}' has no attribute '{name}'")
 
 
 def _key(node: ast.Subscript) -> str:

@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike.jit._errors import Error
+from torchlike.jit._errors import Raised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def mul(a: Any, b: Any) -> Any:
     """A product of numbers, or a repeated list or string."""
     for items, times in ((a, b), (b, a)):
         if isinstance(items, str | list) and isinstance(times, int) and len(items) * times > _MOST:
-            raise Error(f"a list or string repeated {times} times is too large")
+            raise RuntimeError(f"a list or string repeated {times} times is too large")
     return whole(a * b)
 
 
@@ -123,16 +123,13 @@ def _percent(text: str, *values: Any) -> str:
 
 
 def raise_exception(text: Any, name: Any = None) -> Any:
-    """Raises the exception of Python that an archive names, if it is a plain one, else `jit.Error`."""
-    kind = getattr(builtins, str(name or "").removeprefix("builtins."), None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind = Error
-    raise kind(str(text))
+    """Raises an exception of the code, whose class has a name of Python's."""
+    raise Raised(str(name or ""), str(text))
 
 
 def _unwrap(value: Any) -> Any:
     if value is None:
-        raise Error("Unwrapping null optional")
+        raise RuntimeError("Unwrapping null optional")
     return value
 
 

@@ -3,7 +3,7 @@
 from typing import Any as _Any
 
 from torchlike import _lazy
-from torchlike.nn import common_types, functional, init, modules, parameter
+from torchlike.nn import common_types, functional, grad, init, modules, parameter
 from torchlike.nn.modules import *
 from torchlike.nn.parameter import (
     Buffer,

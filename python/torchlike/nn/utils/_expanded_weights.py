@@ -22,8 +22,8 @@ _STATISTICS = (1, 2, "running_mean", "running_var")
 
 
 class ExpandedWeight(Tensor):
-    """A parameter beside a batch: functions of `nn.functional` that take it give what they would give, and their backward
-    pass puts the gradient of every example, `[batch, *parameter]`, into `orig_weight.grad_sample`.
+    """A parameter beside a batch: functions of `nn.functional` that take it give what they would give, and their
+    backward pass puts the gradient of every example, `[batch, *parameter]`, into `orig_weight.grad_sample`.
 
     Args:
         orig_weight: the parameter.
@@ -70,7 +70,9 @@ def _call(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     batch = given.pop(first, None)
     expanded = {place: v for place, v in given.items() if isinstance(v, ExpandedWeight)}
     _check(name, batch, list(expanded.values()))
-    if any(isinstance(v, Tensor) and v.requires_grad for p, v in given.items() if p not in expanded):
+    if any(
+        isinstance(v, Tensor) and v.requires_grad for p, v in given.items() if p not in expanded
+    ):
         raise RuntimeError(
             "ExpandedWeights currently does not support a mixture of ExpandedWeight parameters and normal Parameters."
         )

@@ -22,9 +22,9 @@ def call_for_per_sample_grads(
     loss_reduction: str = "sum",
     batch_first: bool = True,
 ) -> Callable[..., Any]:
-    """The forward pass of a module, after which a backward pass gives every parameter that wants a gradient those of all
-    examples as `grad_sample`, `[batch, *parameter]`, and no `grad`. Of layers with weights there may be linear ones,
-    convolutions, embeddings, and norms of layers, groups and instances.
+    """The forward pass of a module, after which a backward pass gives every parameter that wants a gradient those of
+    all examples as `grad_sample`, `[batch, *parameter]`, and no `grad`. Of layers with weights there may be linear
+    ones, convolutions, embeddings, and norms of layers, groups and instances.
 
     Args:
         batch_size: examples of a batch; by default the size that all inputs have.
@@ -32,8 +32,8 @@ def call_for_per_sample_grads(
         batch_first: whether inputs are counted along the first dimension, or the second.
 
     Raises:
-        RuntimeError: for another reduction, what is no module, parameters that have a `grad_sample` already, and, when it
-            is called, inputs of several sizes or none.
+        RuntimeError: for another reduction, what is no module, parameters that have a `grad_sample` already, and,
+            when it is called, inputs of several sizes or none.
     """
     if loss_reduction not in ("sum", "mean"):
         raise RuntimeError(
@@ -50,8 +50,8 @@ def call_for_per_sample_grads(
     for weight in module.parameters():
         if getattr(weight, "grad_sample", None) is not None:
             raise RuntimeError(
-                "Current Expanded Weights accumulates the gradients, which will be incorrect for multiple calls without "
-                f"clearing gradients. Please clear out the grad_sample parameter of {weight}"
+                "Current Expanded Weights accumulates the gradients, which will be incorrect for multiple calls "
+                f"without clearing gradients. Please clear out the grad_sample parameter of {weight}"
             )
 
     @functools.wraps(module.forward)
