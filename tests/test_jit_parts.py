@@ -170,3 +170,9 @@ def test_what_scripted_parts_have_not():
 def test_lists_of_inputs_for_trace_module():
     made = jit.trace_module(nn.Linear(4, 4), {"forward": [torch.ones(1, 4)]})
     assert made(torch.ones(3, 4)).shape == (3, 4)
+
+
+def test_methods_of_constants():
+    held = torch.arange(3.0)
+    traced = jit.trace(lambda x: x + held.detach() * held.sum(), torch.ones(3))
+    assert torch.equal(traced(torch.zeros(3)), held * 3)

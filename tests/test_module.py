@@ -528,3 +528,40 @@ def test_a_patched_registration_of_parameters_is_called(monkeypatch):
     monkeypatch.setattr(nn.Module, "register_parameter", register)
     layer = nn.Linear(2, 3)
     assert seen == ["weight", "bias"] and layer.weight.is_meta and layer.bias.is_meta
+
+
+def test_classes_with_an_attribute_lookup_of_their_own_are_asked_for_what_is_registered():
+    class Pairs:
+        def __getattr__(self, name):
+            value = super().__getattr__(name)
+            return torch.view_as_complex(value) if name == "weight" else value
+
+    class Complex(Pairs, nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.plain = nn.Parameter(torch.ones(3, 2)), 3
+            self.layer = nn.Linear(2, 2)
+            self.register_buffer("buffer", torch.ones(2))
+
+    model = Complex()
+    assert model.weight.dtype == torch.complex64 and copy.deepcopy(model).weight.is_complex()
+    assert dict(model.named_parameters())["weight"].dtype == torch.float32
+    assert model.plain == 3 and model.training and model.buffer.sum() == 2
+    assert model.layer is model._modules["layer"]
+    with pytest.raises(AttributeError, match="'Complex' object has no attribute 'nothing'"):
+        _ = model.nothing
+    asked = []
+
+    class Listening(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.plain = nn.Parameter(torch.ones(1)), 1
+
+        def __getattr__(self, name):
+            asked.append(name)
+            return super().__getattr__(name)
+
+    model = Listening()
+    asked.clear()
+    _ = model.weight, model.plain, model.training, model.state_dict()
+    assert [name for name in asked if not name.startswith("_")] == ["weight"]

@@ -57,7 +57,7 @@ class Adoption(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """A dotted name, of the program."""
         path = path_of(node)
-        if path and path[0] == "CONSTANTS":
+        if path and path[0] == "CONSTANTS" and len(path) == 2:
             return dotted(f"CONSTANTS.c{self._constant(path)}")
         if path and path[0] == "__torch__":
             for end in range(len(path), 1, -1):

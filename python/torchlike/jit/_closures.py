@@ -106,9 +106,10 @@ class Compiler:
     def _rooted(self, node: ast.AST) -> tuple[str, ...] | None:
         """A dotted name that begins outside of the function."""
         path = path_of(node)
-        if path and len(path) > 1 and path[0] in ROOTS and path[0] not in self.slots:
-            return path
-        return None
+        if not path or len(path) < 2 or path[0] not in ROOTS or path[0] in self.slots:
+            return None
+        # What follows a constant is an attribute of it.
+        return None if path[0] == "CONSTANTS" and len(path) > 2 else path
 
     def _Attribute(self, node: ast.Attribute) -> Expression:
         path = self._rooted(node)

@@ -160,7 +160,8 @@ def gathered(
         padded = [_padded(p, along, -(-n // parts)) for p, n in zip(pieces, sizes, strict=True)]
         made = all_gather(padded, mesh, dim, along)
         pairs = zip(made, sizes, strict=True)
-        return [m.narrow(along, 0, n) if m.shape[along] != n else m for m, n in pairs]
+        # A whole lies as one that was never cut.
+        return [m.narrow(along, 0, n).contiguous() if m.shape[along] != n else m for m, n in pairs]
     orders = [_positions(placement, n, parts) for n in sizes]
     longest = [max(map(len, order), default=0) for order in orders]
     padded = [_padded(p, along, n) for p, n in zip(pieces, longest, strict=True)]

@@ -57,6 +57,17 @@ _global_module_registration_hooks = _hooks.global_tables["_module_registration"]
 _global_parameter_registration_hooks = _hooks.global_tables["_parameter_registration"]
 
 
+_plain_getattribute = object.__getattribute__
+
+
+def _by_getattr(self: Any, name: str) -> Any:
+    """An attribute of a class with a `__getattr__` of its own, which is asked for what is registered, as in PyTorch."""
+    kinds = _plain_getattribute(self, "_state_").get("_kinds")
+    if kinds and name in kinds and not hasattr(type(self), name):
+        return type(self).__getattr__(self, name)
+    return _plain_getattribute(self, name)
+
+
 class Module(_HookMethods, _PathMethods, _ConversionMethods):
     """A node in a tree of layers: parameters, buffers, child modules and a ``forward``.
 
@@ -103,6 +114,14 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
         state["_state_hooks"] = None
         if onward:
             super().__init__(*args, **kwargs)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if (
+            cls.__getattr__ is not Module.__getattr__
+            and cls.__getattribute__ is _plain_getattribute
+        ):
+            cls.__getattribute__ = _by_getattr  # type: ignore[method-assign]
 
     # Calling
 
