@@ -176,3 +176,43 @@ def test_methods_of_constants():
     held = torch.arange(3.0)
     traced = jit.trace(lambda x: x + held.detach() * held.sum(), torch.ones(3))
     assert torch.equal(traced(torch.zeros(3)), held * 3)
+
+
+class Asking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count, self.layer = 2, nn.Linear(2, 2)
+
+    @property
+    def twice(self) -> int:
+        return self.count * 2
+
+    @property
+    def turned(self):
+        return self.layer.weight.t()
+
+    def forward(self, x):
+        if self.twice > 3:
+            x = x @ self.turned
+        return x + self.twice
+
+
+def test_properties_are_compiled():
+    model, x = Asking(), torch.ones(1, 2)
+    made = jit.script(model)
+    assert made.twice == 4 and torch.equal(made(x), model(x))
+    buffer = io.BytesIO()
+    made.save(buffer)
+    buffer.seek(0)
+    again = jit.load(buffer)
+    assert again.twice == 4 and torch.equal(again(x), model(x))
+
+    class Around(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = made
+
+        def forward(self, x):
+            return x * self.part.twice
+
+    assert torch.equal(jit.script(Around())(x), x * 4)

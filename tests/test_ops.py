@@ -275,3 +275,12 @@ def test_bernoulli_writes_zeros_and_ones_of_any_real_type(dtype):
     assert torch.equal(out, wanted.to(dtype))
     with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
         torch.bernoulli(torch.full((8,), 0.5), out=torch.empty(8, dtype=torch.complex64))
+
+
+def test_none_stands_for_no_dimensions_where_none_are_the_default():
+    x = torch.arange(6.0).view(2, 3)
+    assert torch.amax(x, None) == 5 and x.amin(dim=None, keepdim=True).shape == (1, 1)
+    assert torch.equal(torch.roll(x, 1, None), x.flatten().roll(1).view(2, 3))
+    assert torch.equal(torch.max_pool1d(x, 2, None), torch.max_pool1d(x, 2))
+    with pytest.raises(TypeError, match="must be tuple of ints, not NoneType"):
+        x.flip(None)

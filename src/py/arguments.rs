@@ -390,6 +390,7 @@ impl<'py> Incoming<'py> {
             {
                 Err(Failure::Kind)
             }
+            _ if object.is_none() && let Some(none) = empty(p) => Ok(none),
             kind => convert(kind, p.optional, object),
         };
         match converted {
@@ -403,6 +404,15 @@ impl<'py> Incoming<'py> {
             }
             .into()),
         }
+    }
+}
+
+/// What `None` stands for where no integers are the default.
+#[inline]
+fn empty<'a>(p: &Param) -> Option<Arg<'a>> {
+    match (&p.default, p.optional) {
+        (Some(Arg::Ints(none)), false) if none.is_empty() => Some(Arg::Ints(none.clone())),
+        _ => None,
     }
 }
 

@@ -180,8 +180,9 @@ class Expressions:
         if attribute in scripted_methods(module):
             return Method(part, attribute, None)
         function = getattr(type(module), attribute, None)
-        if isinstance(function, property):
-            raise self.fail(node, f"the property {attribute!r}; a method can be compiled")
+        getter = f"__{attribute}_getter"
+        if isinstance(function, property) or getter in scripted_methods(module):
+            return self.program.asked(self, part, getter, node)
         if isinstance(inspect.getattr_static(type(module), attribute, None), staticmethod):
             return Known(function)
         if callable(function) and not isinstance(function, type):

@@ -419,9 +419,18 @@ _FORWARDS: dict[type, Any] = {
 }  # fmt: skip
 
 
+def property_of(name: str) -> str | None:
+    """The property whose getter has a name in code."""
+    own = name.startswith("__") and name.endswith("_getter")
+    return name[2:].removesuffix("_getter") if own else None
+
+
 def method_of(module: Any, name: str) -> Any:
-    """The function that is compiled for a method of a module."""
+    """The function that is compiled for a method of a module, or (`__name_getter`) for a property."""
     kind = type(module)
+    attribute = property_of(name)
+    if attribute is not None:
+        return getattr(kind, attribute).fget
     found = getattr(kind, name, None)
     own: Any = getattr(module, name, None)
     if getattr(own, "__self__", None) is module and getattr(own, "__func__", found) is not found:

@@ -94,6 +94,8 @@ class RecursiveScriptModule(ScriptModule):
         spec = self.__dict__.get("_spec")
         if spec is not None and name in spec.methods:
             return lambda *args, **kwargs: self._run(name, args, kwargs)
+        if spec is not None and f"__{name}_getter" in spec.methods:
+            return self._run(f"__{name}_getter", (), {})
         return super().__getattr__(name)
 
     def save(self, f: Any, _extra_files: Any = None, **how: Any) -> None:

@@ -190,6 +190,11 @@ class Program:
             compiler, attribute, value, place, node
         )
 
+    def asked(self, compiler: Any, part: Part, getter: str, node: ast.AST) -> Run:
+        """The value of a property of a module, whose getter is compiled as a method."""
+        kind = self.builder(part.module, compiler, node).compiled(getter, compiler, node)
+        return Run(ast.Call(ast.Attribute(part.node, getter, ast.Load()), [], []), kind)
+
     def writes(self, module: Any, attribute: str, compiler: Any, node: ast.AST) -> None:
         """Notes that code sets an attribute."""
         self.builder(module, compiler, node).written.add(attribute)
