@@ -238,3 +238,29 @@ def test_norms_over_several_dimensions_are_what_is_divided_by():
     for dims, over in (((0, 2), (0, 2)), ([1], (1,)), (None, (0, 1, 2))):
         wanted = x / x.square().sum(over, keepdim=True).sqrt()
         assert torch.allclose(torch.nn.functional.normalize(x, dim=dims), wanted)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 4), (3, 4, 4), (3, 1, 4), (4, 4), (1, 1, 1, 4)])
+def test_masks_of_attention_of_any_number_of_dimensions_have_gradients(sizes):
+    q, k, v = (torch.randn(2, 3, 4, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    mask = torch.randn(sizes, dtype=torch.float64)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    made = attention(q, k, v, attn_mask=mask)
+    wanted = ((q @ k.mT) * 8**-0.5 + mask).softmax(-1) @ v
+    assert torch.allclose(made, wanted)
+    for a, b in zip(
+        torch.autograd.grad(made.sum(), (q, k)),
+        torch.autograd.grad(wanted.sum(), (q, k)),
+        strict=True,
+    ):
+        assert torch.allclose(a, b)
+
+
+def test_masks_of_attention_make_nothing_larger():
+    q = torch.randn(3, 4, 8)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    with pytest.raises(RuntimeError, match=r"output with shape \[3, 4, 4\] doesn't match"):
+        attention(q, q, q, attn_mask=torch.zeros(2, 3, 4, 4))
+    with pytest.raises(IndexError, match="but got -2"):
+        attention(q[None], q[None], q[None], attn_mask=torch.zeros(4))
+    assert attention(q, q, q, attn_mask=torch.zeros(4)).shape == (3, 4, 8)

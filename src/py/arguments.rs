@@ -390,7 +390,11 @@ impl<'py> Incoming<'py> {
             {
                 Err(Failure::Kind)
             }
-            _ if object.is_none() && let Some(none) = empty(p) => Ok(none),
+            _ if object.is_none()
+                && let Some(none) = empty(p) =>
+            {
+                Ok(none)
+            }
             kind => convert(kind, p.optional, object),
         };
         match converted {

@@ -75,6 +75,7 @@ fn composed(
         mask
     };
     if let Some(m) = mask {
+        check_mask(m, scores.shape())?;
         scores = if m.dtype() == DType::Bool {
             f::masked_fill(&scores, &f::logical_not(m)?, f64::NEG_INFINITY)?
         } else {
@@ -126,6 +127,11 @@ fn check(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<()> {
             m.dtype().cpp_name(),
             q.dtype().cpp_name()
         );
+    }
+    if let Some(m) = a.attn_mask.filter(|m| q.ndim() == 4 && !m.requires_grad())
+        && !helpers::is_nowhere(q)
+    {
+        m.size(-2)?;
     }
     ensure!(
         a.attn_mask.is_none() || !a.is_causal,
@@ -234,16 +240,8 @@ fn shapes(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<c
             "Expected size for first two dimensions of batch2 tensor to be: [{count}, {keys}] but got: [{count}, {rows}]."
         );
     }
-    let mut batch = batch;
     if let Some(m) = mask {
-        let full = dims::broadcast(&batch.concat(&[queries, keys]), m.shape())?;
-        batch = Dims::new(&full[..full.len() - 2]);
-        ensure!(
-            full[full.len() - 2] == queries && full[full.len() - 1] == keys,
-            Runtime,
-            "attn_mask of shape {} does not fit {queries} queries and {keys} keys",
-            m.shape()
-        );
+        check_mask(m, &batch.concat(&[queries, keys]))?;
     }
     Ok(cpu::Shapes {
         batch,
@@ -284,6 +282,26 @@ fn run(a: &calls::_Attention, shapes: &cpu::Shapes, outs: &[Tensor]) -> Result<(
     kernels::attention::attention(&outs[0], None, &inputs(a), shapes)
 }
 
+/// Whether PyTorch computes attention with a mask block by block: one of two dimensions or four, in the way of no gradient.
+fn blocks(q: &Tensor, k: &Tensor, mask: &Tensor) -> bool {
+    let scores = [q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]];
+    let pairs = mask.shape().iter().rev().zip(scores.iter().rev());
+    matches!(mask.ndim(), 2 | 4)
+        && !mask.requires_grad()
+        && pairs.into_iter().all(|(m, n)| *m == 1 || m == n)
+}
+
+/// Checks that a mask does not make scores larger than they are.
+fn check_mask(mask: &Tensor, scores: &Dims) -> Result<()> {
+    let full = dims::broadcast(scores, mask.shape())?;
+    ensure!(
+        full == *scores,
+        Runtime,
+        "output with shape {scores} doesn't match the broadcast shape {full}"
+    );
+    Ok(())
+}
+
 /// Attention as the calls that its gradient is made of.
 fn recorded(a: &calls::_Attention) -> Result<Ret> {
     let (q, k, v) = (a.query, a.key, a.value);
@@ -294,7 +312,7 @@ fn recorded(a: &calls::_Attention) -> Result<Ret> {
         && v.ndim() == 4
         && width(q) == width(v)
         && q.shape()[..2] == k.shape()[..2]
-        && !mask.is_some_and(Tensor::requires_grad);
+        && mask.is_none_or(|m| blocks(q, k, m));
     if blocked {
         // Truth values as what is added to scores.
         let added = match mask.filter(|m| m.dtype() == DType::Bool) {
