@@ -161,3 +161,27 @@ class TestPairsOfHalves:
         places, want = torch.tensor([0, 0, 2]), [4 + 0j, 2 - 2j, 6 + 0j]
         assert x.index_add(0, places, x).tolist() == want
         assert x.index_put((places,), x, accumulate=True).tolist() == want
+
+
+def test_parts_are_written():
+    z = torch.zeros(3, dtype=torch.complex64)
+    z.imag = torch.tensor([1.0, 2.0, 3.0])
+    z.real = 5
+    z[0].imag = 9.0
+    assert z.tolist() == [5 + 9j, 5 + 2j, 5 + 3j] and z._version == 3
+    leaf = torch.ones(2, dtype=torch.complex128, requires_grad=True)
+    made = leaf * 2
+    made.imag = torch.ones(2, dtype=torch.float64)
+    made.real = made.real * 3
+    assert made.grad_fn.name() == "torch::autograd::CopySlices"
+    made.real.sum().backward()
+    assert leaf.grad.tolist() == [6, 6]
+    x = torch.ones(2)
+    x.real = 3
+    assert x.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="not implemented for tensors with non-complex"):
+        x.imag = 1
+    with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+        z.imag = torch.ones(4)
+    with pytest.raises(AttributeError, match="can't delete attribute 'imag'"):
+        del z.imag

@@ -412,3 +412,28 @@ def test_the_old_constructors():
         made.new([2, 3])
     with pytest.raises(TypeError, match=r"got \(Tensor\), but expected one of"):
         made.new(values)
+
+
+def test_products_of_batches():
+    a = torch.randn(2, 3, 4, dtype=torch.float64)
+    a[a.abs() < 0.7] = 0
+    sparse = a.to_sparse().requires_grad_()
+    dense = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
+    made = torch.bmm(sparse, dense)
+    assert torch.allclose(made, a.bmm(dense)) and made.layout is torch.strided
+    made.pow(2).sum().backward()
+    twin, other = a.clone().requires_grad_(), dense.detach().clone().requires_grad_()
+    torch.bmm(twin, other).pow(2).sum().backward()
+    assert torch.allclose(sparse.grad.to_dense(), twin.grad)
+    assert torch.allclose(dense.grad, other.grad)
+    twice = torch.sparse_coo_tensor([[0, 0], [1, 1], [2, 2]], [1.0, 2.0], (2, 3, 4))
+    assert torch.bmm(twice, torch.ones(2, 4, 1)).flatten().tolist() == [0, 3, 0, 0, 0, 0]
+    for x, y, text in (
+        (sparse, sparse.transpose(1, 2), "'mat2' must be dense"),
+        (sparse, dense[:1], r"'self.size\(0\)' and 'mat2.size\(0\)' must match"),
+        (sparse, dense[:, :3], r"'self.size\(2\)' and 'mat2.size\(1\)' must match"),
+        (a.to_sparse(2), dense, "must have 0 dense dims, but has 1"),
+        (sparse, dense.float(), "expected scalar type Double but found Float"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            torch.bmm(x, y)

@@ -58,6 +58,19 @@ static VALUES: &[Attribute] = values! {
     "source" => |t| t.source();
 };
 
+/// Writes a tensor or a number into a part of a tensor.
+fn fill(part: &Bound<'_, PyAny>, name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let Some(value) = value else {
+        return Err(PyAttributeError::new_err(format!(
+            "can't delete attribute '{name}'"
+        )));
+    };
+    if value.is_instance_of::<PyTensor>() {
+        return part.call_method1("copy_", (value,)).map(drop);
+    }
+    part.set_item(part.py().Ellipsis(), value)
+}
+
 const fn read_only(name: &'static str, get: Get) -> Attribute {
     Attribute {
         name,
@@ -89,8 +102,12 @@ static OBJECTS: &[Attribute] = &[
     read_only("H", PyTensor::h),
     read_only("mT", PyTensor::m_t),
     read_only("mH", PyTensor::m_h),
-    read_only("real", PyTensor::real),
-    read_only("imag", PyTensor::imag),
+    writable("real", PyTensor::real, |t, value| {
+        fill(&PyTensor::real(t)?, "real", value)
+    }),
+    writable("imag", PyTensor::imag, |t, value| {
+        fill(&PyTensor::imag(t)?, "imag", value)
+    }),
     read_only("_version", |t| {
         t.get()._version()?.into_bound_py_any(t.py())
     }),

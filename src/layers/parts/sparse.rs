@@ -5,7 +5,7 @@ use crate::ops::core::args::{Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Ret;
 use crate::ops::f;
-use crate::ops::sparse::products::{mm, mv};
+use crate::ops::sparse::products::{bmm, mm, mv};
 use crate::ops::sparse::sums::sum as along;
 use crate::ops::sparse::{Sparse, is_sparse};
 use crate::{Result, Scalar, Tensor};
@@ -31,6 +31,10 @@ fn products(args: &Args) -> Result<Option<Ret>> {
         "mm" => {
             let (a, b) = two(0)?;
             mm(a, b)?
+        }
+        "bmm" => {
+            let (a, b) = two(0)?;
+            bmm(a, b)?
         }
         "matmul" => {
             let (a, b) = two(0)?;

@@ -2,7 +2,7 @@
 
 use super::coo::Coo;
 use super::pressed::Pressed;
-use super::{Sparse, indices, numbers};
+use super::{Sparse, indices, is_sparse, numbers};
 use crate::cpu;
 use crate::ops::core::dispatch::unknown_shape;
 use crate::ops::core::helpers::has_no_values;
@@ -209,6 +209,65 @@ pub(crate) fn mv(a: &Tensor, v: &Tensor) -> Result<Tensor> {
         None => f::unsqueeze(v, 1)?,
     };
     f::squeeze_dim(&mm(a, &column)?, 1)
+}
+
+/// The products of the matrices of a sparse batch and a strided one: as that of one matrix, with those of the batch along its
+/// diagonal.
+///
+/// # Errors
+/// PyTorch's texts if they do not fit.
+pub(crate) fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    ensure!(
+        !is_sparse(b),
+        Runtime,
+        "bmm_sparse: Tensor 'mat2' must be dense"
+    );
+    let Some(Sparse::Coo(c)) = Sparse::of(a) else {
+        bail!(Runtime, "bmm_sparse: Tensor 'self' must be sparse");
+    };
+    ensure!(
+        c.values.ndim() == 1,
+        Runtime,
+        "bmm_sparse: Tensor 'self' must have 0 dense dims, but has {}",
+        c.values.ndim() - 1
+    );
+    ensure!(
+        c.sparse_dims() == 3,
+        Runtime,
+        "bmm_sparse: Tensor 'self' must have 3 sparse dims, but has {}",
+        c.sparse_dims()
+    );
+    ensure!(
+        b.ndim() == 3,
+        Runtime,
+        "bmm_sparse: Tensor 'mat2' must have 3 dims, but has {}",
+        b.ndim()
+    );
+    let (n, m, width) = (c.shape[1], c.shape[2], b.shape()[2]);
+    for (i, j, fits) in [
+        (0, 0, c.shape[0] == b.shape()[0]),
+        (2, 1, m == b.shape()[1]),
+    ] {
+        ensure!(
+            fits,
+            Runtime,
+            "bmm_sparse: 'self.size({i})' and 'mat2.size({j})' must match"
+        );
+    }
+    ensure!(
+        a.dtype() == b.dtype(),
+        Runtime,
+        "expected scalar type {} but found {}",
+        a.dtype().scalar_type(),
+        b.dtype().scalar_type()
+    );
+    let place = |row: usize, size: i64| -> Result<Tensor> {
+        f::add(&f::mul(&c.row(0)?, size)?, &c.row(row)?)
+    };
+    let tall = f::reshape(b, &[c.shape[0] * m, width])?;
+    let rows = c.shape[0] * n;
+    let made = f::_entries_times(&place(1, n)?, &place(2, m)?, &c.values, &tall, rows)?;
+    f::reshape(&made, &[c.shape[0], n, width])
 }
 
 fn times_strided(c: Coo, dense: &Tensor) -> Result<Tensor> {
