@@ -216,3 +216,12 @@ def test_properties_are_compiled():
             return x * self.part.twice
 
     assert torch.equal(jit.script(Around())(x), x * 4)
+
+
+def test_whole_numbers_become_real_where_code_takes_those():
+    @jit.script
+    def scaled_by(x, one: float, more: List[float]):  # noqa: UP006
+        return x * one + more[0]
+
+    made = scaled_by(torch.tensor([2]), 3, [1])
+    assert made.dtype == torch.float32 and made.tolist() == [7]

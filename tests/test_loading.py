@@ -8,6 +8,7 @@ import enum
 import fractions
 import functools
 import io
+import json
 import pathlib
 import pickle
 import struct
@@ -376,3 +377,15 @@ def test_torch_objects():
     assert isinstance(
         torch.load(MORE / "torchobj_generator.pt", weights_only=False), torch.Generator
     )
+
+
+def test_the_pickle_module_of_python_may_be_named():
+    file = io.BytesIO()
+    torch.save({"a": Namespace(b=1)}, file, pickle_module=pickle)
+    file.seek(0)
+    assert torch.load(file, pickle_module=pickle)["a"].b == 1
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="when explicit pickle_module is specified"):
+        torch.load(file, pickle_module=pickle, weights_only=True)
+    with pytest.raises(TypeError, match="no other pickle_module"):
+        torch.load(file, pickle_module=json)

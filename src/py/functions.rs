@@ -181,10 +181,10 @@ fn frombuffer<'py>(
     )
 }
 
-/// True for tensors.
+/// True for tensors, and for what says that it is one by its `__class__`.
 #[pyfunction]
-fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
-    tensor_ref(obj).is_some()
+fn is_tensor(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(tensor_ref(obj).is_some() || obj.is_instance(obj.py().get_type::<PyTensor>().as_any())?)
 }
 
 #[pyfunction]

@@ -25,6 +25,18 @@ MAX_CALLS = 200
 """Functions within functions that code may call."""
 
 
+def _real(value: Any) -> Any:
+    return float(value) if type(value) is int else value
+
+
+# What whole numbers become where code takes real ones.
+_REAL: dict[str, Callable[[Any], Any]] = {
+    "float": _real,
+    "Optional[float]": _real,
+    "List[float]": lambda v: [_real(x) for x in v] if isinstance(v, list | tuple) else v,
+}
+
+
 class Function:
     """One function of code: its tree, and its closure once it was called."""
 
@@ -53,12 +65,17 @@ class Function:
         defaults = [None if d is None else constants.expression(d) for d in given]
         body = compiler.block(self.tree.body)
         size = len(compiler.slots)
-        return names, len(arguments.args), defaults, body, size
+        real = [
+            (i, _REAL[kind])
+            for i, a in enumerate(arguments.args + arguments.kwonlyargs)
+            if a.annotation is not None and (kind := ast.unparse(a.annotation)) in _REAL
+        ]
+        return names, len(arguments.args), defaults, body, size, real
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._body is None:
             self._body = self._compile()
-        names, positional, defaults, body, size = self._body
+        names, positional, defaults, body, size, real = self._body
         if len(args) > positional:
             raise self._misfit(f"takes {positional} arguments and {len(args)} were given")
         env = [*args, *([UNSET] * (size - len(args)))]
@@ -71,6 +88,8 @@ class Function:
                 raise self._misfit(f"is missing value for argument '{names[i]}'")
         if kwargs:
             raise self._misfit(f"has no argument '{next(iter(kwargs))}'")
+        for i, as_real in real:
+            env[i] = as_real(env[i])
         if self.unit.depth >= MAX_CALLS:
             raise RuntimeError(f"{self.name}: calls within calls, deeper than {MAX_CALLS}")
         self.unit.depth += 1
