@@ -216,16 +216,15 @@ def load(
 
     `map_location="meta"` reads the header only; each tensor knows its bytes in the file, and
     `torchlike.materialize` reads them. With `mmap=True` tensors lie on the mapped file, as those of safetensors do
-    unless `mmap=False`. `weights_only=True`, the default without a `pickle_module`, refuses with `UnpicklingError` what PyTorch refuses;
-    `weights_only=False` executes nothing either: objects of classes that torchlike does not know become `Opaque`.
-    With `verify=True` all bytes are compared with the file's checksums first, where the format has some.
+    unless `mmap=False`. `weights_only=True`, the default without a `pickle_module`, refuses with `UnpicklingError`
+    what PyTorch refuses; `weights_only=False` executes nothing either: objects of classes that torchlike does not
+    know become `Opaque`. With `verify=True` all bytes are compared with the file's checksums first, where the format
+    has some.
     """
     if pickle_module not in (None, pickle):
         raise TypeError("load(): torchlike reads pickles itself and takes no other pickle_module")
     if pickle_module is not None and weights_only:
-        raise RuntimeError(
-            "Can not safely load weights when explicit pickle_module is specified"
-        )
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     weights_only = pickle_module is None if weights_only is None else weights_only
     pickle_load_args.pop("encoding", None)
     if pickle_load_args:
