@@ -313,3 +313,18 @@ def test_deepcopy_asks_a_class_for_another_of_its_kind():
 def test_a_device_is_a_context_and_no_decorator():
     with pytest.raises(TypeError, match="not callable"):
         torch.device("meta")(lambda: None)
+
+
+def test_questions_of_tensors_are_asked_of_who_overrides_them():
+    class Asked:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func
+
+    names = "is_complex is_floating_point is_conj is_neg is_inference is_signed is_distributed get_device dequantize"
+    for name in names.split():
+        function = getattr(torch, name)
+        assert function(Asked()) is function
+    assert torch.is_same_size(Asked(), torch.ones(1)) is torch.is_same_size
+    distance = torch.nn.functional.triplet_margin_with_distance_loss
+    assert distance(Asked(), torch.ones(1), torch.ones(1)) is distance

@@ -111,7 +111,7 @@ def overridable(function: Callable[..., Any]) -> Any:
     )
     name = (
         function.__qualname__
-        if module in ("functional", "_methods")
+        if module in ("functional", "_methods", "_parts", "_settings", "_tensor")
         else f"{module}.{function.__qualname__}"
     )
 

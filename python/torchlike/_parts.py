@@ -7,6 +7,7 @@ from typing import Any
 import torchlike
 from torchlike import _C, _naming
 from torchlike._C import Tensor
+from torchlike._function import overridable
 
 
 class qscheme:
@@ -249,6 +250,7 @@ def coalesce(self: Tensor) -> Tensor:
     return torchlike._coalesce(self)  # type: ignore[attr-defined]
 
 
+@overridable
 def dequantize(self: Any) -> Any:
     """The real numbers that a quantised tensor stands for, or each of a list; other tensors in single precision."""
     if isinstance(self, list | tuple):

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from torchlike import _C
+from torchlike._function import overridable
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -49,36 +50,43 @@ def is_anomaly_check_nan_enabled() -> bool:
     return _C._anomaly()[1]
 
 
+@overridable
 def is_conj(input: _C.Tensor) -> bool:
     """True if the tensor is a conjugate view."""
     return input.is_conj()
 
 
+@overridable
 def is_neg(input: _C.Tensor) -> bool:
     """True if the tensor is a negative view."""
     return input.is_neg()
 
 
+@overridable
 def is_inference(input: _C.Tensor) -> bool:
     """True if the tensor was made in inference mode."""
     return input.is_inference()
 
 
+@overridable
 def is_distributed(input: _C.Tensor) -> bool:
     """False: kept for old code."""
     return False
 
 
+@overridable
 def is_signed(input: _C.Tensor) -> bool:
     """True if the dtype has negative numbers."""
     return input.is_signed()
 
 
+@overridable
 def is_same_size(input: _C.Tensor, other: _C.Tensor) -> bool:
     """True if both tensors have one shape."""
     return input.shape == other.shape
 
 
+@overridable
 def get_device(input: _C.Tensor) -> int:
     """The index of the tensor's device, -1 for the CPU and meta."""
     return input.get_device()

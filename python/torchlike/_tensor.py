@@ -7,6 +7,7 @@ from typing import Any
 
 from torchlike import _C
 from torchlike._C import Tensor
+from torchlike._function import overridable
 
 __all__ = [
     "compile",
@@ -21,11 +22,13 @@ __all__ = [
 numel = _C._root.numel
 
 
+@overridable
 def is_floating_point(input: Tensor) -> bool:
     """True if the dtype is a real floating point type."""
     return input.is_floating_point()
 
 
+@overridable
 def is_complex(input: Tensor) -> bool:
     """True if the dtype is complex."""
     return input.is_complex()

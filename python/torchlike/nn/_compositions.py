@@ -84,6 +84,7 @@ def gumbel_softmax(
     return one_hot - soft.detach() + soft
 
 
+@overridable
 def linear_cross_entropy(
     input: Any,
     linear_weight: Any,
@@ -143,6 +144,7 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
         )
 
 
+@overridable
 def triplet_margin_with_distance_loss(
     anchor: Any,
     positive: Any,

@@ -65,7 +65,7 @@ class ExpandedWeight(Tensor):
 
 def _call(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with expanded weights, whose first argument is a batch."""
-    given = {**dict(enumerate(args)), **kwargs}
+    given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
     first = 0 if args else "input"
     batch = given.pop(first, None)
     expanded = {place: v for place, v in given.items() if isinstance(v, ExpandedWeight)}
