@@ -284,3 +284,17 @@ def test_none_stands_for_no_dimensions_where_none_are_the_default():
     assert torch.equal(torch.max_pool1d(x, 2, None), torch.max_pool1d(x, 2))
     with pytest.raises(TypeError, match="must be tuple of ints, not NoneType"):
         x.flip(None)
+
+
+def test_tensors_of_one_element_are_sizes_and_places():
+    two, one = torch.tensor([2]), torch.tensor([1])
+    x = torch.arange(4)
+    assert torch.zeros(two, one).shape == torch.zeros((two, 1)).shape == (2, 1)
+    assert x.view(two, -1).shape == x.reshape(two, two).shape == (2, 2)
+    assert x.select(0, one) == 1 and x.topk(two).values.tolist() == [3, 2]
+    assert 0 <= torch.randint(0, two, (1,)) < 2 and torch.eye(two).shape == (2, 2)
+    assert [t.tolist() for t in x.split(two)] == [[0, 1], [2, 3]]
+    with pytest.raises(TypeError, match="'dim' .* must be int, not Tensor"):
+        x.unsqueeze(torch.tensor([0]))
+    with pytest.raises(TypeError, match="must be int, not Tensor"):
+        torch.eye(torch.tensor([2, 2]))

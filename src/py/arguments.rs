@@ -5,7 +5,7 @@
     reason = "argument vectors of CPython's fast calls are read"
 )]
 
-use super::convert::{Failure, convert, int};
+use super::convert::{Failure, convert, size};
 use super::groups::{Group, OUT, Overload};
 use super::held::{Held, Waiting, tensor_items};
 use super::object::is_tensor;
@@ -266,7 +266,7 @@ impl<'py> Incoming<'py> {
         if kind == Kind::VarTensors {
             return is_tensor(first) || !list && held.accepts(first);
         }
-        let number = || first.is_exact_instance_of::<PyInt>() || int(first).is_ok();
+        let number = || first.is_exact_instance_of::<PyInt>() || size(first).is_ok();
         !list && (self.positional.len() > at + 1 || number())
     }
 
@@ -293,7 +293,7 @@ impl<'py> Incoming<'py> {
         }
         let mut ints: SmallVec<[i64; 6]> = SmallVec::new();
         for object in list {
-            match int(object) {
+            match size(object) {
                 Ok(v) => ints.push(v),
                 Err(_) if held.accepts(object) => {}
                 Err(Failure::Error(e)) => return Err(Fail::Error(e)),
@@ -395,6 +395,7 @@ impl<'py> Incoming<'py> {
             {
                 Ok(none)
             }
+            Kind::Int if is_tensor(object) && takes_index(p) => size(object).map(Arg::Int),
             kind => convert(kind, p.optional, object),
         };
         match converted {

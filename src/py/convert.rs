@@ -137,6 +137,16 @@ pub fn int(o: &Bound<'_, PyAny>) -> Converted<i64> {
     }
 }
 
+/// A size or a place: an integer, or a tensor of any shape with one.
+pub fn size(o: &Bound<'_, PyAny>) -> Converted<i64> {
+    match tensor_ref(o) {
+        Some(t) if t.ndim() > 0 && t.numel() == 1 && t.dtype().is_integral(false) => {
+            Ok(t.item()?.to_i64())
+        }
+        _ => int(o),
+    }
+}
+
 fn float(o: &Bound<'_, PyAny>) -> Converted<f64> {
     match number(o) {
         Some(Scalar::Float(f)) => Ok(f),
@@ -211,11 +221,11 @@ pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
     {
         let mut buf = [0i64; 6];
         for (i, slot) in buf.iter_mut().enumerate().take(t.len()) {
-            *slot = int(&t.get_item(i)?)?;
+            *slot = size(&t.get_item(i)?)?;
         }
         return Ok(Dims::new(&buf[..t.len()]));
     }
-    Ok(Dims::new(&all(o, int)?))
+    Ok(Dims::new(&all(o, size)?))
 }
 
 /// A list of integers with gaps; an integer alone is a list of one.
@@ -289,7 +299,7 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
         Kind::Operand => Arg::Scalar(number(o).ok_or(Failure::Kind)?),
         Kind::Int => Arg::Int(int(o)?),
         Kind::Ints | Kind::VarInts => Arg::Ints(ints(o)?),
-        Kind::IntsOf(n) => match int(o) {
+        Kind::IntsOf(n) => match size(o) {
             Ok(i) => Arg::Ints(Dims::filled(n as usize, i)),
             Err(Failure::Kind) => Arg::Ints(ints(o)?),
             Err(e) => return Err(e),

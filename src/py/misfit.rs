@@ -1,7 +1,7 @@
 //! What a call that fits no overload is told, in PyTorch's words.
 
 use super::arguments::{Incoming, Misfit};
-use super::convert::int;
+use super::convert::size;
 use super::groups::{Group, Overload};
 use super::messages::{self, kind_name};
 use super::object::tensor_ref;
@@ -138,7 +138,7 @@ fn first_misfit<'py>(kind: Kind, o: &Bound<'py, PyAny>) -> Option<(usize, Bound<
     }
     let good = |item: &Bound<'py, PyAny>| match kind {
         Kind::Tensors | Kind::VarTensors => tensor_ref(item).is_some(),
-        Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => int(item).is_ok(),
+        Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => size(item).is_ok(),
         _ => true,
     };
     let mut items = o.try_iter().ok()?.flatten().enumerate();
