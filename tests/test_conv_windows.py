@@ -227,17 +227,3 @@ def test_sequences_with_channels_last(pad):
     assert torch.conv_tbc(x[:1], w, b).shape == (0, 2, 4)
     with pytest.raises(RuntimeError, match="Input must have 3 dims: time, batch, in_channel"):
         torch.conv_tbc(x[0], w, b)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("how", [{}, {"stride": 2, "padding": 1}, {"dilation": 2}])
-def test_gradients_as_functions(n, how):
-    x = torch.randn(2, 4, *[6] * n, dtype=torch.float64, requires_grad=True)
-    w = torch.randn(4, 2, *[3] * n, dtype=torch.float64, requires_grad=True)
-    y = getattr(F, f"conv{n}d")(x, w, groups=2, **how)
-    g = torch.randn_like(y)
-    of_x, of_w = torch.autograd.grad(y, (x, w), g)
-    from torchlike.nn import grad
-
-    assert torch.allclose(getattr(grad, f"conv{n}d_input")(x.shape, w, g, groups=2, **how), of_x)
-    assert torch.allclose(getattr(grad, f"conv{n}d_weight")(x, w.shape, g, groups=2, **how), of_w)

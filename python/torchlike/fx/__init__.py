@@ -4,6 +4,7 @@
 `Node`s; a `GraphModule` is a module with a graph and the `forward` that is generated from it.
 """
 
+from torchlike import _lazy
 from torchlike.fx import _names, immutable_collections
 from torchlike.fx._symbolic_trace import (
     PH,
@@ -33,5 +34,9 @@ __all__ = [
     "symbolic_trace",
     "wrap",
 ]
+
+__getattr__ = _lazy.submodules(
+    "fx", "experimental", "passes", "operator_schemas", "_utils", "_lazy_graph_module"
+)
 
 _names._register_defaults()

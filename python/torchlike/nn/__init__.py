@@ -3,7 +3,7 @@
 from typing import Any as _Any
 
 from torchlike import _lazy
-from torchlike.nn import common_types, functional, grad, init, modules, parameter
+from torchlike.nn import common_types, functional, init, modules, parameter
 from torchlike.nn.modules import *
 from torchlike.nn.parameter import (
     Buffer,
@@ -33,4 +33,6 @@ def factory_kwargs(kwargs: dict[str, _Any] | None) -> dict[str, _Any]:
     return made
 
 
+grad = _lazy.module("torchlike.nn.grad")
+intrinsic = _lazy.module("torchlike.nn.intrinsic")
 quantized = _lazy.module("torchlike.nn.quantized")

@@ -14,7 +14,7 @@ data = _lazy.module("torchlike.utils.data")
 
 _LATER = (
     *("_pytree", "_python_dispatch", "checkpoint", "collect_env", "cpp_extension", "deterministic"),
-    *("mobile_optimizer", "model_zoo", "tensorboard"),
+    *("mobile_optimizer", "model_zoo", "tensorboard", "weak", "_contextlib", "_ordered_set"),
 )
 
 
