@@ -225,3 +225,37 @@ def test_whole_numbers_become_real_where_code_takes_those():
 
     made = scaled_by(torch.tensor([2]), 3, [1])
     assert made.dtype == torch.float32 and made.tolist() == [7]
+
+
+def test_sizes_are_compared_with_tuples():
+    @jit.script
+    def fits(x, n: int):
+        return x.shape == (n, 2), x.shape != (n, 2), (n, 2) == x.size()
+
+    assert fits(torch.ones(3, 2), 3) == (True, False, True)
+    assert fits(torch.ones(3, 2), 2) == (False, True, False)
+
+
+def test_scripted_modules_have_the_attributes_that_code_has_types_for():
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 3)
+            self.number, self.word, self.pair, self.more = 1, "x", (1, 2.0), [1, 2]
+            self.table, self.nothing, self.plain = {"k": 1}, None, torch.ones(2)
+            self.root, self.place = 1j, torch.device("cpu")
+            self.other, self.mixed, self.function = object(), [1, "a"], torch.relu
+
+        def forward(self, x):
+            return self.layer(x)
+
+    made = jit.script(Holder())
+    buffer = io.BytesIO()
+    made.save(buffer)
+    buffer.seek(0)
+    for model in (made, jit.load(buffer)):
+        assert (model.number, model.word, model.pair, model.more) == (1, "x", (1, 2.0), [1, 2])
+        assert model.table == {"k": 1} and model.nothing is None and model.plain.sum() == 2
+        assert model.root == 1j and model.place == torch.device("cpu")
+        assert model.layer.in_features == 2
+        assert not any(hasattr(model, name) for name in ("other", "mixed", "function"))

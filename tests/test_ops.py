@@ -294,7 +294,7 @@ def test_tensors_of_one_element_are_sizes_and_places():
     assert x.select(0, one) == 1 and x.topk(two).values.tolist() == [3, 2]
     assert 0 <= torch.randint(0, two, (1,)) < 2 and torch.eye(two).shape == (2, 2)
     assert [t.tolist() for t in x.split(two)] == [[0, 1], [2, 3]]
-    with pytest.raises(TypeError, match="'dim' .* must be int, not Tensor"):
+    with pytest.raises(TypeError, match=r"'dim' .* must be int, not Tensor"):
         x.unsqueeze(torch.tensor([0]))
     with pytest.raises(TypeError, match="must be int, not Tensor"):
         torch.eye(torch.tensor([2, 2]))

@@ -30,8 +30,21 @@ _UNARY: dict[type, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+def _mixed(a: Any, b: Any) -> bool:
+    """True for a list and a tuple: code has sizes as lists, which are compared with tuples too."""
+    return type(a) is not type(b) and isinstance(a, list | tuple) and isinstance(b, list | tuple)
+
+
+def _equal(a: Any, b: Any) -> Any:
+    return list(a) == list(b) if _mixed(a, b) else a == b
+
+
+def _unequal(a: Any, b: Any) -> Any:
+    return list(a) != list(b) if _mixed(a, b) else a != b
+
+
 _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.Eq: _equal, ast.NotEq: _unequal, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda a, b: operator.contains(b, a), ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip

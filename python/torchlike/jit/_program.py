@@ -84,7 +84,7 @@ class Program:
 
     # Tuples with names
 
-    def named(self, compiler: Expressions, node: ast.AST) -> Callable[[Any], str | None]:
+    def named(self, compiler: Expressions | None, node: ast.AST) -> Callable[[Any], str | None]:
         """A function that gives the name of a class of the user in code."""
 
         def find(kind: Any) -> str | None:
@@ -273,6 +273,7 @@ class ModuleBuilder:
         """The class, once all methods are compiled; modules that are alike share one."""
         if self.spec is not None:
             return self.spec
+        self._hold()
         lines = self._lines()
         body = "".join(lines)
         wanted = _qualified(type(self.module))
@@ -285,6 +286,27 @@ class ModuleBuilder:
             self.program.classes[wanted, body] = known
         self.spec = known
         return known
+
+    def _hold(self) -> None:
+        """Makes attributes of all that the module has and code has a type for, used by its code or not."""
+        find = self.program.named(None, ast.Pass())
+        for name, value in self.module._state_.items():
+            inner = name in _INNER or (self.own and name.startswith("_"))
+            if (
+                inner
+                or name in self.module._kinds
+                or name in self.attributes
+                or name in self.methods
+            ):
+                continue
+            hint = self.hints.get(name)
+            try:
+                if hint is None or hint is Any or "Final" in str(hint):
+                    self.attributes[name] = _types.of_value(value, find)
+                else:
+                    self.attributes[name] = _types.of_annotation(hint, find)
+            except _types.UnknownType:
+                continue
 
     def _lines(self) -> list[str]:
         module = self.module
@@ -343,6 +365,10 @@ def _hints(kind: type) -> dict[str, Any]:
                     continue
             found[name] = hint
     return found
+
+
+# What every module has.
+_INNER = frozenset(("training", "_kinds", "_non_persistent_buffers_set", "_hooks", "_state_hooks"))
 
 
 CONTAINERS = (ModuleList, ModuleDict, ParameterList)

@@ -48,6 +48,11 @@ class _Pickle:
             out += self._integer(value)
         elif isinstance(value, float):
             out += b"G" + struct.pack(">d", value)
+        elif isinstance(value, complex):
+            self.name("builtins", "complex")
+            out += (
+                b"(G" + struct.pack(">d", value.real) + b"G" + struct.pack(">d", value.imag) + b"tR"
+            )
         elif isinstance(value, str):
             data = value.encode()
             out += b"X" + struct.pack("<I", len(data)) + data
