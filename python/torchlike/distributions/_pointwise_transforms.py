@@ -78,6 +78,12 @@ class PowerTransform(Transform):
 
 
 @_at_home
+def _clipped_sigmoid(x: Any) -> Any:
+    """A sigmoid that stays away from 0 and 1."""
+    finfo = torchlike.finfo(x.dtype)
+    return torchlike.clamp(torchlike.sigmoid(x), min=finfo.tiny, max=1.0 - finfo.eps)
+
+
 class SigmoidTransform(Transform):
     """`y = 1 / (1 + exp(-x))`."""
 
@@ -92,8 +98,7 @@ class SigmoidTransform(Transform):
     __hash__ = object.__hash__
 
     def _call(self, x: Any) -> Any:
-        finfo = torchlike.finfo(x.dtype)
-        return torchlike.clamp(torchlike.sigmoid(x), min=finfo.tiny, max=1.0 - finfo.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Any) -> Any:
         finfo = torchlike.finfo(y.dtype)
