@@ -109,3 +109,9 @@ def test_batched_networks_take_steps():
     with torch.no_grad():
         mapped = torch.func.vmap(lambda x: net(x)[0])(examples)
         torch.testing.assert_close(mapped, torch.stack([net(e)[0] for e in examples]))
+
+
+def test_lengths_of_packed_sequences_may_be_real_numbers():
+    for lengths in ([2.0, 1.0], torch.tensor([2.0, 1.0])):
+        packed = torch.nn.utils.rnn.pack_padded_sequence(torch.ones(2, 2, 1), lengths)
+        assert packed.batch_sizes.tolist() == [2, 1]

@@ -409,6 +409,7 @@ from torchlike.distributions._pointwise_transforms import (  # noqa: E402
     SoftmaxTransform,
     SoftplusTransform,
     TanhTransform,
+    _clipped_sigmoid,  # noqa: F401  (others take it from here, as from PyTorch)
 )
 
 __all__ += [

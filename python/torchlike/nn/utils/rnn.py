@@ -112,7 +112,7 @@ def pack_padded_sequence(
         lengths, sorted_indices = torch.sort(lengths, descending=True)
         sorted_indices = sorted_indices.to(input.device)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
-    sizes = lengths.tolist()
+    sizes = lengths.to(torch.int64).tolist()
     if batch_first:
         input = input.transpose(0, 1)
     if len(sizes) != input.size(1):
