@@ -200,7 +200,10 @@ from torchlike._shell import (  # noqa: E402  isort: skip
 from torchlike._tags import Tag  # noqa: E402  isort: skip
 from torchlike._zip_reader import PyTorchFileReader  # noqa: E402  isort: skip
 from torchlike.futures import Future  # noqa: E402  isort: skip
+from torchlike import _jit_types  # noqa: E402  isort: skip
 from torchlike._jit_types import ScriptModule, TensorType  # noqa: E402  isort: skip
+
+globals().update(_jit_types.NAMES)
 
 StorageBase = UntypedStorage
 to_dlpack = utils.dlpack.to_dlpack

@@ -1,6 +1,8 @@
-"""TorchScript's type of tensors, as annotations of old code have it."""
+"""TorchScript's types, as annotations have them: that of tensors, and the names of the others."""
 
 from __future__ import annotations
+
+from torchlike import _absent
 
 
 class TensorType:
@@ -23,3 +25,12 @@ class TensorType:
 
 class ScriptModule:
     """TorchScript's own objects, below those of `torch.jit.ScriptModule`: there are none here."""
+
+
+NAMES = _absent.names(
+    "torchlike",
+    "types of TorchScript are text here",
+    "AnyType AwaitType BoolType ClassType ComplexType DeviceObjType DictType EnumType FloatType FutureType IntType "
+    "InterfaceType ListType NoneType NumberType OptionalType PyObjectType RRefType StreamObjType StringType "
+    "SymBoolType SymIntType TupleType UnionType",
+)
