@@ -1,5 +1,5 @@
-//! Writing checkpoints: PyTorch's zip format and the one before it, safetensors, npz; in one file or in shards. Always as a stream, and
-//! to a path whole or not at all.
+//! Writing checkpoints: PyTorch's zip format and the one before it, safetensors, npz; in one file or in shards. Always
+//! as a stream, and to a path whole or not at all.
 
 pub mod atomic;
 pub mod flat;
