@@ -205,6 +205,13 @@ class TestPlaces:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warn_if_has_hooks(marked)
+            assert len(marked._backward_hooks) == 1 and leaf(1.0)._backward_hooks is None
+            # A view that may not be asked for its history any more.
+            base = leaf([1.0, 2.0])
+            with torch.no_grad():
+                view = base.view(2)
+                base.add_(1)
+            assert pickle.loads(pickle.dumps(view)).tolist() == [2, 3]
         weight = torch.nn.Parameter(torch.ones(1))
         weight.grad = torch.ones(1)
         assert copy.deepcopy(weight).grad is None

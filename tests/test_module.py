@@ -550,6 +550,24 @@ def test_classes_with_an_attribute_lookup_of_their_own_are_asked_for_what_is_reg
     assert model.layer is model._modules["layer"]
     with pytest.raises(AttributeError, match="'Complex' object has no attribute 'nothing'"):
         _ = model.nothing
+
+
+def test_such_classes_may_set_attributes_before_the_constructor_of_modules():
+    class Several(nn.Module):
+        def __init__(self, metrics):
+            self.metrics = metrics
+            super().__init__()
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return [getattr(metric, name) for metric in self.metrics]
+
+    assert Several([1, 2j]).imag == [0, 2]
+
+
+def test_such_classes_are_asked_for_nothing_else():
     asked = []
 
     class Listening(nn.Module):

@@ -97,6 +97,11 @@ def _get_privateuse1_backend_name() -> str:
     return "privateuseone"
 
 
+def _mps_is_available() -> bool:
+    """False: of Apple's GPUs there are none."""
+    return False
+
+
 def _cuda_isInBadFork() -> bool:
     """False: a GPU is opened at its first use."""
     return False
@@ -167,6 +172,7 @@ _NAMES = {
     "_ExcludeDispatchKeyGuard": _ExcludeDispatchKeyGuard,
     "_are_functorch_transforms_active": _are_functorch_transforms_active,
     "_cuda_isInBadFork": _cuda_isInBadFork,
+    "_mps_is_available": _mps_is_available,
     "_get_accelerator": _get_accelerator,
     "_get_privateuse1_backend_name": _get_privateuse1_backend_name,
     "_get_tracing_state": _get_tracing_state,

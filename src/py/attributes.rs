@@ -115,6 +115,7 @@ static OBJECTS: &[Attribute] = &[
     read_only("_cdata", |t| {
         (t.as_ptr() as usize).into_bound_py_any(t.py())
     }),
+    read_only("_backward_hooks", super::grad_hooks::of_gradient),
     read_only("grad_fn", |t| t.get().grad_fn(t.py())),
     read_only("names", |t| Ok(PyTensor::names(t)?.into_any())),
     read_only("name", |t| t.get().name(t.py()).into_bound_py_any(t.py())),

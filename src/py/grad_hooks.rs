@@ -19,19 +19,33 @@ struct Table {
     when: When,
 }
 
+/// The table of the hooks of a moment, if there ever were any.
+fn table_of<'py>(py: Python<'py>, link: &Link, when: When) -> Option<Bound<'py, PyAny>> {
+    let hooks = link.hooks(when);
+    hooks.iter().find_map(|(_, hook)| {
+        let hook: &dyn Any = &**hook;
+        Some(hook.downcast_ref::<Table>()?.hooks.bind(py).clone())
+    })
+}
+
+/// `_backward_hooks`: the table of the hooks of a tensor's gradient, or None.
+pub(super) fn of_gradient<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+    let tensor = t.get().get();
+    let when = When::Result(tensor.output_nr());
+    let found = tensor.link().and_then(|link| table_of(t.py(), link, when));
+    Ok(found.unwrap_or_else(|| t.py().None().into_bound(t.py())))
+}
+
 /// The table of the hooks of a moment, made when it is first asked for.
 pub(super) fn table<'py>(
     py: Python<'py>,
     link: &Arc<Link>,
     when: When,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let rare = link.make_rare();
-    for (_, hook) in rare.hooks(|w| w == when) {
-        let hook: &dyn Any = &*hook;
-        if let Some(table) = hook.downcast_ref::<Table>() {
-            return Ok(table.hooks.bind(py).clone());
-        }
+    if let Some(hooks) = table_of(py, link, when) {
+        return Ok(hooks);
     }
+    let rare = link.make_rare();
     let hooks = py.import("collections")?.getattr("OrderedDict")?.call0()?;
     let made = Table {
         hooks: hooks.clone().unbind(),

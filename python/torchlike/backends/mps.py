@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torchlike import _C
+
 
 def is_built() -> bool:
     """False."""
@@ -9,8 +11,8 @@ def is_built() -> bool:
 
 
 def is_available() -> bool:
-    """False."""
-    return False
+    """False, unless a test says otherwise in `torch._C`."""
+    return bool(_C._mps_is_available())
 
 
 def is_macos_or_newer(major: int, minor: int) -> bool:

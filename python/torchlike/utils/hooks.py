@@ -3,7 +3,6 @@
 import warnings
 from typing import Any
 
-from torchlike import _C
 from torchlike.nn._hooks import RemovableHandle
 
 __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
@@ -17,9 +16,7 @@ def unserializable_hook(f: Any) -> Any:
 
 def warn_if_has_hooks(tensor: Any) -> None:
     """Warns of hooks on a tensor, which are not written to a file with it."""
-    if not tensor.requires_grad:
-        return
-    for hook in _C._tensor_hooks(tensor, False).values():
+    for hook in (tensor._backward_hooks or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):
             warnings.warn(
                 f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can "

@@ -230,10 +230,7 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
             kind = kind_by_type[cls]
         except KeyError:
             kind = kind_of(value)
-        try:
-            kinds = self._kinds
-        except AttributeError:
-            kinds = None
+        kinds = self._state_.get("_kinds")
         if kind is None:
             if kinds is None or name not in kinds:
                 _set(self, name, value)
