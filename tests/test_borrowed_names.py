@@ -103,6 +103,21 @@ def test_records_of_checkpoints(tmp_path: Path) -> None:
         torch.PyTorchFileReader(io.BytesIO(path.read_bytes())).get_record("other")
 
 
+SCRIPT_TYPES = (
+    "AnyType AwaitType BoolType ClassType ComplexType DeviceObjType DictType EnumType FloatType FutureType IntType "
+    "InterfaceType ListType NoneType NumberType OptionalType PyObjectType RRefType StreamObjType StringType "
+    "SymBoolType SymIntType TupleType UnionType"
+)
+
+
+@pytest.mark.parametrize("name", SCRIPT_TYPES.split())
+def test_types_of_scripts_are_names(name: str) -> None:
+    kind = getattr(torch, name)
+    assert isinstance(kind, type) and not isinstance(3, kind)
+    with pytest.raises(NotImplementedError, match=f"torch.{name} is not supported"):
+        kind()
+
+
 def test_names_and_what_they_are() -> None:
     assert isinstance(torch.ones(1).untyped_storage(), torch.StorageBase)
     assert torch.TensorType.get() == torch.TensorType.get() and torch.Future is torch.futures.Future

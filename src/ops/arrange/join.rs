@@ -211,10 +211,15 @@ pub static OPS: &[OpDef] = &[
 
 /// Parts whose writes are not counted as the whole's, and have histories of their own.
 fn apart(parts: Vec<Tensor>) -> Vec<Tensor> {
-    parts
-        .into_iter()
-        .map(|t| t.silent(true).of_its_own())
-        .collect()
+    let apart = |t: Tensor| {
+        let t = t.silent(true);
+        // One with a history was made above the tape, which `split` is on then.
+        match t.link() {
+            Some(_) => t.of_new_family(),
+            None => t.of_its_own(),
+        }
+    };
+    parts.into_iter().map(apart).collect()
 }
 
 fn unsafe_chunk(a: &calls::UnsafeChunk) -> Result<Vec<Tensor>> {

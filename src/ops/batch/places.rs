@@ -147,7 +147,9 @@ pub fn embedding_gradient(a: &f::_GradEmbedding, h: Hidden) -> Made {
     }
     let first = f::mul(&numbers(&batch, shown, a.grad)?, a.rows)?;
     let rows = batch.iter().product::<i64>() * a.rows;
-    let made = f::_grad_embedding(&grad, &f::add(&indices, &first)?, rows, -1, a.by_frequency)?;
+    let places = f::reshape(&f::add(&indices, &first)?, &[-1])?;
+    let grad = f::reshape(&grad, &[places.numel(), grad.size(-1)?])?;
+    let made = f::_grad_embedding(&grad, &places, rows, -1, a.by_frequency)?;
     one(f::reshape(
         &made,
         &batch.concat(&[a.rows, made.size(-1)?])[..],
