@@ -282,6 +282,18 @@ class Own(nn.Module):
         return self.layer(x) * self.scale
 
 
+class Counted(Own):
+    """One whose objects do not come from nothing."""
+
+    def __new__(cls, number):
+        made = super().__new__(cls)
+        made.number = number
+        return made
+
+    def __init__(self, number):
+        super().__init__()
+
+
 class Running(Own):
     """One that has a say in how it is made again."""
 
@@ -305,7 +317,7 @@ def test_members_of_enumerations_that_the_program_has():
 
 def test_modules_of_classes_that_the_program_has(monkeypatch):
     file = io.BytesIO()
-    model = nn.Sequential(Own(), Running())
+    model = nn.Sequential(Own(), Running(), Counted(7))
     torch.save(model, file)
     with pytest.raises(pickle.UnpicklingError, match="Sequential was not an allowed"):
         torch.load(io.BytesIO(file.getvalue()))
@@ -314,6 +326,7 @@ def test_modules_of_classes_that_the_program_has(monkeypatch):
     assert type(got[0]) is Own and got[0].scale == 3
     assert torch.equal(got[0](torch.ones(1, 2)), model[0](torch.ones(1, 2)))
     assert isinstance(got[1], Opaque) and got[1].scale == 3
+    assert type(got[2]) is Counted and got[2].number == 7
     monkeypatch.delattr(__import__(__name__), "Own")
     gone = torch.load(io.BytesIO(file.getvalue()), weights_only=False, map_location="meta")
     assert isinstance(gone[0], Opaque)

@@ -28,6 +28,17 @@ def test_pointwise_targets_lie_as_an_operand_or_apart(name):
     assert torch.equal(op(x[::2], x[1::2], out=x[::2]), want)  # between each other
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_what_has_no_elements_may_lie_anyhow(device):
+    x = torch.zeros((), device=device).expand(0, 2)
+    assert x.stride() == (0, 0)
+    x[torch.ones(0, 2, dtype=torch.bool)] = 1.0
+    assert x.add_(1).copy_(torch.zeros(0, 2)).cumsum_(0).uniform_().shape == (0, 2)
+    x = torch.zeros((), device=device).expand(1, 2)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x.add_(1)
+
+
 def test_meta_says_the_same():
     x = line().to("meta")
     with pytest.raises(RuntimeError, match=SHARED):

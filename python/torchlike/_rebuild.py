@@ -83,7 +83,7 @@ def _loaded(module: str, name: str) -> Any:
 
 
 # What a class may not have of its own if an object of it is to be made, and kept in a set, without running its code.
-_RUN = ("__new__", "__setstate__", "__reduce__", "__reduce_ex__", "__getattribute__", "__eq__", "__hash__")  # fmt: skip
+_RUN = ("__setstate__", "__reduce__", "__reduce_ex__", "__getattribute__", "__eq__", "__hash__")
 
 
 def loaded(module: str, name: str) -> Any:

@@ -61,11 +61,11 @@ def _opaque() -> type:
 
 
 def of_modules(cls: Any) -> Builder:
-    """How modules of a class are made: of their attributes, without a call of the class."""
+    """How modules of a class are made: of their attributes, without a call of the class or its `__new__`."""
 
     def make(args: tuple[Any, ...], kwargs: Any) -> Any:
         need(not args and not kwargs, f"arguments for {cls.__name__}")
-        return cls.__new__(cls)
+        return torchlike.nn.Module.__new__(cls)
 
     return Builder(make, _module_state)
 

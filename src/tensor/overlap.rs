@@ -42,9 +42,7 @@ impl Tensor {
     /// True if several indices lead to one element (as in an expanded tensor), by the test PyTorch uses.
     #[must_use]
     pub fn has_internal_overlap(&self) -> bool {
-        self.shape
-            .iter()
-            .zip(self.strides.iter())
-            .any(|(&d, &s)| d > 1 && s == 0)
+        let mut dims = self.shape.iter().zip(self.strides.iter());
+        dims.any(|(&d, &s)| d > 1 && s == 0) && self.numel() > 0
     }
 }
