@@ -395,3 +395,18 @@ def test_old_state_dicts_get_what_they_lack():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         steps(o, [p], 1)
+
+
+def test_other_optimizers_count_as_they_do_after_loading():
+    class Counting(optim.Optimizer):
+        def step(self):
+            for p in self.param_groups[0]["params"]:
+                state = self.state[p]
+                state["step"] = state.get("step", 0) + 1
+
+    (p,) = make((3,))
+    o, again = Counting([p], {}), Counting([p], {})
+    o.step()
+    again.load_state_dict(o.state_dict())
+    again.step()
+    assert type(again.state[p]["step"]) is int and again.state[p]["step"] == 2

@@ -16,6 +16,7 @@ __all__ = ["Adafactor", "adafactor"]
 class Adafactor(Optimizer):
     """Steps relative to the size of the parameters, by squared gradients of which only sums are remembered."""
 
+    _counts = ("step",)
     _added = {"foreach": None}
     _refusal = "Adafactor does not support sparse gradients"
 

@@ -15,6 +15,7 @@ __all__ = ["Adadelta", "adadelta"]
 class Adadelta(Optimizer):
     """Scales the gradient by the ratio of two running averages: of squared steps, and of its own square."""
 
+    _counts = ("step",)
     _added = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
     _refusal = "Adadelta does not support sparse gradients"
 

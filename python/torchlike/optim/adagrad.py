@@ -17,6 +17,7 @@ __all__ = ["Adagrad", "adagrad"]
 class Adagrad(Optimizer):
     """Divides the gradient by the root of the sum of its squares so far; sparse gradients change their rows alone."""
 
+    _counts = ("step",)
     _added = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
     def __init__(

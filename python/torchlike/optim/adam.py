@@ -20,6 +20,7 @@ class Adam(Optimizer):
     With ``decoupled_weight_decay`` this is `AdamW`; with ``amsgrad`` the average of squares never falls.
     """
 
+    _counts = ("step",)
     _added = {
         "amsgrad": False,
         "maximize": False,

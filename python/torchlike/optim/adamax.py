@@ -16,6 +16,7 @@ __all__ = ["Adamax", "adamax"]
 class Adamax(Optimizer):
     """Divides a running average of the gradient by a decaying maximum of its size."""
 
+    _counts = ("step",)
     _added = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
     _refusal = "Adamax does not support sparse gradients"
 

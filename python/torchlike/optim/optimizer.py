@@ -110,7 +110,7 @@ class Optimizer:
 
     # Options that groups in old state dicts lack, and entries of a parameter's state that were numbers there.
     _added: dict[str, Any] = {}
-    _counts: tuple[str, ...] = ("step",)
+    _counts: tuple[str, ...] = ()
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults

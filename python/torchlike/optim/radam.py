@@ -16,6 +16,7 @@ __all__ = ["RAdam", "radam"]
 class RAdam(Optimizer):
     """Adam whose first steps do not divide by the average of squares, and later ones by how well it is known."""
 
+    _counts = ("step",)
     _added = {
         "foreach": None,
         "maximize": False,

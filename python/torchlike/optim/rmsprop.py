@@ -15,6 +15,7 @@ __all__ = ["RMSprop", "rmsprop"]
 class RMSprop(Optimizer):
     """Scales the gradient by its recent size; ``centered`` by its recent deviation from the average."""
 
+    _counts = ("step",)
     _added = {
         "momentum": 0,
         "centered": False,

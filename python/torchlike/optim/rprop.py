@@ -16,6 +16,7 @@ __all__ = ["Rprop", "rprop"]
 class Rprop(Optimizer):
     """Each element has a step of its own, which grows while the gradient keeps its sign and shrinks when it changes."""
 
+    _counts = ("step",)
     _added = {"foreach": None, "maximize": False, "differentiable": False, "capturable": False}
     _refusal = "Rprop does not support sparse gradients"
 
