@@ -259,3 +259,81 @@ def test_scripted_modules_have_the_attributes_that_code_has_types_for():
         assert model.root == 1j and model.place == torch.device("cpu")
         assert model.layer.in_features == 2
         assert not any(hasattr(model, name) for name in ("other", "mixed", "function"))
+
+
+class Walked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table_1", torch.ones(2))
+        self.register_buffer("table_2", torch.full((3,), 2.0))
+        self.sub = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+
+    def forward(self, which: int):
+        names: list[str] = []
+        total = torch.zeros(())
+        for name, p in self.named_parameters():
+            names.append(name)
+            total = total + p.sum()
+        for b in self.buffers():
+            total = total + b.sum()
+        for name, _ in self.named_modules():
+            names.append(name)
+        return dict(self.named_buffers())[f"table_{which}"], total, names
+
+
+def test_tensors_and_modules_below_are_walked():
+    model = Walked()
+    archive = io.BytesIO()
+    torch.jit.save(torch.jit.script(model), archive)
+    archive.seek(0)
+    want = model(2)
+    for made in (torch.jit.script(model), torch.jit.load(archive)):
+        got = made(2)
+        assert got[0].tolist() == [2, 2, 2] and torch.equal(got[1], want[1]) and got[2] == want[2]
+
+
+def test_dictionaries_of_pairs():
+    @torch.jit.script
+    def made(pairs: list[tuple[str, int]], given: dict[str, int]):
+        first = dict(pairs)
+        copied = dict(given)
+        copied["z"] = 3
+        first.update(copied)
+        return first, dict([(1, 2.0), (3, 4.0)]), dict(a=1, b=2), dict({"c": 1}), len(first)
+
+    given = {"q": 1}
+    assert made([("a", 3), ("b", 4), ("a", 5)], given) == (
+        *({"a": 5, "b": 4, "q": 1, "z": 3}, {1: 2.0, 3: 4.0}, {"a": 1, "b": 2}, {"c": 1}),
+        4,
+    )
+    assert given == {"q": 1}
+
+
+def zipped(x: int, y: list[int]):
+    return dict(zip(y, y, strict=False))
+
+
+def two_at_once(x: int, y: list[int]):
+    return dict([(1, x)], [(2, x)])
+
+
+def threes(x: int, y: list[int]):
+    return dict([(x, x, x)])
+
+
+def numbers(x: int, y: list[int]):
+    return dict(y)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (zipped, r"dict\(\) of zip\(\)|keyword"),
+        (two_at_once, "expected at most 1 argument"),
+        (threes, "pairs"),
+        (numbers, r"'List\[int\]' object is not iterable"),
+    ],
+)
+def test_other_dictionaries_are_refused(code, told):
+    with pytest.raises(RuntimeError, match=told):
+        torch.jit.script(code)

@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 import torchlike
-from torchlike.jit import _marks, _spelling, _types, _values
+from torchlike.jit import _marks, _spelling, _types, _values, _walks
 from torchlike.jit._compile import Expressions
 from torchlike.jit._functions import is_operator
 from torchlike.jit._parts_of_code import _KEPT_CALLS, _TENSOR_CASTS, _kind, _plain, call, is_member
@@ -125,15 +125,8 @@ class Calls(Expressions):
                 "values": [p for _, p in pairs],
             }
             return Several(items[method.name])
-        if method.name in (
-            "modules",
-            "children",
-            "parameters",
-            "named_children",
-            "named_modules",
-            "named_parameters",
-        ):
-            return self._walk(part, method.name, node)
+        if method.name in _walks.WALKS:
+            return _walks.walked(self, part, method.name, node)
         if _marks.mark_of(function) == _marks.IGNORE:
             raise self.fail(
                 node,
@@ -142,18 +135,6 @@ class Calls(Expressions):
             )
         args, keywords = self.spelled(node)
         return self.method_call(part, method.name, args, keywords, node)
-
-    def _walk(self, part: Part, method: str, node: ast.AST) -> Any:
-        if method == "children":
-            return Several([Part(_of(part.node, n), m) for n, m in part.module._modules.items()])
-        if method == "named_children":
-            return Several(
-                [
-                    Several([Known(n), Part(_of(part.node, n), m)])
-                    for n, m in part.module._modules.items()
-                ]
-            )
-        raise self.fail(node, f"'{method}' of a module")
 
     # Values of the run
 
@@ -433,9 +414,7 @@ class Calls(Expressions):
         if kind is slice:
             return self._slice(node)
         if kind is dict:
-            if node.args or node.keywords:
-                raise self.fail(node, "dict() with arguments")
-            return Run(ast.Dict([], []), None)
+            return _walks.dictionary(self, node)
         if kind in (int, float, bool, str, list, tuple):
             return self._plain_call(kind, node)
         if issubclass(kind, Module):
@@ -491,12 +470,6 @@ def _listed(value: Any) -> Any:
         items = [v.node if isinstance(v, Run) else ast.Constant(v.value) for v in value.items]
         return Run(ast.List(items, ast.Load()), "List[int]")
     return value
-
-
-def _of(node: ast.expr, attribute: str) -> ast.expr:
-    from torchlike.jit._parts_of_code import _member
-
-    return _member(node, attribute)
 
 
 def _library_name(function: Any) -> str:
