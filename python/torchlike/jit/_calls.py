@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 import torchlike
-from torchlike.jit import _marks, _spelling, _types, _values, _walks
+from torchlike.jit import _gradients, _marks, _spelling, _types, _values, _walks
 from torchlike.jit._compile import Expressions
 from torchlike.jit._functions import is_operator
 from torchlike.jit._parts_of_code import _KEPT_CALLS, _TENSOR_CASTS, _kind, _plain, call, is_member
@@ -140,6 +140,8 @@ class Calls(Expressions):
 
     def of_value(self, of: Of, node: ast.Call) -> Any:
         """A call of a method of a tensor, list, string or dictionary."""
+        if of.name == "backward" and of.kind in (None, "Tensor"):
+            return _gradients.of_tensor(self, of, node)
         if of.kind in (None, "Tensor", "Optional[Tensor]"):
             known = is_operator(of.name) or of.name in _TENSOR_CASTS
         else:
@@ -162,7 +164,7 @@ class Calls(Expressions):
 
     def of_known_call(self, function: Any, node: ast.Call) -> Any:
         """A call of a function or class."""
-        special = self._special(function, node)
+        special = self._special(function, node) or _gradients.called(self, function, node)
         if special is not None:
             return special
         library = _spelling.library(function)

@@ -10,7 +10,7 @@ import torchlike
 from torchlike import _ops
 from torchlike.jit import _values
 from torchlike.jit._errors import CompilationUnitError
-from torchlike.jit._otherwise import WITHOUT_OPERATOR
+from torchlike.jit._otherwise import OF_AUTOGRAD, WITHOUT_OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -442,6 +442,8 @@ def value_of(path: tuple[str, ...]) -> Any:
         return _custom(path[1], path[2])
     if path[0] == "torch" and len(path) == 2:
         return of_torch(path[1])
+    if len(path) == 3 and path[1] == "autograd" and path[2] in OF_AUTOGRAD:
+        return OF_AUTOGRAD[path[2]]
     joined = "_".join(path[1:])
     if len(path) == 3 and path[1] in ("linalg", "fft", "special") and is_operator(joined):
         return of_torch(joined)

@@ -58,3 +58,29 @@ WITHOUT_OPERATOR: dict[str, Callable[..., Any]] = {
         *args, **kwargs
     ),
 }
+
+
+def _grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> list[Any]:
+    found = torchlike.autograd.grad(
+        outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused=allow_unused
+    )
+    return list(found)
+
+
+def _backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> None:
+    torchlike.autograd.backward(tensors, grad_tensors, retain_graph, create_graph)
+
+
+OF_AUTOGRAD: dict[str, Callable[..., Any]] = {"grad": _grad, "backward": _backward}
