@@ -74,13 +74,7 @@ def _grad(
     return list(found)
 
 
-def _backward(
-    tensors: Any,
-    grad_tensors: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-) -> None:
-    torchlike.autograd.backward(tensors, grad_tensors, retain_graph, create_graph)
-
-
-OF_AUTOGRAD: dict[str, Callable[..., Any]] = {"grad": _grad, "backward": _backward}
+OF_AUTOGRAD: dict[str, Callable[..., Any]] = {
+    "grad": _grad,
+    "backward": torchlike.autograd.backward,
+}
