@@ -225,13 +225,12 @@ def load(
         raise TypeError("load(): torchlike reads pickles itself and takes no other pickle_module")
     if pickle_module is not None and weights_only:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
-    weights_only = pickle_module is None if weights_only is None else weights_only
+    strict = pickle_module is None if weights_only is None else weights_only
     pickle_load_args.pop("encoding", None)
     if pickle_load_args:
         raise TypeError(
             f"load(): torchlike reads pickles itself and takes no {', '.join(pickle_load_args)}"
         )
-    strict = weights_only
     file, at, is_path = _source(f)
     if mmap and not isinstance(f, str | os.PathLike):
         raise ValueError("f must be a string or os.PathLike object in order to use mmap argument")

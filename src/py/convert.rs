@@ -139,11 +139,12 @@ pub fn int(o: &Bound<'_, PyAny>) -> Converted<i64> {
 
 /// A size or a place: an integer, or a tensor of any shape with one.
 pub fn size(o: &Bound<'_, PyAny>) -> Converted<i64> {
-    match tensor_ref(o) {
-        Some(t) if t.ndim() > 0 && t.numel() == 1 && t.dtype().is_integral(false) => {
-            Ok(t.item()?.to_i64())
-        }
-        _ => int(o),
+    match int(o) {
+        Err(Failure::Kind) => match tensor_ref(o) {
+            Some(t) if t.numel() == 1 && t.dtype().is_integral(false) => Ok(t.item()?.to_i64()),
+            _ => Err(Failure::Kind),
+        },
+        found => found,
     }
 }
 

@@ -369,8 +369,8 @@ impl<'py> Saver<'py> {
     }
 }
 
-/// Writes an object in PyTorch's zip format, or (`legacy`) in the one before it, to a path or file object. With `materialize`, meta tensors that know their
-/// data are saved with it, one at a time in memory.
+/// Writes an object in PyTorch's zip format, or (`legacy`) in the one before it, to a path or file object. With
+/// `materialize`, meta tensors that know their data are saved with it, one at a time in memory.
 #[pyfunction]
 #[pyo3(signature = (obj, file, materialize=false, legacy=false))]
 pub fn _save<'py>(

@@ -33,6 +33,7 @@ from torchlike.jit._scope import (
     Run,
     Several,
     Source,
+    getter_of,
     scripted_methods,
 )
 from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList, Sequential
@@ -180,7 +181,7 @@ class Expressions:
         if attribute in scripted_methods(module):
             return Method(part, attribute, None)
         function = getattr(type(module), attribute, None)
-        getter = f"__{attribute}_getter"
+        getter = getter_of(attribute)
         if isinstance(function, property) or getter in scripted_methods(module):
             return self.program.asked(self, part, getter, node)
         if isinstance(inspect.getattr_static(type(module), attribute, None), staticmethod):

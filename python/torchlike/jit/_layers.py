@@ -8,6 +8,7 @@ import torchlike
 import torchlike.nn
 from torchlike import Tensor
 from torchlike.jit import _library, _library_images
+from torchlike.jit._scope import property_of
 from torchlike.nn.modules.batchnorm import _BatchNorm
 from torchlike.nn.modules.instancenorm import _InstanceNorm
 
@@ -417,12 +418,6 @@ _FORWARDS: dict[type, Any] = {
     nn.TransformerDecoderLayer: _decoder_layer, nn.TransformerEncoder: _encoder, nn.TransformerDecoder: _decoder,
     nn.Transformer: _transformer, nn.Sequential: _sequential, nn.Upsample: _upsample,
 }  # fmt: skip
-
-
-def property_of(name: str) -> str | None:
-    """The property whose getter has a name in code."""
-    own = name.startswith("__") and name.endswith("_getter")
-    return name[2:].removesuffix("_getter") if own else None
 
 
 def method_of(module: Any, name: str) -> Any:

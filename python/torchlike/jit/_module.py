@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike.jit._closures import Compiler
+from torchlike.jit._scope import getter_of
 from torchlike.jit._state import watcher
 from torchlike.jit._unit import Class, Function, Unit
 from torchlike.nn import Module, Parameter
@@ -94,8 +95,8 @@ class RecursiveScriptModule(ScriptModule):
         spec = self.__dict__.get("_spec")
         if spec is not None and name in spec.methods:
             return lambda *args, **kwargs: self._run(name, args, kwargs)
-        if spec is not None and f"__{name}_getter" in spec.methods:
-            return self._run(f"__{name}_getter", (), {})
+        if spec is not None and getter_of(name) in spec.methods:
+            return self._run(getter_of(name), (), {})
         return super().__getattr__(name)
 
     def save(self, f: Any, _extra_files: Any = None, **how: Any) -> None:

@@ -258,9 +258,7 @@ class ModuleBuilder:
     def _kind(self, compiler: Any, name: str, value: Any, hint: Any, node: ast.AST) -> str:
         find = self.program.named(compiler, node)
         try:
-            if hint is not None and hint is not Any:
-                return _types.of_annotation(hint, find)
-            return _types.of_value(value, find)
+            return _type_of(value, hint, find)
         except _types.UnknownType as e:
             raise compiler.fail(
                 node,
@@ -299,12 +297,8 @@ class ModuleBuilder:
                 or name in self.methods
             ):
                 continue
-            hint = self.hints.get(name)
             try:
-                if hint is None or hint is Any or "Final" in str(hint):
-                    self.attributes[name] = _types.of_value(value, find)
-                else:
-                    self.attributes[name] = _types.of_annotation(hint, find)
+                self.attributes[name] = _type_of(value, self.hints.get(name), find)
             except _types.UnknownType:
                 continue
 
@@ -365,6 +359,13 @@ def _hints(kind: type) -> dict[str, Any]:
                     continue
             found[name] = hint
     return found
+
+
+def _type_of(value: Any, hint: Any, find: Callable[[Any], str | None]) -> str:
+    """The type of an attribute, as its class annotates it or as its value is."""
+    if hint is None or hint is Any or "Final" in str(hint):
+        return _types.of_value(value, find)
+    return _types.of_annotation(hint, find)
 
 
 # What every module has.

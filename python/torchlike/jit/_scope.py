@@ -34,6 +34,17 @@ class Part:
     module: Any
 
 
+def getter_of(name: str) -> str:
+    """The method that the getter of a property is in code."""
+    return f"__{name}_getter"
+
+
+def property_of(name: str) -> str | None:
+    """The property whose getter a method of code is, if it is one."""
+    attribute = name[2:].removesuffix("_getter")
+    return attribute if name == getter_of(attribute) else None
+
+
 def scripted_methods(module: Any) -> Any:
     """The methods by name of a module that is TorchScript already; none for others."""
     spec = module.__dict__.get("_spec")

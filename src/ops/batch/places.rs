@@ -114,7 +114,7 @@ pub fn embedding(a: &f::Embedding, h: Hidden) -> Made {
     if a.scale_grad_by_freq || a.sparse {
         return Ok(None);
     }
-    let (batch, last) = (hidden(a.weight, h.k), a.weight.ndim() - h.k);
+    let batch = hidden(a.weight, h.k);
     let shown = a.indices.ndim() - h.hides(1);
     let flat = |t: &Tensor, to: usize| f::Flatten::new(t).end_dim(to as i64 - 1).call();
     let places = h.repeated(1, a.indices, &batch)?;
@@ -127,8 +127,8 @@ pub fn embedding(a: &f::Embedding, h: Hidden) -> Made {
         let unused = f::unsqueeze(&f::eq(&places, a.padding_idx)?, -1)?;
         made = f::where_(&unused, &f::detach(&made)?, &made)?;
     }
-    let size = &a.weight.shape()[a.weight.ndim() - last + 1..];
-    let shape = batch.concat(&a.indices.shape()[h.hides(1)..]).concat(size);
+    let shape = batch.concat(&a.indices.shape()[h.hides(1)..]);
+    let shape = shape.concat(&a.weight.shape()[h.k + 1..]);
     one(f::reshape(&made, &shape[..]))
 }
 
