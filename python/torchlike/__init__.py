@@ -89,6 +89,7 @@ _utils = _lazy.module("torchlike._utils")
 _late = _lazy.module("torchlike._late")
 _elsewhere = _lazy.module("torchlike._elsewhere")
 _guards = _lazy.module("torchlike._guards")
+_VF = _lazy.module("torchlike._VF")
 _custom_ops = _lazy.module("torchlike._custom_ops")
 _functorch = _lazy.module("torchlike._functorch")
 _jit_internal = _lazy.module("torchlike._jit_internal")
@@ -230,3 +231,6 @@ def __array_namespace_info__() -> _Any:
 
 
 torch = __import__("sys").modules[__name__]  # PyTorch's module has its own name in it, too
+
+# What a star import takes: modules apart, as in PyTorch.
+__all__ = [n for n, v in globals().items() if n[0] != "_" and not isinstance(v, type(torch))]

@@ -222,6 +222,10 @@ def find(name: str) -> Any:
 
         if name in _autocast.__all__:
             return getattr(_autocast, name)
+    if name == "_VariableFunctions":
+        from torchlike import _VF
+
+        return _VF
     if name == "_functorch":
         from importlib import import_module
 

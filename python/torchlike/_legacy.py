@@ -27,21 +27,7 @@ class tensortype(type):
     device: str
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        device = kwargs.pop("device", None)
-        if kwargs:
-            raise TypeError(
-                f"{cls.__name__}(): got an unexpected keyword argument '{next(iter(kwargs))}'"
-            )
-        if device is not None and _C.device(device).type != cls.device:
-            raise RuntimeError(
-                f"legacy constructor expects device type: {cls.device} but device type: "
-                f"{_C.device(device).type} was passed"
-            )
-        if len(args) == 1 and hasattr(args[0], "_untyped_storage"):
-            # Of a storage: all of it, where it is.
-            args = (_C.as_tensor([], dtype=cls.dtype).set_(args[0]),)
-        made = _C._legacy(args, cls.dtype)
-        return made if cls.device == "cpu" else made.to(device or cls.device)
+        return _C._legacy(args, kwargs, cls.dtype, cls.device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, _C.Tensor) and (

@@ -53,15 +53,13 @@ def new_tensor(
     )
 
 
-def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """The old constructor, with this tensor's dtype and device."""
     if self.layout is _C.sparse_coo:
         from torchlike import _legacy
 
-        return _legacy.sparse(args, self.dtype, device or self.device)
-    made: Tensor = _C._legacy(args, self.dtype)
-    wanted = device or self.device
-    return made if made.device == wanted else made.to(wanted)
+        return _legacy.sparse(args, self.dtype, kwargs.get("device") or self.device)
+    return _C._legacy(args, kwargs, self.dtype, self.device)
 
 
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:

@@ -1,9 +1,8 @@
-//! Tensors from Python values and back: `tensor()`, `as_tensor()`, `tolist()`, the old constructors.
+//! Tensors from Python values and back: `tensor()`, `as_tensor()`, `tolist()`.
 
 use super::convert::number;
 use super::object::tensor_ref;
 use super::results::scalar;
-use super::tensor::sizes_of;
 use super::types::type_name;
 use crate::ops::helpers::{readable, to_copy};
 use crate::{DType, Device, Element, Result as CoreResult, Scalar, Tensor, cpu, layers, mode};
@@ -21,7 +20,8 @@ struct Nest {
 
 const MAX_DEPTH: usize = 64;
 
-fn is_sequence(o: &Bound<'_, PyAny>) -> bool {
+/// True for lists and tuples.
+pub fn is_sequence(o: &Bound<'_, PyAny>) -> bool {
     o.is_instance_of::<PyList>() || o.is_instance_of::<PyTuple>()
 }
 
@@ -273,44 +273,6 @@ fn build<'py>(py: Python<'py>, t: &Tensor, dim: usize, offset: i64) -> PyResult<
         list.append(build(py, t, dim + 1, offset + i * t.strides()[dim])?)?;
     }
     Ok(list.into_any())
-}
-
-/// `Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(other)`: the old constructor, always of one dtype.
-pub fn legacy_constructor(
-    args: &Bound<'_, PyTuple>,
-    dtype: DType,
-    device: Device,
-) -> PyResult<Tensor> {
-    if args.is_empty() {
-        return Ok(Tensor::empty(&[0], dtype, device)?);
-    }
-    let first = args.get_item(0)?;
-    if args.len() == 1 {
-        if let Some(t) = tensor_ref(&first) {
-            if t.dtype() != dtype {
-                return Err(PyTypeError::new_err(format!(
-                    "expected {} (got {})",
-                    dtype.scalar_type(),
-                    t.dtype().scalar_type()
-                )));
-            }
-            return Ok(crate::f::alias(t)?);
-        }
-        let is_size = first.get_type().name().is_ok_and(|n| n == "Size");
-        if !is_size && (is_sequence(&first) || super::numpy::is_array(&first)) {
-            return from_value(&first, Some(dtype), device);
-        }
-    }
-    let shape = sizes_of(args).map_err(|_| {
-        PyTypeError::new_err(format!(
-            "new(): data must be a sequence (got {})",
-            type_name(&first)
-        ))
-    })?;
-    Ok(crate::f::Empty::new(&shape)
-        .dtype(dtype)
-        .device(device)
-        .call()?)
 }
 
 /// Reads a list of numbers into a fresh row-major tensor.

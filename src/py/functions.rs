@@ -467,15 +467,22 @@ fn _from_storage<'py>(
     )
 }
 
-/// `new_tensor` and the typed constructors (`FloatTensor`).
+/// `Tensor.new` and the typed constructors (`FloatTensor`).
 #[pyfunction]
 fn _legacy<'py>(
     args: &Bound<'py, pyo3::types::PyTuple>,
+    kwargs: &Bound<'py, pyo3::types::PyDict>,
     dtype: &PyDType,
+    device: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let kind = super::legacy::Kind {
+        dtype: dtype.0,
+        device: super::types::device_of(device)?,
+        any: false,
+    };
     wrap(
         args.py(),
-        super::data::legacy_constructor(args, dtype.0, Device::CPU)?,
+        super::legacy::construct(args, Some(kwargs), &kind)?,
     )
 }
 

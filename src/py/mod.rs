@@ -37,6 +37,7 @@ mod groups;
 mod held;
 mod index;
 mod ledger;
+mod legacy;
 mod lists;
 mod load;
 mod load_file;

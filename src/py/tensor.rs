@@ -4,7 +4,7 @@ use super::convert::{self, PyGenerator, tensor_arg};
 use super::element;
 use super::object::{PyTensor, base_or_self, is_plain_tensor, tensor_ref, viewing};
 use super::results::{scalar, to_python};
-use super::types::{self, PyDType, device_of};
+use super::types::{self, PyDType};
 use super::watch::{self, Style};
 use crate::ops::{Arg, Call, dispatch, f};
 use crate::{DType, Device, Dims, Scalar, Tensor, op};
@@ -42,23 +42,23 @@ fn single(t: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
 impl PyTensor {
     #[new]
     #[classmethod]
-    #[pyo3(signature = (*args, device=None))]
-    fn py_new(
-        cls: &Bound<'_, PyType>,
-        args: &Bound<'_, PyTuple>,
-        device: Option<&Bound<'_, PyAny>>,
+    #[pyo3(signature = (*args, **kwargs))]
+    fn py_new<'py>(
+        cls: &Bound<'py, PyType>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         if cls.is(cls.py().get_type::<Self>()) {
             return Err(PyRuntimeError::new_err(
                 "Cannot directly construct TensorBase; subclass it and then construct that",
             ));
         }
-        let device = device.map(device_of).transpose()?.unwrap_or(Device::CPU);
-        Ok(Self::new(super::data::legacy_constructor(
-            args,
-            DType::F32,
-            device,
-        )?))
+        let kind = super::legacy::Kind {
+            dtype: crate::mode::default_dtype(),
+            device: Device::CPU,
+            any: true,
+        };
+        Ok(Self::new(super::legacy::construct(args, kwargs, &kind)?))
     }
     #[staticmethod]
     #[pyo3(signature = (cls, data, require_grad=false))]

@@ -42,6 +42,19 @@ class _Comparison:
         self.equal_nan = equal_nan
         self.checks = checks
 
+    def found(self, actual: Any, expected: Any) -> str | None:
+        """What differs, in words; None if nothing does."""
+        try:
+            self.any(actual, expected, ())
+        except _Mismatch as difference:
+            text, path = difference.args
+        else:
+            return None
+        if not path:
+            return str(text)
+        item = "".join(f"[{p!r}]" for p in path)
+        return f"{text}\n\nThe failure occurred for item {item}"
+
     def any(self, actual: Any, expected: Any, path: tuple[Any, ...]) -> None:
         """Compares two values, or the values in two containers."""
         if (
@@ -280,14 +293,9 @@ def assert_close(
         stride=check_stride,
         metadata_only=metadata_only,
     )
-    try:
-        rules.any(actual, expected, ())
-    except _Mismatch as found:
-        text, path = found.args
-    else:
+    text = rules.found(actual, expected)
+    if text is None:
         return
-    if path:
-        text += f"\n\nThe failure occurred for item {''.join(f'[{p!r}]' for p in path)}"
     if msg is not None:
         text = msg(text) if callable(msg) else msg
     raise AssertionError(text)

@@ -282,13 +282,16 @@ fn div_mode(a: &calls::DivMode) -> Result<Tensor> {
     }
 }
 
-/// Integer division by zero is an error, as in Python.
-fn nonzero(divisor: Operand, d: DType) -> Result<()> {
-    let zero = d.is_integral(true)
-        && match divisor {
-            Operand::Tensor(t) => kernels::any_zero(t),
-            Operand::Scalar(s) => !s.to_bool(),
-        };
+/// Integer division by zero is an error, as in Python, if anything is divided.
+fn nonzero(divided: Operand, divisor: Operand, d: DType) -> Result<()> {
+    let empty = |o| matches!(o, Operand::Tensor(t) if t.numel() == 0);
+    if !d.is_integral(true) || empty(divided) || empty(divisor) {
+        return Ok(());
+    }
+    let zero = match divisor {
+        Operand::Tensor(t) => kernels::any_zero(t),
+        Operand::Scalar(s) => !s.to_bool(),
+    };
     ensure!(!zero, Runtime, "ZeroDivisionError");
     Ok(())
 }
@@ -408,10 +411,10 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[5], f32[()], rounding_mode='floor'")
     .grad("DivBackward2 | self: zeros_like(grad) if rounding_mode.given else grad / other.conj(); other: zeros_like(grad) if rounding_mode.given else -grad * ((self / other) / other).conj()")
     .batch(Batch::Pointwise),
-    map_row!(DivTrunc "_div_trunc", 2, same, with wide_numbers, check typed!(|a, d| nonzero(a.other, d), DType), N, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero.").no_grad(),
-    map_row!(DivFloor "floor_divide", 2, same, with wide_numbers, check typed!(|a, d| nonzero(a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down.").refused(),
-    map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor.").grad("RemainderBackward1 / RemainderBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='floor')"),
-    map_row!(Fmod "fmod", 2, same, check typed!(|a, d| nonzero(a.other, d), DType), FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend.").grad("FmodBackward1 / FmodBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='trunc')"),
+    map_row!(DivTrunc "_div_trunc", 2, same, with wide_numbers, check typed!(|a, d| nonzero(a.input, a.other, d), DType), N, "trunc_div(a, b)", "(Operand self, Operand other)", "The quotient cut off towards zero.").no_grad(),
+    map_row!(DivFloor "floor_divide", 2, same, with wide_numbers, check typed!(|a, d| nonzero(a.input, a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down.").refused(),
+    map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.input, a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor.").grad("RemainderBackward1 / RemainderBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='floor')"),
+    map_row!(Fmod "fmod", 2, same, check typed!(|a, d| nonzero(Operand::Tensor(a.input), a.other, d), DType), FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend.").grad("FmodBackward1 / FmodBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='trunc')"),
     map_row!(Pow "pow", 2, same, beside power_by_number, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second.").grad("PowBackward1 / PowBackward0 / PowBackward2 | self: _grad.pow_base(grad, self, exponent); exponent: _grad.pow_exponent(grad, self, exponent, result)").amp(Cast::Kept, Cast::Single),
     compose(
         "float_power",
