@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-import math
 from typing import Any
 
 import torchlike as torch
 from torchlike._function import overridable
+from torchlike.nn import _attention_steps as steps
 from torchlike.nn import functional
 
 __all__ = [
@@ -178,61 +178,6 @@ def triplet_margin_with_distance_loss(
     return torch.mean(loss) if reduction == "mean" else loss
 
 
-def _projected_together(q: Any, k: Any, v: Any, weight: Any, bias: Any) -> Any:
-    """Query, key and value through one stacked weight, in as few products as possible."""
-    width = q.size(-1)
-
-    def parts(x: Any, n: int, w: Any, b: Any) -> Any:
-        out = F.linear(x, w, b).unflatten(-1, (n, width)).unsqueeze(0)
-        out = out.transpose(0, -2).squeeze(-2).contiguous()
-        return [out[i] for i in range(n)]
-
-    if k is v:
-        if q is k:
-            return parts(q, 3, weight, bias)
-        w_q, w_kv = weight.split([width, width * 2])
-        b_q, b_kv = (None, None) if bias is None else bias.split([width, width * 2])
-        return [F.linear(q, w_q, b_q), *parts(k, 2, w_kv, b_kv)]
-    ws = weight.chunk(3)
-    bs = (None, None, None) if bias is None else bias.chunk(3)
-    return [F.linear(x, w, b) for x, w, b in zip((q, k, v), ws, bs, strict=True)]
-
-
-def _check_attention_shapes(
-    query: Any, key: Any, value: Any, padding: Any, mask: Any, num_heads: int
-) -> bool:
-    """Whether there is a batch dimension; raises where the numbers of dimensions disagree."""
-    dims = query.dim()
-    if dims not in (2, 3):
-        raise AssertionError(
-            f"query should be unbatched 2D or batched 3D tensor but received {dims}-D query tensor"
-        )
-    word = "batched" if dims == 3 else "unbatched"
-    if key.dim() != dims or value.dim() != dims:
-        raise AssertionError(
-            f"For {word} ({dims}-D) `query`, expected `key` and `value` to be {dims}-D"
-            f" but found {key.dim()}-D and {value.dim()}-D tensors respectively"
-        )
-    if padding is not None and padding.dim() != dims - 1:
-        raise AssertionError(
-            f"For {word} ({dims}-D) `query`, expected `key_padding_mask` to be `None` or "
-            f"{dims - 1}-D but found {padding.dim()}-D tensor instead"
-        )
-    if mask is not None:
-        if mask.dim() not in (2, 3):
-            raise AssertionError(
-                f"For {word} ({dims}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D"
-                f" but found {mask.dim()}-D tensor instead"
-            )
-        if dims == 2 and mask.dim() == 3:
-            expected = (num_heads, query.shape[0], key.shape[0])
-            if mask.shape != expected:
-                raise AssertionError(
-                    f"Expected `attn_mask` shape to be {expected} but got {mask.shape}"
-                )
-    return bool(dims == 3)
-
-
 @overridable
 def multi_head_attention_forward(
     query: Any,
@@ -262,7 +207,7 @@ def multi_head_attention_forward(
     is_causal: bool = False,
 ) -> Any:
     """Attention with projections before and after, on sequence-first tensors."""
-    batched = _check_attention_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    batched = steps.check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         if key_padding_mask is not None:
@@ -280,123 +225,47 @@ def multi_head_attention_forward(
         attn_mask = _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
         if key_padding_mask is not None:
             is_causal = False
-    if embed_dim != embed_dim_to_check:
-        raise AssertionError(
-            f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}"
-        )
-    head_dim = embed_dim // num_heads
-    if head_dim * num_heads != embed_dim:
-        raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    head_dim = steps.size_of_heads(embed_dim, embed_dim_to_check, num_heads)
     if use_separate_proj_weight:
-        if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(
-                f"key's sequence and batch dims {key.shape[:2]} do not match "
-                f"value's {value.shape[:2]}"
-            )
-        for name, w in zip("qkv", (q_proj_weight, k_proj_weight, v_proj_weight), strict=True):
-            if w is None:
-                raise AssertionError(
-                    f"use_separate_proj_weight is True but {name}_proj_weight is None"
-                )
-        b = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
-        q = F.linear(query, q_proj_weight, b[0])
-        k = F.linear(key, k_proj_weight, b[1])
-        v = F.linear(value, v_proj_weight, b[2])
+        separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+        q, k, v = steps.projected_apart(query, key, value, separate, in_proj_bias)
     else:
-        if key.shape != value.shape:
-            raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
-        if in_proj_weight is None:
-            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
-        q, k, v = _projected_together(query, key, value, in_proj_weight, in_proj_bias)
-
-    if attn_mask is not None:
-        if attn_mask.dim() == 2:
-            wanted: Any = (tgt_len, src_len)
-            if attn_mask.shape != wanted:
-                raise RuntimeError(
-                    f"The shape of the 2D attn_mask is {attn_mask.shape}, but should be {wanted}."
-                )
-            attn_mask = attn_mask.unsqueeze(0)
-        elif attn_mask.dim() == 3:
-            wanted = (bsz * num_heads, tgt_len, src_len)
-            if attn_mask.shape != wanted:
-                raise RuntimeError(
-                    f"The shape of the 3D attn_mask is {attn_mask.shape}, but should be {wanted}."
-                )
-        else:
-            raise RuntimeError(f"attn_mask's dimension {attn_mask.dim()} is not supported")
-
+        q, k, v = steps.projected_together(query, key, value, in_proj_weight, in_proj_bias)
+    batch_heads = bsz * num_heads
+    attn_mask = steps.mask_for_heads(attn_mask, batch_heads, tgt_len, src_len)
     if bias_k is not None and bias_v is not None:
         if static_k is not None or static_v is not None:
             raise AssertionError("bias cannot be added to static key or value.")
         k = torch.cat([k, bias_k.repeat(1, bsz, 1)])
         v = torch.cat([v, bias_v.repeat(1, bsz, 1)])
-        attn_mask, key_padding_mask = _one_more(attn_mask), _one_more(key_padding_mask)
-
-    def heads(x: Any) -> Any:
-        return x.view(x.shape[0], bsz * num_heads, head_dim).transpose(0, 1)
-
-    q = q.view(tgt_len, bsz * num_heads, head_dim).transpose(0, 1)
-    k = heads(k) if static_k is None else static_k
-    v = heads(v) if static_v is None else static_v
+        attn_mask, key_padding_mask = steps.one_more(attn_mask), steps.one_more(key_padding_mask)
+    q = steps.heads_apart(q, tgt_len, batch_heads, head_dim)
+    k = steps.heads_apart(k, k.shape[0], batch_heads, head_dim) if static_k is None else static_k
+    v = steps.heads_apart(v, v.shape[0], batch_heads, head_dim) if static_v is None else static_v
     if add_zero_attn:
-        shape = (bsz * num_heads, 1, head_dim)
-        k = torch.cat([k, torch.zeros(shape, dtype=k.dtype, device=k.device)], dim=1)
-        v = torch.cat([v, torch.zeros(shape, dtype=v.dtype, device=v.device)], dim=1)
-        attn_mask, key_padding_mask = _one_more(attn_mask), _one_more(key_padding_mask)
+        k = steps.with_zeros(k, batch_heads, head_dim)
+        v = steps.with_zeros(v, batch_heads, head_dim)
+        attn_mask, key_padding_mask = steps.one_more(attn_mask), steps.one_more(key_padding_mask)
     src_len = k.size(1)
-
     if key_padding_mask is not None:
-        if key_padding_mask.shape != (bsz, src_len):
-            raise AssertionError(
-                f"expecting key_padding_mask shape of {(bsz, src_len)}, "
-                f"but got {key_padding_mask.shape}"
-            )
-        spread = (
-            key_padding_mask.view(bsz, 1, 1, src_len)
-            .expand(-1, num_heads, -1, -1)
-            .reshape(bsz * num_heads, 1, src_len)
-        )
-        attn_mask = spread if attn_mask is None else attn_mask + spread
+        attn_mask = steps.with_padding(attn_mask, key_padding_mask, bsz, num_heads, src_len)
 
     if not training:
         dropout_p = 0.0
+    weights = None
     if need_weights:
-        scaled = q * math.sqrt(1.0 / float(q.shape[-1]))
-        if attn_mask is not None:
-            weights = torch.baddbmm(attn_mask, scaled, k.transpose(-2, -1))
-        else:
-            weights = torch.bmm(scaled, k.transpose(-2, -1))
-        weights = F.softmax(weights, dim=-1)
-        if dropout_p > 0.0:
-            weights = F.dropout(weights, p=dropout_p)
-        out = torch.bmm(weights, v).transpose(0, 1).reshape(tgt_len * bsz, embed_dim)
-        out = F.linear(out, out_proj_weight, out_proj_bias)
-        out = out.view(tgt_len, bsz, out.size(1))
+        out, weights = steps.attended_with_weights(q, k, v, attn_mask, dropout_p)
+    else:
+        out = steps.attended(q, k, v, attn_mask, bsz, num_heads, dropout_p, is_causal)
+    out = F.linear(out.reshape(tgt_len * bsz, embed_dim), out_proj_weight, out_proj_bias)
+    out = out.view(tgt_len, bsz, out.size(1))
+    if weights is not None:
         weights = weights.view(bsz, num_heads, tgt_len, src_len)
         if average_attn_weights:
             weights = weights.mean(dim=1)
-        if not batched:
-            out, weights = out.squeeze(1), weights.squeeze(0)
+    if batched:
         return out, weights
-    if attn_mask is not None:
-        if attn_mask.size(0) == 1 and attn_mask.dim() == 3:
-            attn_mask = attn_mask.unsqueeze(0)
-        else:
-            attn_mask = attn_mask.view(bsz, num_heads, -1, src_len)
-    q = q.view(bsz, num_heads, tgt_len, head_dim)
-    k = k.view(bsz, num_heads, src_len, head_dim)
-    v = v.view(bsz, num_heads, src_len, head_dim)
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
-    out = out.permute(2, 0, 1, 3).reshape(bsz * tgt_len, embed_dim)
-    out = F.linear(out, out_proj_weight, out_proj_bias)
-    out = out.view(tgt_len, bsz, out.size(1))
-    return (out if batched else out.squeeze(1)), None
-
-
-def _one_more(mask: Any) -> Any:
-    """A mask with one more key that may be attended to."""
-    return None if mask is None else F.pad(mask, (0, 1))
+    return out.squeeze(1), (None if weights is None else weights.squeeze(0))
 
 
 @overridable

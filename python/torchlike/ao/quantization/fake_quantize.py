@@ -8,14 +8,17 @@ from typing import Any
 import torchlike as torch
 from torchlike import Tensor, nn
 from torchlike.ao.quantization import observer as observers
-from torchlike.ao.quantization.observer import (
+from torchlike.ao.quantization._observer_base import (
     EPS,
     FLOAT_ZERO,
     PER_CHANNEL,
     PER_TENSOR,
     SYMMETRIC,
-    HistogramObserver,
     Later,
+    limits,
+)
+from torchlike.ao.quantization.observer import (
+    HistogramObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
 )
@@ -116,7 +119,7 @@ class FakeQuantize(FakeQuantizeBase):
             dtype = observer_kwargs.get("dtype", torch.quint8)
             if isinstance(observer, Later):
                 dtype = observer.p.keywords.get("dtype", dtype)
-            least, most = observers.limits(dtype)
+            least, most = limits(dtype)
             if least > quant_min:
                 raise AssertionError("quant_min out of bound")
             if quant_max > most:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from torchlike._C import Tensor, _ModuleWalk
+from torchlike._C import Tensor
 from torchlike.nn import _hooks, _state
 from torchlike.nn._convert import Module as _ConversionMethods
 from torchlike.nn._hook_methods import Module as _HookMethods
@@ -23,10 +23,8 @@ from torchlike.nn._registry import Registry, kind_by_type, kind_of, module_types
 from torchlike.nn._shown import Shown, pickled, replace
 from torchlike.nn._state import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401  (where PyTorch has it)
 from torchlike.nn._state import _IncompatibleKeys  # noqa: F401  (where PyTorch has it)
+from torchlike.nn._walks import Module as _WalkMethods
 from torchlike.nn.parameter import Parameter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 __all__ = ["Module"]
 __all__ += _hooks.__all__
@@ -68,7 +66,7 @@ def _by_getattr(self: Any, name: str) -> Any:
     return _plain_getattribute(self, name)
 
 
-class Module(_HookMethods, _PathMethods, _ConversionMethods):
+class Module(_HookMethods, _PathMethods, _WalkMethods, _ConversionMethods):
     """A node in a tree of layers: parameters, buffers, child modules and a ``forward``.
 
     Values that are registered (parameters, buffers, modules) are ordinary instance
@@ -332,129 +330,6 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
         names = {*dir(type(self)), *self._state_}
         return sorted(name for name in names if not name[0].isdigit())
 
-    # Walking
-
-    def _get_name(self) -> str:
-        return type(self).__name__
-
-    def _named_members(
-        self,
-        get_members_fn: Any,
-        prefix: str = "",
-        recurse: bool = True,
-        remove_duplicate: bool = True,
-    ) -> Iterator[tuple[str, Any]]:
-        seen = set()
-        modules = (
-            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
-            if recurse
-            else [(prefix, self)]
-        )
-        for path, module in modules:
-            for name, value in get_members_fn(module):
-                if value is None or id(value) in seen:
-                    continue
-                if remove_duplicate:
-                    seen.add(id(value))
-                yield (f"{path}.{name}" if path else name), value
-
-    def parameters(self, recurse: bool = True) -> Iterator[Any]:
-        """All parameters, each once."""
-        for _, param in self.named_parameters(recurse=recurse):
-            yield param
-
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Any]]:
-        """All parameters with their dotted names."""
-        return _ModuleWalk("parameter", self, Module, None, prefix, remove_duplicate, recurse)
-
-    def buffers(self, recurse: bool = True) -> Iterator[Any]:
-        """All buffers, each once."""
-        for _, buffer in self.named_buffers(recurse=recurse):
-            yield buffer
-
-    def named_buffers(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Any]]:
-        """All buffers with their dotted names."""
-        return _ModuleWalk("buffer", self, Module, None, prefix, remove_duplicate, recurse)
-
-    def children(self) -> Iterator[Module]:
-        """The modules directly below this one, each once."""
-        state = self._state_
-        kinds = state["_kinds"]
-        if "module" in kinds.values():
-            found = dict.fromkeys(state[name] for name, kind in kinds.items() if kind == "module")
-            found.pop(None, None)
-            yield from found
-
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules directly below this one with their names."""
-        state = self._state_
-        kinds = state["_kinds"]
-        if "module" not in kinds.values():
-            return
-        seen = set()
-        for name, kind in list(kinds.items()):
-            if kind == "module":
-                module = state[name]
-                if module is not None and module not in seen:
-                    seen.add(module)
-                    yield name, module
-
-    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """This module and all below it."""
-        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
-            yield module
-
-    def named_modules(
-        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Module]]:
-        """This module and all below it with their dotted names, parents first."""
-        return _ModuleWalk("module", self, Module, memo, prefix, remove_duplicate, True)
-
-    # Changing all of it
-
-    def apply(self, fn: Callable[[Module], Any]) -> Module:
-        """Call ``fn`` on every module below, then on this one."""
-        for module in self.children():
-            module.apply(fn)
-        fn(self)
-        return self
-
-    def train(self, mode: bool = True) -> Module:
-        """Switch training behaviour on or off, here and below."""
-        if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
-        self.training = mode
-        for module in self.children():
-            module.train(mode)
-        return self
-
-    def eval(self) -> Module:
-        """The same as ``train(False)``."""
-        return self.train(False)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Module:
-        """Let all parameters record gradients, or not."""
-        for param in self.parameters():
-            param.requires_grad_(requires_grad)
-        return self
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or fill them with zeros."""
-        for param in self.parameters():
-            if param.grad is not None:
-                if set_to_none:
-                    param.grad = None
-                else:
-                    if param.grad.grad_fn is not None:
-                        param.grad.detach_()
-                    else:
-                        param.grad.requires_grad_(False)
-                    param.grad.zero_()
-
     # Saving and loading
 
     def get_extra_state(self) -> Any:
@@ -498,6 +373,9 @@ class Module(_HookMethods, _PathMethods, _ConversionMethods):
         return _state.load(self, state_dict, strict, assign)
 
     # Printing
+
+    def _get_name(self) -> str:
+        return type(self).__name__
 
     def extra_repr(self) -> str:
         """The part of the repr between the parentheses that is the class's own."""
