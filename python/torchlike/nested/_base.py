@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torchlike as torch
 from torchlike import Tensor
 from torchlike.nested import _names
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Nested"]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torchlike as torch
 from torchlike import Tensor
 from torchlike.nested import _names
 from torchlike.nested._base import Nested
 from torchlike.nested._internal.nested_tensor import wrapped
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "Part",

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torchlike as torch
 from torchlike import _C, Size, Tensor
 from torchlike.nested import _names
 from torchlike.nested._base import Nested
 from torchlike.nested._internal.nested_int import ragged_size, share_size, start
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "NestedTensor",
