@@ -237,7 +237,11 @@ def refused(text):
     ("text", "says"),
     [
         ("def f(x):\n    try:\n        return x\n    finally:\n        pass\n", "try blocks"),
-        ("def f(x):\n    with torch.no_grad():\n        return x\n", "with blocks"),
+        (
+            "def f(x):\n    with torch.inference_mode():\n        return x\n",
+            "'inference_mode' is made",
+        ),
+        ("def f(x):\n    with x:\n        return x\n", "With item expression must be an object"),
         ("def f(x):\n    return (lambda y: y)(x)\n", "Lambda"),
         ("def f(*x):\n    return x[0]\n", "variable number"),
         ("def f(x):\n    return open('f')\n", "currently not supported"),

@@ -4,7 +4,7 @@ import torchlike
 from torchlike import _functions
 
 _made = {n: getattr(torchlike, n) for n in torchlike.__all__}
-_made |= {n: getattr(_functions, n) for n in _functions.__all__}
+_made |= {n: getattr(_functions, n) for n in vars(_functions)["__all__"]}
 __all__ = [n for n, v in _made.items() if callable(v) and not isinstance(v, type)]
 globals().update((n, _made[n]) for n in __all__)
 

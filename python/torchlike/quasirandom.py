@@ -97,7 +97,7 @@ class SobolEngine:
             generator = torch.Generator()
             generator.manual_seed(self.seed)
         size = (self.dimension, self.MAXBIT)
-        like = {"device": "cpu", "generator": generator}
+        like: dict[str, Any] = {"device": "cpu", "generator": generator}
         bits = torch.randint(2, size, **like)
         self.shift = (bits << torch.arange(self.MAXBIT, device="cpu")).sum(-1)
         matrices = torch.randint(2, (*size, self.MAXBIT), **like).tril()

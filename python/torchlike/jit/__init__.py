@@ -8,6 +8,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
+from torchlike.futures import Future
 from torchlike.jit import _marks
 from torchlike.jit._errors import CompilationUnitError as CompilationUnitError
 from torchlike.jit._errors import Error as Error
@@ -21,6 +22,7 @@ __all__ = [
     "CompilationUnitError",
     "Error",
     "Final",
+    "Future",
     "NotSupportedError",
     "RecursiveScriptModule",
     "ScriptFunction",
@@ -169,21 +171,14 @@ class Attribute:
         self.type = type
 
 
-class _Future:
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def wait(self) -> Any:
-        """The result."""
-        return self._value
-
-
-def fork(func: Any, *args: Any, **kwargs: Any) -> Any:
+def fork(func: Any, *args: Any, **kwargs: Any) -> Future:
     """Calls the function at once; `wait` gives its result."""
-    return _Future(func(*args, **kwargs))
+    future = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
 
 
-def wait(future: Any) -> Any:
+def wait(future: Future) -> Any:
     """The result of `fork`."""
     return future.wait()
 

@@ -6,11 +6,12 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from torchlike.jit._closures import path_of
+from torchlike.jit._function import Function
 from torchlike.jit._grammar import parse
 from torchlike.jit._parts_of_code import name as dotted
 from torchlike.jit._program import ModuleBuilder
 from torchlike.jit._scope import Run
-from torchlike.jit._unit import Class, Function
+from torchlike.jit._unit import Class
 
 if TYPE_CHECKING:
     from torchlike.jit._program import Program

@@ -58,7 +58,7 @@ def _stored(body: list[ast.stmt]) -> set[str]:
     }
 
 
-def _kinds_of(kind: str | None, count: int) -> list[str | None]:
+def kinds_of(kind: str | None, count: int) -> list[str | None]:
     """The types of what a value of a type is unpacked to."""
     if kind and kind.startswith("Tuple["):
         parts = parts_of(kind)

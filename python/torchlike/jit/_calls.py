@@ -9,23 +9,24 @@ import warnings
 from typing import Any
 
 import torchlike
-from torchlike.jit import _gradients, _marks, _spelling, _types, _values, _walks
-from torchlike.jit._compile import Expressions
+from torchlike.jit import _gradients, _marks, _results, _spelling, _tasks, _types, _values, _walks
+from torchlike.jit._classes import may_be_compiled
+from torchlike.jit._comprehensions import Comprehensions
 from torchlike.jit._functions import is_operator
+from torchlike.jit._library_contexts import CONTEXTS
+from torchlike.jit._operations import _PLAIN_CALLS
 from torchlike.jit._parts_of_code import _KEPT_CALLS, _TENSOR_CASTS, _kind, _plain, call, is_member
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
 from torchlike.nn import Module
 from torchlike.nn.modules.container import ModuleDict
 
 Tensor = torchlike.Tensor
-_RESULTS = {
-    **dict.fromkeys((f"max_pool{n}d_with_indices" for n in (1, 2, 3)), "Tuple[Tensor, Tensor]"),
-    **dict.fromkeys((f"adaptive_max_pool{n}d" for n in (1, 2, 3)), "Tuple[Tensor, Tensor]"),
-    "size": "List[int]", "dim": "int", "numel": "int", "nelement": "int", "tolist": None, "item": None,
-    "is_floating_point": "bool", "is_complex": "bool", "element_size": "int", "stride": "List[int]",
-    "chunk": "List[Tensor]",
-    "split": "List[Tensor]", "unbind": "List[Tensor]", "is_contiguous": "bool", "tensor_split": "List[Tensor]",
-}  # fmt: skip
+_FLAGS = {
+    "return_indices": "_with_indices",
+    "return_inverse": "_inverse",
+    "return_counts": "_counts",
+}
+"""Arguments that ask for further results, and what the names of functions of the library that give them have."""
 _PLAIN_RESULTS = {
     "len": "int",
     "int": "int",
@@ -34,10 +35,13 @@ _PLAIN_RESULTS = {
     "str": "str",
     "ord": "int",
     "range": "List[int]",
+    "complex": "complex",
+    **dict.fromkeys(("hex", "oct", "bin", "chr"), "str"),
 }
+_BACKWARDS = ast.Slice(None, None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
 
 
-class Calls(Expressions):
+class Calls(Comprehensions):
     """Compiles calls."""
 
     def _Call(self, node: ast.Call) -> Any:
@@ -94,6 +98,12 @@ class Calls(Expressions):
         ]
         return args, keywords
 
+    def _result(self, operator: str, first: list[Any], node: ast.Call) -> str | None:
+        """The type of a call of an operator."""
+        args = first + [_listed(v) for v in self.arguments(node)]
+        keywords = {k.arg: _listed(self.visit(k.value)) for k in node.keywords if k.arg}
+        return _results.of_call(operator, args, keywords)
+
     # Modules
 
     def of_module(self, part: Part, node: ast.Call) -> Any:
@@ -140,6 +150,13 @@ class Calls(Expressions):
 
     def of_value(self, of: Of, node: ast.Call) -> Any:
         """A call of a method of a tensor, list, string or dictionary."""
+        objects = self.program.objects_of(of.kind)
+        if objects is not None:
+            args, keywords = self.spelled(node)
+            called = call(ast.Attribute(of.node, of.name, ast.Load()), args, keywords)
+            return Run(called, objects.compiled(of.name, self, node))
+        if of.name == "wait" and (of.kind is None or of.kind.startswith("Future[")):
+            return _tasks.waited(self, Run(of.node, of.kind), node)
         if of.name == "backward" and of.kind in (None, "Tensor"):
             return _gradients.of_tensor(self, of, node)
         if of.kind in (None, "Tensor", "Optional[Tensor]"):
@@ -153,30 +170,28 @@ class Calls(Expressions):
             )
         args, keywords = self.spelled(node)
         made = call(ast.Attribute(of.node, of.name, ast.Load()), args, keywords)
-        if of.name == "size" and (args or keywords):
-            return Run(made, "int")
-        kind = _RESULTS.get(
-            of.name, "Tensor" if known and of.kind == "Tensor" and not plain else None
-        )
-        return Run(made, kind)
+        if of.kind != "Tensor" and (of.kind is not None or plain or not known):
+            return Run(made)
+        return Run(made, self._result(of.name, [Run(of.node, "Tensor")], node))
 
     # What compiling knows
 
     def of_known_call(self, function: Any, node: ast.Call) -> Any:
         """A call of a function or class."""
-        special = self._special(function, node) or _gradients.called(self, function, node)
-        if special is not None:
-            return special
+        for special in (Calls._special, _gradients.called, _tasks.called):
+            made = special(self, function, node)
+            if made is not None:
+                return made
         library = _spelling.library(function)
+        if function in (torchlike.unique, torchlike.unique_consecutive):
+            library = _spelling.named(function.__name__)
         if library is not None:
-            name = _library_name(function)
-            if self._asks_indices(library, node):
-                name += "_with_indices"
+            name = _library_name(function) + self._asked_for(library, node)
             return self.of_function(_spelling.named(name) or library, node, name)
         operator = _spelling.operator(function)
         if operator is not None:
             args, keywords = self.spelled(node)
-            return Run(call(f"torch.{operator}", args, keywords), _RESULTS.get(operator, "Tensor"))
+            return Run(call(f"torch.{operator}", args, keywords), self._result(operator, [], node))
         if isinstance(function, type):
             return self._constructed(function, node)
         scripted = getattr(function, "_function", None)
@@ -196,12 +211,14 @@ class Calls(Expressions):
             node, f"Python builtin {function!r:.80} is currently not supported in Torchscript"
         )
 
-    def _asks_indices(self, function: Any, node: ast.Call) -> bool:
+    def _asked_for(self, function: Any, node: ast.Call) -> str:
+        """What the name of the function has that gives the results that a call asks for."""
         given = dict(zip(inspect.signature(function).parameters, node.args, strict=False))
         given |= {k.arg: k.value for k in node.keywords if k.arg}
-        asked = given.get("return_indices")
-        value = None if asked is None else self.visit(asked)
-        return isinstance(value, Known) and value.value is True
+        asked = {n: self.visit(given[n]) for n in _FLAGS if n in given}
+        return "".join(
+            _FLAGS[n] for n, v in asked.items() if isinstance(v, Known) and v.value is True
+        )
 
     def of_function(self, function: Any, node: ast.Call, public: str | None) -> Any:
         """A call of a function that is compiled."""
@@ -257,7 +274,7 @@ class Calls(Expressions):
             return self._isinstance(node)
         if function is jit.annotate:
             kind = self.annotation(node.args[0])
-            return Run(call("annotate", [_type_node(kind), self.run(node.args[1])]), kind)
+            return Run(call("annotate", [_types.node_of(kind), self.run(node.args[1])]), kind)
         if function in (jit.is_scripting, torchlike.compiler.is_compiling, jit.is_tracing):
             return Known(function is jit.is_scripting)
         if function is warnings.warn:
@@ -286,13 +303,16 @@ class Calls(Expressions):
             and function not in (print, range, list)
         ):
             try:
-                return Known(function(*(g.value for g in given)))
+                return Known(_PLAIN_CALLS[function.__name__](*(g.value for g in given)))
             except Exception as e:
                 raise self.fail(node, f"{type(e).__name__}: {e}") from None
         text = function.__name__
         args = [self.node(g, node) for g in given]
         if text == "print":
             return Run(call("print", args), "NoneType")
+        if text == "reversed":
+            # PyTorch's code has no such function.
+            return Run(ast.Subscript(args[0], _BACKWARDS, ast.Load()), _kind(given[0]))
         return Run(
             call(text, args, [ast.keyword(k.arg, self.run(k.value)) for k in node.keywords]),
             _PLAIN_RESULTS.get(text),
@@ -351,7 +371,7 @@ class Calls(Expressions):
         texts = [t for e in elements for t in self._asked(value, e)]
         if isinstance(value, Run) and value.kind in texts and value.kind:
             return Known(True)
-        nodes = [_type_node(t) for t in texts]
+        nodes = [_types.node_of(t) for t in texts]
         return Run(
             call(
                 "isinstance",
@@ -389,7 +409,7 @@ class Calls(Expressions):
     def annotation(self, node: ast.AST) -> str:
         """The type that an annotation says."""
         try:
-            kind = eval_annotation(node, self.source.lookup)
+            kind = _types.evaluated(node, self.source.lookup)
             return _types.of_annotation(kind, self.program.named(self, node))
         except (_types.UnknownType, KeyError, AttributeError, TypeError) as e:
             raise self.fail(node, str(e) or "an annotation that is no type") from None
@@ -409,6 +429,12 @@ class Calls(Expressions):
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             qualified = self.program.named(self, node)(kind)
             args, keywords = self.spelled(node)
+            given = {*kind._fields[: len(args)], *(k.arg for k in keywords)}
+            keywords += [
+                ast.keyword(n, self.constant(v, node))
+                for n, v in kind._field_defaults.items()  # type: ignore[attr-defined]
+                if n not in given
+            ]
             return Run(call(str(qualified), args, keywords), str(qualified))
         if kind is torchlike.device:
             args, keywords = self.spelled(node)
@@ -417,46 +443,20 @@ class Calls(Expressions):
             return self._slice(node)
         if kind is dict:
             return _walks.dictionary(self, node)
-        if kind in (int, float, bool, str, list, tuple):
+        if kind in (int, float, bool, str, complex, list, tuple):
             return self._plain_call(kind, node)
         if issubclass(kind, Module):
             raise self.fail(node, "a module is made in compiled code")
-        raise self.fail(
-            node,
-            f"the class '{kind.__name__}' is made in compiled code, which only knows tuples with names",
-        )
-
-
-def eval_annotation(node: ast.AST, lookup: Any) -> Any:
-    """What an annotation stands for, walked and not run.
-
-    Raises:
-        KeyError: if a name stands for nothing.
-        TypeError: if it is no annotation.
-    """
-    if isinstance(node, ast.Constant):
-        if isinstance(node.value, str):
-            return eval_annotation(ast.parse(node.value, mode="eval").body, lookup)
-        return node.value
-    if isinstance(node, ast.Name):
-        return lookup(node.id)
-    if isinstance(node, ast.Attribute):
-        return getattr(eval_annotation(node.value, lookup), node.attr)
-    if isinstance(node, ast.Tuple):
-        return tuple(eval_annotation(e, lookup) for e in node.elts)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return eval_annotation(node.left, lookup) | eval_annotation(node.right, lookup)
-    if isinstance(node, ast.Subscript):
-        of, key = eval_annotation(node.value, lookup), eval_annotation(node.slice, lookup)
-        if type(of).__name__ == "_BroadcastingListCls":
-            kind: Any = list
-            return kind[key]
-        return of[key]
-    raise TypeError(f"an annotation that is a {type(node).__name__}")
-
-
-def _type_node(kind: str) -> ast.expr:
-    return ast.parse(kind, mode="eval").body
+        kind = CONTEXTS.get(kind, kind)
+        if not may_be_compiled(kind):
+            raise self.fail(
+                node,
+                f"the class '{kind.__name__}' is made in compiled code, which knows classes of the user that derive "
+                "from no other, and tuples with names",
+            )
+        made = self.program.objects(kind, self, node)
+        args, keywords = self.spelled(node)
+        return Run(call(made.name, args, keywords), made.name)
 
 
 def _listed(value: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Code as closures: each node of its tree becomes a function of the variables. Nothing is handed to Python to run."""
+"""Expressions as closures: each node of a tree becomes a function of the variables. Nothing is handed to Python to
+run."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike.jit import _functions, _values
-from torchlike.jit._errors import CompilationUnitError, Raised, note
-from torchlike.jit._operations import _BINARY, _COMPARE, _INPLACE, _PLAIN_CALLS, _UNARY
+from torchlike.jit import _functions
+from torchlike.jit._errors import CompilationUnitError
+from torchlike.jit._operations import _BINARY, _COMPARE, _PLAIN_CALLS, _UNARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from torchlike.jit._unit import Unit
 
     Expression = Callable[[list[Any]], Any]
-    Statement = Callable[[list[Any]], Any]
 
 Tensor = torchlike.Tensor
 ROOTS = ("torch", "ops", "__torch__", "CONSTANTS", "math")
@@ -30,16 +30,6 @@ class _Unset:
 UNSET = _Unset()
 ABSENT = _Unset()
 """The value of `uninitialized(type)`: code passes it on and never looks at it."""
-BREAK, CONTINUE = object(), object()
-
-
-class Returned:
-    """A value on its way out of a function."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 def path_of(node: ast.AST) -> tuple[str, ...] | None:
@@ -53,7 +43,7 @@ def path_of(node: ast.AST) -> tuple[str, ...] | None:
     return (node.id, *reversed(names))
 
 
-class Compiler:
+class Expressions:
     """Makes closures of one function's tree. Variables are places in a list."""
 
     def __init__(self, unit: Unit, name: str) -> None:
@@ -279,11 +269,18 @@ class Compiler:
             if name == "hasattr":
                 return lambda env: hasattr(of(env), attribute)
             return lambda env: get(of(env), attribute)
-        if name in ("fork", "wait", "awaitable"):
+        if name == "fork" and args:
+            return self._forked(ast.copy_location(ast.Call(args[0], args[1:], node.keywords), node))
+        if name == "awaitable":
             raise NotImplementedError(
                 f"{self.name}: '{name}': asynchronous code is not run by torchlike"
             )
         return None
+
+    def _forked(self, node: ast.Call) -> Expression:
+        """A call that PyTorch runs beside others: it runs at once."""
+        run, fork = self._Call(node), torchlike.jit.fork
+        return lambda env: fork(run, env)
 
     def _typed(self, kind: ast.AST, value: Expression) -> Expression:
         """A value with a type, which matters to integers that stand for doubles alone."""
@@ -310,96 +307,6 @@ class Compiler:
 
         return run
 
-    # Statements
-
-    def block(self, nodes: Sequence[ast.stmt]) -> Statement:
-        """A closure for statements; what it gives says how they end."""
-        found = [(self.statement(n), n.lineno) for n in nodes]
-        made = [s for s, _ in found if s is not None]
-        if len(made) == 1:
-            return made[0]
-        lines = [line for s, line in found if s is not None]
-
-        def run(env: list[Any]) -> Any:
-            try:
-                for statement in made:
-                    end = statement(env)
-                    if end is not None:
-                        return end
-            except Exception as e:
-                note(e, lines[made.index(statement)])
-                raise
-            return None
-
-        return run
-
-    def statement(self, node: ast.stmt) -> Statement | None:
-        """A closure for one; None for those that do nothing."""
-        method = getattr(self, "_do_" + type(node).__name__, None)
-        if method is None:
-            raise self.fail(node, f"{type(node).__name__} in a function")
-        made: Statement | None = method(node)
-        return made
-
-    def _do_Pass(self, node: ast.Pass) -> None:
-        return None
-
-    def _do_Break(self, node: ast.Break) -> Statement:
-        return lambda env: BREAK
-
-    def _do_Continue(self, node: ast.Continue) -> Statement:
-        return lambda env: CONTINUE
-
-    def _do_Return(self, node: ast.Return) -> Statement:
-        if node.value is None:
-            return lambda env: Returned(None)
-        value = self.expression(node.value)
-        return lambda env: Returned(value(env))
-
-    def _do_Expr(self, node: ast.Expr) -> Statement:
-        value = self.expression(node.value)
-
-        def run(env: list[Any]) -> None:
-            value(env)
-
-        return run
-
-    def _do_Assign(self, node: ast.Assign) -> Statement:
-        value = self.expression(node.value)
-        stores = [self.target(t) for t in node.targets]
-
-        def run(env: list[Any]) -> None:
-            made = value(env)
-            for store in stores:
-                store(env, made)
-
-        return run
-
-    def _do_AnnAssign(self, node: ast.AnnAssign) -> Statement | None:
-        if node.value is None:
-            return None
-        value = self._typed(node.annotation, self.expression(node.value))
-        store = self.target(node.target)
-        return lambda env: store(env, value(env))
-
-    def _do_AugAssign(self, node: ast.AugAssign) -> Statement:
-        read = self.expression(node.target)
-        value, f, store = (
-            self.expression(node.value),
-            _BINARY[type(node.op)],
-            self.target(node.target),
-        )
-        inplace = _INPLACE.get(type(node.op))
-
-        def run(env: list[Any]) -> None:
-            old, new = read(env), value(env)
-            if inplace is not None and isinstance(old, Tensor | list):
-                store(env, inplace(old, new))
-            else:
-                store(env, f(old, new))
-
-        return run
-
     def target(self, node: ast.AST) -> Callable[[list[Any], Any], None]:
         """A closure that stores a value."""
         if isinstance(node, ast.Name):
@@ -423,64 +330,6 @@ class Compiler:
             of, key = self.expression(node.value), self.expression(node.slice)
             return lambda env, value: operator.setitem(of(env), key(env), value)
         raise self.fail(node, f"{type(node).__name__} as a target")
-
-    def _do_If(self, node: ast.If) -> Statement:
-        test, yes, no = self.expression(node.test), self.block(node.body), self.block(node.orelse)
-        return lambda env: yes(env) if test(env) else no(env)
-
-    def _do_While(self, node: ast.While) -> Statement:
-        test, body = self.expression(node.test), self.block(node.body)
-
-        def run(env: list[Any]) -> Any:
-            while test(env):
-                end = body(env)
-                if end is None or end is CONTINUE:
-                    continue
-                return None if end is BREAK else end
-            return None
-
-        return run
-
-    def _do_For(self, node: ast.For) -> Statement:
-        over, store, body = (
-            self.expression(node.iter),
-            self.target(node.target),
-            self.block(node.body),
-        )
-
-        def run(env: list[Any]) -> Any:
-            for item in over(env):
-                store(env, item)
-                end = body(env)
-                if end is None or end is CONTINUE:
-                    continue
-                return None if end is BREAK else end
-            return None
-
-        return run
-
-    def _do_Assert(self, node: ast.Assert) -> Statement:
-        test = self.expression(node.test)
-        text = self.expression(node.msg) if node.msg else lambda env: ""
-
-        def run(env: list[Any]) -> None:
-            if not test(env):
-                raise Raised("", f"AssertionError: {text(env)}")
-
-        return run
-
-    def _do_Raise(self, node: ast.Raise) -> Statement:
-        call = node.exc
-        name, args = "Exception", []
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-            name, args = call.func.id, self.expressions(call.args)
-        elif isinstance(call, ast.Name):
-            name = call.id
-
-        def run(env: list[Any]) -> None:
-            _values.raise_exception(", ".join(str(a(env)) for a in args), name)
-
-        return run
 
 
 def _as_float(value: Any) -> Any:

@@ -4,11 +4,13 @@ the rest stays."""
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
 import operator
 from typing import TYPE_CHECKING, Any, cast
 
 import torchlike
+from torchlike.jit import _results
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._functions import ATTRIBUTES
 from torchlike.jit._parts_of_code import (
@@ -47,7 +49,7 @@ Tensor = torchlike.Tensor
 class Expressions:
     """Compiles expressions of one function."""
 
-    def __init__(self, program: Program, source: Source, part: Part | None) -> None:
+    def __init__(self, program: Program, source: Source, part: Part | Run | None) -> None:
         self.program = program
         self.source = source
         self.part = part
@@ -79,12 +81,16 @@ class Expressions:
                 at,
                 f"Module '{type(value.module).__name__}' is used as a value; only calls and attributes of modules",
             )
+        if isinstance(value, Of) and value.kind is None and value.name in _results.NAMES:
+            return ast.Attribute(value.node, value.name, ast.Load())
         raise self.fail(at, "a method is used as a value")
 
     def constant(self, value: Any, at: ast.AST) -> ast.expr:
         """The code for a constant."""
         if value is None or isinstance(value, bool | str) or value is Ellipsis:
             return ast.Constant(value)
+        if isinstance(value, complex):
+            return call("complex", [self.constant(value.real, at), self.constant(value.imag, at)])
         if isinstance(value, int | float):
             if value != value or value in (float("inf"), float("-inf")):
                 return call("float", [ast.Constant(str(value))])
@@ -99,6 +105,8 @@ class Expressions:
                 [self.constant(k, at) for k in value],
                 [self.constant(v, at) for v in value.values()],
             )
+        if isinstance(value, enum.Enum):
+            return name(f"{self.program.named(self, at)(type(value))}.{value.name}")
         setting = of_setting(value)
         if setting is not None:
             return setting
@@ -118,7 +126,7 @@ class Expressions:
     # Names and attributes
 
     def _Constant(self, node: ast.Constant) -> Any:
-        if isinstance(node.value, bytes | complex):
+        if isinstance(node.value, bytes):
             raise self.fail(node, f"a constant of type {type(node.value).__name__}")
         return Known(node.value)
 
@@ -142,6 +150,12 @@ class Expressions:
         if isinstance(of, Known):
             return self.of_known(of.value, node.attr, node)
         if isinstance(of, Run):
+            part = _results.part(of, node.attr)
+            if part is not None:
+                return part
+            objects = self.program.objects_of(of.kind)
+            if objects is not None:
+                return objects.attribute(self, of, node.attr, node)
             fields = self.program.fields(of.kind)
             if fields and node.attr in fields:
                 return Run(ast.Attribute(of.node, node.attr, ast.Load()), fields[node.attr])
@@ -204,6 +218,9 @@ class Expressions:
             from torchlike.jit._operations import _BINARY
 
             return Known(_BINARY[type(node.op)](left.value, right.value))
+        made = self._by_method(left, node.op, right, node)
+        if made is not None:
+            return made
         kinds = {_kind(left), _kind(right)}
         kind = (
             "Tensor"
@@ -213,6 +230,13 @@ class Expressions:
         return Run(
             ast.BinOp(self.node(left, node.left), node.op, self.node(right, node.right)), kind
         )
+
+    def _by_method(self, a: Any, op: ast.AST, b: Any, node: ast.AST) -> Run | None:
+        """An operator of an object whose class has a method for it."""
+        objects = self.program.objects_of(_kind(a)) if isinstance(a, Run) else None
+        if objects is None:
+            return None
+        return objects.operator(self, a, op, self.node(b, node), node)
 
     def _UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.visit(node.operand)
@@ -284,6 +308,9 @@ class Expressions:
             from torchlike.jit._operations import _COMPARE
 
             return Known(bool(_COMPARE[type(op)](a.value, b.value)))
+        made = self._by_method(a, op, b, node)
+        if made is not None:
+            return made
         left, right = self.node(a, node), self.node(b, node)
         if isinstance(right, ast.Tuple) and isinstance(op, ast.In | ast.NotIn):
             right = ast.List(right.elts, ast.Load())
@@ -394,80 +421,6 @@ class Expressions:
         if isinstance(module, ParameterList):
             return [Run(_member(part.node, str(i)), "Tensor") for i in range(len(module))]
         raise self.fail(node, f"'{type(module).__name__}' object is not iterable")
-
-    def _comprehension(self, node: ast.ListComp | ast.DictComp) -> tuple[ast.comprehension, Any]:
-        if len(node.generators) != 1:
-            raise self.fail(node, "Only a single generator is currently supported")
-        loop = node.generators[0]
-        if loop.ifs:
-            raise self.fail(node, "Comprehension ifs are not supported yet")
-        return loop, self.visit(loop.iter)
-
-    def _ListComp(self, node: ast.ListComp) -> Any:
-        loop, over = self._comprehension(node)
-        items = self.unrolled(over, loop.iter)
-        saved = dict(self.locals)
-        try:
-            if items is not None:
-                made = []
-                for item in items:
-                    self.bind(loop.target, item, loop.target)
-                    made.append(self.run(node.elt))
-                return Run(ast.List(made, ast.Load()), None)
-            target = self.runtime_target(loop.target, over)
-            item = self.visit(node.elt)
-            new = ast.comprehension(target, self.node(over, loop.iter), [], 0)
-            kind = f"List[{_kind(item)}]" if _kind(item) else None
-            return Run(ast.ListComp(self.node(item, node.elt), [new]), kind)
-        finally:
-            self.locals = saved
-
-    def _DictComp(self, node: ast.DictComp) -> Any:
-        loop, over = self._comprehension(node)
-        saved = dict(self.locals)
-        try:
-            target = self.runtime_target(loop.target, over)
-            new = ast.comprehension(target, self.node(over, loop.iter), [], 0)
-            return Run(ast.DictComp(self.run(node.key), self.run(node.value), [new]), None)
-        finally:
-            self.locals = saved
-
-    def runtime_target(self, target: ast.AST, over: Any) -> ast.expr:
-        """The names of a loop of the run."""
-        if isinstance(target, ast.Name):
-            kind = _kind(over) or ""
-            inner = kind[5:-1] if kind.startswith("List[") else None
-            self.locals[target.id] = Run(ast.Name(target.id, ast.Load()), inner)
-            return ast.Name(target.id, ast.Store())
-        if isinstance(target, ast.Tuple):
-            return ast.Tuple([self.runtime_target(t, None) for t in target.elts], ast.Store())
-        raise self.fail(target, "a target of a loop that is no name")
-
-    def bind(self, target: ast.AST, value: Any, at: ast.AST) -> None:
-        """Gives names values that compiling knows."""
-        if isinstance(target, ast.Name):
-            self.locals[target.id] = value
-        elif (
-            isinstance(target, ast.Tuple)
-            and isinstance(value, Several)
-            and len(target.elts) == len(value.items)
-        ):
-            for t, v in zip(target.elts, value.items, strict=True):
-                self.bind(t, v, at)
-        else:
-            raise self.fail(at, "values that cannot be told apart while compiling")
-
-    def unrolled(self, over: Any, at: ast.AST) -> list[Any] | None:
-        """The items of what compiling knows to hold modules or a fixed number of values."""
-        if isinstance(over, Several):
-            return over.items
-        if isinstance(over, Part):
-            return self.parts(over, at)
-        if isinstance(over, Known) and isinstance(over.value, tuple | list):
-            return [Known(v) for v in over.value]
-        if isinstance(over, Known) and isinstance(over.value, torchlike.nn.Module):
-            return None
-        return None
 
     # Text
 

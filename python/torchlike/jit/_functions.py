@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ _PLAIN_TYPES = (
     dict,
     tuple,
     type(None),
+    enum.Enum,
     torchlike.dtype,
     torchlike.device,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import torchlike
 import torchlike.nn
 from torchlike import Tensor
-from torchlike.jit import _library, _library_images
+from torchlike.jit import _library_attention, _library_images
 from torchlike.jit._scope import property_of
 from torchlike.nn.modules.batchnorm import _BatchNorm
 from torchlike.nn.modules.instancenorm import _InstanceNorm
@@ -268,7 +268,7 @@ def _attention(
     else:
         weights = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
     dropout = self.dropout if self.training else 0.0
-    return _library.multi_head_attention(
+    return _library_attention.multi_head_attention(
         query, key, value, self.num_heads, weights, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias,
         dropout, self.batch_first, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal,
         self.bias_k, self.bias_v, self.add_zero_attn,

@@ -253,6 +253,7 @@ def interpolate(
             return aten._upsample_nearest_exact2d(input, sizes, scales)
         return aten._upsample_nearest_exact3d(input, sizes, scales)
     if mode == "area":
+        assert sizes is not None, "one of size or scale_factor should be defined"
         if input.dim() == 3:
             return aten.adaptive_avg_pool1d(input, sizes)
         if input.dim() == 4:

@@ -6,10 +6,11 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike.jit._closures import Compiler
+from torchlike.jit._function import Function
 from torchlike.jit._scope import getter_of
 from torchlike.jit._state import watcher
-from torchlike.jit._unit import Class, Function, Unit
+from torchlike.jit._statement_closures import Compiler
+from torchlike.jit._unit import Class, Unit
 from torchlike.nn import Module, Parameter
 
 if TYPE_CHECKING:

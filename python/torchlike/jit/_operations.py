@@ -50,10 +50,15 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+def _rounded(x: Any, *digits: int) -> Any:
+    """The nearest whole number, which stays a real one."""
+    return type(x)(round(x, *digits))
+
+
 _PLAIN_CALLS: dict[str, Callable[..., Any]] = {
     "int": lambda x=0, *b: _values.whole(int(x, *b)), "float": lambda x=0.0: float(x),
     "bool": lambda x=False: bool(x), "str": str, "len": len, "range": range, "abs": abs, "min": min, "max": max,
-    "sum": sum, "round": round, "sorted": sorted, "reversed": lambda x: list(reversed(x)), "any": any, "all": all,
+    "sum": sum, "round": _rounded, "sorted": sorted, "reversed": lambda x: list(reversed(x)), "any": any, "all": all,
     "enumerate": enumerate, "zip": zip, "list": list, "tuple": tuple, "dict": dict, "ord": ord, "chr": chr,
     "hex": hex, "oct": oct, "bin": bin, "print": print, "divmod": divmod, "complex": complex,
     "pow": _values.power,

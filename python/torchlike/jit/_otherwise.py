@@ -54,6 +54,7 @@ WITHOUT_OPERATOR: dict[str, Callable[..., Any]] = {
     "to_dense": torchlike.Tensor.to_dense,
     "to_sparse": torchlike.Tensor.to_sparse,
     "histogramdd": _histogramdd,
+    "pad_sequence": lambda *args, **kwargs: torchlike.nn.utils.rnn.pad_sequence(*args, **kwargs),
     "unique_consecutive": lambda *args, **kwargs: torchlike.ops.aten.unique_consecutive(
         *args, **kwargs
     ),

@@ -16,7 +16,8 @@ _FOLDED = (int, float, bool, str, type(None), tuple, list, dict)
 
 _KEPT_CALLS = frozenset(
     ("int", "float", "bool", "str", "len", "range", "abs", "min", "max", "sum", "round", "sorted", "any", "all", "list",
-     "print", "ord", "chr", "enumerate", "zip", "reversed", "hex", "oct", "bin", "divmod")
+     "print", "ord", "chr", "enumerate", "zip", "reversed", "hex", "oct", "bin", "divmod",
+     "pow", "complex")
 )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike._naming import own
 from torchlike.jit import _layers, _marks, _types
+from torchlike.jit._classes import Classes, is_own, qualified
 from torchlike.jit._scope import Known, Part, Run, Source
 from torchlike.jit._statements import Statements
 from torchlike.jit._unit import Class, Unit
@@ -21,35 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchlike.jit._adopted import Adoption
-    from torchlike.jit._compile import Expressions
 
 Tensor = torchlike.Tensor
 
 
-def is_own(kind: Any) -> bool:
-    """True for classes and functions of this library, whatever name it goes by."""
-    return own(getattr(kind, "__module__", "")).startswith("torchlike.")
-
-
-def _qualified(kind: Any) -> str:
-    """The name of a class or function in code."""
-    module = own(kind.__module__)
-    if is_own(kind):
-        module = "torch" + module.removeprefix("torchlike")
-    last = [p for p in kind.__qualname__.split(".") if p != "<locals>"]
-    parts = [p if p.isidentifier() else "_" for p in [*module.split("."), *last]]
-    parts = [p for p in parts if p != "__main__"]
-    return ".".join(["__torch__", *parts])
-
-
-class Program:
+class Program(Classes):
     """Everything that is compiled for one module or function."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.unit = Unit({}, [])
         self.builders: dict[int, ModuleBuilder] = {}
         self.functions: dict[tuple[Any, ...], tuple[str, str | None]] = {}
-        self.tuples: dict[type, str] = {}
         self.classes: dict[tuple[str, str], Class] = {}
         self.names: set[str] = set()
         self.kept: list[Any] = []
@@ -82,47 +65,6 @@ class Program:
         """True for functions of this library, whose annotations may say nothing."""
         return is_own(function)
 
-    # Tuples with names
-
-    def named(self, compiler: Expressions | None, node: ast.AST) -> Callable[[Any], str | None]:
-        """A function that gives the name of a class of the user in code."""
-
-        def find(kind: Any) -> str | None:
-            if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
-                return self.named_tuple(kind)
-            return None
-
-        return find
-
-    def named_tuple(self, kind: type) -> str:
-        """The class of code for a tuple class."""
-        if kind not in self.tuples:
-            hints = getattr(kind, "__annotations__", {})
-            scope = vars(inspect.getmodule(kind) or torchlike)
-            text = ""
-            for field in kind._fields:  # type: ignore[attr-defined]
-                hint = hints.get(field, Tensor)
-                hint = getattr(hint, "__forward_arg__", hint)
-                if isinstance(hint, str):
-                    from torchlike.jit._calls import eval_annotation
-
-                    lookup = lambda n: scope.get(n, getattr(__import__("builtins"), n, None))  # noqa: E731
-                    hint = eval_annotation(ast.parse(hint, mode="eval").body, lookup)
-                text += f"  {field} : {_types.of_annotation(hint, lambda k: None)}\n"
-            name = self.fresh(_qualified(kind))
-            prefix, _, last = name.rpartition(".")
-            self.unit.define(prefix, f"class {last}(NamedTuple):\n{text}")
-            self.tuples[kind] = name
-            self.unit.get_class(name).made = kind
-        return self.tuples[kind]
-
-    def fields(self, kind: str | None) -> dict[str, str] | None:
-        """The fields of a tuple class of code."""
-        if kind is None or not kind.startswith("__torch__."):
-            return None
-        found = self.unit.find(kind)
-        return found.attributes if isinstance(found, Class) and found.kind == "NamedTuple" else None
-
     # Functions
 
     def function(
@@ -147,7 +89,7 @@ class Program:
                 f"function '{function.__name__}' is called recursively. Recursive calls are not supported",
             )
         self._busy.add(key)
-        wanted = f"__torch__.torch.nn.functional.{public}" if public else _qualified(function)
+        wanted = f"__torch__.torch.nn.functional.{public}" if public else qualified(function)
         name = self.fresh(wanted)
         prefix, _, last = name.rpartition(".")
         tree, kind = Statements(self, Source(function), None, fixed).function(last)
@@ -274,7 +216,7 @@ class ModuleBuilder:
         self._hold()
         lines = self._lines()
         body = "".join(lines)
-        wanted = _qualified(type(self.module))
+        wanted = qualified(type(self.module))
         known = self.program.classes.get((wanted, body))
         if known is None:
             name = self.program.fresh(wanted)
@@ -341,8 +283,6 @@ def _declared(name: str, kind: str) -> str:
 
 def _hints(kind: type) -> dict[str, Any]:
     """The annotations of a class and those it derives from, as far as they can be read."""
-    from torchlike.jit._calls import eval_annotation
-
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         scope = vars(inspect.getmodule(base) or torchlike)
@@ -351,7 +291,7 @@ def _hints(kind: type) -> dict[str, Any]:
                 import builtins
 
                 try:
-                    hint = eval_annotation(
+                    hint = _types.evaluated(
                         ast.parse(hint, mode="eval").body,
                         lambda n, s=scope: s[n] if n in s else vars(builtins)[n],
                     )

@@ -8,11 +8,11 @@ from typing import Any
 
 from torchlike.jit import _types
 from torchlike.jit._errors import NotSupportedError
+from torchlike.jit._function import Function
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, ScriptModule
 from torchlike.jit._program import ModuleBuilder, Program, exported
 from torchlike.jit._scope import Source
 from torchlike.jit._statements import Statements
-from torchlike.jit._unit import Function
 from torchlike.nn import Module
 
 

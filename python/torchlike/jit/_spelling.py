@@ -7,12 +7,15 @@ import math
 from typing import Any
 
 import torchlike
+from torchlike import _C
 from torchlike.jit import (
     _functions,
     _library,
     _library_activations,
+    _library_attention,
     _library_images,
     _library_losses,
+    _library_sets,
 )
 from torchlike.jit._otherwise import WITHOUT_OPERATOR
 
@@ -62,7 +65,10 @@ def library(function: Any) -> Any | None:
 
 def named(name: str) -> Any | None:
     """The function of the library of a name of `nn.functional`, if there is one."""
-    homes = (_library, _library_activations, _library_images, _library_losses)
+    homes = (
+        *(_library, _library_activations, _library_attention),
+        *(_library_images, _library_losses, _library_sets),
+    )
     found = (getattr(home, name, None) for home in homes)
     return next((f for f in found if f is not None), None)
 
@@ -74,6 +80,10 @@ def is_functional(function: Any) -> bool:
 
 def operator(function: Any) -> str | None:
     """The name of the operator that a function is, as it stands behind `torch.` in code."""
+    if function is torchlike.nn.utils.rnn.pad_sequence:
+        return "pad_sequence"
+    if function is _C._set_grad_enabled:
+        return "set_grad_enabled"
     packet = getattr(function, "_qualified_op_name", None)
     if isinstance(packet, str):
         return packet.partition("::")[2]

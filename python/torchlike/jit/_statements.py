@@ -7,7 +7,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from torchlike.jit import _marks
+from torchlike.jit import _marks, _types
 from torchlike.jit._bodies import (
     _LEAVES,
     _always_raises,
@@ -16,28 +16,28 @@ from torchlike.jit._bodies import (
     _fits,
     _has_code,
     _is_raise,
-    _kinds_of,
     _leaves,
     _raise,
     _stored,
     _tests_none,
+    kinds_of,
 )
-from torchlike.jit._calls import Calls, _type_node
 from torchlike.jit._parts_of_code import _kind, call
+from torchlike.jit._plain_statements import PlainStatements
 from torchlike.jit._scope import Known, Method, Neither, Part, Run, Several, Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Statements(Calls):
+class Statements(PlainStatements):
     """Compiles the body of one function."""
 
     def __init__(
         self,
         program: Any,
         source: Source,
-        part: Part | None,
+        part: Part | Run | None,
         fixed: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         super().__init__(program, source, part)
@@ -62,12 +62,12 @@ class Statements(Calls):
         if body and _always_raises(body) and not any(isinstance(n, ast.Return) for n in body):
             body = [
                 *body,
-                ast.Return(call("uninitialized", [_type_node(self.returns or "Tensor")])),
+                ast.Return(call("uninitialized", [_types.node_of(self.returns or "Tensor")])),
             ]
         returns = (
             None
             if self.returns is None
-            else _type_node("NoneType" if self.returns == "None" else self.returns)
+            else _types.node_of("NoneType" if self.returns == "None" else self.returns)
         )
         made = ast.FunctionDef(text_name, arguments, body or [ast.Pass()], [], returns)
         return ast.fix_missing_locations(made), self.returns
@@ -78,6 +78,7 @@ class Statements(Calls):
             isinstance(node, ast.Name)
             and node.id == "Any"
             and self.program.is_own(self.source.function)
+            and not isinstance(self.part, Run)
         )
 
     def _unused(self) -> list[ast.stmt]:
@@ -108,7 +109,9 @@ class Statements(Calls):
         defaults: list[ast.expr] = []
         if self.part is not None:
             first = args.pop(0)
-            self.locals[first.arg] = Part(ast.Name("self", ast.Load()), self.part.module)
+            itself = ast.Name("self", ast.Load())
+            of = self.part
+            self.locals[first.arg] = Part(itself, of.module) if isinstance(of, Part) else of
             made.append(ast.arg("self"))
         both = list(given.defaults) + [d for d in given.kw_defaults if d is not None]
         whole = args + list(given.kwonlyargs)
@@ -121,7 +124,7 @@ class Statements(Calls):
             kind = self._argument_kind(argument, default)
             self.locals[argument.arg] = Run(ast.Name(argument.arg, ast.Load()), kind)
             self.kinds[argument.arg] = kind
-            made.append(ast.arg(argument.arg, _type_node(kind)))
+            made.append(ast.arg(argument.arg, _types.node_of(kind)))
             if default is not None:
                 defaults.append(self._default(argument.arg, kind, default))
         return ast.arguments([], made, None, [], [], None, defaults)
@@ -230,19 +233,20 @@ class Statements(Calls):
                 return []
             if any(isinstance(t, ast.Starred) for t in target.elts):
                 raise self.fail(node, "Starred assignments aren't supported")
-            kinds = _kinds_of(_kind(value), len(target.elts))
+            kinds = kinds_of(_kind(value), len(target.elts))
             if isinstance(value, Several):
                 kinds = [_kind(v) for v in value.items]
             code = self.node(value, node)
             stores = [self._store(t, k) for t, k in zip(target.elts, kinds, strict=False)]
             return [ast.Assign([ast.Tuple(stores, ast.Store())], code)]
         if isinstance(target, ast.Attribute):
-            return [ast.Assign([self._store(target, None)], self.node(value, node))]
+            kept = value if isinstance(value, Run) else _kind(value)
+            return [ast.Assign([self._store(target, kept)], self.node(value, node))]
         if isinstance(target, ast.Subscript):
             return [ast.Assign([self._store(target, None)], self.node(value, node))]
         raise self.fail(node, f"{type(target).__name__} as a target")
 
-    def _store(self, target: ast.AST, kind: str | None) -> ast.expr:
+    def _store(self, target: ast.AST, kind: Any) -> ast.expr:
         if isinstance(target, ast.Name):
             self.locals[target.id] = Run(ast.Name(target.id, ast.Load()), kind)
             return ast.Name(target.id, ast.Store())
@@ -253,6 +257,9 @@ class Statements(Calls):
             if isinstance(of, Part) and target.attr not in of.module._modules:
                 self.program.writes(of.module, target.attr, self, target)
                 return ast.Attribute(of.node, target.attr, ast.Store())
+            objects = self.program.objects_of(_kind(of)) if isinstance(of, Run) else None
+            if objects is not None:
+                return objects.store(self, of, target.attr, kind, target)
         if isinstance(target, ast.Tuple):
             return ast.Tuple([self._store(t, None) for t in target.elts], ast.Store())
         raise self.fail(target, "a target that code cannot store to")
@@ -310,7 +317,7 @@ class Statements(Calls):
         value = self.visit(node.value)
         if kind == "float" and isinstance(value, Known) and isinstance(value.value, int):
             value = Known(float(value.value))
-        code = call("annotate", [_type_node(kind), self.node(value, node)])
+        code = call("annotate", [_types.node_of(kind), self.node(value, node)])
         if isinstance(node.target, ast.Name):
             self.kinds[node.target.id] = kind
             self.locals[node.target.id] = Run(ast.Name(node.target.id, ast.Load()), kind)
@@ -332,6 +339,10 @@ class Statements(Calls):
             target: ast.expr = ast.Name(node.target.id, ast.Store())
         else:
             target = self._store(node.target, None)
+        if isinstance(node.op, ast.FloorDiv | ast.MatMult):
+            # PyTorch reads neither operator with an assignment.
+            old = self.run(ast.parse(ast.unparse(node.target), mode="eval").body)
+            return [ast.Assign([target], ast.BinOp(old, node.op, self.run(node.value)))]
         return [ast.AugAssign(target, node.op, self.run(node.value))]  # type: ignore[arg-type]
 
     # Control flow
@@ -428,43 +439,9 @@ class Statements(Calls):
         self.loops -= 1
         return out
 
-    def _do_Assert(self, node: ast.Assert) -> list[ast.stmt]:
-        test = self.visit(node.test)
-        if isinstance(test, Known | Part) and (isinstance(test, Part) or test.value):
-            return []
-        message = None if node.msg is None else self.run(node.msg)
-        if isinstance(test, Known):
-            kind = ast.Constant("builtins.AssertionError")
-            return [ast.Expr(call("ops.prim.RaiseException", [message or ast.Constant(""), kind]))]
-        return [ast.Assert(self.node(test, node.test), message)]
-
-    def _do_Raise(self, node: ast.Raise) -> list[ast.stmt]:
-        if node.exc is None:
-            raise self.fail(node, "raise without an exception")
-        made = node.exc
-        kind = self.visit(made.func if isinstance(made, ast.Call) else made)
-        if not (
-            isinstance(kind, Known)
-            and isinstance(kind.value, type)
-            and issubclass(kind.value, BaseException)
-        ):
-            raise self.fail(node, "raise of something that is no exception")
-        text: ast.expr = ast.Constant("")
-        if isinstance(made, ast.Call) and made.args:
-            text = self.run(made.args[0])
-        found = kind.value
-        return [
-            ast.Expr(
-                call(
-                    "ops.prim.RaiseException",
-                    [text, ast.Constant(f"{found.__module__}.{found.__qualname__}")],
-                )
-            )
-        ]
-
 
 _STATEMENTS = {
-    "Try": "try blocks", "With": "with blocks", "Delete": "del statements", "FunctionDef": "function definitions",
+    "Try": "try blocks", "FunctionDef": "function definitions",
     "ClassDef": "class definitions", "Import": "import statements", "ImportFrom": "import statements",
     "Nonlocal": "nonlocal statements", "AsyncFor": "async for loops", "AsyncFunctionDef": "async function definitions",
     "Match": "match statements",

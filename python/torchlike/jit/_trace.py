@@ -9,10 +9,11 @@ from typing import Any
 
 import torchlike
 from torchlike.jit import _state, _types
+from torchlike.jit._classes import qualified
+from torchlike.jit._function import Function
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, TopLevelTracedModule
-from torchlike.jit._program import ModuleBuilder, Program, _qualified
+from torchlike.jit._program import ModuleBuilder, Program
 from torchlike.jit._scope import scripted_methods
-from torchlike.jit._unit import Function
 from torchlike.jit._watch import TracerWarning, Watch
 from torchlike.nn import Module
 
@@ -191,7 +192,7 @@ def trace(
     program = Program()
     names = _names(func, inputs, 0)
     arguments, body, _ = _watched(program, func, names, inputs, None)
-    name = program.fresh(_qualified(func) if hasattr(func, "__qualname__") else "__torch__.traced")
+    name = program.fresh(qualified(func) if hasattr(func, "__qualname__") else "__torch__.traced")
     prefix, _, last = name.rpartition(".")
     last = last if last.isidentifier() and last != "_" else "traced"
     program.unit.define(prefix, ast.unparse(_function_def(last, arguments, body, False)) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import types
 import typing
 from typing import Any
@@ -38,7 +39,8 @@ def of_annotation(kind: Any, named: Any) -> str:
         return f"Optional[{text}]" if len(rest) < len(inner) else text
     if origin is typing.Final:
         return of_annotation(inner[0], named)
-    for container, name in ((list, "List"), (dict, "Dict"), (tuple, "Tuple")):
+    containers = ((list, "List"), (dict, "Dict"), (tuple, "Tuple"), (torchlike.Future, "Future"))
+    for container, name in containers:
         if origin is container:
             if inner == ((),):
                 return "Tuple[()]"
@@ -109,3 +111,36 @@ def parts_of(kind: str) -> list[str]:
             found.append(inner[start:i].strip())
             start = i + 1
     return [*found, inner[start:].strip()] if inner else []
+
+
+def evaluated(node: ast.AST, lookup: Any) -> Any:
+    """What an annotation stands for, walked and not run.
+
+    Raises:
+        KeyError: if a name stands for nothing.
+        TypeError: if it is no annotation.
+    """
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            return evaluated(ast.parse(node.value, mode="eval").body, lookup)
+        return node.value
+    if isinstance(node, ast.Name):
+        return lookup(node.id)
+    if isinstance(node, ast.Attribute):
+        return getattr(evaluated(node.value, lookup), node.attr)
+    if isinstance(node, ast.Tuple):
+        return tuple(evaluated(e, lookup) for e in node.elts)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return evaluated(node.left, lookup) | evaluated(node.right, lookup)
+    if isinstance(node, ast.Subscript):
+        of, key = evaluated(node.value, lookup), evaluated(node.slice, lookup)
+        if type(of).__name__ == "_BroadcastingListCls":
+            kind: Any = list
+            return kind[key]
+        return of[key]
+    raise TypeError(f"an annotation that is a {type(node).__name__}")
+
+
+def node_of(kind: str) -> ast.expr:
+    """A type as code."""
+    return ast.parse(kind, mode="eval").body

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike.jit import _functions, _values
-from torchlike.jit._closures import UNSET, Compiler, Returned, path_of
-from torchlike.jit._errors import CompilationUnitError, left, passed
+from torchlike.jit._closures import path_of
+from torchlike.jit._errors import CompilationUnitError
+from torchlike.jit._function import Function
 from torchlike.jit._grammar import parse
+from torchlike.jit._statement_closures import Compiler
 from torchlike.nn import Module
 
 if TYPE_CHECKING:
@@ -23,97 +25,6 @@ if TYPE_CHECKING:
 Tensor = torchlike.Tensor
 MAX_CALLS = 200
 """Functions within functions that code may call."""
-
-
-def _real(value: Any) -> Any:
-    return float(value) if type(value) is int else value
-
-
-# What whole numbers become where code takes real ones.
-_REAL: dict[str, Callable[[Any], Any]] = {
-    "float": _real,
-    "Optional[float]": _real,
-    "List[float]": lambda v: [_real(x) for x in v] if isinstance(v, list | tuple) else v,
-}
-
-
-class Function:
-    """One function of code: its tree, and its closure once it was called."""
-
-    def __init__(self, unit: Unit, name: str, tree: ast.FunctionDef, text: str) -> None:
-        self.unit = unit
-        self.name = name
-        self.tree = tree
-        self.text = text
-        self._body: Any = None
-
-    @property
-    def __name__(self) -> str:
-        return self.tree.name
-
-    def _compile(self) -> Any:
-        arguments = self.tree.args
-        if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
-            raise CompilationUnitError(f"{self.name}: * or ** among the arguments")
-        compiler = Compiler(self.unit, self.name)
-        names = [a.arg for a in arguments.args + arguments.kwonlyargs]
-        for name in names:
-            compiler.slot(name)
-        given = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
-        given += list(arguments.kw_defaults)
-        constants = Compiler(self.unit, self.name)
-        defaults = [None if d is None else constants.expression(d) for d in given]
-        body = compiler.block(self.tree.body)
-        size = len(compiler.slots)
-        real = [
-            (i, _REAL[kind])
-            for i, a in enumerate(arguments.args + arguments.kwonlyargs)
-            if a.annotation is not None and (kind := ast.unparse(a.annotation)) in _REAL
-        ]
-        return names, len(arguments.args), defaults, body, size, real
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._body is None:
-            self._body = self._compile()
-        names, positional, defaults, body, size, real = self._body
-        if len(args) > positional:
-            raise self._misfit(f"takes {positional} arguments and {len(args)} were given")
-        env = [*args, *([UNSET] * (size - len(args)))]
-        for i in range(len(args), len(names)):
-            if names[i] in kwargs:
-                env[i] = kwargs.pop(names[i])
-            elif defaults[i] is not None:
-                env[i] = defaults[i]([])
-            else:
-                raise self._misfit(f"is missing value for argument '{names[i]}'")
-        if kwargs:
-            raise self._misfit(f"has no argument '{next(iter(kwargs))}'")
-        for i, as_real in real:
-            env[i] = as_real(env[i])
-        if self.unit.depth >= MAX_CALLS:
-            raise RuntimeError(f"{self.name}: calls within calls, deeper than {MAX_CALLS}")
-        self.unit.depth += 1
-        try:
-            end = body(env)
-        except Exception as e:
-            passed(e, self)
-            outside = left(e) if self.unit.depth == 1 else None
-            if outside is not None:
-                raise outside from e
-            raise
-        finally:
-            self.unit.depth -= 1
-        return end.value if isinstance(end, Returned) else None
-
-    def __get__(self, of: Any, kind: Any = None) -> Any:
-        return self if of is None else functools.partial(self, of)
-
-    def _misfit(self, what: str) -> RuntimeError:
-        return RuntimeError(f"{self.__name__}() {what}")
-
-    def arguments(self) -> list[str]:
-        """The names of the arguments."""
-        return [a.arg for a in self.tree.args.args]
 
 
 @dataclasses.dataclass
@@ -181,6 +92,16 @@ class Unit:
         self.constants = constants
         self.depth = 0
         self._read: dict[str, dict[str, Class | Function]] = {}
+
+    def deeper(self, name: str) -> None:
+        """Counts a call within calls.
+
+        Raises:
+            RuntimeError: if there are too many.
+        """
+        if self.depth >= MAX_CALLS:
+            raise RuntimeError(f"{name}: calls within calls, deeper than {MAX_CALLS}")
+        self.depth += 1
 
     # Names
 

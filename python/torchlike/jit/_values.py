@@ -269,7 +269,7 @@ ALWAYS: dict[str, Callable[..., Any]] = {
     "oct": oct, "bin": bin, "percentFormat": _percent, "hash": hash,
     "warn": lambda text, level=2: warnings.warn(text, stacklevel=2), "size": lambda x, *d: _size(x, *d),
     "dim": lambda x: x.dim(), "numel": lambda x: x.numel(), "device": torchlike.device,
-    "is_scripting": lambda: True, "len": len,
+    "is_scripting": lambda: True, "len": len, "wait": lambda future: future.wait(),
 }  # fmt: skip
 """Functions that are for values of every kind."""
 

@@ -77,15 +77,17 @@ def set_default_dtype(dtype: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def TemporaryFileName(*args: Any, **kwargs: Any) -> Iterator[str]:
-    """The name of a file that is there for a block; on Windows nobody has it open meanwhile."""
-    made = tempfile.NamedTemporaryFile(*args, delete=False, **kwargs)  # noqa: SIM115  (closed below)
-    made.close()
+def TemporaryFileName(
+    mode: str = "w+b", suffix: str | None = None, prefix: str | None = None, dir: Any = None
+) -> Iterator[str]:
+    """The name of a file that is there for a block, and that nobody has open meanwhile."""
+    handle, name = tempfile.mkstemp(suffix, prefix, dir)
+    os.close(handle)
     try:
-        yield made.name
+        yield name
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(made.name)
+            os.unlink(name)
 
 
 @contextlib.contextmanager
@@ -241,7 +243,7 @@ class TestCase(unittest.TestCase):
         """Seeds the generators."""
         set_rng_seed(SEED)
 
-    def assertEqual(  # type: ignore[override]
+    def assertEqual(
         self,
         x: Any,
         y: Any,
