@@ -171,6 +171,37 @@ class Walking(nn.Module):
         return Walking.times(x, length) + self.times(torch.jit.wait(waiting), 2)
 
 
+class Overloaded(nn.Module):
+    @torch.jit._overload_method
+    def forward(self, x: List[Tensor]) -> Tensor:  # noqa: UP006
+        pass
+
+    @torch.jit._overload_method
+    def forward(self, x: Tensor) -> Tensor:  # noqa: F811
+        pass
+
+    def forward(self, x):  # noqa: F811
+        if isinstance(x, Tensor):
+            found = [x]
+        else:
+            found = x
+        return torch.cat(found, 1)
+
+
+class Overloads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Overloaded()
+
+    def forward(self, x: Tensor):
+        return self.inner([x, x]), self.inner(x)
+
+
+class Misled(Overloads):
+    def forward(self, x: Tensor):
+        return self.inner(3)
+
+
 FUNCTIONS = {
     f.__name__: f
     for f in (
@@ -263,6 +294,13 @@ def test_members_of_enumerations():
 def test_a_module_walks_its_parts():
     module, x = Walking(), torch.tensor(X)
     alike(torch.jit.script(copy.deepcopy(module))(x), module(x))
+
+
+def test_the_overload_that_takes_the_arguments_is_called():
+    module, x = Overloads(), torch.tensor(X)
+    alike(torch.jit.script(module)(x), module(x))
+    with pytest.raises(torch.jit.NotSupportedError, match="no overload of 'forward' takes int"):
+        torch.jit.script(Misled())
 
 
 def test_pytorchs_archive_gives_what_python_gives(tmp_path):

@@ -130,8 +130,7 @@ def _overload(fn: Any) -> Any:
     return fn
 
 
-def _overload_method(fn: Any) -> Any:
-    return fn
+_overload_method = _marks.overload
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:

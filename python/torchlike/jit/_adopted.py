@@ -95,6 +95,10 @@ class AdoptedBuilder(ModuleBuilder):
             )
         return self._adoption.result(found)
 
+    def chosen(self, method: str, kinds: list[str | None], caller: Any, node: ast.AST) -> str:
+        """The method: its code has no others of the name."""
+        return method
+
     def attribute(
         self, compiler: Any, name: str, value: Any, place: ast.expr, node: ast.AST
     ) -> Any:

@@ -79,14 +79,14 @@ def _common(one: str, other: str) -> str | None:
     return None
 
 
-def _fits(found: str, wanted: str) -> bool:
+def fits(found: str, wanted: str) -> bool:
     """True if a value of one type may stand where another is wanted."""
     if found == wanted or "Any" in (found, wanted) or wanted.startswith("Union"):
         return True
     if wanted.startswith("Optional["):
-        return found == "NoneType" or _fits(found, wanted[9:-1])
+        return found == "NoneType" or fits(found, wanted[9:-1])
     if found.startswith("Optional["):
-        return _fits(found[9:-1], wanted)
+        return fits(found[9:-1], wanted)
     loose = ("List[", "Dict[", "Tuple[")
     if any(found.startswith(p) and wanted.startswith(p) for p in loose):
         return True

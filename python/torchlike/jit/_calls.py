@@ -15,7 +15,15 @@ from torchlike.jit._comprehensions import Comprehensions
 from torchlike.jit._functions import is_operator
 from torchlike.jit._library_contexts import CONTEXTS
 from torchlike.jit._operations import _PLAIN_CALLS
-from torchlike.jit._parts_of_code import _KEPT_CALLS, _TENSOR_CASTS, _kind, _plain, call, is_member
+from torchlike.jit._parts_of_code import (
+    _KEPT_CALLS,
+    _TENSOR_CASTS,
+    _kind,
+    _never_none,
+    _plain,
+    call,
+    is_member,
+)
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
 from torchlike.nn import Module
 from torchlike.nn.modules.container import ModuleDict
@@ -117,10 +125,13 @@ class Calls(Comprehensions):
         method: str,
         args: list[ast.expr],
         keywords: list[ast.keyword],
-        node: ast.AST,
+        node: ast.Call,
     ) -> Any:
         """A call of a method of a module, which is compiled with it."""
         builder = self.program.builder(part.module, self, node)
+        if _marks.overloads_of(getattr(type(part.module), method, None)):
+            kinds = [_kind(v) for v in self.arguments(node)]
+            method = builder.chosen(method, kinds, self, node)
         kind = builder.compiled(method, self, node)
         return Run(call(ast.Attribute(part.node, method, ast.Load()), args, keywords), kind)
 
@@ -371,6 +382,8 @@ class Calls(Comprehensions):
         texts = [t for e in elements for t in self._asked(value, e)]
         if isinstance(value, Run) and value.kind in texts and value.kind:
             return Known(True)
+        if isinstance(value, Run) and value.kind and _never_none(value.kind) and "Any" not in texts:
+            return Known(False)
         nodes = [_types.node_of(t) for t in texts]
         return Run(
             call(

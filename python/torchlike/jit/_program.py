@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike.jit import _layers, _marks, _types
+from torchlike.jit._bodies import fits
 from torchlike.jit._classes import Classes, is_own, qualified
 from torchlike.jit._scope import Known, Part, Run, Source
 from torchlike.jit._statements import Statements
@@ -166,17 +167,44 @@ class ModuleBuilder:
             raise caller.fail(
                 node, f"method '{method}' is called recursively. Recursive calls are not supported"
             )
-        function = _layers.method_of(self.module, method)
+        plain, _, number = method.rpartition("__")
+        signatures = _marks.overloads_of(_layers.method_of(self.module, plain)) if plain else []
+        function = _layers.method_of(self.module, plain if signatures else method)
         if function is None or function is Module.forward:
             raise caller.fail(
                 node, f"Module '{type(self.module).__name__}' has no method '{method}'"
             )
+        source = Source(function)
+        if signatures:
+            said = Source(signatures[int(number)]).tree
+            source.tree.args, source.tree.returns = said.args, said.returns
         self._busy.add(method)
         part = Part(ast.Name("self", ast.Load()), self.module)
-        made, kind = Statements(self.program, Source(function), part).function(method)
+        made, kind = Statements(self.program, source, part).function(method)
         self.methods[method], self.kinds[method] = made, kind
         self._busy.discard(method)
         return self.kinds[method]
+
+    def variants(self, method: str) -> list[str]:
+        """The names in code of a method: one for each signature that `_overload_method` notes."""
+        count = len(_marks.overloads_of(_layers.method_of(self.module, method)))
+        return [f"{method}__{i}" for i in range(count)] or [method]
+
+    def chosen(self, method: str, kinds: list[str | None], caller: Any, node: ast.AST) -> str:
+        """The name in code of the method that takes arguments of these types."""
+        signatures = _marks.overloads_of(_layers.method_of(self.module, method))
+        for name, signature in zip(self.variants(method), signatures, strict=False):
+            statements = Statements(self.program, Source(signature), None)
+            taken = [
+                statements.annotation(a.annotation) for a in statements.source.tree.args.args[1:]
+            ]
+            if len(kinds) <= len(taken) and all(
+                k is None or fits(k, t) for k, t in zip(kinds, taken, strict=False)
+            ):
+                return name
+        if signatures:
+            raise caller.fail(node, f"no overload of '{method}' takes {', '.join(map(str, kinds))}")
+        return method
 
     def attribute(
         self, compiler: Any, name: str, value: Any, place: ast.expr, node: ast.AST

@@ -61,8 +61,8 @@ def script_module(module: Any) -> RecursiveScriptModule:
     root = ModuleBuilder(program, module)
     program.builders[id(module)] = root
     names = exported(module)
-    for name in names:
-        root.compiled(name, None, ast.Pass(lineno=1))
+    for variant in (v for name in names for v in root.variants(name)):
+        root.compiled(variant, None, ast.Pass(lineno=1))
     for inner in list(module.modules()):
         builder = program.builder(inner, None, ast.Pass())
         for name in exported(inner):

@@ -13,13 +13,13 @@ from torchlike.jit._bodies import (
     _always_raises,
     _common,
     _ends,
-    _fits,
     _has_code,
     _is_raise,
     _leaves,
     _raise,
     _stored,
     _tests_none,
+    fits,
     kinds_of,
 )
 from torchlike.jit._parts_of_code import _kind, call
@@ -203,7 +203,7 @@ class Statements(PlainStatements):
         if self.returns == "float" and isinstance(value, Known) and isinstance(value.value, int):
             value = Known(float(value.value))
         found = _kind(value)
-        if self.returns and found and found != self.returns and not _fits(found, self.returns):
+        if self.returns and found and found != self.returns and not fits(found, self.returns):
             raise self.fail(
                 node,
                 f"Return value was annotated as having type {self.returns} but is actually of type {found}",
@@ -279,7 +279,7 @@ class Statements(PlainStatements):
         kind = _kind(value)
         known = self.around.get(name)
         number = known in ("int", "float") and kind == "Tensor"
-        if known and kind and kind != known and not number and not _fits(kind, known):
+        if known and kind and kind != known and not number and not fits(kind, known):
             raise self.fail(
                 node,
                 f"Variable '{name}' previously had type {known} but is now being assigned to a value of type {kind}",
@@ -294,7 +294,7 @@ class Statements(PlainStatements):
         if known in ("int", "float") and kind == "Tensor":
             self.kinds.pop(name, None)
             return None if name in self.around else kind
-        if known and (kind is None or name in self.around or _fits(kind, known)):
+        if known and (kind is None or name in self.around or fits(kind, known)):
             return known
         if kind and kind != "NoneType":
             self.kinds[name] = kind
