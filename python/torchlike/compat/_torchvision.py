@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import torchlike
-from torchlike.compat import _regions
+from torchlike.compat import _regions, _rotated
 from torchlike.library import Library
 
 _BINS = "Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
@@ -34,6 +34,7 @@ _SCHEMAS = (
     f"deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, {_CONV}) -> Tensor",
     f"_deform_conv2d_backward(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, "
     f"{_CONV}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "box_iou_rotated(Tensor boxes1, Tensor boxes2) -> Tensor",
     "_cuda_version() -> int",
 )
 
@@ -204,6 +205,7 @@ _KERNELS: dict[str, Any] = {
     "_ps_roi_pool_backward": _ps_backward(_regions.ps_roi_pool, 0),
     "deform_conv2d": _deform_conv2d,
     "_deform_conv2d_backward": _deform_conv2d_backward,
+    "box_iou_rotated": _rotated.box_iou_rotated,
     "_cuda_version": lambda: -1,
 }
 _registered: list[Library] = []

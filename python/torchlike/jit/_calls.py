@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import inspect
 import types
 import warnings
@@ -18,6 +19,7 @@ from torchlike.jit._operations import _PLAIN_CALLS
 from torchlike.jit._parts_of_code import (
     _KEPT_CALLS,
     _TENSOR_CASTS,
+    _each_kind,
     _kind,
     _never_none,
     _plain,
@@ -26,6 +28,7 @@ from torchlike.jit._parts_of_code import (
 )
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
 from torchlike.nn import Module
+from torchlike.nn.modules import utils
 from torchlike.nn.modules.container import ModuleDict
 
 Tensor = torchlike.Tensor
@@ -46,6 +49,7 @@ _PLAIN_RESULTS = {
     "complex": "complex",
     **dict.fromkeys(("hex", "oct", "bin", "chr"), "str"),
 }
+_COPIES = {utils._single: 1, utils._pair: 2, utils._triple: 3, utils._quadruple: 4}
 _BACKWARDS = ast.Slice(None, None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
 
 
@@ -69,6 +73,8 @@ class Calls(Comprehensions):
             return self.of_value(of, node)
         if isinstance(of, Known):
             return self.of_known_call(of.value, node)
+        if isinstance(of, Run) and self.program.objects_of(of.kind) is not None:
+            return self.of_value(Of(of.node, "__call__", of.kind), node)
         raise self.fail(node, "a call of a value of the run")
 
     def _super(self, node: ast.Call) -> Any:
@@ -98,11 +104,14 @@ class Calls(Comprehensions):
             ]
         return None
 
-    def spelled(self, node: ast.Call, skip: int = 0) -> tuple[list[ast.expr], list[ast.keyword]]:
+    def spelled(
+        self, node: ast.Call, *, listed: bool = True
+    ) -> tuple[list[ast.expr], list[ast.keyword]]:
         """The code of the arguments; numbers side by side become lists, which operators take."""
-        args = [self.node(_listed(v), node) for v in self.arguments(node)[skip:]]
+        fit = _listed if listed else lambda value: value
+        args = [self.node(fit(v), node) for v in self.arguments(node)]
         keywords = [
-            ast.keyword(k.arg, self.node(_listed(self.visit(k.value)), node)) for k in node.keywords
+            ast.keyword(k.arg, self.node(fit(self.visit(k.value)), node)) for k in node.keywords
         ]
         return args, keywords
 
@@ -179,10 +188,17 @@ class Calls(Comprehensions):
             raise self.fail(
                 node, f"'{of.kind or 'Tensor'}' object has no attribute or method '{of.name}'."
             )
-        args, keywords = self.spelled(node)
+        listed = of.kind == "Tensor" or of.name not in (
+            "append",
+            "insert",
+            "index",
+            "count",
+            "remove",
+        )
+        args, keywords = self.spelled(node, listed=listed)
         made = call(ast.Attribute(of.node, of.name, ast.Load()), args, keywords)
         if of.kind != "Tensor" and (of.kind is not None or plain or not known):
-            return Run(made)
+            return Run(made, _of_dictionary(of))
         return Run(made, self._result(of.name, [Run(of.node, "Tensor")], node))
 
     # What compiling knows
@@ -202,7 +218,8 @@ class Calls(Comprehensions):
         operator = _spelling.operator(function)
         if operator is not None:
             args, keywords = self.spelled(node)
-            return Run(call(f"torch.{operator}", args, keywords), self._result(operator, [], node))
+            made = call(_spelling.path(operator), args, keywords)
+            return Run(made, self._result(operator, [], node))
         if isinstance(function, type):
             return self._constructed(function, node)
         scripted = getattr(function, "_function", None)
@@ -272,9 +289,14 @@ class Calls(Comprehensions):
                 return self.constant([number], node)
             if text in ("float", "float | None"):
                 return self.constant(float(number), node)
-        wide = {"int": "list[int]", "float": "list[float]"}.get(_kind(value) or "", "-")
-        if wide in text:
+        kind = _kind(value) or ""
+        wide = {"int": "list[int]", "float": "list[float]"}
+        if wide.get(kind, "-") in text:
             return ast.List([self.node(value, node)], ast.Load())
+        if kind.startswith("Optional[") and wide.get(kind[9:-1], "-") in text:
+            alone, nothing = self.node(value, node), ast.Constant(None)
+            there = ast.Compare(alone, [ast.IsNot()], [nothing])
+            return ast.IfExp(there, ast.List([alone], ast.Load()), nothing)
         return self.node(_listed(value), node)
 
     def _special(self, function: Any, node: ast.Call) -> Any:
@@ -288,6 +310,10 @@ class Calls(Comprehensions):
             return Run(call("annotate", [_types.node_of(kind), self.run(node.args[1])]), kind)
         if function in (jit.is_scripting, torchlike.compiler.is_compiling, jit.is_tracing):
             return Known(function is jit.is_scripting)
+        if function in _COPIES:
+            return self._copied(function, node)
+        if function is torchlike._C._get_tracing_state:
+            return Known(False)
         if function is warnings.warn:
             return Run(call("torch.warn", [self.run(node.args[0])]), "NoneType")
         if getattr(function, "__name__", "").startswith("has_torch_function"):
@@ -304,6 +330,17 @@ class Calls(Comprehensions):
         ):
             return self._plain_call(function, node)
         return None
+
+    def _copied(self, function: Any, node: ast.Call) -> Any:
+        """A number as often as there are dimensions, or the list of them that it is already."""
+        value = self.arguments(node)[0]
+        kind = _kind(value) or ""
+        if isinstance(value, Known):
+            return Known(function(value.value))
+        if kind in ("int", "float"):
+            copies = [self.node(value, node)] * _COPIES[function]
+            return Run(ast.List(copies, ast.Load()), f"List[{kind}]")
+        return value
 
     def _plain_call(self, function: Any, node: ast.Call) -> Any:
         given = self.arguments(node)
@@ -324,10 +361,12 @@ class Calls(Comprehensions):
         if text == "reversed":
             # PyTorch's code has no such function.
             return Run(ast.Subscript(args[0], _BACKWARDS, ast.Load()), _kind(given[0]))
-        return Run(
-            call(text, args, [ast.keyword(k.arg, self.run(k.value)) for k in node.keywords]),
-            _PLAIN_RESULTS.get(text),
-        )
+        kind = _PLAIN_RESULTS.get(text)
+        if text in ("list", "sorted") and given:
+            inner = _each_kind(_kind(given[0]))
+            kind = f"List[{inner}]" if inner else None
+        keywords = [ast.keyword(k.arg, self.run(k.value)) for k in node.keywords]
+        return Run(call(text, args, keywords), kind)
 
     def _of_several(self, function: Any, node: ast.Call) -> Any:
         given = self.arguments(node)
@@ -454,7 +493,7 @@ class Calls(Comprehensions):
             return Run(call("torch.device", args, keywords), "Device")
         if kind is slice:
             return self._slice(node)
-        if kind is dict:
+        if kind in (dict, collections.OrderedDict):
             return _walks.dictionary(self, node)
         if kind in (int, float, bool, str, complex, list, tuple):
             return self._plain_call(kind, node)
@@ -470,6 +509,15 @@ class Calls(Comprehensions):
         made = self.program.objects(kind, self, node)
         args, keywords = self.spelled(node)
         return Run(call(made.name, args, keywords), made.name)
+
+
+def _of_dictionary(of: Of) -> str | None:
+    """The type of what a method of a dictionary gives, of its keys and values."""
+    if of.kind is None or not of.kind.startswith("Dict["):
+        return None
+    key, value = _types.parts_of(of.kind)
+    found = {"keys": f"List[{key}]", "values": f"List[{value}]"}
+    return found.get(of.name) or (f"List[Tuple[{key}, {value}]]" if of.name == "items" else None)
 
 
 def _listed(value: Any) -> Any:

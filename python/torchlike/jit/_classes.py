@@ -52,7 +52,7 @@ class Classes:
 
     def __init__(self) -> None:
         self._named: dict[type, str] = {}
-        self._objects: dict[type, Objects] = {}
+        self._objects: dict[Any, Objects] = {}
 
     def named(self, compiler: Any, node: ast.AST) -> Callable[[Any], str | None]:
         """A function that gives the name of a class of the user in code."""
@@ -128,6 +128,24 @@ class Classes:
                 raise
         return known
 
+    def held(self, value: Any, compiler: Any, node: ast.AST) -> Objects:
+        """What compiles the class of an object that a module holds, by the types of what the object has."""
+        find = self.named(compiler, node)
+        hints = getattr(type(value), "__annotations__", {})
+        try:
+            types = {n: _types.of_attribute(v, hints.get(n), find) for n, v in vars(value).items()}
+        except _types.UnknownType as e:
+            raise compiler.fail(
+                node, f"an object of the class '{type(value).__name__}': {e}"
+            ) from None
+        key = (type(value), *types.items())
+        known = self._objects.get(key)
+        if known is None:
+            known = self._objects[key] = Objects(self, type(value))
+            known.attributes = types
+            known.compile(compiler, node, made=True)
+        return known
+
     def objects_of(self, kind: str | None) -> Objects | None:
         """What compiles the class of this name, if it is one with methods."""
         return next((o for o in self._objects.values() if o.name == kind), None)
@@ -141,6 +159,24 @@ def may_be_compiled(kind: type) -> bool:
     )
 
 
+def may_be_held(value: Any) -> bool:
+    """Whether a value is an object of a class of the user, which code may use."""
+    kind = type(value)
+    own = [k for k in kind.__mro__ if k is not object]
+    odd = (tuple, list, dict, enum.Enum, torchlike.Tensor, torchlike.nn.Module, type, BaseException)
+    plain = not isinstance(value, odd) and hasattr(value, "__dict__")
+    return plain and all(inspect.isclass(k) and not is_own(k) and _is_written(k) for k in own)
+
+
+def _is_written(kind: type) -> bool:
+    """Whether a class is written in Python by a user."""
+    import sys
+
+    module = kind.__module__.partition(".")[0]
+    methods = [f for f in vars(kind).values() if inspect.isfunction(f)]
+    return module not in sys.stdlib_module_names or (module == "__main__" and bool(methods))
+
+
 class Objects:
     """Compiles a class of the user: its methods, and the attributes that `__init__` sets."""
 
@@ -152,15 +188,16 @@ class Objects:
         self._results: dict[str, str | None] = {}
         self._busy: list[str] = []
 
-    def compile(self, compiler: Any, node: ast.AST) -> None:
-        """Compiles all methods, and adds the class to the code."""
-        own = [n for n, f in vars(self.kind).items() if inspect.isfunction(f) and n != "__init__"]
-        for method in ("__init__", *own):
-            if hasattr(vars(self.kind).get(method), "__code__"):
-                self.compiled(method, compiler, node)
+    def compile(self, compiler: Any, node: ast.AST, *, made: bool = False) -> None:
+        """Compiles all methods, and adds the class to the code; objects that are made already need no `__init__`."""
+        found = {n: f for k in reversed(self.kind.__mro__) for n, f in vars(k).items()}
+        names = [n for n, f in found.items() if inspect.isfunction(f)]
+        first = [n for n in names if n == "__init__" and not made]
+        for method in (*first, *(n for n in names if n not in ("__init__", "__repr__"))):
+            self.compiled(method, compiler, node)
         lines = [f"  {name} : {kind}\n" for name, kind in self.attributes.items()]
-        for made in self._methods.values():
-            text = ast.unparse(ast.fix_missing_locations(made))
+        for tree in self._methods.values():
+            text = ast.unparse(ast.fix_missing_locations(tree))
             lines.append("".join(f"  {line}\n" for line in text.splitlines()))
         prefix, _, last = self.name.rpartition(".")
         self.program.unit.define(prefix, f"class {last}:\n{''.join(lines) or '  pass'}")
@@ -175,7 +212,7 @@ class Objects:
             raise compiler.fail(
                 node, f"method '{method}' is called recursively. Recursive calls are not supported"
             )
-        function = vars(self.kind)[method]
+        function = inspect.getattr_static(self.kind, method)
         code = function.fget if isinstance(function, property) else function
         called = getter_of(method) if isinstance(function, property) else method
         self._busy.append(method)
@@ -229,7 +266,7 @@ class Objects:
     ) -> Run | None:
         """An operator that the class has a method for."""
         method = _OPERATORS.get(type(op), "")
-        if method not in vars(self.kind):
+        if not inspect.isfunction(inspect.getattr_static(self.kind, method, None)):
             return None
         kind = self.compiled(method, compiler, node)
         return Run(ast.Call(ast.Attribute(of.node, method, ast.Load()), [other], []), kind)

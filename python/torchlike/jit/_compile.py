@@ -288,12 +288,10 @@ class Expressions:
         kept = [self.node(m, node) for m in made if not isinstance(m, Known)]
         if not kept:
             return Known(True)
-        kind = (
-            "Tensor"
-            if "Tensor" in map(_kind, values)
-            and not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.In | ast.NotIn)
-            else "bool"
-        )
+        kinds = [_kind(v) for v in values]
+        kind = "bool"
+        if not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.In | ast.NotIn):
+            kind = "Tensor" if "Tensor" in kinds else None if None in kinds else "bool"  # type: ignore[assignment]
         return Run(kept[0] if len(kept) == 1 else ast.BoolOp(ast.And(), kept), kind)
 
     def _compared(self, node: ast.Compare, op: ast.cmpop, a: Any, b: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchlike.jit._bodies import kinds_of
 from torchlike.jit._compile import Expressions
-from torchlike.jit._parts_of_code import _item_kind, _kind
+from torchlike.jit._parts_of_code import _each_kind, _kind
 from torchlike.jit._scope import Known, Part, Run, Several
 from torchlike.nn.modules.container import ModuleDict
 
@@ -55,9 +55,7 @@ class Comprehensions(Expressions):
     def runtime_target(self, target: ast.AST, over: Any) -> ast.expr:
         """The names of a loop of the run."""
         if isinstance(target, ast.Name):
-            kind = _kind(over) or ""
-            inner = kind[5:-1] if kind.startswith("List[") else None
-            self.locals[target.id] = Run(ast.Name(target.id, ast.Load()), inner)
+            self.locals[target.id] = Run(ast.Name(target.id, ast.Load()), _each_kind(_kind(over)))
             return ast.Name(target.id, ast.Store())
         if isinstance(target, ast.Tuple):
             return ast.Tuple([self.runtime_target(t, None) for t in target.elts], ast.Store())
@@ -69,7 +67,7 @@ class Comprehensions(Expressions):
         if not isinstance(target, ast.Tuple):
             return self.runtime_target(target, over)
         item = "_".join(["_each", *(n.id for n in ast.walk(target) if isinstance(n, ast.Name))])
-        kind = _item_kind(_kind(over), target)
+        kind = _each_kind(_kind(over))
         self._bind_parts(target, Run(ast.Name(item, ast.Load()), kind))
         return ast.Name(item, ast.Store())
 

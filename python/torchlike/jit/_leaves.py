@@ -10,6 +10,7 @@ import torchlike
 from torchlike.fx.experimental.proxy_tensor import READS, ProxyTorchDispatchMode, PythonKeyTracer
 from torchlike.fx.graph import Graph
 from torchlike.fx.node import Node
+from torchlike.jit import _spelling
 from torchlike.jit._parts_of_code import call
 from torchlike.utils import _pytree as pytree
 
@@ -71,8 +72,8 @@ def _statement(watch: Watch, root: Any, codes: dict[Node, ast.expr], node: Node)
         codes[node] = ast.Subscript(codes[of], ast.Constant(place), ast.Load())
         return []
     overload: Any = node.target
-    space, _, name = overload._schema.name.partition("::")
     if overload._schema.name in READS:
+        name = overload._schema.name.partition("::")[2]
         watch.warn(f"Converting a tensor to a Python value by {name} is")
         return []
 
@@ -84,8 +85,7 @@ def _statement(watch: Watch, root: Any, codes: dict[Node, ast.expr], node: Node)
         return watch.node(value)
 
     words = [ast.keyword(k, code(v)) for k, v in node.kwargs.items()]
-    there = f"torch.{name}" if space == "aten" else f"ops.{space}.{name}"
-    made = call(there, [code(a) for a in node.args], words)
+    made = call(_spelling.path(overload._schema.name), [code(a) for a in node.args], words)
     if not overload._schema.returns:
         return [ast.Expr(made)]
     fresh = watch.fresh()

@@ -117,11 +117,28 @@ def _never_none(kind: str) -> bool:
 
 
 def _item_kind(kind: str | None, key: ast.AST) -> str | None:
+    """The type of an item, or of a slice: what may be missing is there if it is asked for items."""
+    if kind and kind.startswith("Optional["):
+        kind = kind[9:-1]
     if kind == "Tensor":
         return "Tensor"
     if kind and kind.startswith("List["):
         return kind if isinstance(key, ast.Slice) else kind[5:-1]
+    if kind and kind.startswith("Dict["):
+        return _types.parts_of(kind)[1]
     return None
+
+
+def _each_kind(kind: str | None) -> str | None:
+    """The type of what a loop over a value gives."""
+    kind = kind or ""
+    if kind.startswith("Optional["):
+        kind = kind[9:-1]
+    if kind.startswith("Dict["):
+        return _types.parts_of(kind)[0]
+    if kind == "Tensor" or kind == "str":
+        return kind
+    return kind[5:-1] if kind.startswith("List[") else None
 
 
 def _member(node: ast.expr, attribute: str) -> ast.expr:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchlike.autograd import profiler
 from torchlike.jit._calls import Calls
+from torchlike.jit._narrowing import narrowing
 from torchlike.jit._parts_of_code import _kind, call
 from torchlike.jit._scope import Known, Part, Run
 
@@ -68,7 +69,10 @@ class PlainStatements(Calls):
         if isinstance(test, Known):
             kind = ast.Constant("builtins.AssertionError")
             return [ast.Expr(call("ops.prim.RaiseException", [message or ast.Constant(""), kind]))]
-        return [ast.Assert(self.node(test, node.test), message)]
+        code = self.node(test, node.test)
+        for said in narrowing(self, node.test):
+            said.enter(self.locals, True)
+        return [ast.Assert(code, message)]
 
     def _do_Raise(self, node: ast.Raise) -> list[ast.stmt]:
         if node.exc is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike
 from torchlike.jit import _layers, _marks, _types
 from torchlike.jit._bodies import fits
-from torchlike.jit._classes import Classes, is_own, qualified
+from torchlike.jit._classes import Classes, is_own, may_be_held, qualified
 from torchlike.jit._scope import Known, Part, Run, Source
 from torchlike.jit._statements import Statements
 from torchlike.jit._unit import Class, Unit
@@ -19,8 +19,6 @@ from torchlike.nn import Module
 from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torchlike.jit._adopted import Adoption
 
 Tensor = torchlike.Tensor
@@ -210,6 +208,9 @@ class ModuleBuilder:
         self, compiler: Any, name: str, value: Any, place: ast.expr, node: ast.AST
     ) -> Any:
         """An attribute: a constant of the code, or a value of the module."""
+        if may_be_held(value):
+            self.attributes[name] = self.program.held(value, compiler, node).name
+            return Run(place, self.attributes[name])
         constants = getattr(self.module, "__constants__", ())
         hint = self.hints.get(name)
         if (
@@ -228,7 +229,7 @@ class ModuleBuilder:
     def _kind(self, compiler: Any, name: str, value: Any, hint: Any, node: ast.AST) -> str:
         find = self.program.named(compiler, node)
         try:
-            return _type_of(value, hint, find)
+            return _types.of_attribute(value, hint, find)
         except _types.UnknownType as e:
             raise compiler.fail(
                 node,
@@ -268,7 +269,7 @@ class ModuleBuilder:
             ):
                 continue
             try:
-                self.attributes[name] = _type_of(value, self.hints.get(name), find)
+                self.attributes[name] = _types.of_attribute(value, self.hints.get(name), find)
             except _types.UnknownType:
                 continue
 
@@ -327,13 +328,6 @@ def _hints(kind: type) -> dict[str, Any]:
                     continue
             found[name] = hint
     return found
-
-
-def _type_of(value: Any, hint: Any, find: Callable[[Any], str | None]) -> str:
-    """The type of an attribute, as its class annotates it or as its value is."""
-    if hint is None or hint is Any or "Final" in str(hint):
-        return _types.of_value(value, find)
-    return _types.of_annotation(hint, find)
 
 
 # What every module has.

@@ -89,6 +89,11 @@ def _fits(schema: Any, args: list[Any], keywords: dict[str, Any]) -> bool:
     if any(a.is_out for a in schema.arguments):
         return False
     positional = [a for a in schema.arguments if not a.kwarg_only]
+    if positional and positional[-1].is_list and len(args) >= len(positional):
+        # Sizes may stand side by side: `x.view(2, 3)`.
+        last = args[len(positional) - 1 :]
+        if all(_kind(v) in ("int", None) for v in last):
+            args = [*args[: len(positional) - 1], None]
     named = {a.name: a for a in schema.arguments[len(args) :]}
     if len(args) > len(positional) or not keywords.keys() <= named.keys():
         return False
@@ -103,7 +108,8 @@ def of_call(operator: str, args: list[Any], keywords: dict[str, Any]) -> str | N
     """The type of a call of an operator with these values; None where it is not known."""
     if operator in _NOT_SAID:
         return _NOT_SAID[operator]
-    packet = getattr(torchlike.ops.aten, operator, None)
+    space, _, name = operator.rpartition("::")
+    packet = getattr(getattr(torchlike.ops, space or "aten"), name, None)
     for overload in packet.overloads() if packet is not None else ():
         try:
             schema = getattr(packet, overload)._schema

@@ -6,8 +6,10 @@ import ast
 import dataclasses
 import inspect
 import textwrap
+import typing
 from typing import Any
 
+import torchlike
 from torchlike.jit._errors import NotSupportedError
 
 
@@ -95,11 +97,12 @@ class Source:
                 f"carry out compilation: {e}"
             ) from None
         self.lines = lines
-        tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        tree = _tree(textwrap.dedent("".join(lines))).body[0]
         if not isinstance(tree, ast.FunctionDef):
             raise NotSupportedError(
                 "Expected a single top-level function", f"{self.file}:{self.first}"
             )
+        _say_types(tree)
         self.tree = tree
         code = self.function.__code__
         cells = self.function.__closure__ or ()
@@ -125,8 +128,40 @@ class Source:
 
         if name in self.names:
             return self.names[name]
-        scope = self.function.__globals__
-        return scope[name] if name in scope else vars(builtins)[name]
+        for scope in (self.function.__globals__, vars(builtins)):
+            if name in scope:
+                return scope[name]
+        return _SAID[name]
+
+
+# Names that comments on types may use without an import.
+_SAID: dict[str, Any] = {
+    n: getattr(typing, n) for n in ("Any", "Dict", "List", "Optional", "Tuple", "Union")
+} | {"Tensor": torchlike.Tensor}
+
+
+def _tree(text: str) -> ast.Module:
+    """The tree of a text, with the comments that say types."""
+    try:
+        return ast.parse(text, type_comments=True)
+    except SyntaxError:  # a comment that begins like one of those
+        return ast.parse(text)
+
+
+def _say_types(tree: ast.FunctionDef) -> None:
+    """Makes annotations of the comments that say types: of the whole function, or of each argument."""
+    args = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
+    for argument in args:
+        if argument.type_comment and argument.annotation is None:
+            argument.annotation = ast.parse(argument.type_comment, mode="eval").body
+    if not tree.type_comment:
+        return
+    said = ast.parse(tree.type_comment, mode="func_type")
+    whole = len(said.argtypes) == 1 and ast.unparse(said.argtypes[0]) == "..."
+    if said.argtypes and not whole:
+        for argument, kind in zip(args[-len(said.argtypes) :], said.argtypes, strict=False):
+            argument.annotation = argument.annotation or kind
+    tree.returns = tree.returns or said.returns
 
 
 def _is_full(cell: Any) -> bool:

@@ -13,6 +13,7 @@ from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, ScriptM
 from torchlike.jit._program import ModuleBuilder, Program, exported
 from torchlike.jit._scope import Source
 from torchlike.jit._statements import Statements
+from torchlike.jit._unit import Instance
 from torchlike.nn import Module
 
 
@@ -72,20 +73,30 @@ def script_module(module: Any) -> RecursiveScriptModule:
     return _made(program, module, {})
 
 
-def _made(
-    program: Program, module: Any, made: dict[int, RecursiveScriptModule]
-) -> RecursiveScriptModule:
+def _held(program: Program, kind: str, value: Any, made: dict[int, Any]) -> Any:
+    """What stands for a value that a module holds: for an object, one of code with the same attributes."""
+    objects = program.objects_of(kind)
+    if objects is None:
+        return _types.plain(value)
+    if id(value) not in made:
+        twin = made[id(value)] = Instance(program.unit.get_class(kind))
+        for name, of in objects.attributes.items():
+            twin.__dict__[name] = _held(program, of, getattr(value, name), made)
+    return made[id(value)]
+
+
+def _made(program: Program, module: Any, made: dict[int, Any]) -> RecursiveScriptModule:
     """The modules that stand for compiled ones, with what those hold."""
     known = made.get(id(module))
     if known is not None:
-        return known
+        return known  # type: ignore[no-any-return]
     builder = program.builders[id(module)]
     result = made[id(module)] = RecursiveScriptModule(builder.finish(), program.unit)
     state: dict[str, Any] = {}
     for name in (*module._parameters, *module._buffers):
         state[name] = getattr(module, name)
-    for name in builder.attributes:
-        state[name] = _types.plain(getattr(module, name))
+    for name, kind in builder.attributes.items():
+        state[name] = _held(program, kind, getattr(module, name), made)
     for name, inner in module._modules.items():
         state[name] = None if inner is None else _made(program, inner, made)
     state["training"] = module.training

@@ -79,14 +79,14 @@ def is_functional(function: Any) -> bool:
 
 
 def operator(function: Any) -> str | None:
-    """The name of the operator that a function is, as it stands behind `torch.` in code."""
+    """The name of the operator that a function is, as it stands behind `torch.` in code; `space::name` for others'."""
     if function is torchlike.nn.utils.rnn.pad_sequence:
         return "pad_sequence"
     if function is _C._set_grad_enabled:
         return "set_grad_enabled"
     packet = getattr(function, "_qualified_op_name", None)
     if isinstance(packet, str):
-        return packet.partition("::")[2]
+        return packet.removeprefix("aten::")
     name = _public().get(id(function))
     if name is not None:
         return name
@@ -97,3 +97,9 @@ def operator(function: Any) -> str | None:
     if last and getattr(math, last, None) is function:
         return str(last)
     return None
+
+
+def path(operator: str) -> str:
+    """The dotted name of an operator (`add`, `torchvision::nms`) in code."""
+    space, _, name = operator.rpartition("::")
+    return f"ops.{space}.{name}" if space not in ("", "aten") else f"torch.{name}"

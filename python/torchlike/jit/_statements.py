@@ -22,6 +22,7 @@ from torchlike.jit._bodies import (
     fits,
     kinds_of,
 )
+from torchlike.jit._narrowing import Narrowing, narrowing
 from torchlike.jit._parts_of_code import _kind, call
 from torchlike.jit._plain_statements import PlainStatements
 from torchlike.jit._scope import Known, Method, Neither, Part, Run, Several, Source
@@ -47,6 +48,7 @@ class Statements(PlainStatements):
         self.kinds: dict[str, str] = {}
         self.around: dict[str, str] = {}
         self.returns: str | None = None
+        self.given: list[str | None] = []
 
     def function(self, text_name: str) -> tuple[ast.FunctionDef, str | None]:
         """The function as code, and the type of its result where that is said."""
@@ -70,7 +72,11 @@ class Statements(PlainStatements):
             else _types.node_of("NoneType" if self.returns == "None" else self.returns)
         )
         made = ast.FunctionDef(text_name, arguments, body or [ast.Pass()], [], returns)
-        return ast.fix_missing_locations(made), self.returns
+        return ast.fix_missing_locations(made), self.returns or self._given()
+
+    def _given(self) -> str | None:
+        """The type of what the function gives, where nothing says it and all that is given has one."""
+        return self.given[0] if self.given and len(set(self.given)) == 1 else None
 
     def _says_nothing(self, node: ast.AST) -> bool:
         """True for annotations by which the library tells nothing."""
@@ -198,11 +204,13 @@ class Statements(PlainStatements):
 
     def _do_Return(self, node: ast.Return) -> list[ast.stmt]:
         if node.value is None:
+            self.given.append("NoneType")
             return [ast.Return(None)]
         value = self.visit(node.value)
         if self.returns == "float" and isinstance(value, Known) and isinstance(value.value, int):
             value = Known(float(value.value))
         found = _kind(value)
+        self.given.append(found)
         if self.returns and found and found != self.returns and not fits(found, self.returns):
             raise self.fail(
                 node,
@@ -294,7 +302,7 @@ class Statements(PlainStatements):
         if known in ("int", "float") and kind == "Tensor":
             self.kinds.pop(name, None)
             return None if name in self.around else kind
-        if known and (kind is None or name in self.around or fits(kind, known)):
+        if known and (name in self.around or (kind and fits(kind, known))):
             return known
         if kind and kind != "NoneType":
             self.kinds[name] = kind
@@ -354,12 +362,18 @@ class Statements(PlainStatements):
         if isinstance(test, Known):
             return self.block(node.body if test.value else node.orelse)
         code = self.node(test, node.test)
+        learnt = narrowing(self, node.test)
         before, kinds = dict(self.locals), dict(self.kinds)
-        body = self.inner(node.body)
+        body = self._side(node.body, learnt, True)
         after, kinds_after = self.locals, self.kinds
         self.locals, self.kinds = dict(before), dict(kinds)
-        rest = self.inner(node.orelse)
+        rest = self._side(node.orelse, learnt, False)
         ends = [bool(b) and _leaves(b) for b in (body, rest)]
+        for said in learnt:
+            if not ends[0]:
+                said.leave(self.locals, False)
+            if not ends[1]:
+                said.leave(after, True)
         self._join(after, kinds_after, kinds, *ends)
         if body and _is_raise(body[-1]) and not rest and len(body) == 1 and _tests_none(code):
             message = body[0].value.args[0]  # type: ignore[attr-defined]
@@ -369,6 +383,12 @@ class Statements(PlainStatements):
         if body and _is_raise(body[-1]) and rest:
             return [ast.If(code, body, []), *rest]
         return [ast.If(code, body or [ast.Pass()], rest)]
+
+    def _side(self, nodes: list[ast.stmt], learnt: list[Narrowing], side: bool) -> list[ast.stmt]:
+        """The code of one side of a branch, which knows what the test says."""
+        for said in learnt:
+            said.enter(self.locals, side)
+        return self.inner(nodes)
 
     def _join(
         self,

@@ -82,6 +82,13 @@ def of_value(value: Any, named: Any) -> str:
     raise UnknownType(f"could not infer the type of {value!r:.80}")
 
 
+def of_attribute(value: Any, hint: Any, named: Any) -> str:
+    """The type of an attribute, as its class annotates it or as its value is."""
+    if hint is None or hint is typing.Any or "Final" in str(hint):
+        return of_value(value, named)
+    return of_annotation(hint, named)
+
+
 def plain(value: Any) -> Any:
     """A value whose tuples are Python's own, unless their parts have names: code has no classes derived from it."""
     if not isinstance(value, tuple) or hasattr(value, "_fields"):

@@ -51,7 +51,7 @@ def dictionary(compiler: Any, node: ast.Call) -> Run:
     values = [compiler.node(value, node) for _, value in pairs]
     keys += [ast.Constant(k.arg) for k in node.keywords]
     values += [compiler.run(k.value) for k in node.keywords]
-    return Run(ast.Dict(keys, values), None)
+    return Run(ast.Dict(keys, values), None if keys else "Dict[str, Tensor]")
 
 
 def _copied(compiler: Any, given: Any, node: ast.Call) -> Run:

@@ -209,7 +209,7 @@ class Watch(TorchFunctionMode):
         fitting = None if operator is None else _fitting(operator, args, kwargs)
         if fitting is None:
             return self._apart(func, args, kwargs)
-        node = call(f"torch.{operator}", *self._spelled(*fitting))
+        node = call(_spelling.path(operator), *self._spelled(*fitting))
         return self._emit(node, func(*args, **kwargs), args)
 
     def _by_library(self, library: Any, func: Any, args: Any, kwargs: Any) -> Any:
