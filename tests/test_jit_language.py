@@ -8,7 +8,7 @@ import copy
 import enum
 import io
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Tuple  # noqa: UP035  (as scripted code is written)
+from typing import Dict, List, NamedTuple, Optional, Tuple, Union  # noqa: UP035  (as scripted code is written)
 
 import pytest
 
@@ -197,6 +197,69 @@ class Overloads(nn.Module):
         return self.inner([x, x]), self.inner(x)
 
 
+def narrowed(x: Tensor, n: int | None = None, y: Union[Tensor, List[Tensor], None] = None):  # noqa: UP006, UP007
+    if n is None or n > 100:
+        times = 2
+    else:
+        times = n
+    total = torch.zeros_like(x)
+    if isinstance(y, Tensor):
+        total = total + y.mul(times)
+    elif y is not None:
+        for part in y:
+            total = total + part
+    assert x is not None and times > 0
+    return total, times
+
+
+def said(x, n=2, sizes=None):
+    # type: (Tensor, int, Optional[List[int]]) -> Tuple[Tensor, int]
+    if sizes is not None:
+        return x.view(sizes), len(sizes)
+    return x * n, n
+
+
+class Scaler:
+    """An object that a module holds, of a class that derives from another."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+class Shifter(Scaler):
+    def __init__(self, factor: float, shift: int) -> None:
+        super().__init__(factor)
+        self.shift = shift
+        self.names = ["a", "b"]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return super().__call__(x) + self.shift + len(self.names)
+
+
+def scaled_by(x: Tensor, scaler: Scaler) -> Tensor:
+    return scaler(x)
+
+
+class Holding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scaler, self.shifter = Scaler(2.0), Shifter(3.0, 1)
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.linear(x)
+        return scaled_by(x, self.scaler), self.shifter(x), self.shifter.factor, y
+
+
+class Deriving(nn.Linear):
+    def forward(self, x: Tensor):
+        return super().forward(x) * 2
+
+
 class Misled(Overloads):
     def forward(self, x: Tensor):
         return self.inner(3)
@@ -301,6 +364,57 @@ def test_the_overload_that_takes_the_arguments_is_called():
     alike(torch.jit.script(module)(x), module(x))
     with pytest.raises(torch.jit.NotSupportedError, match="no overload of 'forward' takes int"):
         torch.jit.script(Misled())
+
+
+def through_a_file(scripted):
+    buffer = io.BytesIO()
+    torch.jit.save(scripted, buffer)
+    buffer.seek(0)
+    return torch.jit.load(buffer)
+
+
+def test_tests_narrow_types():
+    x = torch.tensor(X)
+    scripted = torch.jit.script(narrowed)
+    for run in (scripted, through_a_file(scripted)):
+        for given in ((3, x), (None, [x, x]), (200, None)):
+            alike(run(x, *given), narrowed(x, *given))
+
+
+def test_comments_say_types():
+    x = torch.tensor(X)
+    scripted = torch.jit.script(said)
+    assert "Optional[List[int]]" in scripted.code
+    alike(scripted(x, 3), said(x, 3))
+    alike(scripted(x, sizes=[6]), said(x, sizes=[6]))
+
+
+def test_modules_hold_objects():
+    module, x = Holding(), torch.tensor(X)
+    scripted = torch.jit.script(module)
+    for run in (scripted, through_a_file(scripted)):
+        alike(run(x), module(x))
+
+
+@pytest.mark.parametrize("below", [nn.Linear, nn.Sequential])
+def test_super(below):
+    module, x = Deriving(2, 3), torch.tensor(X)
+    module = nn.Sequential(module) if below is nn.Sequential else module
+    alike(torch.jit.script(module)(x), module(x))
+
+
+def test_operators_of_libraries_keep_their_space(tmp_path):
+    with torch.library._scoped_library("jit_language", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+
+        def f(x: Tensor):
+            return torch.ops.jit_language.twice(x)
+
+        x = torch.tensor(X)
+        for made in (torch.jit.trace(f, (x,)), torch.jit.script(f)):
+            assert "ops.jit_language.twice" in made.code
+            alike(made(x), x * 2)
 
 
 def test_pytorchs_archive_gives_what_python_gives(tmp_path):

@@ -174,6 +174,12 @@ from torchlike.storage import TypedStorage, UntypedStorage  # noqa: E402
 
 from torchlike import amp, cpu, nn, testing, utils  # noqa: E402  isort: skip
 from torchlike.amp import GradScaler, autocast  # noqa: E402  isort: skip
+from torchlike.nn._native_attention import (  # noqa: E402  isort: skip
+    _native_multi_head_attention,
+    _nested_tensor_from_mask,
+    _nested_tensor_from_mask_left_aligned,
+    _transformer_encoder_layer_fwd,
+)
 from torchlike._vmap import vmap  # noqa: E402  isort: skip
 from torchlike.deferred import (  # noqa: E402  isort: skip
     clear_meta_init_cache,

@@ -65,7 +65,9 @@ def box_iou_rotated(boxes1: Any, boxes2: Any) -> Any:
     in the order of their angles around its middle they give its area.
     """
     dtype = boxes1.dtype
-    one, two = torch.broadcast_tensors(boxes1.double()[:, None], boxes2.double()[None])
+    pairs = len(boxes1), len(boxes2), 5
+    one = boxes1.double()[:, None].expand(pairs)
+    two = boxes2.double()[None].expand(pairs)
     a, b = _corners(one), _corners(two)
     crossings, met = _crossings(a, b)
     points = torch.cat((crossings, a, b), -2)

@@ -12,21 +12,21 @@ from typing import Any
 import torchlike
 from torchlike.jit import _gradients, _marks, _results, _spelling, _tasks, _types, _values, _walks
 from torchlike.jit._classes import may_be_compiled
-from torchlike.jit._comprehensions import Comprehensions
 from torchlike.jit._functions import is_operator
 from torchlike.jit._library_contexts import CONTEXTS
 from torchlike.jit._operations import _PLAIN_CALLS
+from torchlike.jit._otherwise import WITHOUT_OPERATOR
 from torchlike.jit._parts_of_code import (
     _KEPT_CALLS,
     _TENSOR_CASTS,
     _each_kind,
     _kind,
-    _never_none,
     _plain,
     call,
     is_member,
 )
-from torchlike.jit._scope import Known, Method, Of, Part, Run, Several
+from torchlike.jit._scope import Known, Method, Of, Part, Run, Several, Super
+from torchlike.jit._type_tests import TypeTests
 from torchlike.nn import Module
 from torchlike.nn.modules import utils
 from torchlike.nn.modules.container import ModuleDict
@@ -53,7 +53,7 @@ _COPIES = {utils._single: 1, utils._pair: 2, utils._triple: 3, utils._quadruple:
 _BACKWARDS = ast.Slice(None, None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
 
 
-class Calls(Comprehensions):
+class Calls(TypeTests):
     """Compiles calls."""
 
     def _Call(self, node: ast.Call) -> Any:
@@ -62,7 +62,7 @@ class Calls(Comprehensions):
             self._spread(s) is None for s in starred
         ):
             raise self.fail(node, "* and ** among the arguments of a call aren't supported")
-        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
             return self._super(node)
         of = self.visit(node.func)
         if isinstance(of, Part):
@@ -78,7 +78,13 @@ class Calls(Comprehensions):
         raise self.fail(node, "a call of a value of the run")
 
     def _super(self, node: ast.Call) -> Any:
-        raise self.fail(node, "super() isn't supported")
+        below = self.source.names.get("__class__")
+        if node.args:
+            named = self.visit(node.args[0])
+            below = named.value if isinstance(named, Known) else None
+        if below is None or self.part is None:
+            raise self.fail(node, "super() outside of a class")
+        return Super(below)
 
     def arguments(self, node: ast.Call) -> list[Any]:
         """The values of the positional arguments."""
@@ -180,11 +186,11 @@ class Calls(Comprehensions):
         if of.name == "backward" and of.kind in (None, "Tensor"):
             return _gradients.of_tensor(self, of, node)
         if of.kind in (None, "Tensor", "Optional[Tensor]"):
-            known = is_operator(of.name) or of.name in _TENSOR_CASTS
+            known = is_operator(of.name) or of.name in _TENSOR_CASTS or of.name in WITHOUT_OPERATOR
         else:
             known = False
         plain = any(of.name in names for names in _values.METHODS.values())
-        if of.name.startswith("_") or not (known or plain):
+        if not (known or (plain and not of.name.startswith("_"))):
             raise self.fail(
                 node, f"'{of.kind or 'Tensor'}' object has no attribute or method '{of.name}'."
             )
@@ -312,7 +318,7 @@ class Calls(Comprehensions):
             return Known(function is jit.is_scripting)
         if function in _COPIES:
             return self._copied(function, node)
-        if function is torchlike._C._get_tracing_state:
+        if getattr(function, "__name__", "") == "_get_tracing_state":
             return Known(False)
         if function is warnings.warn:
             return Run(call("torch.warn", [self.run(node.args[0])]), "NoneType")
@@ -406,65 +412,6 @@ class Calls(Comprehensions):
             if isinstance(of, Part)
             else self.of_known(subject, key.value, node)
         )
-
-    def _isinstance(self, node: ast.Call) -> Any:
-        value = self.visit(node.args[0])
-        if isinstance(value, Part) or _plain(value):
-            kinds = self.visit(node.args[1])
-            subject = value.module if isinstance(value, Part) else value.value
-            if isinstance(kinds, Known):
-                return Known(isinstance(subject, kinds.value))
-        elements = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
-        sure = self._of_container(value, [self.visit(e) for e in elements])
-        if sure is not None:
-            return Known(sure)
-        texts = [t for e in elements for t in self._asked(value, e)]
-        if isinstance(value, Run) and value.kind in texts and value.kind:
-            return Known(True)
-        if isinstance(value, Run) and value.kind and _never_none(value.kind) and "Any" not in texts:
-            return Known(False)
-        nodes = [_types.node_of(t) for t in texts]
-        return Run(
-            call(
-                "isinstance",
-                [
-                    self.node(value, node),
-                    nodes[0] if len(nodes) == 1 else ast.Tuple(nodes, ast.Load()),
-                ],
-            ),
-            "bool",
-        )
-
-    def _asked(self, value: Any, node: ast.AST) -> list[str]:
-        """The types that a class stands for: a list of anything is one of those that a value may be."""
-        kind = _kind(value) or ""
-        named = self.visit(node) if isinstance(node, ast.Name) else None
-        names: dict[Any, str] = {list: "List[", tuple: "Tuple[", dict: "Dict["}
-        name = names.get(named.value) if isinstance(named, Known) else None
-        if name and kind.startswith("Union["):
-            return [k for k in _types.parts_of(kind) if k.startswith(name)]
-        return [self.annotation(node)]
-
-    @staticmethod
-    def _of_container(value: Any, classes: list[Any]) -> bool | None:
-        """Whether a value is a list, tuple or dictionary of anything; None where that is not all that is asked, or
-        its type is not known."""
-        kind = "Tuple[" if isinstance(value, Several) else _kind(value)
-        asked: list[Any] = [c.value if isinstance(c, Known) else None for c in classes]
-        if kind is None or kind in ("Any", "NoneType") or kind.startswith(("Optional", "Union")):
-            return None
-        if not all(a in (list, tuple, dict) for a in asked):
-            return None
-        names: dict[Any, str] = {list: "List[", tuple: "Tuple[", dict: "Dict["}
-        return kind.startswith(tuple(names[a] for a in asked))
-
-    def annotation(self, node: ast.AST) -> str:
-        """The type that an annotation says."""
-        try:
-            kind = _types.evaluated(node, self.source.lookup)
-            return _types.of_annotation(kind, self.program.named(self, node))
-        except (_types.UnknownType, KeyError, AttributeError, TypeError) as e:
-            raise self.fail(node, str(e) or "an annotation that is no type") from None
 
     def _slice(self, node: ast.Call) -> Run:
         """A call of `slice`, which code has in brackets alone."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike
 from torchlike._naming import own
 from torchlike.jit import _library_contexts, _types
+from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._scope import Known, Of, Run, Source, getter_of
 from torchlike.jit._unit import Class, Unit
 
@@ -52,7 +53,7 @@ class Classes:
 
     def __init__(self) -> None:
         self._named: dict[type, str] = {}
-        self._objects: dict[Any, Objects] = {}
+        self._objects: list[Objects] = []
 
     def named(self, compiler: Any, node: ast.AST) -> Callable[[Any], str | None]:
         """A function that gives the name of a class of the user in code."""
@@ -118,15 +119,17 @@ class Classes:
 
     def objects(self, kind: type, compiler: Any, node: ast.AST) -> Objects:
         """What compiles a class with methods."""
-        known = self._objects.get(kind)
-        if known is None:
-            known = self._objects[kind] = Objects(self, kind)
-            try:
-                known.compile(compiler, node)
-            except Exception:
-                del self._objects[kind]
-                raise
-        return known
+        known = next((o for o in self._objects if o.kind is kind), None)
+        return known or self._compiled(Objects(self, kind), compiler, node)
+
+    def _compiled(self, objects: Objects, compiler: Any, node: ast.AST) -> Objects:
+        self._objects.append(objects)
+        try:
+            objects.compile(compiler, node)
+        except Exception:
+            self._objects.remove(objects)
+            raise
+        return objects
 
     def held(self, value: Any, compiler: Any, node: ast.AST) -> Objects:
         """What compiles the class of an object that a module holds, by the types of what the object has."""
@@ -138,17 +141,14 @@ class Classes:
             raise compiler.fail(
                 node, f"an object of the class '{type(value).__name__}': {e}"
             ) from None
-        key = (type(value), *types.items())
-        known = self._objects.get(key)
-        if known is None:
-            known = self._objects[key] = Objects(self, type(value))
-            known.attributes = types
-            known.compile(compiler, node, made=True)
-        return known
+        for known in self._objects:
+            if known.kind is type(value) and known.attributes == types:
+                return known
+        return self._compiled(Objects(self, type(value), types), compiler, node)
 
     def objects_of(self, kind: str | None) -> Objects | None:
         """What compiles the class of this name, if it is one with methods."""
-        return next((o for o in self._objects.values() if o.name == kind), None)
+        return next((o for o in self._objects if o.name == kind), None)
 
 
 def may_be_compiled(kind: type) -> bool:
@@ -180,20 +180,30 @@ def _is_written(kind: type) -> bool:
 class Objects:
     """Compiles a class of the user: its methods, and the attributes that `__init__` sets."""
 
-    def __init__(self, program: Any, kind: type) -> None:
+    def __init__(self, program: Any, kind: type, types: dict[str, str] | None = None) -> None:
         self.program, self.kind = program, kind
         self.name: str = program.fresh(qualified(kind))
-        self.attributes: dict[str, str] = {}
+        self.attributes: dict[str, str] = dict(types or {})
+        self._is_made = types is not None
         self._methods: dict[str, ast.FunctionDef] = {}
         self._results: dict[str, str | None] = {}
         self._busy: list[str] = []
+        self.inherited: dict[str, Any] = {}
+        """What `super()` calls, by its names in code."""
 
-    def compile(self, compiler: Any, node: ast.AST, *, made: bool = False) -> None:
-        """Compiles all methods, and adds the class to the code; objects that are made already need no `__init__`."""
+    def compile(self, compiler: Any, node: ast.AST) -> None:
+        """Compiles all methods, and adds the class to the code; objects that are made already may do without
+        `__init__`."""
         found = {n: f for k in reversed(self.kind.__mro__) for n, f in vars(k).items()}
         names = [n for n, f in found.items() if inspect.isfunction(f)]
-        first = [n for n in names if n == "__init__" and not made]
-        for method in (*first, *(n for n in names if n not in ("__init__", "__repr__"))):
+        if "__init__" in names:
+            try:
+                self.compiled("__init__", compiler, node)
+            except NotSupportedError:
+                if not self._is_made:
+                    raise
+                self._busy.clear()
+        for method in (n for n in names if n not in ("__init__", "__repr__")):
             self.compiled(method, compiler, node)
         lines = [f"  {name} : {kind}\n" for name, kind in self.attributes.items()]
         for tree in self._methods.values():
@@ -212,7 +222,7 @@ class Objects:
             raise compiler.fail(
                 node, f"method '{method}' is called recursively. Recursive calls are not supported"
             )
-        function = inspect.getattr_static(self.kind, method)
+        function = self.inherited.get(method) or inspect.getattr_static(self.kind, method)
         code = function.fget if isinstance(function, property) else function
         called = getter_of(method) if isinstance(function, property) else method
         self._busy.append(method)

@@ -13,6 +13,7 @@ import torchlike
 from torchlike.jit import _results
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._functions import ATTRIBUTES
+from torchlike.jit._layers import inherited
 from torchlike.jit._parts_of_code import (
     _ATTRIBUTE_KINDS,
     _FOLDED,
@@ -35,6 +36,7 @@ from torchlike.jit._scope import (
     Run,
     Several,
     Source,
+    Super,
     getter_of,
     scripted_methods,
 )
@@ -147,6 +149,8 @@ class Expressions:
         of = self.visit(node.value)
         if isinstance(of, Part):
             return self.of_part(of, node.attr, node)
+        if isinstance(of, Super):
+            return self._inherited(of, node)
         if isinstance(of, Known):
             return self.of_known(of.value, node.attr, node)
         if isinstance(of, Run):
@@ -167,6 +171,25 @@ class Expressions:
                 return Run(ast.Attribute(of.node, node.attr, ast.Load()), None)
             return Of(of.node, node.attr, of.kind)
         raise self.fail(node, f"an attribute {node.attr!r} of a {type(of).__name__.lower()}")
+
+    def _inherited(self, of: Super, node: ast.Attribute) -> Any:
+        """A method of the classes that a class derives from, under a name of its own."""
+        itself = self.part
+        assert itself is not None
+        compiled: Any
+        if isinstance(itself, Part):
+            kind, compiled = type(itself.module), self.program.builder(itself.module, self, node)
+        else:
+            compiled = self.program.objects_of(itself.kind)
+            kind = compiled.kind
+        for base in kind.__mro__[kind.__mro__.index(of.below) + 1 :]:
+            if node.attr in vars(base):
+                name = f"super_{base.__name__}_{node.attr}"
+                function = compiled.inherited[name] = inherited(base, node.attr)
+                if isinstance(itself, Part):
+                    return Method(Part(ast.Name("self", ast.Load()), itself.module), name, function)
+                return Of(ast.Name("self", ast.Load()), name, itself.kind)
+        raise self.fail(node, f"'super' object has no attribute '{node.attr}'")
 
     def of_known(self, value: Any, attribute: str, node: ast.AST) -> Any:
         """An attribute of something that compiling knows."""

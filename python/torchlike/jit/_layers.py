@@ -437,3 +437,9 @@ def method_of(module: Any, name: str) -> Any:
             if "forward" in base.__dict__:
                 break
     return getattr(found, "__func__", found)
+
+
+def inherited(base: type, name: str) -> Any:
+    """The function that is compiled for a method of a class itself, whatever derives from it."""
+    forward = _FORWARDS.get(base) if name == "forward" else None
+    return forward or vars(base)[name]

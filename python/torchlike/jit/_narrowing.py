@@ -81,12 +81,11 @@ def _of_none(compiler: Any, test: ast.Compare) -> Narrowing | None:
 def _of_class(compiler: Any, test: ast.Call) -> Narrowing | None:
     value, asked = _variable(compiler, test.args[0]), test.args[1]
     kind = (value.kind if value else None) or ""
-    if kind.startswith("Optional["):
-        parts = [kind[9:-1], "NoneType"]
-    elif kind.startswith("Union["):
-        parts = _types.parts_of(kind)
-    else:
+    if not kind.startswith(("Optional[", "Union[")):
         return None
+    whole = kind[9:-1] if kind.startswith("Optional[") else kind
+    parts = _types.parts_of(whole) if whole.startswith("Union[") else [whole]
+    parts += ["NoneType"] * (whole != kind)
     classes = asked.elts if isinstance(asked, ast.Tuple) else [asked]
     texts = {t for c in classes for t in compiler._asked(value, c)}
     yes, no = [p for p in parts if p in texts], [p for p in parts if p not in texts]
@@ -94,6 +93,9 @@ def _of_class(compiler: Any, test: ast.Call) -> Narrowing | None:
 
 
 def _joined(parts: list[str]) -> str | None:
-    if len(parts) == 2 and "NoneType" in parts:
-        return f"Optional[{next(p for p in parts if p != 'NoneType')}]"
-    return parts[0] if len(parts) == 1 else f"Union[{', '.join(parts)}]" if parts else None
+    """The type of a value of one of several types."""
+    there = [p for p in parts if p != "NoneType"]
+    if not there:
+        return "NoneType" if parts else None
+    text = there[0] if len(there) == 1 else f"Union[{', '.join(there)}]"
+    return text if len(there) == len(parts) else f"Optional[{text}]"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike.jit._methods import OF_TENSORS, OTHER_NAMES
+from torchlike.nn import _native_attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,8 @@ def _histogramdd(
 
 
 WITHOUT_OPERATOR: dict[str, Callable[..., Any]] = {
+    **OF_TENSORS,
+    **OTHER_NAMES,
     "_convolution": _convolution,
     "_convolution_mode": _convolution_mode,
     "is_autocast_enabled": lambda *args: torchlike.is_autocast_enabled(*args),
@@ -52,8 +56,10 @@ WITHOUT_OPERATOR: dict[str, Callable[..., Any]] = {
     "nonzero_numpy": lambda x: list(torchlike.nonzero(x, as_tuple=True)),
     "broadcast_shapes": lambda *shapes: list(torchlike.broadcast_shapes(*shapes)),
     "to_dense": torchlike.Tensor.to_dense,
+    "to_padded_tensor": lambda *args, **kwargs: torchlike.Tensor.to_padded_tensor(*args, **kwargs),
     "to_sparse": torchlike.Tensor.to_sparse,
     "histogramdd": _histogramdd,
+    **{name: getattr(torchlike, name) for name in _native_attention.__all__},
     "pad_sequence": lambda *args, **kwargs: torchlike.nn.utils.rnn.pad_sequence(*args, **kwargs),
     "unique_consecutive": lambda *args, **kwargs: torchlike.ops.aten.unique_consecutive(
         *args, **kwargs

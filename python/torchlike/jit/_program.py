@@ -91,9 +91,11 @@ class Program(Classes):
         wanted = f"__torch__.torch.nn.functional.{public}" if public else qualified(function)
         name = self.fresh(wanted)
         prefix, _, last = name.rpartition(".")
-        tree, kind = Statements(self, Source(function), None, fixed).function(last)
+        try:
+            tree, kind = Statements(self, Source(function), None, fixed).function(last)
+        finally:
+            self._busy.discard(key)
         self.unit.define(prefix, ast.unparse(tree) + "\n")
-        self._busy.discard(key)
         self.functions[key] = (name, kind)
         self.kept.append(function)
         return name, kind
@@ -152,6 +154,8 @@ class ModuleBuilder:
         self.kinds: dict[str, str | None] = {}
         self.attributes: dict[str, str] = {}
         self.written: set[str] = set()
+        self.inherited: dict[str, Any] = {}
+        """What `super()` calls, by its names in code."""
         self.spec: Class | None = None
         self._busy: set[str] = set()
         self.hints = _hints(type(module))
@@ -167,7 +171,9 @@ class ModuleBuilder:
             )
         plain, _, number = method.rpartition("__")
         signatures = _marks.overloads_of(_layers.method_of(self.module, plain)) if plain else []
-        function = _layers.method_of(self.module, plain if signatures else method)
+        function = self.inherited.get(method) or _layers.method_of(
+            self.module, plain if signatures else method
+        )
         if function is None or function is Module.forward:
             raise caller.fail(
                 node, f"Module '{type(self.module).__name__}' has no method '{method}'"
@@ -193,9 +199,10 @@ class ModuleBuilder:
         signatures = _marks.overloads_of(_layers.method_of(self.module, method))
         for name, signature in zip(self.variants(method), signatures, strict=False):
             statements = Statements(self.program, Source(signature), None)
-            taken = [
-                statements.annotation(a.annotation) for a in statements.source.tree.args.args[1:]
+            said = [
+                a.annotation or ast.Name("Tensor") for a in statements.source.tree.args.args[1:]
             ]
+            taken = [statements.annotation(a) for a in said]
             if len(kinds) <= len(taken) and all(
                 k is None or fits(k, t) for k, t in zip(kinds, taken, strict=False)
             ):

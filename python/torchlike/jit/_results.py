@@ -28,7 +28,12 @@ _NOT_SAID = {
     **dict.fromkeys((f"adaptive_max_pool{n}d" for n in (1, 2, 3)), "Tuple[Tensor, Tensor]"),
     **dict.fromkeys(("dim", "nelement"), "int"),
     **dict.fromkeys(("tolist", "item"), None),
-    "is_grad_enabled": "bool",
+    **dict.fromkeys(("is_grad_enabled", "is_complex", "is_conj", "is_neg", "is_signed"), "bool"),
+    **dict.fromkeys(("is_coalesced", "is_pinned", "is_inference"), "bool"),
+    **dict.fromkeys(("get_autocast_dtype", "element_size", "get_device", "storage_offset"), "int"),
+    **dict.fromkeys(("dense_dim", "sparse_dim", "_nnz", "q_zero_point"), "int"),
+    **dict.fromkeys(("coalesce", "indices", "values", "dequantize", "int_repr"), "Tensor"),
+    "q_scale": "float",
 }
 
 

@@ -72,6 +72,13 @@ class Of:
 
 
 @dataclasses.dataclass
+class Super:
+    """What `super()` gives: the methods of the classes that one derives from."""
+
+    below: Any
+
+
+@dataclasses.dataclass
 class Several:
     """Values side by side, some of which are modules."""
 

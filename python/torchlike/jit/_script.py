@@ -89,7 +89,7 @@ def _made(program: Program, module: Any, made: dict[int, Any]) -> RecursiveScrip
     """The modules that stand for compiled ones, with what those hold."""
     known = made.get(id(module))
     if known is not None:
-        return known  # type: ignore[no-any-return]
+        return known
     builder = program.builders[id(module)]
     result = made[id(module)] = RecursiveScriptModule(builder.finish(), program.unit)
     state: dict[str, Any] = {}

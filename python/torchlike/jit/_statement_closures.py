@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike.jit import _library_contexts as library_contexts
 from torchlike.jit import _values
 from torchlike.jit._closures import Expressions
 from torchlike.jit._errors import Raised, note
@@ -171,7 +172,8 @@ class Compiler(Expressions):
             if store is not None:
                 store(env, entered)
             try:
-                return body(env)
+                with library_contexts.entered(context):
+                    return body(env)
             finally:
                 method(context, "__exit__")(None, None, None)
 

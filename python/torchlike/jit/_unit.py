@@ -278,6 +278,8 @@ class Unit:
                 not name.startswith("_") and _functions.is_operator(name)
             ):
                 return _functions.method_of(of, name)
+            if name in _functions.WITHOUT_OPERATOR:
+                return functools.partial(_functions.of_torch(name), of)
         raise RuntimeError(f"'{type(of).__name__}' object has no attribute or method '{name}'.")
 
     def called(self, of: Any) -> Callable[..., Any]:

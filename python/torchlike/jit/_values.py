@@ -114,6 +114,11 @@ def _append(items: list[Any], item: Any) -> list[Any]:
     return items
 
 
+def _values(of: Any) -> Any:
+    """The values of a dictionary, as a list, or of a sparse tensor."""
+    return of.values() if isinstance(of, Tensor) else list(of.values())
+
+
 def _get(d: dict[Any, Any], key: Any, default: Any = None) -> Any:
     return d.get(key, default)
 
@@ -247,7 +252,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "len": len, "append": _append, "extend": list.extend, "insert": list.insert, "pop": _string("pop"),
     "clear": _string("clear"), "remove": list.remove, "reverse": list.reverse, "sort": _sort, "sorted": sorted,
     "copy": _string("copy"), "list": list, "count": _string("count"), "index": _string("index"), "slice": _slice,
-    "select": operator.getitem, "keys": lambda d: list(d.keys()), "values": lambda d: list(d.values()),
+    "select": operator.getitem, "keys": lambda d: list(d.keys()), "values": lambda d: _values(d),
     "items": lambda d: list(d.items()), "get": _get, "setdefault": _string("setdefault"), "popitem": dict.popitem,
     "update": dict.update, "dict": dict, "Delete": operator.delitem, "isspace": str.isspace,
 }  # fmt: skip
@@ -268,7 +273,7 @@ ALWAYS: dict[str, Callable[..., Any]] = {
     "ScalarImplicit": _number, "ComplexImplicit": lambda x: complex(_number(x)), "ord": ord, "chr": chr, "hex": hex,
     "oct": oct, "bin": bin, "percentFormat": _percent, "hash": hash,
     "warn": lambda text, level=2: warnings.warn(text, stacklevel=2), "size": lambda x, *d: _size(x, *d),
-    "dim": lambda x: x.dim(), "numel": lambda x: x.numel(), "device": torchlike.device,
+    "dim": lambda x: x.dim(), "numel": lambda x: x.numel(), "device": torchlike.device, "_unwrap_optional": _unwrap,
     "is_scripting": lambda: True, "len": len, "wait": lambda future: future.wait(),
 }  # fmt: skip
 """Functions that are for values of every kind."""

@@ -207,7 +207,7 @@ class Watch(TorchFunctionMode):
             with self:
                 return inner(*args, **kwargs)
         fitting = None if operator is None else _fitting(operator, args, kwargs)
-        if fitting is None:
+        if operator is None or fitting is None:
             return self._apart(func, args, kwargs)
         node = call(_spelling.path(operator), *self._spelled(*fitting))
         return self._emit(node, func(*args, **kwargs), args)
