@@ -14,6 +14,7 @@ from torchlike._guards import detect_fake_mode
 from torchlike._subclasses import fake_tensor as ft
 from torchlike._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torchlike._subclasses.meta_utils import MetaConverter
+from torchlike.fx.experimental.symbolic_shapes import ShapeEnv
 
 
 def look(t):
@@ -172,6 +173,12 @@ def test_the_mode_of_a_tensor():
     assert mode.fake_tensor_converter.from_real_tensor(mode, x) is mode.from_tensor(x)
     with pytest.raises(NotImplementedError, match="shape_env"):
         FakeTensorMode(shape_env=object())
+    with pytest.raises(NotImplementedError, match="shape_env"):
+        FakeTensorMode(shape_env=ShapeEnv())
+    static = ShapeEnv(assume_static_by_default=True)
+    with FakeTensorMode(shape_env=static) as mode:
+        assert mode.shape_env is static
+        assert torch.ones(2, 3).shape == (2, 3) and not static.guards
 
 
 def test_printing_copies_and_files():
@@ -232,6 +239,7 @@ def test_meta_twins_become_real():
         convert(x, other=1)
     with pytest.raises(NotImplementedError, match="sizes are numbers"):
         convert(x, shape_env=object())
+    assert convert(x, shape_env=ShapeEnv(assume_static_by_default=True)).shape == x.shape
 
 
 @pytest.mark.parametrize(

@@ -182,12 +182,12 @@ class FakeTensorMode(TorchDispatchMode):
     Args:
         allow_fallback_kernels: accepted; no kernel ever runs.
         allow_non_fake_inputs: real tensors among the arguments of calls are converted. They are refused otherwise.
-        shape_env: must be None: sizes are numbers.
+        shape_env: None, or a `ShapeEnv(assume_static_by_default=True)`: sizes are numbers.
         static_shapes: accepted, as sizes are numbers.
         export: accepted.
 
     Raises:
-        NotImplementedError: if `shape_env` is given.
+        NotImplementedError: if `shape_env` asks for symbols.
         AssertionError: by a call that mixes real and fake tensors, or those of two modes.
         FakeTensorDeviceMismatchError, DataDependentOutputException, DynamicOutputShapeException: by calls.
     """
@@ -201,14 +201,14 @@ class FakeTensorMode(TorchDispatchMode):
         static_shapes: bool | None = None,
         export: bool = False,
     ) -> None:
-        if shape_env is not None:
+        if not getattr(shape_env, "assume_static_by_default", shape_env is None):
             raise NotImplementedError(
                 "FakeTensorMode(shape_env=): sizes are numbers here; export finds dynamic dimensions by probing"
             )
         self._stand_for(_C._FakeMode(allow_non_fake_inputs))
         self.allow_fallback_kernels = allow_fallback_kernels
         self.static_shapes = True if static_shapes is None else static_shapes
-        self.shape_env = None
+        self.shape_env = shape_env
         self.export = export
 
     def _stand_for(self, core: Any) -> None:

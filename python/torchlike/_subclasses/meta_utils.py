@@ -105,7 +105,7 @@ class MetaConverter(_C._Twins):
 
     def _check(self, shape_env: Any, options: dict[str, Any] | None) -> None:
         """Refuses options that are none, and symbolic sizes."""
-        if shape_env is not None:
+        if not getattr(shape_env, "assume_static_by_default", shape_env is None):
             raise NotImplementedError("MetaConverter(shape_env=): sizes are numbers here")
         unknown = [name for name in options or () if name not in _OPTIONS]
         if unknown:

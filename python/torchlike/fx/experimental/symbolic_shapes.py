@@ -6,6 +6,7 @@ from typing import Any
 
 __all__ = [
     "GuardOnDataDependentSymNode",
+    "ShapeEnv",
     "definitely_false",
     "definitely_true",
     "free_symbols",
@@ -25,6 +26,21 @@ __all__ = [
 
 class GuardOnDataDependentSymNode(RuntimeError):
     """A decision depends on data; never raised, as sizes are numbers."""
+
+
+class ShapeEnv:
+    """Where PyTorch keeps the symbols of sizes: there are none, and so nothing is guarded.
+
+    Args:
+        assume_static_by_default: whether sizes are numbers, as they always are here; what takes an environment refuses
+            one that asks for symbols.
+        options: accepted.
+    """
+
+    def __init__(self, *, assume_static_by_default: bool = False, **options: Any) -> None:
+        self.assume_static_by_default = assume_static_by_default
+        self.guards: list[Any] = []
+        self.var_to_val: dict[Any, int] = {}
 
 
 def guard_or_false(a: Any) -> bool:
