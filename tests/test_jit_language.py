@@ -255,6 +255,29 @@ class Holding(nn.Module):
         return scaled_by(x, self.scaler), self.shifter(x), self.shifter.factor, y
 
 
+class Recipe:
+    def __init__(self, order: List[int], more: Dict[int, int], before: Optional[List[int]] = None):  # noqa: UP006, UP045
+        self.order: List[int] = order  # noqa: UP006
+        self.more: Dict[int, int] = more  # noqa: UP006
+        self.before: Optional[List[int]] = before  # noqa: UP006, UP045
+
+
+class Cooking(nn.Module):
+    """Objects in a dictionary, some of whose containers are empty."""
+
+    def __init__(self):
+        super().__init__()
+        self.recipes = {2: Recipe([1, 0], {}, [1]), 3: Recipe([0, 2, 1], {1: 2})}
+
+    def forward(self, x: Tensor):
+        recipe = self.recipes[x.dim()]
+        order: Optional[List[int]] = recipe.order  # noqa: UP006, UP045
+        if recipe.before is not None:
+            order = None
+        y = x if order is None else x.permute(order)
+        return y, len(recipe.more), sum(recipe.more.values())
+
+
 class Deriving(nn.Linear):
     def forward(self, x: Tensor):
         return super().forward(x) * 2
@@ -394,6 +417,14 @@ def test_modules_hold_objects():
     scripted = torch.jit.script(module)
     for run in (scripted, through_a_file(scripted)):
         alike(run(x), module(x))
+
+
+def test_dictionaries_of_objects():
+    module = Cooking()
+    scripted = torch.jit.script(module)
+    for run in (scripted, through_a_file(scripted)):
+        for x in (torch.ones(2, 3), torch.ones(2, 3, 4)):
+            alike(run(x), module(x))
 
 
 @pytest.mark.parametrize("below", [nn.Linear, nn.Sequential])

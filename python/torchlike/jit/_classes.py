@@ -69,6 +69,12 @@ class Classes:
                 return self.objects(kind, compiler, node).name
             return None
 
+        def held(value: Any) -> str | None:
+            """The class of an object among the values that a module holds."""
+            known = compiler is not None and may_be_held(value)
+            return self.held(value, compiler, node).name if known else None
+
+        find.held = held  # type: ignore[attr-defined]
         return find
 
     def _define(self, kind: type, base: str, body: str) -> str:
@@ -132,19 +138,24 @@ class Classes:
         return objects
 
     def held(self, value: Any, compiler: Any, node: ast.AST) -> Objects:
-        """What compiles the class of an object that a module holds, by the types of what the object has."""
-        find = self.named(compiler, node)
-        hints = getattr(type(value), "__annotations__", {})
+        """What compiles the class of an object that a module holds: by what `__init__` says of its attributes, or else
+        by what the object has."""
+        kind = type(value)
+        try:
+            by_init = self.objects(kind, compiler, node)
+        except NotSupportedError:
+            by_init = None
+        if by_init is not None and vars(value).keys() <= by_init.attributes.keys():
+            return by_init
+        find, hints = self.named(compiler, node), getattr(kind, "__annotations__", {})
         try:
             types = {n: _types.of_attribute(v, hints.get(n), find) for n, v in vars(value).items()}
         except _types.UnknownType as e:
-            raise compiler.fail(
-                node, f"an object of the class '{type(value).__name__}': {e}"
-            ) from None
+            raise compiler.fail(node, f"an object of the class '{kind.__name__}': {e}") from None
         for known in self._objects:
-            if known.kind is type(value) and known.attributes == types:
+            if known.kind is kind and known.attributes == types:
                 return known
-        return self._compiled(Objects(self, type(value), types), compiler, node)
+        return self._compiled(Objects(self, kind, types), compiler, node)
 
     def objects_of(self, kind: str | None) -> Objects | None:
         """What compiles the class of this name, if it is one with methods."""
@@ -152,29 +163,35 @@ class Classes:
 
 
 def may_be_compiled(kind: type) -> bool:
-    """Whether a class is one of the user that derives from no other."""
-    known = kind in _library_contexts.NAMES
-    return known or (
-        kind.__mro__[1:] == (object,) and not is_own(kind) and kind.__module__ != "builtins"
+    """Whether a class is one of the user, as those that it derives from are."""
+    if kind in _library_contexts.NAMES:
+        return True
+    odd = (
+        tuple,
+        list,
+        dict,
+        str,
+        enum.Enum,
+        torchlike.Tensor,
+        torchlike.nn.Module,
+        type,
+        BaseException,
     )
+    own = [k for k in kind.__mro__ if k is not object]
+    return not issubclass(kind, odd) and all(not is_own(k) and _is_written(k) for k in own)
+
+
+def _is_written(kind: type) -> bool:
+    """Whether a class is written in Python, and not the interpreter's."""
+    import sys
+
+    module = kind.__module__.partition(".")[0]
+    return module not in sys.stdlib_module_names or module == "__main__"
 
 
 def may_be_held(value: Any) -> bool:
     """Whether a value is an object of a class of the user, which code may use."""
-    kind = type(value)
-    own = [k for k in kind.__mro__ if k is not object]
-    odd = (tuple, list, dict, enum.Enum, torchlike.Tensor, torchlike.nn.Module, type, BaseException)
-    plain = not isinstance(value, odd) and hasattr(value, "__dict__")
-    return plain and all(inspect.isclass(k) and not is_own(k) and _is_written(k) for k in own)
-
-
-def _is_written(kind: type) -> bool:
-    """Whether a class is written in Python by a user."""
-    import sys
-
-    module = kind.__module__.partition(".")[0]
-    methods = [f for f in vars(kind).values() if inspect.isfunction(f)]
-    return module not in sys.stdlib_module_names or (module == "__main__" and bool(methods))
+    return hasattr(value, "__dict__") and may_be_compiled(type(value))
 
 
 class Objects:
@@ -260,13 +277,14 @@ class Objects:
                 and not ast.unparse(code)[1:-1]
             ):
                 kind = "List[Tensor]" if isinstance(code, ast.List) else "Dict[str, Tensor]"
-            if self._busy != ["__init__"] or not isinstance(kind, str):
+            if not all(m.endswith("__init__") for m in self._busy):
                 raise compiler.fail(
                     node,
-                    f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it "
-                    "in __init__()?"
-                    if self._busy != ["__init__"]
-                    else f"the type of the attribute '{name}' is not known; an annotation says it",
+                    f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in __init__()?",
+                )
+            if not isinstance(kind, str):
+                raise compiler.fail(
+                    node, f"the type of the attribute '{name}' is not known; an annotation says it"
                 )
             self.attributes[name] = kind
         return ast.Attribute(of.node, name, ast.Store())

@@ -215,7 +215,7 @@ class ModuleBuilder:
         self, compiler: Any, name: str, value: Any, place: ast.expr, node: ast.AST
     ) -> Any:
         """An attribute: a constant of the code, or a value of the module."""
-        if may_be_held(value):
+        if may_be_held(value) and not isinstance(value, enum.Enum):
             self.attributes[name] = self.program.held(value, compiler, node).name
             return Run(place, self.attributes[name])
         constants = getattr(self.module, "__constants__", ())

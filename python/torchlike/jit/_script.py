@@ -75,9 +75,17 @@ def script_module(module: Any) -> RecursiveScriptModule:
 
 def _held(program: Program, kind: str, value: Any, made: dict[int, Any]) -> Any:
     """What stands for a value that a module holds: for an object, one of code with the same attributes."""
-    objects = program.objects_of(kind)
-    if objects is None:
+    if isinstance(value, list | tuple | dict):
+        inner = _types.parts_of(kind)
+        if isinstance(value, dict) and len(inner) == 2:
+            return {k: _held(program, inner[1], v, made) for k, v in value.items()}
+        if isinstance(value, list) and len(inner) == 1:
+            return [_held(program, inner[0], v, made) for v in value]
         return _types.plain(value)
+    kind = kind[9:-1] if kind.startswith("Optional[") else kind
+    objects = program.objects_of(kind)
+    if objects is None or value is None:
+        return value
     if id(value) not in made:
         twin = made[id(value)] = Instance(program.unit.get_class(kind))
         for name, of in objects.attributes.items():

@@ -325,12 +325,13 @@ class Statements(PlainStatements):
         value = self.visit(node.value)
         if kind == "float" and isinstance(value, Known) and isinstance(value.value, int):
             value = Known(float(value.value))
-        code = call("annotate", [_types.node_of(kind), self.node(value, node)])
+        said, code = _types.node_of(kind), self.node(value, node)
         if isinstance(node.target, ast.Name):
             self.kinds[node.target.id] = kind
             self.locals[node.target.id] = Run(ast.Name(node.target.id, ast.Load()), kind)
-            return [ast.Assign([ast.Name(node.target.id, ast.Store())], code)]
-        return [ast.Assign([self._store(node.target, kind)], code)]
+            # `annotate` would leave the variable the type of what it holds first.
+            return [ast.AnnAssign(ast.Name(node.target.id, ast.Store()), said, code, 1)]
+        return [ast.Assign([self._store(node.target, kind)], call("annotate", [said, code]))]
 
     def _do_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         if isinstance(node.target, ast.Name):

@@ -79,6 +79,9 @@ def of_value(value: Any, named: Any) -> str:
     if isinstance(value, dict) and value:
         keys = _common([of_value(k, named) for k in value])
         return f"Dict[{keys}, {_common([of_value(v, named) for v in value.values()])}]"
+    held = named.held(value) if hasattr(named, "held") else None
+    if held is not None:
+        return str(held)
     raise UnknownType(f"could not infer the type of {value!r:.80}")
 
 
