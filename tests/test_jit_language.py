@@ -278,6 +278,20 @@ class Cooking(nn.Module):
         return y, len(recipe.more), sum(recipe.more.values())
 
 
+class Reading(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, lengths: Tensor):
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, lengths, batch_first=True, enforce_sorted=False
+        )
+        out, state = self.layer(packed)
+        padded, sizes = nn.utils.rnn.pad_packed_sequence(out, batch_first=True, total_length=6)
+        return padded, sizes, state
+
+
 class Deriving(nn.Linear):
     def forward(self, x: Tensor):
         return super().forward(x) * 2
@@ -425,6 +439,23 @@ def test_dictionaries_of_objects():
     for run in (scripted, through_a_file(scripted)):
         for x in (torch.ones(2, 3), torch.ones(2, 3, 4)):
             alike(run(x), module(x))
+
+
+RECURRENT = {
+    "lstm": lambda: nn.LSTM(3, 2, 2, batch_first=True, bidirectional=True),
+    "projections": lambda: nn.LSTM(3, 4, batch_first=True, proj_size=2),
+    "gru": lambda: nn.GRU(3, 2, batch_first=True),
+    "tanh": lambda: nn.RNN(3, 2, batch_first=True),
+    "relu": lambda: nn.RNN(3, 2, batch_first=True, nonlinearity="relu", bias=False),
+}
+
+
+@pytest.mark.parametrize("layer", RECURRENT)
+def test_packed_sequences(layer):
+    module, given = Reading(RECURRENT[layer]()), (torch.rand(3, 5, 3), torch.tensor([2, 5, 1]))
+    scripted = torch.jit.script(module)
+    for run in (scripted, through_a_file(scripted)):
+        alike(run(*given), module(*given))
 
 
 @pytest.mark.parametrize("below", [nn.Linear, nn.Sequential])

@@ -14,6 +14,7 @@ from torchlike.jit import _gradients, _marks, _results, _spelling, _tasks, _type
 from torchlike.jit._classes import may_be_compiled
 from torchlike.jit._functions import is_operator
 from torchlike.jit._library_contexts import CONTEXTS
+from torchlike.jit._library_sequences import PACKED
 from torchlike.jit._operations import _PLAIN_CALLS
 from torchlike.jit._otherwise import WITHOUT_OPERATOR
 from torchlike.jit._parts_of_code import (
@@ -30,6 +31,7 @@ from torchlike.jit._type_tests import TypeTests
 from torchlike.nn import Module
 from torchlike.nn.modules import utils
 from torchlike.nn.modules.container import ModuleDict
+from torchlike.nn.utils.rnn import PackedSequence
 
 Tensor = torchlike.Tensor
 _FLAGS = {
@@ -132,6 +134,13 @@ class Calls(TypeTests):
     def of_module(self, part: Part, node: ast.Call) -> Any:
         """A call of a module: of its `forward`."""
         args, keywords = self.spelled(node)
+        reads = PACKED.get(type(part.module))
+        given = self.arguments(node)
+        packed = self.program.named(self, node)(PackedSequence) if reads and given else None
+        if packed is not None and _kind(given[0]) == packed:
+            builder = self.program.builder(part.module, self, node)
+            builder.inherited["forward_packed"] = reads
+            return self.method_call(part, "forward_packed", args, keywords, node)
         return self.method_call(part, "forward", args, keywords, node)
 
     def method_call(
@@ -215,9 +224,7 @@ class Calls(TypeTests):
             made = special(self, function, node)
             if made is not None:
                 return made
-        library = _spelling.library(function)
-        if function in (torchlike.unique, torchlike.unique_consecutive):
-            library = _spelling.named(function.__name__)
+        library = _spelling.library(function) or _spelling.written(function)
         if library is not None:
             name = _library_name(function) + self._asked_for(library, node)
             return self.of_function(_spelling.named(name) or library, node, name)

@@ -15,6 +15,7 @@ from torchlike.jit import (
     _library_attention,
     _library_images,
     _library_losses,
+    _library_sequences,
     _library_sets,
 )
 from torchlike.jit._otherwise import WITHOUT_OPERATOR
@@ -55,6 +56,19 @@ def _public() -> dict[int, str]:
     return found
 
 
+_WRITTEN = (
+    torchlike.unique,
+    torchlike.unique_consecutive,
+    torchlike.nn.utils.rnn.pack_padded_sequence,
+    torchlike.nn.utils.rnn.pad_packed_sequence,
+)
+
+
+def written(function: Any) -> Any | None:
+    """The function of the library that scripts call in place of one that takes arguments of several kinds."""
+    return named(function.__name__) if function in _WRITTEN else None
+
+
 def library(function: Any) -> Any | None:
     """The function of the library that stands for one of `nn.functional`, if there is one."""
     if function is torchlike._assert:
@@ -67,7 +81,7 @@ def named(name: str) -> Any | None:
     """The function of the library of a name of `nn.functional`, if there is one."""
     homes = (
         *(_library, _library_activations, _library_attention),
-        *(_library_images, _library_losses, _library_sets),
+        *(_library_images, _library_losses, _library_sequences, _library_sets),
     )
     found = (getattr(home, name, None) for home in homes)
     return next((f for f in found if f is not None), None)

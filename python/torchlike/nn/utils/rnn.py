@@ -28,6 +28,10 @@ class PackedSequence(
 ):
     """Steps of several sequences one after another, without padding."""
 
+    data: torch.Tensor
+    batch_sizes: torch.Tensor
+    sorted_indices: torch.Tensor | None
+    unsorted_indices: torch.Tensor | None
     __slots__ = ()
 
     def __new__(
