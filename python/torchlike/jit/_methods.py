@@ -15,7 +15,15 @@ __all__ = ["OF_TENSORS", "OTHER_NAMES"]
 
 
 def _method(name: str) -> Callable[..., Any]:
-    return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
+    """A method of tensors, or an attribute, as a function."""
+
+    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, torchlike.Tensor):
+            raise TypeError(f"torch.{name}: not for a {type(x).__name__}")
+        found = getattr(x, name)
+        return found(*args, **kwargs) if callable(found) else found
+
+    return call
 
 
 _ANSWERED = (
@@ -26,10 +34,7 @@ _ANSWERED = (
 )
 OF_TENSORS: dict[str, Callable[..., Any]] = {name: _method(name) for name in _ANSWERED.split()}
 """Methods of tensors that are no operators here."""
-OF_TENSORS |= {
-    name: (lambda x, name=name: getattr(x, name))
-    for name in ("data", "is_leaf", "output_nr", "retains_grad", "_version")
-}
+OF_TENSORS |= {n: _method(n) for n in ("data", "is_leaf", "output_nr", "retains_grad", "_version")}
 
 
 def _dtype(number: int | None) -> Any:

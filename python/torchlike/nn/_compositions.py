@@ -257,7 +257,8 @@ def multi_head_attention_forward(
         out, weights = steps.attended_with_weights(q, k, v, attn_mask, dropout_p)
     else:
         out = steps.attended(q, k, v, attn_mask, bsz, num_heads, dropout_p, is_causal)
-    out = F.linear(out.reshape(tgt_len * bsz, embed_dim), out_proj_weight, out_proj_bias)
+    out = out.reshape(tgt_len * bsz, embed_dim)  # a copy, which takes the place of what was copied
+    out = F.linear(out, out_proj_weight, out_proj_bias)
     out = out.view(tgt_len, bsz, out.size(1))
     if weights is not None:
         weights = weights.view(bsz, num_heads, tgt_len, src_len)
