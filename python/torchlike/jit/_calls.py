@@ -112,30 +112,36 @@ class Calls(TypeTests):
             ]
         return None
 
-    def spelled(
-        self, node: ast.Call, *, listed: bool = True
-    ) -> tuple[list[ast.expr], list[ast.keyword]]:
-        """The code of the arguments; numbers side by side become lists, which operators take."""
-        fit = _listed if listed else lambda value: value
-        args = [self.node(fit(v), node) for v in self.arguments(node)]
-        keywords = [
-            ast.keyword(k.arg, self.node(fit(self.visit(k.value)), node)) for k in node.keywords
-        ]
-        return args, keywords
+    def given(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        """The values of the arguments, which are looked at once: calls stand within calls."""
+        named = {k.arg: self.visit(k.value) for k in node.keywords if k.arg}
+        return self.arguments(node), named
 
-    def _result(self, operator: str, first: list[Any], node: ast.Call) -> str | None:
+    def written(
+        self, values: list[Any], named: dict[str, Any], node: ast.AST, *, listed: bool = True
+    ) -> tuple[list[ast.expr], list[ast.keyword]]:
+        """The code of arguments; numbers side by side become lists, which operators take."""
+        fit = _listed if listed else lambda value: value
+        args = [self.node(fit(v), node) for v in values]
+        return args, [ast.keyword(n, self.node(fit(v), node)) for n, v in named.items()]
+
+    def spelled(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
+        """The code of the arguments of a call."""
+        return self.written(*self.given(node), node)
+
+    @staticmethod
+    def _result(operator: str, values: list[Any], named: dict[str, Any]) -> str | None:
         """The type of a call of an operator."""
-        args = first + [_listed(v) for v in self.arguments(node)]
-        keywords = {k.arg: _listed(self.visit(k.value)) for k in node.keywords if k.arg}
-        return _results.of_call(operator, args, keywords)
+        fitted = {n: _listed(v) for n, v in named.items()}
+        return _results.of_call(operator, [_listed(v) for v in values], fitted)
 
     # Modules
 
     def of_module(self, part: Part, node: ast.Call) -> Any:
         """A call of a module: of its `forward`."""
-        args, keywords = self.spelled(node)
+        given, named = self.given(node)
+        args, keywords = self.written(given, named, node)
         reads = PACKED.get(type(part.module))
-        given = self.arguments(node)
         packed = self.program.named(self, node)(PackedSequence) if reads and given else None
         if packed is not None and _kind(given[0]) == packed:
             builder = self.program.builder(part.module, self, node)
@@ -210,11 +216,12 @@ class Calls(TypeTests):
             "count",
             "remove",
         )
-        args, keywords = self.spelled(node, listed=listed)
+        values, named = self.given(node)
+        args, keywords = self.written(values, named, node, listed=listed)
         made = call(ast.Attribute(of.node, of.name, ast.Load()), args, keywords)
         if of.kind != "Tensor" and (of.kind is not None or plain or not known):
             return Run(made, _of_dictionary(of))
-        return Run(made, self._result(of.name, [Run(of.node, "Tensor")], node))
+        return Run(made, self._result(of.name, [Run(of.node, "Tensor"), *values], named))
 
     # What compiling knows
 
@@ -230,9 +237,9 @@ class Calls(TypeTests):
             return self.of_function(_spelling.named(name) or library, node, name)
         operator = _spelling.operator(function)
         if operator is not None:
-            args, keywords = self.spelled(node)
-            made = call(_spelling.path(operator), args, keywords)
-            return Run(made, self._result(operator, [], node))
+            values, named = self.given(node)
+            made = call(_spelling.path(operator), *self.written(values, named, node))
+            return Run(made, self._result(operator, values, named))
         if isinstance(function, type):
             return self._constructed(function, node)
         scripted = getattr(function, "_function", None)

@@ -48,7 +48,7 @@ class Statements(PlainStatements):
         self.kinds: dict[str, str] = {}
         self.around: dict[str, str] = {}
         self.returns: str | None = None
-        self.given: list[str | None] = []
+        self.returned: list[str | None] = []
 
     def function(self, text_name: str) -> tuple[ast.FunctionDef, str | None]:
         """The function as code, and the type of its result where that is said."""
@@ -72,11 +72,11 @@ class Statements(PlainStatements):
             else _types.node_of("NoneType" if self.returns == "None" else self.returns)
         )
         made = ast.FunctionDef(text_name, arguments, body or [ast.Pass()], [], returns)
-        return ast.fix_missing_locations(made), self.returns or self._given()
+        return ast.fix_missing_locations(made), self.returns or self._result_kind()
 
-    def _given(self) -> str | None:
+    def _result_kind(self) -> str | None:
         """The type of what the function gives, where nothing says it and all that is given has one."""
-        return self.given[0] if self.given and len(set(self.given)) == 1 else None
+        return self.returned[0] if len(set(self.returned)) == 1 else None
 
     def _says_nothing(self, node: ast.AST) -> bool:
         """True for annotations by which the library tells nothing."""
@@ -204,13 +204,13 @@ class Statements(PlainStatements):
 
     def _do_Return(self, node: ast.Return) -> list[ast.stmt]:
         if node.value is None:
-            self.given.append("NoneType")
+            self.returned.append("NoneType")
             return [ast.Return(None)]
         value = self.visit(node.value)
         if self.returns == "float" and isinstance(value, Known) and isinstance(value.value, int):
             value = Known(float(value.value))
         found = _kind(value)
-        self.given.append(found)
+        self.returned.append(found)
         if self.returns and found and found != self.returns and not fits(found, self.returns):
             raise self.fail(
                 node,
