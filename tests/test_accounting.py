@@ -116,6 +116,20 @@ def test_memory_by_class():
         tracker.track_external(3)
 
 
+def test_attention_holds_no_more_than_pytorchs():
+    """The peak that PyTorch 2.13 has: what is copied for the projection is given up before it."""
+    with torch.device("meta"):
+        model = nn.MultiheadAttention(16, 4, batch_first=True)
+        inputs = [torch.empty(2, 9, 16) for _ in range(3)]
+    tracker = MemTracker()
+    tracker.track_external(model, *inputs)
+    with tracker:
+        result = model(*inputs)
+    peak = tracker.get_tracker_snapshot("peak")[inputs[0].device]
+    assert (peak["Parameter"], peak["Other"], peak["Activation"]) == (4352, 3456, 13608)
+    assert result[1].shape == (2, 9, 9)
+
+
 def test_callbacks_wait_for_the_end_of_a_pass():
     done = []
     x = torch.ones(2, requires_grad=True)
