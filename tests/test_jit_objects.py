@@ -94,6 +94,14 @@ def test_modules_hold_objects():
         alike(run(x), module(x))
 
 
+def test_objects_of_python_are_copied():
+    scripted, x, scaler = torch.jit.script(scaled_by), torch.tensor(X), Scaler(3.0)
+    for run in (scripted, through_a_file(scripted)):
+        alike(run(x, scaler), x * 3)
+    with pytest.raises(RuntimeError, match="no attribute or method '__call__'"):
+        scripted(x, x)
+
+
 def test_dictionaries_of_objects():
     module = Cooking()
     scripted = torch.jit.script(module)

@@ -65,11 +65,12 @@ class Function:
         return names, len(arguments.args), defaults, body, size, real
 
     def _taken(self, kind: str) -> Callable[[Any], Any] | None:
-        """What makes a value one of a type, where that changes it: real numbers, and members of enumerations."""
+        """What makes a value one of a type, where that changes it: real numbers, members of enumerations, objects."""
         found: Any = self.unit.find(kind) if kind.startswith("__torch__.") else None
-        if getattr(found, "kind", "") != "Enum":
-            return _REAL.get(kind)
-        return lambda v: self.unit.member(found, v.name) if isinstance(v, enum.Enum) else v
+        of = getattr(found, "kind", None)
+        if of == "Enum":
+            return lambda v: self.unit.member(found, v.name) if isinstance(v, enum.Enum) else v
+        return (lambda v: self.unit.object(found, v)) if of == "" else _REAL.get(kind)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._body is None:

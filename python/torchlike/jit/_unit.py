@@ -217,6 +217,18 @@ class Unit:
             spec.made = make(spec.name.rpartition(".")[2], pairs)
         return spec.made[name]
 
+    def object(self, spec: Class, value: Any) -> Any:
+        """What stands for an object of Python where code has a class of its name: one with the same attributes."""
+        if isinstance(value, Instance) or type(value).__name__ != spec.name.rpartition(".")[2]:
+            return value
+        twin = Instance(spec)
+        for name, kind in spec.attributes.items():
+            inner = self.find(kind) if kind.startswith("__torch__.") else None
+            held = getattr(value, name)
+            plain = isinstance(inner, Class) and inner.kind == ""
+            twin.__dict__[name] = self.object(inner, held) if plain else held  # type: ignore[arg-type]
+        return twin
+
     # Objects
 
     def attribute(self, of: Any, name: str) -> Any:
