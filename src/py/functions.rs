@@ -467,25 +467,6 @@ fn _from_storage<'py>(
     )
 }
 
-/// `Tensor.new` and the typed constructors (`FloatTensor`).
-#[pyfunction]
-fn _legacy<'py>(
-    args: &Bound<'py, pyo3::types::PyTuple>,
-    kwargs: &Bound<'py, pyo3::types::PyDict>,
-    dtype: &PyDType,
-    device: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let kind = super::legacy::Kind {
-        dtype: dtype.0,
-        device: super::types::device_of(device)?,
-        any: false,
-    };
-    wrap(
-        args.py(),
-        super::legacy::construct(args, Some(kwargs), &kind)?,
-    )
-}
-
 /// Registers the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
@@ -494,7 +475,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add!(tensor as_tensor from_numpy frombuffer is_tensor get_default_dtype set_default_dtype get_default_device set_default_device
         is_grad_enabled _set_grad_enabled is_inference_mode_enabled _set_inference _default_generator manual_seed get_num_threads
         set_num_threads result_type promote_types can_cast _record _recording _materialize _materialize_all _extract _clear_meta_init_cache _assign _swap _viewers
-        _from_storage _legacy);
+        _from_storage);
+    m.add_function(wrap_pyfunction!(super::legacy::_legacy, m)?)?;
     m.add_function(wrap_pyfunction!(super::dlpack::from_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(super::load_file::_load, m)?)?;
     m.add_function(wrap_pyfunction!(super::load_file::_refused_globals, m)?)?;

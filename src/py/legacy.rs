@@ -2,7 +2,7 @@
 
 use super::data::{from_value, is_sequence};
 use super::messages;
-use super::object::tensor_ref;
+use super::object::{tensor_ref, wrap};
 use super::storage::storage_of;
 use super::tensor::sizes_of;
 use super::types::{PyDType, device_of, type_name};
@@ -197,4 +197,20 @@ fn of_data(value: &Bound<'_, PyAny>, dtype: DType, device: Device) -> PyResult<T
         return Err(PyTypeError::new_err(text));
     }
     from_value(value, Some(dtype), device)
+}
+
+/// `Tensor.new` and the typed constructors (`FloatTensor`).
+#[pyfunction]
+pub fn _legacy<'py>(
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+    dtype: &PyDType,
+    device: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let kind = Kind {
+        dtype: dtype.0,
+        device: device_of(device)?,
+        any: false,
+    };
+    wrap(args.py(), construct(args, Some(kwargs), &kind)?)
 }
