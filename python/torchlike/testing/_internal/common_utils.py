@@ -206,6 +206,9 @@ class _Relaxed(_Comparison):
     def any(self, actual: Any, expected: Any, path: tuple[Any, ...]) -> None:
         """Compares two values, or the values in two containers."""
         values, arrays = (actual, expected), (torch.Tensor, np.ndarray)
+        if all(isinstance(v, np.ndarray) and v.dtype.kind in "OSU" for v in values):
+            actual, expected = (v.tolist() for v in values)  # texts, which no tensor holds
+            values = (actual, expected)
         if all(
             isinstance(v, (*arrays, Sequence, Mapping)) and not isinstance(v, str) for v in values
         ):
