@@ -120,6 +120,11 @@ def containers(x: Tensor):
     sizes = {k: v.size(0) for k, v in d.items()}
     n = 7
     n //= 2
+    some, more = [1, 2, 3], [4, 5]
+    some += [9]
+    products = [a * b + i for i, (a, b) in enumerate([(1, 2), (3, 4)])]
+    sums = [a + b for a, b in zip(some, more)]  # noqa: B905  (TorchScript knows no `strict`)
+    placed = {i: a for i, a in enumerate(more, 3)}
     total = 0
     for i in reversed([1, 2, 3]):
         total = total * 10 + i
@@ -134,6 +139,7 @@ def containers(x: Tensor):
         divmod(7, 2),
         hex(20),
         round(2.6),
+        (products, sums, placed),
     )
 
 

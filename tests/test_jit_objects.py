@@ -94,6 +94,29 @@ def test_modules_hold_objects():
         alike(run(x), module(x))
 
 
+class Folded(nn.Module):
+    """Is compiled as a plain layer, without what only training needs."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+
+    def __prepare_scriptable__(self):
+        nn.utils.parametrize.remove_parametrizations(self.layer, "weight")
+        return self
+
+    def forward(self, x: Tensor):
+        shape = (x.shape[0], -1)
+        return self.layer(x).view(*shape)
+
+
+def test_modules_prepare_themselves():
+    module, x = nn.Sequential(Folded()), torch.tensor(X)
+    want = module(x)
+    alike(torch.jit.script(module)(x), want)
+    assert not nn.utils.parametrize.is_parametrized(module[0].layer)
+
+
 def test_objects_of_python_are_copied():
     scripted, x, scaler = torch.jit.script(scaled_by), torch.tensor(X), Scaler(3.0)
     for run in (scripted, through_a_file(scripted)):

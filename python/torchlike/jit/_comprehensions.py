@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from torchlike.jit import _types
 from torchlike.jit._bodies import kinds_of
 from torchlike.jit._compile import Expressions
-from torchlike.jit._parts_of_code import _each_kind, _kind
+from torchlike.jit._parts_of_code import _each_kind, _kind, call
 from torchlike.jit._scope import Known, Part, Run, Several
 from torchlike.nn.modules.container import ModuleDict
 
@@ -34,11 +35,11 @@ class Comprehensions(Expressions):
                     self.bind(loop.target, item, loop.target)
                     made.append(self.run(node.elt))
                 return Run(ast.List(made, ast.Load()), None)
-            target = self._item_target(loop.target, over)
+            target, each = self._item_target(loop, over)
             item = self.visit(node.elt)
-            new = ast.comprehension(target, self.node(over, loop.iter), [], 0)
+            new = ast.comprehension(target, each, [], 0)
             kind = f"List[{_kind(item)}]" if _kind(item) else None
-            return Run(ast.ListComp(self.node(item, node.elt), [new]), kind)
+            return Run(ast.ListComp(self._whole(item, node.elt), [new]), kind)
         finally:
             self.locals = saved
 
@@ -46,11 +47,20 @@ class Comprehensions(Expressions):
         loop, over = self._comprehension(node)
         saved = dict(self.locals)
         try:
-            target = self._item_target(loop.target, over)
-            new = ast.comprehension(target, self.node(over, loop.iter), [], 0)
-            return Run(ast.DictComp(self.run(node.key), self.run(node.value), [new]), None)
+            target, each = self._item_target(loop, over)
+            new = ast.comprehension(target, each, [], 0)
+            key, item = self.visit(node.key), self.visit(node.value)
+            pair = self._whole(key, node.key), self._whole(item, node.value)
+            return Run(ast.DictComp(*pair, [new]), None)
         finally:
             self.locals = saved
+
+    def _whole(self, item: Any, node: ast.AST) -> ast.expr:
+        """The code of an item: in PyTorch's grammar `for` belongs to what follows `else`."""
+        made, kind = self.node(item, node), _kind(item)
+        if not isinstance(made, ast.IfExp) or kind is None:
+            return made
+        return call("annotate", [_types.node_of(kind), made])
 
     def runtime_target(self, target: ast.AST, over: Any) -> ast.expr:
         """The names of a loop of the run."""
@@ -61,15 +71,49 @@ class Comprehensions(Expressions):
             return ast.Tuple([self.runtime_target(t, None) for t in target.elts], ast.Store())
         raise self.fail(target, "a target of a loop that is no name")
 
-    def _item_target(self, target: ast.AST, over: Any) -> ast.expr:
-        """The name of a list or dictionary of what a loop makes: PyTorch reads one only, so that several are its
-        parts."""
+    def _item_target(self, loop: ast.comprehension, over: Any) -> tuple[ast.expr, ast.expr]:
+        """The name of what a loop in brackets goes over, and that: PyTorch reads one name only, so that several are
+        parts of it."""
+        target = loop.target
         if not isinstance(target, ast.Tuple):
-            return self.runtime_target(target, over)
-        item = "_".join(["_each", *(n.id for n in ast.walk(target) if isinstance(n, ast.Name))])
-        kind = _each_kind(_kind(over))
-        self._bind_parts(target, Run(ast.Name(item, ast.Load()), kind))
-        return ast.Name(item, ast.Store())
+            return self.runtime_target(target, over), self.node(over, loop.iter)
+        name = "_".join(["_each", *(n.id for n in ast.walk(target) if isinstance(n, ast.Name))])
+        each = ast.Name(name, ast.Load())
+        sides = self._sides(loop.iter, each)
+        if sides is None:
+            self._bind_parts(target, Run(each, _each_kind(_kind(over))))
+            return ast.Name(name, ast.Store()), self.node(over, loop.iter)
+        parts, count = sides
+        if len(parts) != len(target.elts):
+            raise self.fail(target, f"{len(target.elts)} names for {len(parts)} values")
+        for t, part in zip(target.elts, parts, strict=True):
+            self._bind_parts(t, part)
+        return ast.Name(name, ast.Store()), call("range", [count])
+
+    def _sides(self, node: ast.AST, index: ast.expr) -> tuple[list[Run], ast.expr] | None:
+        """What `zip` or `enumerate` of variables gives at an index, and how many there are."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:
+            return None
+        function, values = self.visit(node.func), [self.visit(a) for a in node.args]
+        lists = (
+            values[:1] if isinstance(function, Known) and function.value is enumerate else values
+        )
+        simple = all(
+            isinstance(v, Run) and isinstance(v.node, ast.Name | ast.Attribute) for v in lists
+        )
+        if not isinstance(function, Known) or function.value not in (zip, enumerate) or not simple:
+            return None
+        parts = [Run(ast.Subscript(v.node, index, ast.Load()), _each_kind(v.kind)) for v in lists]
+        counts: list[ast.expr] = [call("len", [v.node]) for v in lists]
+        count = counts[0] if len(counts) == 1 else call("min", counts)
+        if function.value is enumerate:
+            first = (
+                index
+                if len(values) == 1
+                else ast.BinOp(index, ast.Add(), self.node(values[1], node))
+            )
+            parts.insert(0, Run(first, "int"))
+        return (parts, count) if len(counts) < 3 else None
 
     def _bind_parts(self, target: ast.AST, value: Run) -> None:
         if isinstance(target, ast.Name):

@@ -9,7 +9,7 @@ from typing import Any
 import torchlike
 from torchlike.jit import _types
 from torchlike.jit._functions import DTYPES, FORMATS
-from torchlike.jit._scope import Known, Run
+from torchlike.jit._scope import Known, Run, Several
 
 _FOLDED = (int, float, bool, str, type(None), tuple, list, dict)
 
@@ -104,6 +104,10 @@ def _kind(value: Any) -> str | None:
     """The type of a value, where it is known."""
     if isinstance(value, Run):
         return value.kind
+    if isinstance(value, Several):
+        kinds = [_kind(v) for v in value.items]
+        known = value.items and None not in kinds
+        return f"Tuple[{', '.join(k or '' for k in kinds)}]" if known else None
     if isinstance(value, Known):
         try:
             return _types.of_value(value.value, lambda k: None)

@@ -33,7 +33,7 @@ def script(
     if isinstance(obj, ScriptModule | ScriptFunction):
         return obj
     if isinstance(obj, Module):
-        return script_module(obj)
+        return script_module(_prepared(obj, {}))
     if inspect.isclass(obj):
         if issubclass(obj, Module):
             raise RuntimeError(
@@ -44,6 +44,19 @@ def script(
     if inspect.isfunction(obj) or inspect.ismethod(obj):
         return script_function(obj)
     raise NotSupportedError(f"jit.script: cannot compile a {type(obj).__name__}")
+
+
+def _prepared(module: Any, known: dict[int, Any]) -> Any:
+    """What a module wants to be compiled as, which its `__prepare_scriptable__` gives, and so those below it."""
+    if id(module) in known or isinstance(module, ScriptModule):
+        return known.get(id(module), module)
+    made = known[id(module)] = (
+        module.__prepare_scriptable__() if hasattr(module, "__prepare_scriptable__") else module
+    )
+    for name, inner in list(made._modules.items()):
+        if inner is not None and _prepared(inner, known) is not inner:
+            made._modules[name] = known[id(inner)]
+    return made
 
 
 def script_function(function: Any) -> ScriptFunction:

@@ -100,6 +100,18 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
+def _extended(items: list[Any], more: list[Any], alpha: Any = 1) -> list[Any]:
+    """`items += more` of lists."""
+    items += more
+    return items
+
+
+def _repeated(items: list[Any], times: int) -> list[Any]:
+    """`items *= times` of lists."""
+    items[:] = mul(items, times)
+    return items
+
+
 def _set(items: Any, key: Any, value: Any) -> Any:
     items[key] = value
     return items
@@ -237,6 +249,7 @@ METHODS = {
 """The methods of plain values that code may call."""
 
 PLAIN: dict[str, Callable[..., Any]] = {
+    "add_": _extended, "mul_": _repeated,
     "add": add, "sub": sub, "mul": mul, "div": divide, "floordiv": operator.floordiv,
     "floor_divide": operator.floordiv, "remainder": operator.mod, "fmod": math.fmod, "pow": power, "neg": operator.neg,
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
