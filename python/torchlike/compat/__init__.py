@@ -57,7 +57,6 @@ def install_as_torch() -> None:
     sys.meta_path[:0] = [_finder.ALIASES, _finder.OWN]
     _names.rename("torch")
     _children.tell(True)
-    importlib.invalidate_caches()
 
 
 def uninstall() -> None:
@@ -70,4 +69,3 @@ def uninstall() -> None:
     _before.clear()
     _names.rename("torchlike")
     _children.tell(False)
-    importlib.invalidate_caches()
