@@ -219,6 +219,24 @@ def narrowed(x: Tensor, n: int | None = None, y: Union[Tensor, List[Tensor], Non
     return total, times
 
 
+def looped(x: Tensor, n: int, y: Optional[Tensor] = None):  # noqa: UP045
+    count = 0
+    for _ in range(n):
+        if y is None:
+            continue
+        count += 1
+    known = y is not None
+    z: Optional[Tensor] = x  # noqa: UP045
+    assert z is not None
+    rounds = 0
+    while rounds < 3:
+        if z is None:
+            break
+        z = None
+        rounds += 1
+    return count, known, rounds
+
+
 def said(x, n=2, sizes=None):
     # type: (Tensor, int, Optional[List[int]]) -> Tuple[Tensor, int]
     if sizes is not None:
@@ -324,6 +342,14 @@ def test_tests_narrow_types():
     for run in (scripted, through_a_file(scripted)):
         for given in ((3, x), (None, [x, x]), (200, None)):
             alike(run(x, *given), narrowed(x, *given))
+
+
+def test_loops_come_to_tests_once_more():
+    x = torch.tensor(X)
+    scripted = torch.jit.script(looped)
+    for run in (scripted, through_a_file(scripted)):
+        for given in ((0,), (2,), (0, x), (2, x)):
+            alike(run(x, *given), looped(x, *given))
 
 
 def test_comments_say_types():

@@ -428,13 +428,30 @@ class Statements(PlainStatements):
                 self.locals[name] = Neither()
 
     def _do_While(self, node: ast.While) -> list[ast.stmt]:
-        test = self.run(node.test)
-        saved, self.loops = self.loops, 0
-        body = self.inner(node.body)
-        self.loops = saved
         if node.orelse:
             raise self.fail(node, "else branches of loops aren't supported")
-        return [ast.While(test, body or [ast.Pass()], [])]
+        self._forget(node.body)
+        test = self.run(node.test)
+        return [ast.While(test, self._repeated(node.body) or [ast.Pass()], [])]
+
+    def _forget(self, nodes: list[ast.stmt]) -> None:
+        """Takes back what tests said of variables that a loop sets: it comes to the tests once more."""
+        for name in _stored(nodes):
+            value = self.locals.get(name)
+            if isinstance(value, Run) and name in self.kinds:
+                self.locals[name] = Run(value.node, self.kinds[name])
+
+    def _repeated(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
+        """The body of a loop; what its tests say of variables is not known after it."""
+        before = dict(self.locals)
+        saved, self.loops = self.loops, 0
+        body = self.inner(nodes)
+        self.loops = saved
+        for name, value in before.items():
+            now = self.locals.get(name)
+            if isinstance(value, Run) and isinstance(now, Run) and now.node is value.node:
+                self.locals[name] = value
+        return body
 
     def _do_For(self, node: ast.For) -> list[ast.stmt]:
         if node.orelse:
@@ -443,11 +460,10 @@ class Statements(PlainStatements):
         items = self.unrolled(over, node.iter)
         if items is not None:
             return self._unrolled(node, items)
+        each = self.node(over, node.iter)
+        self._forget(node.body)
         target = self.runtime_target(node.target, over)
-        saved, self.loops = self.loops, 0
-        body = self.inner(node.body)
-        self.loops = saved
-        return [ast.For(target, self.node(over, node.iter), body or [ast.Pass()], [])]
+        return [ast.For(target, each, self._repeated(node.body) or [ast.Pass()], [])]
 
     def _unrolled(self, node: ast.For, items: list[Any]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
