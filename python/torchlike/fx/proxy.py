@@ -343,6 +343,8 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
 
 def _is_assert(code: list[dis.Instruction], at: int) -> bool:
     """True if a truth is asked for by an `assert`: what follows makes an AssertionError and raises it."""
+    if code[at].opname in ("COMPARE_OP", "TO_BOOL"):
+        at += 1  # these ask for the truth themselves since Python 3.13
     if not code[at].opname.startswith("POP_JUMP"):
         return False
     behind = [i for i in code[at + 1 : at + 12] if i.opname not in ("CACHE", "NOT_TAKEN")]

@@ -29,6 +29,8 @@ def _refuse(name: str, why: str) -> CompilationUnitError:
 
 def _measure(text: str, name: str) -> None:
     """Refuses text whose brackets are nested too deep, before a parser that recurses sees it."""
+    if "\0" in text:
+        raise _refuse(name, "it has a null character")
     depth = 0
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
