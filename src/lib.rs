@@ -56,6 +56,7 @@ pub mod scalar;
 pub mod source;
 pub mod storage;
 pub mod tensor;
+pub mod warning;
 mod wiring;
 
 /// What of the host's kernels is useful alone: products, and the workers that share them; and what its allocator counts.

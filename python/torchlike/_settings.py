@@ -37,7 +37,6 @@ _fill = True
 _deterministic = 0  # 0 off, 1 warn, 2 error: kernels are deterministic in any case
 _matmul_precision = "highest"
 _interop_threads: int | None = None
-_warn_always = False
 
 
 def is_anomaly_enabled() -> bool:
@@ -242,11 +241,10 @@ def get_num_interop_threads() -> int:
 
 
 def set_warn_always(b: bool) -> None:
-    """Remembers the wish."""
-    global _warn_always
-    _warn_always = bool(b)
+    """Sets whether warnings that are given once in a process are given every time."""
+    _C._set_warn_always(bool(b))
 
 
 def is_warn_always_enabled() -> bool:
     """What `set_warn_always` set."""
-    return _warn_always
+    return _C._is_warn_always()

@@ -347,7 +347,6 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
     ("special.logsumexp", "logsumexp"),
-    ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
     ("special.i0", "i0"),

@@ -1,10 +1,9 @@
 //! `vmap` and the transforms of `torchlike.func`, as Python uses them.
 
-use super::error::told;
 use super::object::{PyTensor, tensor_ref, wrap};
 use crate::layers::autograd::{engine, views};
 use crate::layers::batch::{self, Randomness};
-use crate::ops::{Op, f};
+use crate::ops::f;
 use crate::tensor::Edge;
 use crate::{Result, Tensor};
 use pyo3::exceptions::PyRuntimeError;
@@ -189,22 +188,14 @@ pub fn check_memory(t: &Tensor) -> PyResult<()> {
     ))
 }
 
-/// Tells that an operator, as `aten::sin`, runs once for each example.
+/// Warns that an operator, as `aten::sin`, runs once for each example.
 #[pyfunction]
 fn _batch_warn(name: &str) {
-    told(&format!(
-        "There is a performance drop because we have not yet implemented the batching rule for {name}. Please file us an \
-         issue on GitHub so that we can prioritize its implementation."
-    ));
-}
-
-fn warn(op: &'static Op) {
-    _batch_warn(&format!("aten::{}", op.public_name()));
+    batch::warn_of_loop(name);
 }
 
 /// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    batch::on_slow(warn);
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }

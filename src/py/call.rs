@@ -33,8 +33,18 @@ const HOLDING: i64 = 1 << 8;
 #[inline(always)]
 pub(super) fn guard(f: impl FnOnce() -> PyResult<*mut ffi::PyObject>) -> *mut ffi::PyObject {
     match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(Ok(object)) => object,
-        Ok(Err(e)) => raised(e),
+        Ok(Ok(object)) => match super::error::warned() {
+            None => object,
+            Some(e) => {
+                // SAFETY: the call's own result, which nobody else has.
+                unsafe { ffi::Py_XDECREF(object) };
+                raised(e)
+            }
+        },
+        Ok(Err(e)) => {
+            super::error::warned();
+            raised(e)
+        }
         Err(cause) => raised(panicked(cause.as_ref())),
     }
 }

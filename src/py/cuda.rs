@@ -1,11 +1,8 @@
 //! What `torchlike.cuda` is made of.
 
 use super::convert::PyGenerator;
-use super::error::told;
 use super::types::PyDevice;
 use crate::kernels::{self, accelerator, single_precision};
-use crate::ops::core::by_host;
-use crate::ops::core::op::Op;
 use crate::{Device, device, wiring};
 use pyo3::prelude::*;
 
@@ -138,17 +135,8 @@ fn _cuda_sources() -> Vec<(String, String)> {
     wiring::kernel_sources()
 }
 
-/// Tells that a row runs on the host.
-fn warn(op: &'static Op) {
-    told(&format!(
-        "{}() has no CUDA kernel yet: it runs on the CPU, on copies of its operands.",
-        op.path()
-    ));
-}
-
 /// Registers the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    by_host::on_slow(warn);
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }

@@ -6,6 +6,7 @@ use pyo3::exceptions::*;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 create_exception!(
     torchlike,
@@ -40,22 +41,37 @@ fn unpickling(py: Python<'_>, message: String) -> PyErr {
     }
 }
 
-/// Warns the user of something that the core noticed; a filter that makes an error of it is told to `sys.unraisablehook`.
-pub fn told(text: &str) {
+thread_local! {
+    /// An exception on its way through the core.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// A warning that a filter made an error of: it is raised where the call ends.
+    static WARNED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Whether a thread may have such a warning.
+static ARE_ERRORS: AtomicBool = AtomicBool::new(false);
+
+/// Warns the user of something that the core noticed.
+fn told(text: &str) {
     Python::attach(|py| {
         let kind = py.get_type::<PyUserWarning>();
         let told = py
             .import("warnings")
             .and_then(|w| w.call_method1("warn", (text, kind)));
         if let Err(e) = told {
-            e.write_unraisable(py, None);
+            ARE_ERRORS.store(true, Ordering::Relaxed);
+            WARNED.with_borrow_mut(|w| *w = Some(e));
         }
     });
 }
 
-thread_local! {
-    /// An exception on its way through the core.
-    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+/// The warning of the call that ends, if a filter made an error of it.
+#[inline]
+pub fn warned() -> Option<PyErr> {
+    if ARE_ERRORS.load(Ordering::Relaxed) {
+        return WARNED.with_borrow_mut(Option::take);
+    }
+    None
 }
 
 /// A Python exception as an error of the core; the binding finds the exception again.
@@ -110,9 +126,24 @@ impl From<Error> for PyErr {
     }
 }
 
-/// Registers the exception classes.
+/// Sets whether warnings that are given once are given every time.
+#[pyfunction]
+fn _set_warn_always(always: bool) {
+    crate::warning::set_always(always);
+}
+
+/// Whether they are.
+#[pyfunction]
+fn _is_warn_always() -> bool {
+    crate::warning::is_always()
+}
+
+/// Registers the exception classes and the listener to warnings.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("CheckpointError", m.py().get_type::<CheckpointError>())?;
     m.add("_LinAlgError", m.py().get_type::<_LinAlgError>())?;
-    m.add("OutOfMemoryError", m.py().get_type::<OutOfMemoryError>())
+    m.add("OutOfMemoryError", m.py().get_type::<OutOfMemoryError>())?;
+    crate::warning::listen(told);
+    m.add_function(wrap_pyfunction!(_set_warn_always, m)?)?;
+    m.add_function(wrap_pyfunction!(_is_warn_always, m)?)
 }

@@ -358,9 +358,7 @@ fn promote_types(
     let [a, b] = two_dtypes("promote_types", ["type1", "type2"], [type1, type2])?;
     match crate::dtype::promote(a, b) {
         Some(d) => dtype(py, d),
-        None => Err(PyRuntimeError::new_err(format!(
-            "Promotion of {a} and {b} is not supported"
-        ))),
+        None => Err(crate::ops::pointwise::rule::no_promotion(a, b).into()),
     }
 }
 

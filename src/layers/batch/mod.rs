@@ -12,11 +12,10 @@ use crate::layers::autograd::gather;
 use crate::ops::batch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Body, Grad};
-use crate::ops::{Args, Call, Form, Op, Ret, Value, dispatch, f};
-use crate::{Dims, Result, Tensor, bail, mode};
+use crate::ops::{Args, Call, Form, Ret, Value, dispatch, f};
+use crate::{Dims, Result, Tensor, bail, mode, warning};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::sync::OnceLock;
 
 /// Runs calls of examples on their batches.
 pub struct Batching;
@@ -47,12 +46,12 @@ thread_local! {
     static NEXT: Cell<u32> = const { Cell::new(1) };
 }
 
-/// Who is told that a row runs once an example.
-static SLOW: OnceLock<fn(&'static Op)> = OnceLock::new();
-
-/// Sets who is told that a row has no rule, and runs once for each example.
-pub fn on_slow(tell: fn(&'static Op)) {
-    let _ = SLOW.set(tell);
+/// Warns that an operator (`aten::sin`) has no rule, and runs once for each example.
+pub fn warn_of_loop(name: &str) {
+    warning::say(&format!(
+        "There is a performance drop because we have not yet implemented the batching rule for {name}. Please file us an \
+         issue on GitHub so that we can prioritize its implementation."
+    ));
 }
 
 /// Opens a level on this thread for so many examples; gives its number, which no other level has had.

@@ -1,6 +1,6 @@
 //! Rows without a rule: one call an example.
 
-use super::{Levels, SLOW, aligned, example, with_sizes};
+use super::{Levels, aligned, example, warn_of_loop, with_sizes};
 use crate::layers::autograd::gather;
 use crate::ops::{Call, Form, OwnedArgs, Ret, Value, dispatch, f};
 use crate::{Result, Tensor, bail, mode};
@@ -11,8 +11,8 @@ use crate::{Result, Tensor, bail, mode};
 /// If there are no examples, or what the calls report.
 pub fn looped(c: &Call, levels: &Levels, quiet: bool) -> Result<Ret> {
     let op = c.args.op;
-    if !quiet && let Some(tell) = SLOW.get() {
-        tell(op);
+    if !quiet {
+        warn_of_loop(&format!("aten::{}", op.public_name()));
     }
     let count: i64 = levels.iter().map(|l| l.1).product();
     if count == 0 {

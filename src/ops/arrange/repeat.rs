@@ -46,14 +46,6 @@ pub static OPS: &[OpDef] = &[
     .samples("i64([1, 0, 3])")
     .no_grad(),
     compose(
-        "repeat_interleave#int",
-        "(Tensor self, int repeats, int? dim=None, *, int? output_size=None)",
-        FM,
-        interleave_int,
-        "Each element several times in a row.",
-    )
-    .samples("f32[3, 4], repeats=2, dim=1; c64[3, 4], repeats=2, dim=1"),
-    compose(
         "repeat_interleave",
         "(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None)",
         FM,
@@ -61,6 +53,14 @@ pub static OPS: &[OpDef] = &[
         "Each element as often as a tensor says.",
     )
     .samples("f32[2, 3, 4], repeats=i64([0, 1, 2]), dim=1"),
+    compose(
+        "repeat_interleave#int",
+        "(Tensor self, int repeats, int? dim=None, *, int? output_size=None)",
+        FM,
+        interleave_int,
+        "Each element several times in a row.",
+    )
+    .samples("f32[3, 4], repeats=2, dim=1; c64[3, 4], repeats=2, dim=1"),
     kernel(
         "flip",
         "(Tensor self, int[*] dims)",

@@ -9,25 +9,22 @@ use crate::ops::core::op::{KernelBody, Op, Ret};
 use crate::ops::core::schema::Kind;
 use crate::ops::core::survey::Survey;
 use crate::random::SharedGenerator;
-use crate::{Device, Result, Tensor, dims, kernels};
+use crate::{Device, Result, Tensor, dims, kernels, warning};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-static TELL: OnceLock<fn(&'static Op)> = OnceLock::new();
-
-/// Sets who is told that a row has no kernel on a device, the first time that this happens.
-pub fn on_slow(tell: fn(&'static Op)) {
-    let _ = TELL.set(tell);
-}
-
+/// Warns that a row has no kernel on a device, the first time that this happens.
 fn told(op: &'static Op) {
     static SEEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
     let new = SEEN
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .insert(op.id);
-    if new && let Some(tell) = TELL.get() {
-        tell(op);
+    if new {
+        warning::say(&format!(
+            "{}() has no CUDA kernel yet: it runs on the CPU, on copies of its operands.",
+            op.path()
+        ));
     }
 }
 

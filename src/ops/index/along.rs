@@ -245,7 +245,7 @@ fn index_select(a: &calls::IndexSelect, &dim: &usize, outs: &[Tensor]) -> Result
 fn take_along_dim(a: &calls::TakeAlongDim) -> Result<Tensor> {
     let (t, indices) = (a.input, a.indices);
     ensure!(
-        is_index(indices.dtype()),
+        indices.dtype() == DType::I64,
         Runtime,
         "torch.take_along_dim(): dtype of indices should be Long but got {}",
         indices.dtype().scalar_type()

@@ -189,18 +189,17 @@ fn fits(s: Scalar, d: DType) -> bool {
         DType::I8 => (-128.0, 127.0),
         DType::I16 => (-32768.0, 32767.0),
         DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        DType::F16 => (-65504.0, 65504.0),
+        DType::F16 | DType::C32 => (-65504.0, 65504.0),
         DType::BF16 => (-3.389_531_389_251_535_5e38, 3.389_531_389_251_535_5e38),
-        DType::F32 => (-f64::from(f32::MAX), f64::from(f32::MAX)),
+        DType::F32 | DType::C64 => (-f64::from(f32::MAX), f64::from(f32::MAX)),
         _ => (f64::NEG_INFINITY, f64::INFINITY),
     };
-    if let Scalar::Complex(c) = s
-        && !d.is_complex()
-    {
-        return c.im == 0.0 && fits(Scalar::Float(c.re), d);
+    let holds = |v: f64| ((d.is_float() || d.is_complex()) && !v.is_finite()) || (v >= lo && v <= hi);
+    match s {
+        Scalar::Complex(c) if d.is_complex() => holds(c.re) && holds(c.im),
+        Scalar::Complex(c) => c.im == 0.0 && fits(Scalar::Float(c.re), d),
+        s => d == DType::Bool || holds(s.to_f64()),
     }
-    let v = s.to_f64();
-    d == DType::Bool || (d.is_float() && !v.is_finite()) || (v >= lo && v <= hi)
 }
 
 /// Refuses a number that a dtype cannot hold.
@@ -215,6 +214,17 @@ pub fn check_fits(s: Scalar, d: DType) -> Result<()> {
         c_name(d)
     );
     Ok(())
+}
+
+/// Refuses a number that is assigned to elements of a dtype that cannot hold it; those of 16 bits take infinity then.
+///
+/// # Errors
+/// As [`check_fits`].
+pub fn check_assigned(s: Scalar, d: DType) -> Result<()> {
+    match s {
+        Scalar::Float(_) if matches!(d, DType::F16 | DType::BF16) => Ok(()),
+        s => check_fits(s, d),
+    }
 }
 
 fn masked_fill_rule(t: &Tensor, mask: &Tensor, value: Operand) -> Result<Plan> {

@@ -14,6 +14,7 @@ use crate::ops::index::along::{
     along, apart, axis, is_index, out_of_bounds, out_of_range, size_at, start,
 };
 use crate::ops::index::beside::reduce_beside;
+use crate::ops::index::mask::check_fits;
 use crate::ops::index::scatter::{
     How, apart_index, reduce_into, reduce_rows, source_lay, value_of,
 };
@@ -357,6 +358,9 @@ fn index_fill_rule(t: &Tensor, dim: i64, index: &Tensor, value: Operand) -> Resu
         Runtime,
         "index_fill_(): Converting complex Scalar to non-complex type is not supported"
     );
+    if let Operand::Scalar(s) = value {
+        check_fits(s, t.dtype())?;
+    }
     Ok((like(t), dim))
 }
 

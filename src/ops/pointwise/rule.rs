@@ -155,8 +155,9 @@ fn combine(high: Option<DType>, low: Option<DType>) -> Result<Option<DType>> {
     }))
 }
 
+/// Says that there is no type that holds the values of both.
 #[cold]
-fn no_promotion(a: DType, b: DType) -> crate::Error {
+pub fn no_promotion(a: DType, b: DType) -> crate::Error {
     if a.is_storage_only() || b.is_storage_only() {
         err!(
             Runtime,

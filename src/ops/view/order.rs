@@ -29,11 +29,20 @@ pub static OPS: &[OpDef] = &[
         "transpose",
         "(Tensor self, int dim0, int dim1)",
         FM | I,
-        transpose,
+        |a| swapped(a.input, a.dim0, a.dim1),
         "Two dimensions swapped.",
     )
     .samples("f32[3, 4], 0, 0; c64[3, 4], 0, 0")
     .grad("in place TransposeBackward1 | self: grad.transpose(dim0, dim1); jvp: linear"),
+    view(
+        "swapaxes",
+        "(Tensor self, int axis0, int axis1)",
+        FM | I,
+        |a| swapped(a.input, a.axis0, a.axis1),
+        "Two dimensions swapped.",
+    )
+    .samples("f32[3, 4], 0, 1; c64[3, 4], 0, 0")
+    .grad("in place TransposeBackward1 | self: grad.transpose(axis0, axis1); jvp: linear"),
     view("t", "(Tensor self)", FM | I, t, "A matrix transposed.")
         .samples("c64[3, 4]")
         .grad("in place TBackward1 | self: grad.t(); jvp: linear")
@@ -168,9 +177,8 @@ fn permute(a: &calls::Permute) -> Result<ViewPlan> {
     Ok(ViewPlan::of(t).permuted(&perm))
 }
 
-fn transpose(a: &calls::Transpose) -> Result<ViewPlan> {
-    let t = a.input;
-    let (x, y) = (wrap_dim(a.dim0, t.ndim())?, wrap_dim(a.dim1, t.ndim())?);
+fn swapped(t: &Tensor, dim0: i64, dim1: i64) -> Result<ViewPlan> {
+    let (x, y) = (wrap_dim(dim0, t.ndim())?, wrap_dim(dim1, t.ndim())?);
     let plan = ViewPlan::of(t);
     Ok(if t.ndim() == 0 {
         plan

@@ -32,14 +32,6 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[5, 3], 0, 1, 4, 2; i64[4], 0, -2")
     .grad("self: _grad.slice_backward(grad, self.sizes, dim, start if start.given else 0, end if end.given else 9223372036854775807, step); jvp: linear"),
     compose(
-        "narrow",
-        "(Tensor self, int dim, int start, int length)",
-        FM,
-        |a| narrow(a.input, a.dim, a.start, a.length),
-        "`length` indices from `start` along a dimension.",
-    )
-    .samples("f32[3, 4], 1, 2, 2; b8[3, 4], 1, 2, 2"),
-    compose(
         "narrow#tensor",
         "(Tensor self, int dim, Tensor start, int length)",
         FM,
@@ -47,6 +39,14 @@ pub static OPS: &[OpDef] = &[
         "`length` indices from a tensor's value along a dimension.",
     )
     .samples("f32[5, 3], 0, i64(1), 2"),
+    compose(
+        "narrow",
+        "(Tensor self, int dim, int start, int length)",
+        FM,
+        |a| narrow(a.input, a.dim, a.start, a.length),
+        "`length` indices from `start` along a dimension.",
+    )
+    .samples("f32[3, 4], 1, 2, 2; b8[3, 4], 1, 2, 2"),
     view(
         "diagonal",
         "(Tensor self, int offset=0, int dim1=0, int dim2=1)",

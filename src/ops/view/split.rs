@@ -11,6 +11,14 @@ use torchlike_macros::operators;
 #[operators]
 pub static OPS: &[OpDef] = &[
     compose(
+        "tensor_split#tensor",
+        "(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]",
+        FM,
+        tensor_split,
+        "Pieces along a dimension, as a host tensor says.",
+    )
+    .samples("f32[3, 4], i64([1, 2, 3]), 1; b8[3, 4], i64([1, 2, 3])"),
+    compose(
         "tensor_split",
         "(Tensor self, int sections, int dim=0) -> Tensor[]",
         FM,
@@ -26,14 +34,6 @@ pub static OPS: &[OpDef] = &[
         "Pieces between positions along a dimension.",
     )
     .samples("f32[3, 4], (2, 4), -1"),
-    compose(
-        "tensor_split#tensor",
-        "(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]",
-        FM,
-        tensor_split,
-        "Pieces along a dimension, as a host tensor says.",
-    )
-    .samples("f32[3, 4], i64([1, 2, 3]), 1; b8[3, 4], i64([1, 2, 3])"),
     compose(
         "hsplit",
         "(Tensor self, int sections) -> Tensor[]",
