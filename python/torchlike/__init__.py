@@ -62,6 +62,7 @@ xpu = _lazy.module("torchlike.xpu")
 mps = _lazy.module("torchlike.mps")
 mtia = _lazy.module("torchlike.mtia")
 hub = _lazy.module("torchlike.hub")
+quasirandom = _lazy.module("torchlike.quasirandom")
 __config__ = _lazy.module("torchlike.__config__")
 onnx = _lazy.module("torchlike.onnx")
 types = _lazy.module("torchlike.types")
@@ -226,7 +227,13 @@ HalfStorage = storage._own_storages["HalfStorage"]
 IntStorage = storage._own_storages["IntStorage"]
 LongStorage = storage._own_storages["LongStorage"]
 ShortStorage = storage._own_storages["ShortStorage"]
+QInt8Storage = storage._own_storages["QInt8Storage"]
+QInt32Storage = storage._own_storages["QInt32Storage"]
+QUInt8Storage = storage._own_storages["QUInt8Storage"]
+QUInt4x2Storage = storage._own_storages["QUInt4x2Storage"]
+QUInt2x4Storage = storage._own_storages["QUInt2x4Storage"]
 Storage = FloatStorage
+_storage_classes = {UntypedStorage, TypedStorage, *storage._own_storages.values()}
 
 
 def __array_namespace_info__() -> _Any:

@@ -26,6 +26,19 @@ class tensortype(type):
     dtype: Any
     device: str
 
+    def __new__(cls, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> Any:
+        """Makes the types there are; none derives from them.
+
+        Raises:
+            TypeError: for classes that would.
+        """
+        if bases and isinstance(bases[0], tensortype):
+            base = bases[0]
+            raise TypeError(
+                f"type '{base.__module__}.{base.__name__}' is not an acceptable base type"
+            )
+        return super().__new__(cls, name, bases, attributes)
+
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return _C._legacy(args, kwargs, cls.dtype, cls.device)
 

@@ -1,4 +1,4 @@
-"""Memory that is a file's, and parts of a storage as storages."""
+"""Memory that is a file's."""
 
 from __future__ import annotations
 
@@ -65,66 +65,3 @@ def from_file(
     storage = storage_from_file(filename, bool(shared), count * dtype.itemsize)
     made = _C._from_storage(storage, dtype, (count,), (1,), 0)
     return made if device is None else made.to(device)
-
-
-_item = UntypedStorage.__getitem__
-
-
-def _getitem(self: UntypedStorage, index: Any) -> Any:
-    """A byte, or a part as a storage over the same memory.
-
-    Raises:
-        RuntimeError: for steps.
-    """
-    if not isinstance(index, slice):
-        return _item(self, index)
-    start, stop, step = index.indices(self.nbytes())
-    if step != 1:
-        raise RuntimeError(
-            f"Trying to slice with a step of {step}, but only a step of 1 is supported"
-        )
-    if self.device.type != "cpu":
-        raise NotImplementedError("parts of storages that are not in the memory of the host")
-    if (start, stop) == (0, self.nbytes()):
-        return self
-    return self._part(start, max(stop - start, 0))
-
-
-def _sizeof(self: UntypedStorage) -> int:
-    """Bytes of the object, and of what it holds."""
-    return object.__sizeof__(self) + self.nbytes()
-
-
-def _untyped(self: UntypedStorage) -> UntypedStorage:
-    """Itself."""
-    return self
-
-
-def _get_filename(self: UntypedStorage) -> None:
-    """None: the bytes have no file's name."""
-
-
-def _copy(self: UntypedStorage, source: Any, non_blocking: bool | None = None) -> UntypedStorage:
-    """Takes the bytes of another storage of the same size."""
-    _bytes(self).copy_(_bytes(source.untyped()))
-    return self
-
-
-def _bytes(storage: Any) -> Any:
-    return _C._from_storage(storage, _C.uint8, (storage.nbytes(),), (1,), 0)
-
-
-def install() -> None:
-    """Gives storages these methods."""
-    methods = {
-        "from_file": staticmethod(storage_from_file),
-        "__getitem__": _getitem,
-        "untyped": _untyped,
-        "__sizeof__": _sizeof,
-        "copy_": _copy,
-        "is_sparse": False,
-        "is_sparse_csr": False,
-        "filename": property(_get_filename),
-    }
-    for name, method in methods.items():
-        setattr(UntypedStorage, name, method)

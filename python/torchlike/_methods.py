@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C, _linalg_utils
@@ -46,6 +48,11 @@ def new_tensor(
         raise TypeError('new_tensor() missing 1 required positional arguments: "data"')
     dtype, device = dtype or self.dtype, device or self.device
     if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",
+            stacklevel=2,
+        )
         made = data.detach().to(dtype=dtype, device=device, copy=True)
         return made.requires_grad_() if requires_grad else made
     return _C.tensor(
@@ -78,7 +85,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
 
 
 def _map(self: Tensor, name: str, function: Any, *others: Tensor) -> Tensor:
-    if self.requires_grad:
+    if any(t.requires_grad for t in (self, *others)):
         raise RuntimeError(
             f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."
         )
@@ -91,6 +98,9 @@ def _map(self: Tensor, name: str, function: Any, *others: Tensor) -> Tensor:
             raise TypeError(f"{name}: expected {self.type()} for argument but got {t.type()}")
     rows = [t.expand(self.shape).reshape(-1).tolist() for t in (self, *others)]
     values = [function(*row) for row in zip(*rows, strict=True)]
+    for value in values:
+        if not isinstance(value, int | float | complex | Tensor):
+            raise TypeError(f"must be real number, not {type(value).__name__}")
     self.copy_(_C.tensor(values, dtype=self.dtype, device="cpu").reshape(self.shape))
     return self
 
@@ -109,11 +119,44 @@ def __array_wrap__(
     return _C.from_numpy(np.asarray(array))
 
 
+def resize(self: Tensor, *sizes: Any) -> Tensor:
+    """The elements in another shape (an old name of `reshape`).
+
+    Raises:
+        RuntimeError: if the shape has another number of elements.
+    """
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    wanted = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    return _resized(self, wanted)
+
+
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """The elements in another tensor's shape (an old name of `reshape_as`).
+
+    Raises:
+        RuntimeError: if that has another number of elements.
+    """
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return _resized(self, tuple(tensor.shape))
+
+
+def _resized(t: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    numel = math.prod(sizes)
+    if numel != t.numel():
+        shown = ["x".join(map(str, shape)) for shape in (sizes, t.shape)]
+        raise RuntimeError(
+            f"requested resize to {shown[0]} ({numel} elements in total), but the given tensor has a size of {shown[1]} "
+            f"({t.numel()} elements). autograd's resize can only change the shape of a given tensor, while preserving "
+            "the number of elements. "
+        )
+    return t.contiguous().view(sizes)
+
+
 def storage_type(self: Tensor) -> type:
     """The class of the tensor's storage."""
-    from torchlike.storage import TypedStorage
+    from torchlike.storage import typed_of
 
-    return TypedStorage
+    return typed_of(self)._get_legacy_storage_class()
 
 
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
@@ -244,6 +287,8 @@ def _add() -> None:
         dim_order,
         module_load,
         is_distributed,
+        resize,
+        resize_as,
         coalesce,
         dequantize,
         to_dense,

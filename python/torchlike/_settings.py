@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _fill = True
-_deterministic = 0  # 0 off, 1 warn, 2 error: kernels are deterministic in any case
+_deterministic = (False, False)  # asked for, with warnings alone: kernels are deterministic in any case
 _matmul_precision = "highest"
 _interop_threads: int | None = None
 
@@ -99,32 +99,62 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> _C.Tensor:
-    """A tensor from a tensor, an array, a buffer, a storage or a nested sequence, sharing memory if possible.
+    """A tensor from a tensor, an array, a capsule of DLPack's, a buffer, a storage or a nested sequence.
 
-    The bytes of a storage are taken for elements of `dtype`, and for int64 if none is given. A tensor keeps its history
-    of gradients, unless `requires_grad` says that it has none.
+    Memory is shared if possible. The bytes of a buffer are taken for elements of `dtype`, which is the default dtype if
+    none is given; those of a storage then for int64. A tensor keeps its history of gradients, unless `requires_grad`
+    says that it has none.
+
+    Raises:
+        ValueError: if the memory cannot be shared, and `copy=False` asks for it.
     """
     if isinstance(getattr(obj, "_untyped_storage", obj), _C.UntypedStorage):
         obj, dtype = _on_storage(obj, dtype), None
-    shared = isinstance(obj, _C.Tensor) or hasattr(obj, "__array__") or hasattr(obj, "__dlpack__")
-    made: _C.Tensor
-    if shared:
-        made = obj if isinstance(obj, _C.Tensor) else _C.as_tensor(obj)
-        before = made
-        made = made.to(device=device or made.device, dtype=dtype or made.dtype)
-        if copy and made is before:
-            made = made.clone()
-        if copy is False and made is not before:
-            raise ValueError(
-                "can't alias tensor with incompatible dtype or device: copy=False was asked for"
-            )
-    else:
+    made = _sharing(obj, dtype, copy)
+    if made is None:
         if copy is False:
             raise ValueError("can't alias arbitrary sequence into a tensor.")
         made = _C.tensor(obj, dtype=dtype, device=device)
+    elif copy is False:
+        if device is not None and _C.device(device) != made.device:
+            raise ValueError(
+                f"can't alias tensor from device '{made.device}' to '{_C.device(device)}'."
+            )
+        if dtype not in (None, made.dtype):
+            raise ValueError(
+                f"can't alias tensor with dtype '{made.dtype._scalar_type}' into dtype '{dtype._scalar_type}'."
+            )
+    else:
+        made = made.to(
+            device=device or made.device, dtype=dtype or made.dtype, copy=bool(copy)
+        )
     if requires_grad is not None and made.requires_grad != requires_grad:
         made = made.detach().requires_grad_(requires_grad)
     return made
+
+
+def _sharing(obj: Any, dtype: Any, copy: bool | None) -> _C.Tensor | None:
+    """A tensor on the memory of the object; None if it is none that can share its memory."""
+    if isinstance(obj, _C.Tensor):
+        return obj
+    if isinstance(obj, list | tuple | int | float | complex | str):
+        kind = type(obj)
+        return _C.tensor(obj) if kind.__module__ == "numpy" else None
+    if hasattr(obj, "__array__"):
+        if type(obj).__name__ != "ndarray" and copy is False and hasattr(obj, "item"):
+            raise ValueError(
+                "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. "
+            )
+        return _C.as_tensor(obj)
+    if type(obj).__name__ == "PyCapsule" or hasattr(obj, "__dlpack__"):
+        from torchlike.utils.dlpack import from_dlpack
+
+        return from_dlpack(obj)
+    try:
+        memoryview(obj)
+    except TypeError:
+        return None
+    return _C.frombuffer(obj, dtype=_C.get_default_dtype() if dtype is None else dtype)
 
 
 def _on_storage(storage: Any, dtype: Any) -> _C.Tensor:
@@ -133,10 +163,9 @@ def _on_storage(storage: Any, dtype: Any) -> _C.Tensor:
     if untyped is storage:
         dtype = _C.int64 if dtype is None else dtype
     elif dtype not in (None, storage.dtype):
-        names = [_C.tensor([], dtype=d).type().rpartition(".")[2] for d in (dtype, storage.dtype)]
-        wanted, got = (name.removesuffix("Tensor") for name in names)
         raise RuntimeError(
-            f"Expected a Storage of type {wanted} or an UntypedStorage, but got {got}"
+            f"Expected a Storage of type {dtype._scalar_type} or an UntypedStorage, "
+            f"but got {storage.dtype._scalar_type}"
         )
     else:
         dtype = storage.dtype
@@ -148,15 +177,15 @@ def set_flush_denormal(mode: bool) -> bool:
     return not mode
 
 
-def _say_deterministic(level: int, fill: bool) -> None:
+def _say_deterministic(wish: tuple[bool, bool], fill: bool) -> None:
     global _deterministic, _fill
-    _deterministic, _fill = level, fill
-    _C._set_fills_blanks(level > 0 and fill)
+    _deterministic, _fill = wish, fill
+    _C._set_fills_blanks(wish[0] and fill)
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Fills memory that nobody wrote (see `utils.deterministic`); the kernels are deterministic with and without it."""
-    _say_deterministic((1 if warn_only else 2) if mode else 0, _fill)
+    _say_deterministic((bool(mode), bool(warn_only)), _fill)
 
 
 def fills_memory() -> bool:
@@ -177,12 +206,12 @@ def fill_memory(mode: bool) -> None:
 
 def are_deterministic_algorithms_enabled() -> bool:
     """True if deterministic kernels were asked for."""
-    return _deterministic > 0
+    return _deterministic[0]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """True if they were asked for with a warning in place of an error."""
-    return _deterministic == 1
+    return _deterministic[1]
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
@@ -200,12 +229,13 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
         raise RuntimeError(
             f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}"
         )
-    _say_deterministic(debug_mode, _fill)
+    _say_deterministic((debug_mode > 0, debug_mode == 1), _fill)
 
 
 def get_deterministic_debug_mode() -> int:
     """The mode as a number."""
-    return _deterministic
+    wanted, warn_only = _deterministic
+    return (1 if warn_only else 2) if wanted else 0
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -230,6 +260,10 @@ def get_float32_matmul_precision() -> str:
 def set_num_interop_threads(num: int) -> None:
     """Remembers the number; operators run one after another."""
     global _interop_threads
+    if not isinstance(num, int):
+        raise RuntimeError(
+            f"set_num_interop_threads expects an int, but got {type(num).__name__}"
+        )
     if num < 1:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
     _interop_threads = num

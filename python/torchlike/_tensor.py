@@ -134,13 +134,8 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
         made = t.detach().clone()
     else:
         storage = t.untyped_storage()
-        key = ("torchlike storage", storage._cdata)
-        copy = memo.get(key)  # type: ignore[call-overload]
-        if copy is None:
-            copy = storage.__deepcopy__(memo)
-            memo[key] = copy  # type: ignore[index]
         made = _C._from_storage(
-            copy, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), False
+            storage.__deepcopy__(memo), t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), False
         )
         if t.is_conj():
             made = made.conj()
@@ -273,7 +268,7 @@ def _reduce_plain(t: Tensor) -> Any:
     if t.requires_grad:  # PyTorch refuses to make such a tensor of the newest form
         from torchlike.storage import TypedStorage
 
-        typed = TypedStorage(wrap_storage=storage, dtype=t.dtype)
+        typed = TypedStorage(wrap_storage=storage, dtype=t.dtype, _internal=True)
         return _utils._rebuild_tensor_v2, (typed, *rest, *tail)
     # it takes storages without a type, which there are for every type
     return _utils._rebuild_tensor_v3, (storage, *rest, t.dtype, *tail)
@@ -299,7 +294,9 @@ def _quantized(t: Tensor) -> tuple[Any, ...]:
     else:
         scales, zeros = t.q_per_channel_scales(), t.q_per_channel_zero_points()
         quantizer = (scheme, scales, zeros, t.q_per_channel_axis())
-    storage = TypedStorage(wrap_storage=integers.untyped_storage(), dtype=t.dtype)
+    storage = TypedStorage(
+        wrap_storage=integers.untyped_storage(), dtype=t.dtype, _internal=True
+    )
     rest = (integers.storage_offset(), tuple(t.shape), integers.stride())
     return (storage, *rest, quantizer, t.requires_grad, OrderedDict())
 

@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
+from torchlike._once import warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,6 +182,10 @@ def set_default_dtype(d: Any) -> None:
 
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype by an old tensor type's name, such as `torch.DoubleTensor`."""
+    warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives."
+    )
     name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
     from torchlike import _legacy
 

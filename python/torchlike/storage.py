@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 import copyreg
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchlike import _C, _mapped, _naming
+from torchlike import _C, _naming, _untyped
 from torchlike._C import UntypedStorage as UntypedStorage
+from torchlike._storage_names import INTEGERS as _INTEGERS
+from torchlike._storage_names import LEGACY_DTYPES as _LEGACY_DTYPES
+from torchlike._storage_names import (  # noqa: F401
+    _dtype_to_storage_type_map,
+    _get_always_warn_typed_storage_removal,
+    _get_dtype_from_pickle_storage_type,
+    _reset_warn_typed_storage_removal,
+    _set_always_warn_typed_storage_removal,
+    _storage_type_to_dtype_map,
+    _warn_typed_storage_removal,
+)
 
-_NO_SUCH_TYPED = """TypedStorage.__init__ received an invalid combination of arguments. Expected one of:
+_StorageBase = UntypedStorage
+
+def _told(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method for users, who are told that it is old."""
+
+    @functools.wraps(method)
+    def told(*args: Any, **options: Any) -> Any:
+        _warn_typed_storage_removal()
+        return method(*args, **options)
+
+    told.__name__ = method.__name__.lstrip("_") or method.__name__
+    return told
+
+
+_TYPED_FORMS = """TypedStorage.__init__ received an invalid combination of arguments. Expected one of:
  * (*, torch.device device, torch.dtype dtype)
  * (int size, *, torch.device device, torch.dtype dtype)
  * (Sequence data, *, torch.device device, torch.dtype dtype)
- * (*, UntypedStorage wrap_storage, torch.dtype dtype)"""
+ * (*, UntypedStorage wrap_storage, torch.dtype dtype)
+"""
 
 
 class TypedStorage:
     """A storage whose items have a dtype (PyTorch's older view of storages)."""
 
+    dtype: Any
+    is_sparse = False
+
     def __init__(
         self,
-        *items: Any,
-        wrap_storage: Any = None,
-        dtype: Any = None,
+        *args: Any,
         device: Any = None,
+        dtype: Any = None,
+        wrap_storage: Any = None,
         _internal: bool = False,
     ) -> None:
         """A number of items without values, the items of a sequence, or the items in the storage ``wrap_storage``.
@@ -32,104 +63,268 @@ class TypedStorage:
             RuntimeError: for several arguments, or a storage beside them or without a dtype.
             TypeError: for what is neither a number nor a sequence, or no storage.
         """
+        if not _internal:
+            _warn_typed_storage_removal()
         if wrap_storage is not None:
-            if items or dtype is None or device is not None:
-                raise RuntimeError(_NO_SUCH_TYPED)
-            if not isinstance(wrap_storage, UntypedStorage):
-                raise TypeError(
-                    f"{_NO_SUCH_TYPED}\nArgument type not recognized: {type(wrap_storage)}"
-                )
+            _check_wrapping(args, wrap_storage, dtype, device)
             self._untyped_storage, self.dtype = wrap_storage, dtype
             return
-        if len(items) > 1:
-            raise RuntimeError(_NO_SUCH_TYPED)
-        given = items[0] if items else 0
-        if not isinstance(given, int) and not hasattr(given, "__len__"):
-            raise TypeError(f"{_NO_SUCH_TYPED}\nArgument type not recognized: {type(given)}")
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
-        self._untyped_storage = _made(given, self.dtype, device).untyped_storage()
+        device = _C.device("cpu" if device is None else device)
+        if len(args) > 1:
+            raise RuntimeError(f"{_TYPED_FORMS}Too many positional arguments")
+        given = args[0] if args else 0
+        if _is_int(given):
+            self._untyped_storage = UntypedStorage(
+                int(given) * self.dtype.itemsize, device=device
+            )
+        elif isinstance(given, Sequence):
+            items = _C.tensor(given, dtype=_INTEGERS.get(self.dtype, self.dtype), device=device)
+            self._untyped_storage = items.untyped_storage()
+        else:
+            raise TypeError(f"{_TYPED_FORMS}Argument type not recognized: {type(given)}")
+
+    @property
+    def _dtype(self) -> Any:
+        return self.dtype
+
+    @property
+    def filename(self) -> str | None:
+        """The name of the file that the storage was mapped from by `from_file`."""
+        return self._untyped_storage.filename
 
     @property
     def device(self) -> Any:
         """Where the bytes are."""
+        _warn_typed_storage_removal()
         return self._untyped_storage.device
 
     @property
     def is_cuda(self) -> bool:
         """True on a GPU."""
-        return self.device.type == "cuda"
+        _warn_typed_storage_removal()
+        return self._untyped_storage.device.type == "cuda"
 
-    def size(self) -> int:
-        """The number of items."""
-        return len(self)
-
-    def __len__(self) -> int:
-        return self._untyped_storage.nbytes() // self.dtype.itemsize
-
-    def __sizeof__(self) -> int:
-        return super().__sizeof__() + self.nbytes()
-
-    def nbytes(self) -> int:
-        """The number of bytes."""
-        return self._untyped_storage.nbytes()
-
-    def element_size(self) -> int:
-        """Bytes of one item."""
-        return self.dtype.itemsize
-
-    def data_ptr(self) -> int:
-        """The address of the first byte."""
-        return self._untyped_storage.data_ptr()
-
-    def untyped(self) -> Any:
-        """The bytes without a dtype."""
-        return self._untyped_storage
+    @property
+    def is_hpu(self) -> bool:
+        """False: there are no such devices here."""
+        _warn_typed_storage_removal()
+        return False
 
     @property
     def _cdata(self) -> int:
         return self._untyped_storage._cdata
 
-    def _items(self) -> Any:
-        if self.device.type == "meta":
-            raise NotImplementedError("Not available for 'meta' device type")
-        return _C._from_storage(self._untyped_storage, self.dtype, (len(self),), (1,), 0)
+    def _size(self) -> int:
+        """The number of items."""
+        return self._untyped_storage.nbytes() // self.dtype.itemsize
 
-    def tolist(self) -> list[Any]:
-        """The items as Python numbers."""
+    def _nbytes(self) -> int:
+        """The number of bytes."""
+        return self._untyped_storage.nbytes()
+
+    def _element_size(self) -> int:
+        """Bytes of one item."""
+        return self.dtype.itemsize
+
+    def _data_ptr(self) -> int:
+        """The address of the first byte."""
+        return self._untyped_storage.data_ptr()
+
+    def _untyped(self) -> UntypedStorage:
+        """The bytes without a dtype."""
+        return self._untyped_storage
+
+    def _sizeof(self) -> int:
+        """Bytes of the object, and of what it holds."""
+        return object.__sizeof__(self) + self._nbytes()
+
+    def _items(self) -> Any:
+        dtype = _INTEGERS.get(self.dtype, self.dtype)
+        return _C._from_storage(self._untyped_storage, dtype, (self._size(),), (1,), 0)
+
+    def _tolist(self) -> list[Any]:
+        """The items as Python numbers.
+
+        Raises:
+            NotImplementedError: on meta.
+        """
+        if self._untyped_storage.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
         return self._items().tolist()
 
-    def __getitem__(self, index: int) -> Any:
-        return self._items()[index].item()
+    def _iter(self) -> Any:
+        """The items one after another."""
+        return iter(self._tolist())
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self._items()[index] = value
+    def _getitem(self, idx: Any) -> Any:
+        """An item as a Python number.
 
-    def cpu(self) -> TypedStorage:
-        """The storage on the host."""
-        return TypedStorage(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype)
+        Raises:
+            NotImplementedError: on meta.
+            RuntimeError: for parts, and what is no integer.
+            IndexError: if there is no such item.
+        """
+        if self._untyped_storage.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
+        if isinstance(idx, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        if not isinstance(idx, int):
+            raise RuntimeError(f"can't index a {type(self)} with {type(idx)}")
+        if not -self._size() <= idx < self._size():
+            raise IndexError(f"index {idx} out of range for storage of size {self._size()}")
+        return self._items()[idx].item()
 
-    def clone(self) -> TypedStorage:
-        """A copy."""
-        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
+    def _setitem(self, idx: Any, value: Any) -> None:
+        """Sets an item, or each item of a part.
 
-    def resize_(self, size: int) -> TypedStorage:
-        """Changes the number of items."""
-        self._untyped_storage.resize_(size * self.dtype.itemsize)
-        return self
+        Raises:
+            RuntimeError: for other indices, and for storages as values.
+        """
+        if not isinstance(idx, int | slice):
+            raise RuntimeError(f"can't index a {type(self)} with {type(idx)}")
+        if isinstance(value, TypedStorage | UntypedStorage):
+            raise RuntimeError(f"cannot set item with value type {type(value)}")
+        self._items()[idx] = value
 
-    def fill_(self, value: Any) -> TypedStorage:
+    def _fill_(self, value: Any) -> TypedStorage:
         """Sets every item."""
-        self._items().fill_(value)
+        self._setitem(slice(0, self._size()), value)
         return self
 
-    def is_shared(self) -> bool:
+    def _copy_(self, source: Any, non_blocking: bool | None = None) -> TypedStorage:
+        """Takes the bytes of another storage of the same size."""
+        source = getattr(source, "_untyped_storage", source)
+        self._untyped_storage.copy_(source, non_blocking)
+        return self
+
+    def _over(self, untyped: UntypedStorage) -> TypedStorage:
+        return TypedStorage(wrap_storage=untyped, dtype=self.dtype, _internal=True)
+
+    def _cpu(self) -> TypedStorage:
+        """The storage in the host's memory."""
+        return self._over(self._untyped_storage.cpu())
+
+    def _cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
+        """The storage on a GPU."""
+        if self.dtype in _INTEGERS:
+            raise RuntimeError("Cannot create CUDA storage with quantized dtype")
+        return self._over(self._untyped_storage.cuda(device, non_blocking))
+
+    def _moved(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
+        """The storage on a device."""
+        device = _C.device(device)
+        if self.dtype in _INTEGERS:
+            raise RuntimeError(
+                f"Cannot create {device.type.upper()} storage with quantized dtype"
+            )
+        return self._over(self._untyped_storage.to(device=device, non_blocking=non_blocking))
+
+    def _clone(self) -> TypedStorage:
+        """A copy."""
+        return self._over(self._untyped_storage.clone())
+
+    def _deepcopy(self, memo: dict[Any, Any]) -> TypedStorage:
+        """A copy, over one of the bytes for all that share them."""
+        import copy
+
+        return self._over(copy.deepcopy(self._untyped_storage, memo))
+
+    def _type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of the storage's old class, or the bytes in a storage of another class."""
+        if dtype is not None:
+            return self._untyped_storage.type(dtype, non_blocking)
+        legacy = self._get_legacy_storage_class()
+        shown = TypedStorage if legacy is None else legacy
+        return f"{shown.__module__}.{shown.__name__}"
+
+    def _get_legacy_storage_class(self) -> Any:
+        """The old class of such storages; None if there is none."""
+        import importlib
+
+        where = {"cpu": "torchlike", "cuda": "torchlike.cuda"}.get(
+            self._untyped_storage.device.type
+        )
+        name = _dtype_to_storage_type_map().get(self.dtype)
+        if where is None or name is None:
+            return None
+        return getattr(importlib.import_module(where), name, None)
+
+    def _get_device(self) -> int:
+        """The number of the storage's GPU; -1 on the host."""
+        return self._untyped_storage.get_device()
+
+    def _is_pinned(self, device: Any = None) -> bool:
+        """Whether the bytes lie in page-locked memory."""
+        return self._untyped_storage.is_pinned(device)
+
+    def _pin_memory(self, device: Any = None) -> TypedStorage:
+        """The storage in page-locked memory."""
+        return self._over(self._untyped_storage.pin_memory(device))
+
+    def _is_shared(self) -> bool:
         """Whether other processes can map the bytes."""
         return bool(self._untyped_storage.is_shared())
 
-    def share_memory_(self) -> TypedStorage:
+    def _share_memory_(self) -> TypedStorage:
         """Moves the bytes to where other processes can map them."""
         self._untyped_storage.share_memory_()
         return self
+
+    def _share_fd_cpu_(self) -> tuple[int, int]:
+        fd, nbytes = self._untyped_storage._share_fd_cpu_()
+        return fd, nbytes // self.dtype.itemsize
+
+    def _new_shared(self, size: int, *, device: Any = None) -> TypedStorage:
+        """A storage of so many items of this dtype that other processes can map."""
+        nbytes = size * self.dtype.itemsize
+        return self._over(UntypedStorage._new_shared(nbytes, device=device or "cpu"))
+
+    def _resizable(self) -> bool:
+        """Whether the number of items can change."""
+        return self._untyped_storage.resizable()
+
+    def _resize_(self, size: int) -> None:
+        """Changes the number of items."""
+        self._untyped_storage.resize_(size * self.dtype.itemsize)
+
+    def _pickle_storage_type(self) -> str:
+        """The name of the old class that pickles name.
+
+        Raises:
+            KeyError: for dtypes without one.
+        """
+        names = _dtype_to_storage_type_map()
+        if self.dtype not in names:
+            raise KeyError(f"dtype {self.dtype} is not recognized")
+        return names[self.dtype]
+
+    def _to(self, dtype: Any) -> TypedStorage:
+        """The items as those of another dtype."""
+        return _untyped.cast(self._items(), dtype)
+
+    @classmethod
+    def _from_buffer(
+        cls, *args: Any, dtype: Any = None, device: Any = None, **options: Any
+    ) -> TypedStorage:
+        """A copy of a buffer's items; see `UntypedStorage.from_buffer`."""
+        dtype = _C.get_default_dtype() if dtype is None else dtype
+        if device is not None and _C.device(device).type != "cpu":
+            raise RuntimeError(f"TypedStorage.from_buffer: Not available for device {device}")
+        made = UntypedStorage.from_buffer(*args, dtype=dtype, **options)
+        return TypedStorage(wrap_storage=made, dtype=dtype, _internal=True)
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
+        """A storage of so many items over a file; written back only where it is `shared`.
+
+        Raises:
+            RuntimeError: for this class, which has no dtype, and if the file is too small or cannot be opened.
+        """
+        _warn_typed_storage_removal()
+        raise RuntimeError("from_file can only be called on derived classes")
+
+    from_buffer = classmethod(_told(_from_buffer.__func__))  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TypedStorage) and other._cdata == self._cdata
@@ -137,88 +332,204 @@ class TypedStorage:
     def __hash__(self) -> int:
         return hash(self._cdata)
 
-    def __repr__(self) -> str:
+    def _text(self) -> str:
+        storage = self._untyped_storage
         tail = (
-            f"[{_naming.shown}.storage.TypedStorage(dtype={self.dtype}, device={self.device}) "
-            f"of size {len(self)}]"
+            f"[{_naming.shown}.storage.TypedStorage(dtype={self.dtype}, device={storage.device}) "
+            f"of size {self._size()}]"
         )
-        if self.device.type == "meta":
+        if storage.device.type == "meta":
             return f"...\n{tail}"
-        return "".join(f" {v}\n" for v in self.tolist()) + tail
+        return " " + "\n ".join(str(v) for v in self._tolist()) + "\n" + tail
 
 
-def _made(given: Any, dtype: Any, device: Any) -> _C.Tensor:
-    """A vector of so many items, or of these."""
-    if isinstance(given, int):
-        return _C.Tensor.new_empty(_C.tensor(0), (given,), dtype=dtype, device=device or "cpu")
-    return _C.tensor(list(given), dtype=dtype, device=device or "cpu")
+_FOR_USERS = {
+    "_size": ("size", "__len__"),
+    "_untyped": ("untyped",),
+    "_sizeof": ("__sizeof__",),
+    "_iter": ("__iter__",),
+    "_getitem": ("__getitem__",),
+    "_setitem": ("__setitem__",),
+    "_moved": ("to",),
+    "_clone": ("clone", "__copy__"),
+    "_deepcopy": ("__deepcopy__",),
+    "_text": ("__repr__", "__str__"),
+    **{
+        f"_{name}": (name,)
+        for name in "nbytes element_size data_ptr tolist fill_ copy_ cpu cuda type get_device is_pinned pin_memory "
+        "is_shared share_memory_ resizable resize_ pickle_storage_type".split()
+    },
+}
 
 
-def _typed(t: _C.Tensor) -> TypedStorage:
-    return TypedStorage(wrap_storage=t.untyped_storage(), dtype=t.dtype)
+def _caster(name: str, dtype: Any) -> Any:
+    def method(self: TypedStorage) -> TypedStorage:
+        _warn_typed_storage_removal()
+        return self._to(dtype)
+
+    method.__name__, method.__doc__ = name, f"The items as those of {name} type."
+    return method
+
+
+for _own, _names in _FOR_USERS.items():
+    for _name in _names:
+        setattr(TypedStorage, _name, _told(getattr(TypedStorage, _own)))
+for _name, _dtype in _untyped.CASTS.items():
+    setattr(TypedStorage, _name, _caster(_name, _dtype))
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) or (
+        hasattr(value, "__index__") and type(value).__module__ == "numpy" and not value.ndim
+    )
+
+
+def _check_wrapping(args: Any, wrap_storage: Any, dtype: Any, device: Any) -> None:
+    """What a typed storage over another one must not be given."""
+    if args:
+        raise RuntimeError(
+            f"{_TYPED_FORMS}No positional arguments should be given when using 'wrap_storage'"
+        )
+    if dtype is None:
+        raise RuntimeError(f"{_TYPED_FORMS}Argument 'dtype' must be specified")
+    if not isinstance(dtype, _C.dtype):
+        raise TypeError(f"{_TYPED_FORMS}Argument 'dtype' must be torch.dtype, not {type(dtype)}")
+    if device is not None:
+        raise RuntimeError(
+            f"{_TYPED_FORMS}Argument 'device' should not be specified when 'wrap_storage' is given"
+        )
+    if not isinstance(wrap_storage, UntypedStorage):
+        raise TypeError(
+            f"{_TYPED_FORMS}Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}"
+        )
+
+
+def typed_of(t: _C.Tensor) -> TypedStorage:
+    """A tensor's storage with its dtype, without a word of its age."""
+    return TypedStorage(wrap_storage=t.untyped_storage(), dtype=t.dtype, _internal=True)
+
+
+def _storage(t: _C.Tensor) -> TypedStorage:
+    """`Tensor.storage()`."""
+    _warn_typed_storage_removal(stacklevel=1)
+    return typed_of(t)
 
 
 class _LegacyStorageMeta(type):
     """The type of the old storage classes: a storage of their dtype and device is an instance."""
 
-    dtype: Any
+    _dtype: Any
     device_type: str
 
+    @property
+    def dtype(cls) -> Any:
+        """The dtype of the class's storages."""
+        _warn_typed_storage_removal()
+        return cls._dtype
+
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, TypedStorage) and (
-            cls is _LegacyStorage
-            or (instance.dtype == cls.dtype and instance.device.type == cls.device_type)
+        return (
+            type(instance) is TypedStorage
+            and instance.dtype == cls.__dict__.get("_dtype")
+            and instance._untyped_storage.device.type == cls.device_type
         )
 
 
 class _LegacyStorage(TypedStorage, metaclass=_LegacyStorageMeta):
     """`FloatStorage(3)`, `FloatStorage([1, 2])`: makes a :class:`TypedStorage` of one dtype."""
 
-    def __new__(cls, *args: Any, wrap_storage: Any = None, **_: Any) -> Any:
-        """A storage of so many items, of these values, or over these bytes."""
+    def __new__(
+        cls,
+        *args: Any,
+        wrap_storage: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        _internal: bool = False,
+    ) -> Any:
+        """A storage of so many items, of these values, or over these bytes.
+
+        Raises:
+            RuntimeError: for the common base, several arguments, a dtype or device, and bytes on another device.
+            TypeError: for what is neither a number nor a sequence, or no storage.
+        """
+        if not _internal:
+            _warn_typed_storage_removal()
+        if cls is _LegacyStorage:
+            raise RuntimeError("Only child classes of _LegacyStorage can be instantiated")
+        refusal = (
+            f"{cls}.__new__ received an invalid combination of arguments. Expected one of:\n * no arguments\n"
+            " * (int size)\n * (Sequence data)\n * (*, UntypedStorage wrap_storage)\n"
+        )
+        for name, value in (("device", device), ("dtype", dtype)):
+            if value is not None:
+                raise RuntimeError(f"{refusal}Keyword argument '{name}' cannot be specified")
         if wrap_storage is not None:
-            return TypedStorage(wrap_storage=wrap_storage, dtype=cls.dtype)
+            return cls._wrapped(args, wrap_storage, refusal)
         if len(args) > 1:
-            raise RuntimeError(f"{cls.__name__}() takes one argument at most, not {len(args)}")
-        return _typed(_made(args[0] if args else 0, cls.dtype, cls.device_type))
+            raise RuntimeError(f"{refusal}Too many positional arguments")
+        if args and not _is_int(args[0]) and not isinstance(args[0], Sequence):
+            raise TypeError(f"{refusal}Argument type not recognized: {type(args[0])}")
+        return TypedStorage(*args, dtype=cls._dtype, device=cls.device_type, _internal=True)
 
     @classmethod
-    def _from_buffer(cls, buffer: Any, *_: Any, **options: Any) -> TypedStorage:
-        """A copy of a buffer's items."""
-        return _typed(_C.frombuffer(buffer, dtype=cls.dtype, **options).clone())
+    def _wrapped(cls, args: Any, wrap_storage: Any, refusal: str) -> TypedStorage:
+        if args:
+            raise RuntimeError(
+                f"{refusal}No positional arguments should be given when using 'wrap_storage'"
+            )
+        if not isinstance(wrap_storage, UntypedStorage):
+            raise TypeError(
+                f"{refusal}Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}"
+            )
+        if wrap_storage.device.type != cls.device_type:
+            raise RuntimeError(
+                f"{refusal}Device of 'wrap_storage' must be {cls.device_type}, but got {wrap_storage.device.type}"
+            )
+        return TypedStorage(wrap_storage=wrap_storage, dtype=cls._dtype, _internal=True)
 
+    @classmethod
+    def _new_shared(cls, size: int) -> Any:  # type: ignore[override]
+        """A storage of so many items that other processes can map."""
+        made = UntypedStorage._new_shared(size * cls._dtype.itemsize, device=cls.device_type)
+        return TypedStorage(wrap_storage=made, dtype=cls._dtype, _internal=True)
 
-_LEGACY_DTYPES = {
-    "BFloat16": _C.bfloat16,
-    "Bool": _C.bool,
-    "Byte": _C.uint8,
-    "Char": _C.int8,
-    "ComplexDouble": _C.complex128,
-    "ComplexFloat": _C.complex64,
-    "Double": _C.float64,
-    "Float": _C.float32,
-    "Half": _C.float16,
-    "Int": _C.int32,
-    "Long": _C.int64,
-    "Short": _C.int16,
-}
+    @classmethod
+    def _from_buffer(cls, *args: Any, **options: Any) -> TypedStorage:
+        if cls.device_type != "cpu":
+            raise RuntimeError("from_buffer: Not available for CUDA storage")
+        for name in ("dtype", "device"):
+            if options.get(name) is not None or len(args) == 5:
+                raise RuntimeError(
+                    f"from_buffer: '{name}' can only be specified in UntypedStorage.from_buffer and "
+                    "TypedStorage.from_buffer"
+                )
+        return super()._from_buffer(*args, dtype=cls._dtype, **options)
+
+    from_buffer = classmethod(_told(_from_buffer.__func__))  # type: ignore[attr-defined,assignment]
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
+        """A storage of so many items over a file; written back only where it is `shared`.
+
+        Raises:
+            RuntimeError: if the file cannot be opened, or is too small.
+        """
+        _warn_typed_storage_removal()
+        made = UntypedStorage.from_file(filename, shared, size * cls._dtype.itemsize)
+        return TypedStorage(wrap_storage=made, dtype=cls._dtype, _internal=True)
 
 
 def _legacy_storages(module: str, device: str) -> dict[str, Any]:
     """The old storage classes of a device, by name."""
     return {
-        f"{name}Storage": _LegacyStorageMeta(
-            f"{name}Storage",
+        name: _LegacyStorageMeta(
+            name,
             (_LegacyStorage,),
-            {"dtype": dtype, "device_type": device, "__module__": module},
+            {"_dtype": dtype, "device_type": device, "__module__": module},
         )
         for name, dtype in _LEGACY_DTYPES.items()
+        if device == "cpu" or dtype not in _INTEGERS
     }
-
-
-_own_storages = _legacy_storages("torchlike", "cpu")
-
-_mapped.install()
 
 
 def _load_from_bytes(b: bytes) -> Any:
@@ -228,18 +539,7 @@ def _load_from_bytes(b: bytes) -> Any:
     return load(b, weights_only=False)
 
 
-def _reduce_storage(storage: Any) -> Any:
-    """A storage's plain pickle, as PyTorch has it: a file with nothing else in it; of one on meta its size."""
-    if storage.device.type == "meta":
-        return storage.__reduce__()
-    import io
+_own_storages = _legacy_storages("torchlike", "cpu")
 
-    from torchlike.serialization import save
-
-    buffer = io.BytesIO()
-    save(storage, buffer)
-    return _load_from_bytes, (buffer.getvalue(),)
-
-
-copyreg.pickle(UntypedStorage, _reduce_storage)
-copyreg.pickle(TypedStorage, _reduce_storage)
+_untyped.install()
+copyreg.pickle(TypedStorage, _untyped.reduce_storage)

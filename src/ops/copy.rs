@@ -10,7 +10,7 @@ use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::mask::check_fits;
 use crate::source::{Provider, Source};
-use crate::{Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
 use std::sync::Arc;
 use torchlike_macros::operators;
 
@@ -190,6 +190,7 @@ fn copy_rule(dst: &Tensor, src: &Tensor) -> Result<Plan> {
         dst.shape()
     );
     check_way(src, dst.device())?;
+    warn_of_parts(src.dtype(), dst.dtype());
     Ok(like(dst).on(dst.device()))
 }
 
@@ -237,6 +238,13 @@ pub fn check_way(t: &Tensor, to: Device) -> Result<()> {
     kernels::check(to)
 }
 
+/// Says that imaginary parts are left out.
+fn warn_of_parts(from: DType, to: DType) {
+    if from.is_complex() && !to.is_complex() && to != DType::Bool {
+        crate::warn_once!("Casting complex values to real discards the imaginary part");
+    }
+}
+
 fn clone_rule(a: &calls::Clone) -> Result<Plan> {
     let t = a.input;
     let strides = strides_in(t, a.memory_format.unwrap_or(MemoryFormat::Preserve))?;
@@ -258,6 +266,7 @@ fn to_copy_rule(a: &calls::_ToCopy) -> Result<Plan> {
     let t = a.input;
     let device = a.device.unwrap_or(t.device()).canonical();
     check_way(t, device)?;
+    warn_of_parts(t.dtype(), a.dtype.unwrap_or(t.dtype()));
     let strides = strides_in(t, a.memory_format.unwrap_or(MemoryFormat::Preserve))?;
     Ok(Plan::one(t.shape().clone(), strides, a.dtype.unwrap_or(t.dtype())).on(device))
 }

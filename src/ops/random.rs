@@ -344,6 +344,7 @@ pub(super) fn drawn(plan: Plan, d: Distribution) -> Result<(Plan, Distribution)>
         out.shape.contains(&0) && matches!(d, Distribution::Normal { std, .. } if std >= 0.0);
     if !empty {
         cpu::random::check(&d, out.dtype)?;
+        d.warn(out.dtype);
     }
     Ok((plan, d))
 }

@@ -127,6 +127,11 @@ fn _run_backward<'py>(
         }
         edges.push(edge);
     }
+    if create_graph && gather {
+        crate::warn_once!(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak."
+        );
+    }
     let options = Options {
         keep_graph,
         create_graph,

@@ -274,6 +274,9 @@ impl<'py> Incoming<'py> {
         dispatch::call(Call::out(args, &mut tensors))?;
         for ((o, t), before) in objects.iter().zip(tensors).zip(shapes) {
             // A factory only fills what it is given, of whatever shape that was.
+            if is_factory && *t.shape() != before && overload.op.public_name() == "arange" {
+                warn_of_count(&before, t.numel());
+            }
             if !quiet && *t.shape() != before && before.iter().product::<i64>() != 0 {
                 resize_warning(self.py, &before, t.shape())?;
             }
@@ -317,6 +320,18 @@ fn factory_out(op: &Op, args: &mut Args<'_>, out: &Tensor) -> PyResult<()> {
         }
     }
     Ok(())
+}
+
+#[cold]
+fn warn_of_count(before: &Dims, count: i64) {
+    let held: i64 = before.iter().product();
+    if held != 0 && held != count {
+        crate::warning::say(&format!(
+            "The number of elements in the out tensor of shape {before} is {held} which does not match the computed number of \
+             elements {count}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor \
+             of shape ({count},)."
+        ));
+    }
 }
 
 #[cold]

@@ -156,7 +156,9 @@ fn float(o: &Bound<'_, PyAny>) -> Converted<f64> {
         Some(Scalar::Complex(_)) | Some(Scalar::Bool(_)) => Err(Failure::Kind),
         Some(s) => Ok(s.to_f64()),
         None => match tensor_ref(o) {
-            Some(t) if t.ndim() == 0 && !t.dtype().is_complex() => Ok(t.item()?.to_f64()),
+            Some(t) if t.ndim() == 0 && !t.dtype().is_complex() && !t.requires_grad() => {
+                Ok(t.item()?.to_f64())
+            }
             _ => Err(Failure::Kind),
         },
     }
@@ -177,7 +179,7 @@ fn scalar(o: &Bound<'_, PyAny>) -> Converted<Scalar> {
         return Ok(s);
     }
     match tensor_ref(o) {
-        Some(t) if t.ndim() == 0 => Ok(t.item()?),
+        Some(t) if t.ndim() == 0 && !t.requires_grad() => Ok(t.item()?),
         _ => Err(Failure::Kind),
     }
 }

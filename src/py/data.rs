@@ -8,13 +8,13 @@ use crate::ops::helpers::{readable, to_copy};
 use crate::{DType, Device, Element, Result as CoreResult, Scalar, Tensor, cpu, layers, mode};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 /// Nested sequences as numbers in row-major order.
 struct Nest {
     shape: Vec<i64>,
     values: Vec<Scalar>,
-    /// The dtype of tensors or NumPy scalars among the items, which counts like a number's.
+    /// The dtype that holds the items read so far; those of tensors and NumPy's own count as they are.
     dtype: Option<DType>,
 }
 
@@ -108,15 +108,18 @@ impl Nest {
         if depth == self.shape.len() {
             if let Some(s) = number(o) {
                 self.values.push(s);
-                return Ok(());
+                let is_plain = o.is_exact_instance_of::<PyFloat>()
+                    || o.is_exact_instance_of::<PyInt>()
+                    || o.is_exact_instance_of::<PyBool>();
+                let d = match is_plain {
+                    true => None,
+                    false => super::numpy::scalar_dtype(o),
+                };
+                return self.holds(d.unwrap_or_else(|| s.dtype(mode::default_dtype())));
             }
             if let Some(t) = tensor_ref(o) {
                 self.values.push(t.item()?);
-                self.dtype = Some(match self.dtype {
-                    None => t.dtype(),
-                    Some(d) => crate::dtype::promote(d, t.dtype()).unwrap_or(d),
-                });
-                return Ok(());
+                return self.holds(t.dtype());
             }
             if is_sequence(o) {
                 return Err(PyTypeError::new_err(format!(
@@ -131,7 +134,7 @@ impl Nest {
                     PyValueError::new_err(format!("too many dimensions '{}'", type_name(o)))
                 });
             }
-            if o.is_instance_of::<pyo3::types::PyInt>() {
+            if o.is_instance_of::<PyInt>() {
                 return Err(PyValueError::new_err("Overflow when unpacking long long"));
             }
             return Err(PyRuntimeError::new_err(format!(
@@ -141,6 +144,11 @@ impl Nest {
         }
         if !is_sequence(o) && !o.hasattr("__len__")? {
             return Err(PyTypeError::new_err("not a sequence"));
+        }
+        if depth > 0 && super::numpy::is_array(o) {
+            crate::warn_once!(
+                "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor."
+            );
         }
         let list = items(o)?;
         if list.len() as i64 != self.shape[depth] {
@@ -153,22 +161,19 @@ impl Nest {
         list.iter().try_for_each(|item| self.fill(item, depth + 1))
     }
 
+    /// Takes note of an item's dtype.
+    fn holds(&mut self, d: DType) -> PyResult<()> {
+        self.dtype = Some(match self.dtype {
+            None => d,
+            Some(known) if known == d => d,
+            Some(known) => crate::dtype::promote(known, d)
+                .ok_or_else(|| crate::ops::pointwise::rule::no_promotion(known, d))?,
+        });
+        Ok(())
+    }
+
     fn inferred(&self) -> DType {
-        let default = mode::default_dtype();
-        if self.values.is_empty() {
-            return default;
-        }
-        let mut kind = DType::Bool;
-        for v in &self.values {
-            kind = crate::dtype::promote(kind, v.dtype(default)).unwrap_or(kind);
-            if kind.is_complex() {
-                break;
-            }
-        }
-        match self.dtype {
-            Some(d) if d.category() >= kind.category() => d,
-            _ => kind,
-        }
+        self.dtype.unwrap_or_else(mode::default_dtype)
     }
 }
 
@@ -224,6 +229,12 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
         let dtype = dtype.unwrap_or(t.dtype());
         return Ok(recorded(to_copy(&t, dtype, Device::CPU)?, device)?);
     }
+    if !is_sequence(o) && number(o).is_none() {
+        if let Some(t) = of_memory(o, dtype)? {
+            let dtype = dtype.unwrap_or(t.dtype());
+            return Ok(recorded(to_copy(&t, dtype, Device::CPU)?, device)?);
+        }
+    }
     let nest = Nest::read(o)?;
     let inferred = nest.inferred();
     let d = dtype.unwrap_or(inferred);
@@ -236,6 +247,26 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
     }
     let t = from_scalars(&nest.values, &nest.shape, d)?;
     Ok(recorded(t, device)?)
+}
+
+/// A tensor on the memory of a storage or of what other libraries share by DLPack; None for other objects.
+pub(super) fn of_memory<'py>(
+    o: &Bound<'py, PyAny>,
+    dtype: Option<DType>,
+) -> PyResult<Option<Tensor>> {
+    let py = o.py();
+    let made = if o.is_instance_of::<super::storage::PyStorage>() || o.hasattr("_untyped_storage")?
+    {
+        let dtype = dtype.map(|d| super::types::dtype(py, d)).transpose()?;
+        py.import("torchlike._settings")?
+            .call_method1("_on_storage", (o, dtype))?
+    } else if o.hasattr("__dlpack__")? {
+        py.import("torchlike.utils.dlpack")?
+            .call_method1("from_dlpack", (o,))?
+    } else {
+        return Ok(None);
+    };
+    Ok(tensor_ref(&made).cloned())
 }
 
 /// While recording, values become a recipe like any factory's; otherwise they move to the device.

@@ -104,14 +104,22 @@ fn tensor<'py>(
         d,
         dev.unwrap_or_else(mode::default_device),
     )?)?;
-    wrap(
+    heard(wrap(
         py,
         if requires_grad {
             super::gradient::require_grad(t)?
         } else {
             t
         },
-    )
+    ))
+}
+
+/// A result, if no warning of the call became an error.
+fn heard<T>(made: PyResult<T>) -> PyResult<T> {
+    match super::error::warned() {
+        Some(e) => made.and(Err(e)),
+        None => made,
+    }
 }
 
 /// A tensor of a Python object, without a copy where possible.
@@ -145,19 +153,27 @@ fn as_tensor<'py>(
     let dev = dev.unwrap_or_else(mode::default_device);
     if super::numpy::is_array(data) {
         let t = super::numpy::from_array(data)?;
+        super::numpy::warn_unwritable(data)?;
         let t = match d {
             Some(d) => t.to_dtype(d)?,
             None => t,
         };
-        return wrap(py, t.to_device(dev)?);
+        return heard(wrap(py, t.to_device(dev)?));
     }
-    wrap(py, fresh(from_value(data, d, dev)?)?)
+    if !super::data::is_sequence(data)
+        && let Some(t) = super::data::of_memory(data, d)?
+    {
+        return wrap(py, t.to_dtype(d.unwrap_or(t.dtype()))?.to_device(dev)?);
+    }
+    heard(wrap(py, fresh(from_value(data, d, dev)?)?))
 }
 
 /// A tensor on a NumPy array's memory.
 #[pyfunction]
 fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    wrap(ndarray.py(), fresh(super::numpy::from_array(ndarray)?)?)
+    let t = super::numpy::from_array(ndarray)?;
+    super::numpy::warn_unwritable(ndarray)?;
+    heard(wrap(ndarray.py(), fresh(t)?))
 }
 
 /// A tensor on the memory of an object with the buffer protocol.
@@ -171,14 +187,14 @@ fn frombuffer<'py>(
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let t = super::numpy::from_buffer(buffer, dtype.0, count, offset)?;
-    wrap(
+    heard(wrap(
         buffer.py(),
         if requires_grad {
             super::gradient::require_grad(t)?
         } else {
             t
         },
-    )
+    ))
 }
 
 /// True for tensors, and for what says that it is one by its `__class__`.

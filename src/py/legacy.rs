@@ -142,16 +142,7 @@ pub fn construct<'py>(
 
 /// All whole elements of a storage.
 fn of_storage(storage: &crate::Storage, value: &Bound<'_, PyAny>, kind: &Kind) -> PyResult<Tensor> {
-    if let Ok(own) = value.getattr("dtype")
-        && let Ok(own) = own.cast::<PyDType>()
-        && own.get().0 != kind.dtype
-    {
-        return Err(PyTypeError::new_err(format!(
-            "Expected a Storage of type {} or an UntypedStorage, but got type {} for argument 1 'storage'",
-            kind.dtype.scalar_type(),
-            own.get().0.scalar_type()
-        )));
-    }
+    super::storage::check_typed(value, kind.dtype)?;
     let count = i64::try_from(storage.nbytes() / kind.dtype.size()).unwrap_or(i64::MAX);
     Ok(Tensor::checked(
         storage.clone(),

@@ -316,7 +316,7 @@ pub fn invalid_combination(
 }
 
 /// The classes of arguments, as messages list them.
-fn classes(positional: &[Bound<'_, PyAny>], keywords: &[Keyword<'_>]) -> String {
+pub(super) fn classes(positional: &[Bound<'_, PyAny>], keywords: &[Keyword<'_>]) -> String {
     let mut got: Vec<String> = positional.iter().map(class_name).collect();
     got.extend(
         keywords

@@ -111,6 +111,18 @@ impl PyTensor {
     }
 }
 
+/// Warns of a device where pinned memory has none.
+fn warn_of_device(py: Python<'_>, device: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<()> {
+    if device.is_some() {
+        let text = format!(
+            "The argument 'device' of Tensor.{name}() is deprecated. Please do not pass this argument."
+        );
+        let kind = py.get_type::<pyo3::exceptions::PyDeprecationWarning>();
+        py.import("warnings")?.call_method1("warn", (text, kind))?;
+    }
+    Ok(())
+}
+
 #[pymethods]
 impl PyTensor {
     #[pyo3(signature = (dim=None))]
@@ -144,7 +156,10 @@ impl PyTensor {
         self.get().dtype().size()
     }
     fn data_ptr(&self) -> usize {
-        self.get().data_ptr() as usize
+        match self.get().numel() {
+            0 => 0,
+            _ => self.get().data_ptr() as usize,
+        }
     }
     fn get_device(&self) -> i8 {
         super::parts::located(self.get()).index
@@ -167,13 +182,20 @@ impl PyTensor {
     fn is_inference(&self) -> bool {
         self.get().is_inference()
     }
-    fn is_pinned(&self) -> bool {
-        false
+    #[pyo3(signature = (device=None))]
+    fn is_pinned(&self, py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        warn_of_device(py, device, "is_pinned")?;
+        Ok(false)
     }
     fn is_shared(&self) -> bool {
         super::storage::is_shared(self.get().storage())
     }
-    fn pin_memory(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+    #[pyo3(signature = (device=None))]
+    fn pin_memory<'py>(
+        slf: Bound<'py, Self>,
+        device: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        warn_of_device(slf.py(), device, "pin_memory")?;
         let t = slf.get().get();
         if t.is_meta() {
             return Err(PyRuntimeError::new_err(format!(

@@ -70,6 +70,35 @@ impl Drop for Keep {
     }
 }
 
+/// The dtype that NumPy spells so.
+fn dtype_named(code: &str) -> Option<DType> {
+    DType::ALL.iter().copied().find(|d| {
+        numpy_name(*d).is_some_and(|n| {
+            n.trim_start_matches('<') == code.trim_start_matches(['<', '|', '='])
+                || (*d == DType::Bool && code.ends_with("b1"))
+        })
+    })
+}
+
+/// The dtype of a number of NumPy's; None for other numbers.
+pub fn scalar_dtype(o: &Bound<'_, PyAny>) -> Option<DType> {
+    if o.get_type().module().ok()?.to_cow().ok()? != "numpy" {
+        return None;
+    }
+    let code = o.getattr("dtype").and_then(|d| d.getattr("str")).ok()?;
+    dtype_named(&code.extract::<String>().ok()?)
+}
+
+/// Warns of an array that must not be written, which a tensor on its memory would not know.
+pub fn warn_unwritable(o: &Bound<'_, PyAny>) -> PyResult<()> {
+    if !o.getattr("flags")?.getattr("writeable")?.is_truthy()? {
+        crate::warn_once!(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor will result in undefined behavior. You may want to copy the array to protect its data or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this program."
+        );
+    }
+    Ok(())
+}
+
 /// A tensor on an array's memory.
 pub fn from_array(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     if !is_array(o) {
@@ -84,12 +113,7 @@ pub fn from_array(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
             "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.",
         ));
     }
-    let found = DType::ALL.iter().copied().find(|d| {
-        numpy_name(*d).is_some_and(|n| {
-            n.trim_start_matches('<') == code.trim_start_matches(['<', '|', '='])
-                || (*d == DType::Bool && code.ends_with("b1"))
-        })
-    });
+    let found = dtype_named(&code);
     let Some(dtype) = found else {
         return Err(PyTypeError::new_err(format!(
             "can't convert np.ndarray of type {}. The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.",
@@ -147,6 +171,11 @@ pub fn from_buffer(
         .getattr("memoryview")?
         .call1((o,))
         .map_err(|_| PyValueError::new_err("object does not implement Python buffer protocol."))?;
+    if view.getattr("readonly")?.is_truthy()? {
+        crate::warn_once!(
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its data or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this program."
+        );
+    }
     let array = py
         .import("numpy")?
         .call_method1("frombuffer", (view.call_method1("cast", ("B",))?, "u1"));

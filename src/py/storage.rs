@@ -1,9 +1,12 @@
 //! `UntypedStorage`: the bytes behind tensors.
 
 use super::types;
-use crate::{DType, Device, Storage, Tensor};
+use crate::{DType, Device, Scalar, Storage, Tensor};
 use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyWeakrefReference};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// `torchlike.UntypedStorage`.
 #[pyclass(
@@ -11,22 +14,79 @@ use pyo3::prelude::*;
     name = "UntypedStorage",
     module = "torchlike.storage",
     subclass,
-    weakref
+    weakref,
+    dict
 )]
 pub struct PyStorage(pub Storage);
+
+/// The Python objects that stand for storages, by the storages' addresses.
+static OBJECTS: Mutex<BTreeMap<usize, Py<PyWeakrefReference>>> = Mutex::new(BTreeMap::new());
+
+/// The Python object of a storage: the same as long as somebody has it.
+pub fn object<'py>(py: Python<'py>, storage: &Storage) -> PyResult<Bound<'py, PyAny>> {
+    let id = storage.id();
+    let known = {
+        let objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.get(&id).map(|o| o.clone_ref(py))
+    };
+    if let Some(o) = known.and_then(|o| o.bind(py).upgrade()) {
+        return Ok(o);
+    }
+    let made = Bound::new(py, PyStorage(storage.clone()))?.into_any();
+    remember(&made, id)?;
+    Ok(made)
+}
+
+fn remember(o: &Bound<'_, PyAny>, id: usize) -> PyResult<()> {
+    let reference = PyWeakrefReference::new(o)?.unbind();
+    let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _before = objects.insert(id, reference);
+    drop(objects);
+    Ok(())
+}
+
+impl Drop for PyStorage {
+    fn drop(&mut self) {
+        Python::attach(|py| {
+            let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_gone = |o: &Py<PyWeakrefReference>| o.bind(py).upgrade().is_none();
+            let gone = match objects.get(&self.0.id()).is_some_and(is_gone) {
+                true => objects.remove(&self.0.id()),
+                false => None,
+            };
+            drop(objects);
+            drop(gone);
+        });
+    }
+}
+
+/// Refuses a typed storage of another dtype.
+///
+/// # Errors
+/// If it has one.
+pub fn check_typed(o: &Bound<'_, PyAny>, dtype: DType) -> PyResult<()> {
+    if let Ok(own) = o.getattr("dtype")
+        && let Ok(own) = own.cast::<types::PyDType>()
+        && own.get().0 != dtype
+    {
+        return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
+            "Expected a Storage of type {} or an UntypedStorage, but got type {} for argument 1 'storage'",
+            dtype.scalar_type(),
+            own.get().0.scalar_type()
+        )));
+    }
+    Ok(())
+}
 
 /// The storage in a Python object: untyped, or typed with an `_untyped_storage`.
 pub fn storage_of(o: &Bound<'_, PyAny>) -> PyResult<Storage> {
     if let Ok(s) = o.cast::<PyStorage>() {
+        remember(o, s.get().0.id())?;
         return Ok(s.get().0.clone());
     }
     match o.getattr("_untyped_storage") {
-        Ok(inner) => Ok(inner
-            .cast::<PyStorage>()
-            .map_err(|_| PyTypeError::new_err("expected a storage"))?
-            .get()
-            .0
-            .clone()),
+        Ok(inner) if inner.is_instance_of::<PyStorage>() => storage_of(&inner),
+        Ok(_) => Err(PyTypeError::new_err("expected a storage")),
         Err(_) => Err(PyTypeError::new_err(format!(
             "expected a storage, got {}",
             types::type_name(o)
@@ -41,6 +101,11 @@ pub fn is_shared(storage: &Storage) -> bool {
 
 /// Moves the bytes to where other processes can map them.
 pub fn share(storage: &Storage) -> PyResult<()> {
+    if storage.is_hollow() {
+        return Err(pyo3::exceptions::PyRuntimeError::new_err(
+            "_share_fd_: only available on CPU",
+        ));
+    }
     if storage.device().kind != crate::DeviceKind::Cuda {
         storage.share()?;
     }
@@ -73,16 +138,83 @@ impl PyStorage {
     }
 }
 
+/// The low bytes of a sequence's integers.
+fn sequence(o: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let refused = |text: String| {
+        pyo3::exceptions::PyRuntimeError::new_err(format!("torch.UntypedStorage(): {text}"))
+    };
+    let is_sequence = super::object::tensor_ref(o).is_none()
+        && o.hasattr("__len__")?
+        && o.hasattr("__getitem__")?;
+    if !is_sequence {
+        return Err(refused(format!(
+            "Expected a sequence type, but got {}",
+            types::type_name(o)
+        )));
+    }
+    super::data::items(o)?
+        .iter()
+        .map(|item| match super::convert::number(item) {
+            Some(Scalar::Int(i)) => Ok(i as u8),
+            _ => Err(refused(format!(
+                "tried to construct a storage from a sequence ({}), but one of the items was of type {} instead of int",
+                types::type_name(o),
+                types::type_name(item)
+            ))),
+        })
+        .collect()
+}
+
 #[pymethods]
 impl PyStorage {
+    /// So many bytes without values, or those of a sequence.
     #[new]
-    #[pyo3(signature = (size=0, *, device=None))]
-    fn new(size: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let device = device
-            .map(types::device_of)
-            .transpose()?
-            .unwrap_or_else(crate::mode::default_device);
-        Ok(Self(Storage::empty(size, device)?))
+    #[pyo3(signature = (*args, **kwargs))]
+    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let (mut device, mut given) = (None, args.get_item(0).ok());
+        let mut is_known = args.len() < 2;
+        for (name, value) in kwargs.iter().flat_map(|k| k.iter()) {
+            match name.extract::<&str>()? {
+                "device" if !value.is_none() => device = Some(value),
+                "device" | "allocator" => {}
+                "size" if given.is_none() => given = Some(value),
+                _ => is_known = false,
+            }
+        }
+        if !is_known {
+            return Err(PyTypeError::new_err(format!(
+                "torch.UntypedStorage() received an invalid combination of arguments - got ({}), but expected one of:\n * (*, int allocator = None, torch.device device = None)\n * (int size, *, int allocator = None, torch.device device = None)\n * (object sequence, *, int allocator = None, torch.device device = None)\n",
+                super::messages::classes(
+                    &args.iter().collect::<Vec<_>>(),
+                    &kwargs.iter().flat_map(|k| k.iter()).collect::<Vec<_>>()
+                )
+            )));
+        }
+        let device = match &device {
+            None => crate::mode::default_device(),
+            Some(d) => types::device_of(d).map_err(|_| {
+                pyo3::exceptions::PyRuntimeError::new_err(format!(
+                    "torch.UntypedStorage(): Storage device not recognized: {d}"
+                ))
+            })?,
+        };
+        let bytes = match &given {
+            None => Vec::new(),
+            Some(o) if super::convert::number(o).is_some_and(|n| matches!(n, Scalar::Int(_))) => {
+                let size = usize::try_from(o.extract::<i64>()?).map_err(|_| {
+                    pyo3::exceptions::PyRuntimeError::new_err(
+                        "torch.UntypedStorage(): the size must not be negative",
+                    )
+                })?;
+                return Ok(Self(Storage::empty(size, device)?));
+            }
+            Some(o) => sequence(o)?,
+        };
+        let made = Tensor::from_slice(&bytes, &[bytes.len() as i64])?;
+        match device.is_meta() {
+            true => Ok(Self(Storage::empty(bytes.len(), device)?)),
+            false => Ok(Self(made.to_device(device)?.storage().clone())),
+        }
     }
     fn nbytes(&self) -> usize {
         self.0.nbytes()
@@ -120,7 +252,7 @@ impl PyStorage {
     }
     /// The file that other processes can map, and its size; the bytes move there first. The storage keeps it open.
     fn _share_fd_cpu_(&self) -> PyResult<(i32, usize)> {
-        self.0.share()?;
+        share(&self.0)?;
         let file = self.0.shared_file().unwrap_or(-1);
         Ok((file, self.0.nbytes()))
     }
@@ -144,9 +276,6 @@ impl PyStorage {
     fn _part(&self, start: usize, nbytes: usize) -> PyResult<Self> {
         Ok(Self(self.0.part(start, nbytes)?))
     }
-    fn is_pinned(&self) -> bool {
-        false
-    }
     fn resizable(&self) -> bool {
         self.0.is_resizable()
     }
@@ -156,9 +285,6 @@ impl PyStorage {
         })?;
         slf.get().0.resize(n)?;
         Ok(slf)
-    }
-    fn cpu(&self) -> PyResult<Self> {
-        Ok(Self(self.bytes().to_device(Device::CPU)?.storage().clone()))
     }
     fn clone(&self) -> PyResult<Self> {
         Ok(Self(
@@ -182,14 +308,14 @@ impl PyStorage {
         self.readable()?;
         let at = self.bytes();
         let at = at.look(&crate::plan::ViewPlan::of(&at).narrowed(0, self.position(index)?, 1));
-        crate::ops::helpers::copy_(&at, &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?)?;
+        crate::ops::helpers::copy_(&at, &Tensor::scalar(Scalar::Int(value), DType::U8)?)?;
         Ok(())
     }
     fn fill_(slf: Bound<'_, Self>, value: i64) -> PyResult<Bound<'_, Self>> {
         if !slf.get().0.is_hollow() {
             crate::ops::helpers::copy_(
                 &slf.get().bytes(),
-                &Tensor::scalar(crate::Scalar::Int(value), DType::U8)?,
+                &Tensor::scalar(Scalar::Int(value), DType::U8)?,
             )?;
         }
         Ok(slf)
@@ -203,9 +329,6 @@ impl PyStorage {
     /// The bytes as a uint8 tensor on the same storage.
     fn _as_tensor<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         super::object::wrap(py, self.bytes())
-    }
-    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<Self> {
-        self.clone()
     }
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let rebuild = py
@@ -233,10 +356,8 @@ impl PyStorage {
             return Ok(format!("...\n{tail}"));
         }
         let values = self.tolist(py)?;
-        let mut text = String::new();
-        for v in values.try_iter()? {
-            text.push_str(&format!(" {}\n", v?));
-        }
-        Ok(format!("{text}{tail}"))
+        let values = values.try_iter()?.map(|v| Ok(v?.to_string()));
+        let values = values.collect::<PyResult<Vec<_>>>()?;
+        Ok(format!(" {}\n{tail}", values.join("\n ")))
     }
 }

@@ -30,6 +30,11 @@ fn changed(args: crate::ops::Args<'_>) -> crate::Result<Tensor> {
 
 /// The only element, for Python's own conversions to numbers.
 fn single(t: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
+    if t.get().get().requires_grad() {
+        crate::warn_once!(
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first."
+        );
+    }
     if t.get().get().numel() != 1 {
         return Err(PyValueError::new_err(
             "only one element tensors can be converted to Python scalars",
@@ -318,13 +323,18 @@ impl PyTensor {
     fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
         super::dlpack::device_of(self.get())
     }
-    fn untyped_storage(&self) -> super::storage::PyStorage {
-        super::storage::PyStorage(self.get().storage().clone())
+    fn untyped_storage<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        super::storage::object(py, self.get().storage())
     }
     fn storage<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py()
             .import("torchlike.storage")?
-            .call_method1("_typed", (slf,))
+            .call_method1("_storage", (slf,))
+    }
+    fn _typed_storage<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py()
+            .import("torchlike.storage")?
+            .call_method1("typed_of", (slf,))
     }
     #[pyo3(signature = (source=None, storage_offset=None, size=None, stride=None))]
     fn set_<'py>(
@@ -356,6 +366,7 @@ impl PyTensor {
                 }
             },
             Some((o, None)) => {
+                super::storage::check_typed(o, t.dtype())?;
                 let bytes = super::storage::PyStorage(super::storage::storage_of(o)?).bytes();
                 match &shape {
                     None => changed(f::SetStorage::new(&t, &bytes).args()?)?,
@@ -402,6 +413,10 @@ impl PyTensor {
             .next()
             .unwrap_or("")
             .trim_end_matches("Tensor");
+        if scalar.is_empty() {
+            let default = crate::mode::default_dtype();
+            return slf.call_method1("to", (types::dtype(slf.py(), default)?,));
+        }
         match DType::ALL.iter().find(|d| d.scalar_type() == scalar) {
             Some(found) => slf.call_method1("to", (types::dtype(slf.py(), *found)?,)),
             None => Err(PyValueError::new_err(format!("invalid type: '{name}'"))),

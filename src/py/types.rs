@@ -34,8 +34,18 @@ impl PyDType {
         self.0.is_complex()
     }
     #[getter]
-    fn is_signed(&self) -> bool {
-        self.0.is_signed()
+    fn is_signed(&self) -> PyResult<bool> {
+        if self.0.is_quantized() {
+            return Err(pyo3::exceptions::PyRuntimeError::new_err(
+                "isSignedType not supported for quantized types",
+            ));
+        }
+        Ok(self.0.is_signed())
+    }
+    /// The C++ name that PyTorch's messages use: `Float`.
+    #[getter]
+    fn _scalar_type(&self) -> &'static str {
+        self.0.scalar_type()
     }
     #[getter]
     fn itemsize(&self) -> usize {

@@ -256,6 +256,27 @@ fn ints_from(from: i64, dtype: DType) -> Result<Ints> {
 }
 
 impl Distribution {
+    /// Says where integers are asked for that a floating-point type of `dtype`'s digits does not all hold.
+    pub fn warn(&self, dtype: DType) {
+        let (Self::RandomRange { from, to }, Some(digits)) = (*self, float_digits(dtype)) else {
+            return;
+        };
+        let end = match to {
+            Some(to) => move_bound(to, false, dtype) - 1,
+            None => 1 << digits,
+        };
+        for (name, bound) in [("from", move_bound(from, true, dtype)), ("to - 1", end)] {
+            if bound.unsigned_abs() > 1 << digits {
+                crate::warning::say(&format!(
+                    "{name} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations {} can support discrete \
+                     uniform distribution only within this range. This warning will become an error in version 1.7 release, \
+                     please fix the code in advance",
+                    cpp_name(dtype)
+                ));
+            }
+        }
+    }
+
     /// Checks the parameters for an element type, with PyTorch's texts.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torchlike as torch
 from torchlike import Tensor
+from torchlike._once import warn_once
 from torchlike.nested import _names
 from torchlike.nested._base import Nested
 from torchlike.nested._internal.nested_tensor import wrapped
@@ -75,6 +76,11 @@ class StridedNestedTensor(Nested):
     @staticmethod
     def __new__(cls: type, buffer: Tensor, parts: list[Part], ndim: int) -> StridedNestedTensor:
         """A nested tensor of `ndim` dimensions, the first of which counts the parts."""
+        warn_once(
+            "The PyTorch API of nested tensors is in prototype stage and will change in the near future. We recommend "
+            "specifying layout=torch.jagged when constructing a nested tensor, as this layout receives active development, "
+            "has better operator coverage, and works with torch.compile."
+        )
         root: Any = Tensor
         shape = (len(parts),) + (1,) * (ndim - 1)
         made: StridedNestedTensor = root._make_wrapper_subclass(

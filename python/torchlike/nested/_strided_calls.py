@@ -188,7 +188,9 @@ def _copy(input: StridedNestedTensor, src: Any, non_blocking: bool = False) -> S
 
 
 @answers("is_same_size")
-def _is_same_size(input: StridedNestedTensor, other: Any) -> bool:
+def _is_same_size(input: Any, other: Any) -> bool:
+    if not (_is(input) and _is(other)):
+        raise RuntimeError("Expected both self and other to be nested tensors.")
     return input._matches(other)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite, prod
 from typing import Any
@@ -340,55 +341,102 @@ def make_tensor(
     exclude_zero: bool = False,
     memory_format: Any = None,
 ) -> Any:
-    """A tensor with random values in [`low`, `high`); by default within [-9, 9), from 0 where unsigned."""
+    """A tensor with random values in [`low`, `high`); by default within [-9, 9), integers within [-9, 10).
+
+    Bounds beyond what the dtype holds are moved to its own.
+
+    Raises:
+        ValueError: for bounds that are no numbers or hold no value of the dtype, and options that exclude each other.
+        TypeError: for dtypes without random values.
+    """
     size = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else tuple(shape)
     if noncontiguous and memory_format is not None:
         raise ValueError(
             "The parameters `noncontiguous` and `memory_format` are mutually exclusive, "
             f"but got noncontiguous={noncontiguous!r} and memory_format={memory_format!r}"
         )
-    if low is not None and high is not None and low >= high:
-        raise ValueError(f"make_tensor: low must be below high, but got {low} and {high}")
     inexact = dtype.is_floating_point or dtype.is_complex
     if requires_grad and not inexact:
         raise ValueError(
-            "`requires_grad=True` is only supported for boolean and integral dtypes, "
-            f"but got dtype={dtype!r}"
+            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype!r}"
         )
     padded = size
     if noncontiguous and prod(size) > 1:
         padded = (*size[:-1], 2 * size[-1])
-    made = _random(padded, dtype, device, low, high)
+    made = _random(padded, dtype, device, *_bounds(dtype, low, high))
     if padded != size:
-        made = made[..., ::2]
+        made = made[..., 1::2]
     elif memory_format is not None:
         made = made.clone(memory_format=memory_format)
     if exclude_zero:
-        smallest = _smallest(dtype)
-        made = made.masked_fill(made == 0, smallest)
+        from torchlike._limits import finfo
+
+        made[made == 0] = finfo(dtype).tiny if inexact else 1
     return made.requires_grad_() if requires_grad else made
 
 
-def _smallest(dtype: Any) -> float:
-    from torchlike._limits import finfo
+def _bounds(dtype: Any, low: float | None, high: float | None) -> tuple[Any, Any]:
+    """The bounds of random values within what a dtype holds."""
+    from torchlike._limits import finfo, iinfo
 
-    return finfo(dtype).smallest_normal if dtype.is_floating_point or dtype.is_complex else 1
+    inexact = dtype.is_floating_point or dtype.is_complex
+    if inexact:
+        least, most, usual = finfo(dtype).min, finfo(dtype).max, (-9, 9)
+    elif dtype == _C.bool:
+        least, most, usual = 0, 2, (0, 2)
+    elif dtype in _WHOLE:
+        # `randint` takes the limit itself as an int64.
+        least, most, usual = iinfo(dtype).min, iinfo(dtype).max + (dtype != _C.int64), (-9, 10)
+    else:
+        raise TypeError(
+            f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor(). "
+            "To request support, file an issue at: https://github.com/pytorch/pytorch/issues"
+        )
+    low, high = usual[0] if low is None else low, usual[1] if high is None else high
+    if low != low or high != high:
+        raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
+    if low == high and inexact:
+        warnings.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 "
+            "and will be removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning,
+            stacklevel=3,
+        )
+    elif low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    elif high < least or low >= most:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{low}, {high}), "
+            f"but {dtype} only supports [{least}, {most})"
+        )
+    low, high = min(max(low, least), most), min(max(high, least), most)
+    return (low, high) if inexact else (ceil(low), ceil(high))
+
+
+_WHOLE = (
+    _C.uint8,
+    _C.int8,
+    _C.int16,
+    _C.int32,
+    _C.int64,
+    _C.uint16,
+    _C.uint32,
+    _C.uint64,
+)
 
 
 def _random(size: tuple[int, ...], dtype: Any, device: Any, low: Any, high: Any) -> Any:
     root = _C._root
-    if dtype == _C.bool:
-        bounds = (0 if low is None else int(low), 2 if high is None else int(high))
-        return root.randint(*bounds, size, device=device, dtype=dtype)
-    if dtype.is_complex:
-        real = {_C.complex64: _C.float32, _C.complex128: _C.float64}.get(dtype, _C.float16)
-        pairs = _random((*size, 2), real, device, low, high)
-        return root.view_as_complex(pairs)
-    if dtype.is_floating_point:
-        wide = dtype if dtype.itemsize > 1 else _C.float32
-        made = root.empty(size, device=device, dtype=wide)
-        made.uniform_(-9 if low is None else low, 9 if high is None else high)
-        return made.to(dtype)
-    unsigned = not dtype.is_signed
-    start = (0 if unsigned else -9) if low is None else int(low)
-    return root.randint(start, 10 if high is None else int(high), size, device=device, dtype=dtype)
+    if dtype == _C.bool or dtype in _WHOLE:
+        return root.randint(low, high, size, device=device, dtype=dtype)
+    wide = _C.float32 if dtype.itemsize == 1 else dtype
+    made = root.empty(size, device=device, dtype=wide)
+    real = root.view_as_real(made) if dtype.is_complex else made
+    # `uniform_` refuses ranges that its dtype cannot hold.
+    from torchlike._limits import finfo
+
+    if high - low >= finfo(wide).max:
+        real.uniform_(low / 2, high / 2).mul_(2)
+    else:
+        real.uniform_(low, high)
+    return made.to(dtype)

@@ -52,6 +52,11 @@ pub static OPS: &[OpDef] = &[
 
 fn meshgrid(a: &calls::Meshgrid) -> Result<Vec<Tensor>> {
     let mut list = some(a.tensors, "meshgrid")?.refs();
+    if a.indexing.is_none() {
+        crate::warn_once!(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument."
+        );
+    }
     let indexing = a.indexing.unwrap_or("ij");
     for &t in &list {
         ensure!(

@@ -140,9 +140,19 @@ impl OpDef {
 
     /// Marked as writing in place even where elements share memory.
     #[must_use]
-    pub const fn overlaps(mut self) -> Self {
+    pub const fn overlaps(self) -> Self {
+        self.shares(Shared::Written)
+    }
+
+    /// As [`Self::overlaps`], with a word that PyTorch will refuse it one day.
+    #[must_use]
+    pub const fn overlaps_still(self, example: &'static str) -> Self {
+        self.shares(Shared::Still(example))
+    }
+
+    const fn shares(mut self, how: Shared) -> Self {
         if let Body::Kernel(k) = &mut self.body {
-            k.traits.overlaps = true;
+            k.traits.overlaps = how;
         }
         self
     }
@@ -265,8 +275,8 @@ pub struct Traits {
     pub mutates: u16,
     /// Argument 0 is what the kernel changes: where the result is that very memory, it writes the changes only.
     pub updates: bool,
-    /// Elements of an in-place target may share memory: each is written with a value of its own alone.
-    pub overlaps: bool,
+    /// What happens in place where elements share memory.
+    pub overlaps: Shared,
     /// In place, the tensor takes the shape of the result.
     pub grows: bool,
     /// The kernel understands lazily conjugated and negated inputs itself.
@@ -277,6 +287,18 @@ pub struct Traits {
     pub blank: bool,
     /// The kernel takes memory besides its results of which no function says how much.
     pub unmeasured: bool,
+}
+
+/// What happens in place where elements of the target share memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shared {
+    /// An error.
+    #[default]
+    Refused,
+    /// Each is written with a value of its own alone.
+    Written,
+    /// They are written, and whoever listens is told that this will be refused; with the example of it.
+    Still(&'static str),
 }
 
 /// How the result of a pointwise row lies in memory.
@@ -318,7 +340,7 @@ impl KernelBody {
             data_dependent: false,
             mutates: 0,
             updates: false,
-            overlaps: false,
+            overlaps: Shared::Refused,
             grows: false,
             lazy_aware: false,
             lies: Lies::Operands,

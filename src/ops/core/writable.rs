@@ -3,7 +3,7 @@
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::misfit;
-use crate::ops::core::op::{E, Traits};
+use crate::ops::core::op::{E, Shared, Traits};
 use crate::tensor::Overlap;
 use crate::{DType, Dims, Result, Tensor, bail, ensure, mode};
 
@@ -18,10 +18,25 @@ pub fn check(c: &Call, traits: &Traits) -> Result<()> {
     }
     match &c.form {
         Form::New | Form::Within(_) => Ok(()),
-        Form::InPlace(target) if traits.overlaps => check_leaf(target),
+        Form::InPlace(target) if traits.overlaps != Shared::Refused => {
+            if let Shared::Still(example) = traits.overlaps
+                && target.has_internal_overlap()
+            {
+                warn_of_sharing(c.args.name(), example);
+            }
+            check_leaf(target)
+        }
         Form::InPlace(target) => check_target(target),
         Form::Out(outs) => outs.iter().try_for_each(check_target),
     }
+}
+
+#[cold]
+fn warn_of_sharing(name: &str, example: &str) {
+    crate::warning::say(&format!(
+        "Use of {name}_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also \
+         applies to advanced indexing e.g. {example}"
+    ));
 }
 
 /// Calls `f` with every tensor among the arguments that a row writes.

@@ -30,7 +30,10 @@ pub static OPS: &[OpDef] = &[
         "range",
         "(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F | O,
-        body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: false }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| kernels::arrange::range(&outs[0], found.start, found.step)),
+        body!(|a| {
+            crate::warning::say("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in [start, end).");
+            Steps { start: a.start, end: a.end, step: a.step, half_open: false }.rule(a.dtype, a.device)
+        }, |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| kernels::arrange::range(&outs[0], found.start, found.step)),
         "Numbers from `start` to `end` inclusive.",
     ).samples("0, 4, dtype=f32, device=dev; 1.0, 3.0, 0.5, device=dev").no_grad(),
     kernel(

@@ -43,6 +43,7 @@ pub static OPS: &[OpDef] = &[
         "`self` with values written at indices.",
     )
     .apart(0b110)
+    .overlaps_still("tensor[indices] = tensor")
     .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True")
     .grad("self: grad if accumulate else grad.index_put(indices, zeros_like(values), False); values: grad.index(indices)")
     .batch(Batch::As(typed!(batch::index_put, Hidden)))
@@ -73,6 +74,11 @@ fn positions(indices: &OptTensors) -> Result<Vec<Tensor>> {
     let mut out = Vec::new();
     for index in indices.0.iter().flatten() {
         if is_mask(index) {
+            if index.dtype() == DType::U8 {
+                crate::warning::say(
+                    "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+                );
+            }
             out.extend(coordinates(index)?);
         } else {
             out.push(long(index)?);
@@ -372,6 +378,14 @@ fn put_beside(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> 
 
 fn put_rule(a: &calls::IndexPut) -> Result<(Plan, Option<Layout>)> {
     let (t, values) = (a.input, a.values);
+    if !a.accumulate && values.numel() == 1 && values.device().is_cpu() && !t.is_meta() {
+        let mut given = a.indices.0.iter().flatten();
+        ensure!(
+            !given.next().is_some_and(|i| i.dtype() == DType::U8) || given.next().is_some(),
+            Runtime,
+            "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char"
+        );
+    }
     let layout = Layout::new(t, &a.indices)?;
     if let Some(Layout { shape, .. }) = &layout {
         ensure!(

@@ -31,6 +31,7 @@ pub static OPS: &[OpDef] = &[
         "`self` with a 0-dimensional tensor's value where `mask` is true.",
     )
     .alike(0b10)
+    .overlaps_still("tensor[mask] = scalar")
     .samples("f32[3, 4], b8[3, 4], f32(2.5)")
     .grad("MaskedFillBackward1 | self: grad.masked_fill(mask, 0); value: where(mask, grad, 0).sum()")
     .batch(Batch::As(typed!(batch::masked_fill, Hidden))),
@@ -47,6 +48,7 @@ pub static OPS: &[OpDef] = &[
         "`self` with a number where `mask` is true.",
     )
     .alike(0b10)
+    .overlaps_still("tensor[mask] = scalar")
     .samples("f32[5], b8[5, 5], 10")
     .grad("self: grad.masked_fill(mask, 0)")
     .batch(Batch::Pointwise),
@@ -340,6 +342,11 @@ fn pick_flat(out: &Tensor, src: &Tensor, index: &Tensor) -> Result<()> {
 fn masked_scatter_rule(a: &calls::MaskedScatter) -> Result<Plan> {
     let (t, mask, source) = (a.input, a.mask, a.source);
     let shape = dims::broadcast(mask.shape(), t.shape())?;
+    if mask.dtype() == DType::U8 {
+        crate::warning::say(
+            "masked_scatter_ received a mask with dtype torch.uint8, this behavior is now deprecated,please use a mask with dtype torch.bool instead.",
+        );
+    }
     ensure!(
         mask.dtype() == DType::Bool,
         Runtime,
@@ -408,6 +415,11 @@ fn where_rule(condition: &Tensor, x: Operand, y: Operand) -> Result<Plan> {
         "where expected condition to be a boolean tensor, but got a tensor with dtype {}",
         condition.dtype().scalar_type()
     );
+    if condition.dtype() == DType::U8 {
+        crate::warn_once!(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of PyTorch. Use a boolean condition instead."
+        );
+    }
     let operands = [condition.into(), x.into(), y.into()];
     let dtype = result_type(&operands[1..])?;
     let (shape, strides) = result_layout(&operands)?;

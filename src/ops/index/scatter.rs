@@ -55,12 +55,12 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce)",
         FMIO | X,
         body!(
-            |a| merging(a.reduce, || scatter_rule(
-                a.input,
-                a.dim,
-                a.index,
-                Some(a.src)
-            )),
+            |a| {
+                crate::warn_once!(
+                    "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use torch.scatter_reduce instead for more reduction options."
+                );
+                merging(a.reduce, || scatter_rule(a.input, a.dim, a.index, Some(a.src)))
+            },
             |a, (dim, how), outs| scatter(
                 a.input,
                 *dim,

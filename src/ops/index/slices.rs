@@ -67,6 +67,7 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a 0-dimensional tensor's value written to the slices at `index`.",
     ).apart(0b100)
+    .overlaps_still("tensor[mask] = scalar")
     .samples("f32[1], 0, i64([0]), f32[()]; b8[5, 5], -1, i64([2, 1, 4, 2, 2]), b8(True)")
     .grad("IndexFillBackward1 | self: grad.index_fill(dim, index, 0); value: _grad.index_fill_value(grad, dim, index)")
     .batch(Batch::As(typed!(batch::index_fill, Hidden))),
@@ -83,6 +84,7 @@ pub static OPS: &[OpDef] = &[
         .updates(),
         "`self` with a number written to the slices at `index`.",
     ).apart(0b100)
+    .overlaps_still("tensor[mask] = scalar")
     .samples("f32[3, 4], 0, i64([0]), -8.4784")
     .grad("self: grad.index_fill(dim, index, 0)")
     .batch(Batch::Shared(4)),
@@ -414,6 +416,7 @@ fn index_fill(t: &Tensor, dim: usize, index: &Tensor, value: Operand, out: &Tens
 }
 
 fn index_reduce_rule(a: &calls::IndexReduce) -> Result<(Plan, (usize, How))> {
+    crate::warn_once!("index_reduce() is in beta and the API may change at any time.");
     let how = match a.reduce {
         "prod" => How::Prod,
         "mean" => How::Mean,

@@ -183,26 +183,26 @@ impl<'a> Spread<'a> {
     }
 
     fn var(self) -> Result<(Plan, Moments<'a>)> {
-        let (over, dtype) = self.checked("std and var")?;
+        let (over, dtype) = self.checked("std and var", "var")?;
         Ok((over.plan(dtype.to_real()), self.moments(over, false)))
     }
 
     fn std(self) -> Result<(Plan, Moments<'a>)> {
-        let (over, dtype) = self.checked("std and var")?;
+        let (over, dtype) = self.checked("std and var", "std")?;
         Ok((over.plan(dtype.to_real()), self.moments(over, true)))
     }
 
     fn var_mean(self) -> Result<(Plan, Moments<'a>)> {
-        let (over, dtype) = self.checked("var_mean")?;
+        let (over, dtype) = self.checked("var_mean", "var_mean")?;
         Ok((over.pair(dtype.to_real(), dtype), self.moments(over, false)))
     }
 
     fn std_mean(self) -> Result<(Plan, Moments<'a>)> {
-        let (over, dtype) = self.checked("std_mean")?;
+        let (over, dtype) = self.checked("std_mean", "std_mean")?;
         Ok((over.pair(dtype.to_real(), dtype), self.moments(over, true)))
     }
 
-    fn checked(&self, name: &str) -> Result<(Over<'a>, DType)> {
+    fn checked(&self, name: &str, short: &str) -> Result<(Over<'a>, DType)> {
         let d = self.input.dtype();
         ensure!(
             d.is_float() || d.is_complex(),
@@ -210,7 +210,13 @@ impl<'a> Spread<'a> {
             "{name} only support floating point and complex dtypes"
         );
         d.check_kernel(!d.is_storage_only() || d == DType::C32, "std_cpu")?;
-        Ok((Over::list(self.input, self.dim, self.keepdim)?, d))
+        let over = Over::list(self.input, self.dim, self.keepdim)?;
+        let shape = self.input.shape();
+        let count = over.dims.iter().map(|&i| shape[i]).product::<i64>();
+        if count as f64 <= self.correction || self.input.numel() == 0 {
+            warn_of_freedom(short);
+        }
+        Ok((over, d))
     }
 
     fn moments(&self, over: Over<'a>, root: bool) -> Moments<'a> {
@@ -220,6 +226,13 @@ impl<'a> Spread<'a> {
             root,
         }
     }
+}
+
+#[cold]
+fn warn_of_freedom(name: &str) {
+    crate::warning::say(&format!(
+        "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
+    ));
 }
 
 fn scratch<A>(_: &A, m: &Moments, outs: &[Tensor], room: &mut Room) -> Result<()> {

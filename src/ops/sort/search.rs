@@ -107,6 +107,25 @@ fn side(right: bool, side: Option<&str>) -> Result<bool> {
     }
 }
 
+/// Says that tensors are copied because their elements do not lie one after the other.
+fn warn_of_copies(edges: &Tensor, values: Operand, sorter: Option<&Tensor>) {
+    if values.tensor().is_some_and(|t| !t.is_contiguous()) {
+        crate::warn_once!(
+            "torch.searchsorted(): input value tensor is non-contiguous, this will lower the performance due to extra data copy when converting non-contiguous tensor to contiguous, please use contiguous input value tensor if possible. This message will only appear once per program."
+        );
+    }
+    if !edges.is_contiguous() {
+        crate::warn_once!(
+            "torch.searchsorted(): boundary tensor is non-contiguous, this will lower the performance due to extra data copy when converting non-contiguous tensor to contiguous, please use contiguous boundary tensor if possible. This message will only appear once per program."
+        );
+    }
+    if sorter.is_some_and(|t| !t.is_contiguous()) {
+        crate::warn_once!(
+            "torch.searchsorted(): sorter tensor is non-contiguous, this will lower the performance due to extra data copy when converting non-contiguous tensor to contiguous, please use contiguous sorter tensor if possible. This message will only appear once per program."
+        );
+    }
+}
+
 fn searched<'a>(
     edges: &'a Tensor,
     values: Operand<'a>,
@@ -129,6 +148,7 @@ fn searched<'a>(
             s.dtype().scalar_type()
         );
     }
+    warn_of_copies(edges, values, sorter);
     let shape = shape_of(values);
     let numel: i64 = shape.iter().product();
     ensure!(

@@ -87,7 +87,7 @@ pub static OPS: &[OpDef] = &[
         "mT",
         "(Tensor self)",
         0,
-        |a| f::transpose(batch_of_matrices(a.input, "mT")?, -2, -1),
+        m_t,
         "`Tensor.mT`: the last two dimensions swapped.",
     )
     .samples("f32[3, 4]; b8[3, 4]"),
@@ -95,7 +95,7 @@ pub static OPS: &[OpDef] = &[
         "mH",
         "(Tensor self)",
         0,
-        |a| hermitian(batch_of_matrices(a.input, "mH")?),
+        m_h,
         "`Tensor.mH`: the last two dimensions swapped, conjugated.",
     )
     .samples("f32[3, 4]; b8[3, 4]"),
@@ -110,23 +110,49 @@ pub static OPS: &[OpDef] = &[
 ];
 
 fn numpy_t(a: &calls::NumpyT) -> Result<Tensor> {
+    match a.input.ndim() {
+        2 => {}
+        0 => crate::warn_once!(
+            "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases."
+        ),
+        _ => crate::warn_once!(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+        ),
+    }
     let order: SmallVec<[i64; 8]> = (0..a.input.ndim() as i64).rev().collect();
     f::permute(a.input, &order)
 }
 
-/// Checks for `mT` and `mH`.
-fn batch_of_matrices<'a>(t: &'a Tensor, name: &str) -> Result<&'a Tensor> {
+fn m_t(a: &calls::MT) -> Result<Tensor> {
+    let t = a.input;
+    check_no_vector(t, "mT")?;
+    if t.ndim() == 0 {
+        crate::warn_once!(
+            "Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases."
+        );
+        return f::alias(t);
+    }
+    f::transpose(t, -2, -1)
+}
+
+fn m_h(a: &calls::MH) -> Result<Tensor> {
+    let t = a.input;
+    check_no_vector(t, "mH")?;
+    if t.ndim() == 0 {
+        crate::warn_once!("Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().");
+        return f::_conj(t);
+    }
+    hermitian(t)
+}
+
+/// Refuses vectors for `mT` and `mH`.
+fn check_no_vector(t: &Tensor, name: &str) -> Result<()> {
     ensure!(
         t.ndim() != 1,
         Runtime,
         "tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
     );
-    ensure!(
-        t.ndim() != 0,
-        Runtime,
-        "tensor.{name} is only supported on matrices or batches of matrices. Got 0-D tensor."
-    );
-    Ok(t)
+    Ok(())
 }
 
 /// The last two dimensions swapped, conjugated if complex.
@@ -144,12 +170,17 @@ fn matrix_h(a: &calls::MatrixH) -> Result<Ret> {
     ensure!(
         t.ndim() == 2 || t.ndim() == 0,
         Runtime,
-        "tensor.H is only supported on matrices (2-D tensors). Got {}-D tensor.",
-        t.ndim()
+        "tensor.H is only supported on matrices (2-D tensors). Got {}-D tensor.{}",
+        t.ndim(),
+        match t.ndim() > 2 {
+            true => " For batches of matrices, consider using tensor.mH",
+            false => "",
+        }
     );
     if t.ndim() == 2 {
         return Ok(hermitian(t)?.into());
     }
+    crate::warn_once!("Tensor.H is deprecated on 0-D tensors. Consider using x.conj().");
     f::conj(t).map(Ret::from)
 }
 

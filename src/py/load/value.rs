@@ -168,6 +168,7 @@ impl<'a, 'py> Loader<'a, 'py> {
         kw.set_item("wrap_storage", untyped)?;
         // PyTorch gives untyped storages back as storages of bytes.
         kw.set_item("dtype", types::dtype(py, dtype.unwrap_or(DType::U8))?)?;
+        kw.set_item("_internal", true)?;
         py.import("torchlike.storage")?
             .getattr("TypedStorage")?
             .call((), Some(&kw))
