@@ -276,7 +276,28 @@ pub fn storage_bytes(
     }
     last.and_then(|n| n.checked_add(1)?.checked_mul(itemsize as i64))
         .map(|n| n as usize)
-        .ok_or_else(|| overflow(shape))
+        .ok_or_else(|| match numel(shape) {
+            Ok(_) if contiguous_strides(shape)[..] != *strides => err!(
+                Runtime,
+                "Storage size calculation overflowed with sizes={} and strides={}",
+                Dims::new(shape),
+                Dims::new(strides)
+            ),
+            _ => overflow(shape),
+        })
+}
+
+/// Refuses shapes without elements whose strides no number holds.
+///
+/// # Errors
+/// PyTorch's text.
+#[inline]
+pub fn check_strides(shape: &[i64]) -> Result<()> {
+    if shape.contains(&0) {
+        let step = shape.iter().skip(1).try_fold(1i64, |n, &d| n.checked_mul(d.max(1)));
+        crate::ensure!(step.is_some(), Runtime, "Stride calculation overflowed");
+    }
+    Ok(())
 }
 
 /// The shape after reducing `dims`.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from torchlike import _C
 from torchlike._C import UntypedStorage
+
+
+#: The files of storages that write to them, by what they are known to the core.
+NAMES: dict[int, str] = {}
 
 
 def storage_from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
@@ -42,7 +47,11 @@ def storage_from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> U
         raise RuntimeError(
             f"unable to open file <{name}> in {mode} mode: {e.strerror} ({e.errno})"
         ) from e
-    return _C.frombuffer(memory, dtype=_C.uint8).untyped_storage()
+    made = _C.frombuffer(memory, dtype=_C.uint8).untyped_storage()
+    NAMES[made._cdata] = name
+    # the storage holds the memory
+    weakref.finalize(memory, NAMES.pop, made._cdata, None)
+    return made
 
 
 def from_file(

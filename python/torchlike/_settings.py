@@ -138,14 +138,9 @@ def _sharing(obj: Any, dtype: Any, copy: bool | None) -> _C.Tensor | None:
     if isinstance(obj, _C.Tensor):
         return obj
     if isinstance(obj, list | tuple | int | float | complex | str):
-        kind = type(obj)
-        return _C.tensor(obj) if kind.__module__ == "numpy" else None
+        return _of_numpy(obj, copy) if type(obj).__module__ == "numpy" else None
     if hasattr(obj, "__array__"):
-        if type(obj).__name__ != "ndarray" and copy is False and hasattr(obj, "item"):
-            raise ValueError(
-                "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. "
-            )
-        return _C.as_tensor(obj)
+        return _of_numpy(obj, copy)
     if type(obj).__name__ == "PyCapsule" or hasattr(obj, "__dlpack__"):
         from torchlike.utils.dlpack import from_dlpack
 
@@ -155,6 +150,19 @@ def _sharing(obj: Any, dtype: Any, copy: bool | None) -> _C.Tensor | None:
     except TypeError:
         return None
     return _C.frombuffer(obj, dtype=_C.get_default_dtype() if dtype is None else dtype)
+
+
+def _of_numpy(obj: Any, copy: bool | None) -> _C.Tensor:
+    """A tensor on an array's memory; a number has none that could be shared."""
+    import numpy as np
+
+    if not isinstance(obj, np.generic):
+        return _C.as_tensor(obj)
+    if copy is False:
+        raise RuntimeError(
+            "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. "
+        )
+    return _C.tensor(obj)
 
 
 def _on_storage(storage: Any, dtype: Any) -> _C.Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchlike import _C
 from torchlike._C import UntypedStorage
-from torchlike._mapped import storage_from_file
+from torchlike._mapped import NAMES, storage_from_file
 
 CASTS = {
     "double": _C.float64,
@@ -113,21 +113,8 @@ def _untyped(self: UntypedStorage) -> UntypedStorage:
 
 
 def _get_filename(self: UntypedStorage) -> str | None:
-    """The name of the file that the storage was mapped from by `from_file`."""
-    return self.__dict__.get("_filename")
-
-
-def _from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
-    """A storage over a file's bytes; written back only where it is `shared`.
-
-    Raises:
-        RuntimeError: if the file cannot be opened, or is too small.
-    """
-    import os
-
-    made = storage_from_file(filename, shared, nbytes)
-    made.__dict__["_filename"] = os.fspath(filename)
-    return made
+    """The name of the file that the storage writes to, where `from_file` was told to share it."""
+    return NAMES.get(self._cdata)
 
 
 def _copy(self: UntypedStorage, source: Any, non_blocking: bool | None = None) -> UntypedStorage:
@@ -343,7 +330,7 @@ def _caster(name: str, dtype: Any) -> Any:
 def install() -> None:
     """Gives storages these methods."""
     methods: dict[str, Any] = {
-        "from_file": staticmethod(_from_file),
+        "from_file": staticmethod(storage_from_file),
         "from_buffer": staticmethod(_from_buffer),
         "_new_shared": staticmethod(_new_shared),
         "__getitem__": _getitem,

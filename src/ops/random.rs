@@ -4,10 +4,11 @@ use crate::ops::core::op::{F, FM, I, O, OpDef, Plan, compose, kernel};
 use crate::ops::core::{by_host, helpers};
 use crate::ops::create::factory::{like, sized, via_host};
 use crate::ops::f;
+use crate::ops::index::mask::check_fits;
 use crate::random::{
     Distribution, Generator, SharedGenerator, advance_randperm, default_generator,
 };
-use crate::{DType, Result, Tensor, cpu, ensure, kernels};
+use crate::{DType, Result, Scalar, Tensor, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -385,10 +386,6 @@ fn randperm_rule(a: &calls::Randperm) -> Result<Plan> {
         DType::BF16 => (1 << 8) + 1,
         DType::F32 => (1 << 24) + 1,
         DType::F64 => (1i64 << 53) + 1,
-        DType::U8 => 255,
-        DType::I8 => 127,
-        DType::I16 => 32767,
-        DType::I32 => i64::from(i32::MAX),
         _ => i64::MAX,
     };
     let float = dtype.is_float();
@@ -398,12 +395,7 @@ fn randperm_rule(a: &calls::Randperm) -> Result<Plan> {
         "n cannot be greater than {limit} for {} type.",
         dtype.scalar_type()
     );
-    ensure!(
-        float || n <= limit,
-        Runtime,
-        "n is too large for result tensor type: 'torch.{}Tensor'",
-        dtype.scalar_type()
-    );
+    check_fits(Scalar::Int((n - 1).max(0)), dtype)?;
     dtype.check_kernel(
         dtype.is_integral(false)
             || matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64),

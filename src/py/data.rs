@@ -8,12 +8,14 @@ use crate::ops::helpers::{readable, to_copy};
 use crate::{DType, Device, Element, Result as CoreResult, Scalar, Tensor, cpu, layers, mode};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 /// Nested sequences as numbers in row-major order.
 struct Nest {
     shape: Vec<i64>,
     values: Vec<Scalar>,
+    /// The dtype that is asked for.
+    wanted: Option<DType>,
     /// The dtype that holds the items read so far; those of tensors and NumPy's own count as they are.
     dtype: Option<DType>,
 }
@@ -55,8 +57,9 @@ pub fn items<'py>(o: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
 const MOST_CLAIMED: usize = 1 << 26;
 
 impl Nest {
-    fn read(o: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn read(o: &Bound<'_, PyAny>, wanted: Option<DType>) -> PyResult<Self> {
         let mut nest = Self {
+            wanted,
             shape: Vec::new(),
             values: Vec::new(),
             dtype: None,
@@ -74,6 +77,7 @@ impl Nest {
                 || (number(&level).is_none()
                     && tensor_ref(&level).is_none()
                     && !level.is_instance_of::<PyString>()
+                    && !level.is_instance_of::<PyBytes>()
                     && level.hasattr("__len__")?
                     && level.hasattr("__getitem__")?)
             {
@@ -88,7 +92,12 @@ impl Nest {
                 if n == 0 {
                     break;
                 }
-                level = level.get_item(0)?;
+                level = level.get_item(0).map_err(|_| {
+                    PyValueError::new_err(format!(
+                        "could not determine the shape of object type '{}'",
+                        type_name(&level)
+                    ))
+                })?;
             } else if let Some(t) = tensor_ref(&level) {
                 if t.ndim() > 0 && !nest.shape.is_empty() && t.numel() != 1 {
                     return Err(PyValueError::new_err(
@@ -96,6 +105,9 @@ impl Nest {
                     ));
                 }
                 break;
+            } else if level.is_instance_of::<PyString>() && !nest.shape.is_empty() {
+                // Each part of a text is a text.
+                return Err(PyValueError::new_err("too many dimensions 'str'"));
             } else {
                 break;
             }
@@ -127,28 +139,13 @@ impl Nest {
                     type_name(o)
                 )));
             }
-            if o.is_instance_of::<PyString>() {
-                return Err(if depth == 0 {
-                    PyTypeError::new_err(format!("new(): invalid data type '{}'", type_name(o)))
-                } else {
-                    PyValueError::new_err(format!("too many dimensions '{}'", type_name(o)))
-                });
-            }
-            if o.is_instance_of::<PyInt>() {
-                return Err(PyValueError::new_err("Overflow when unpacking long long"));
-            }
-            return Err(PyRuntimeError::new_err(format!(
-                "Could not infer dtype of {}",
-                type_name(o)
-            )));
+            return self.other(o, depth);
         }
         if !is_sequence(o) && !o.hasattr("__len__")? {
             return Err(PyTypeError::new_err("not a sequence"));
         }
         if depth > 0 && super::numpy::is_array(o) {
-            crate::warn_once!(
-                "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor."
-            );
+            warn_of_arrays();
         }
         let list = items(o)?;
         if list.len() as i64 != self.shape[depth] {
@@ -159,6 +156,56 @@ impl Nest {
             )));
         }
         list.iter().try_for_each(|item| self.fill(item, depth + 1))
+    }
+
+    /// An item that is neither a number nor a tensor: an array of one, or an integer of more than 64 bits.
+    #[cold]
+    fn other(&mut self, o: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
+        if super::numpy::is_array(o) {
+            let t = super::numpy::from_array(o)?;
+            if t.ndim() > 0 {
+                return Err(PyTypeError::new_err(
+                    "only 0-dimensional arrays can be converted to Python scalars",
+                ));
+            }
+            warn_of_arrays();
+            self.values.push(t.item()?);
+            return self.holds(t.dtype());
+        }
+        let is_text = o.is_instance_of::<PyString>() || o.is_instance_of::<PyBytes>();
+        match self.wanted {
+            _ if o.is_instance_of::<PyInt>() => match self.wanted {
+                Some(DType::Bool) => self.values.push(Scalar::Bool(o.is_truthy()?)),
+                Some(d) if d.is_float() || d.is_complex() => {
+                    self.values.push(Scalar::Float(o.extract()?));
+                }
+                Some(DType::U64) => {
+                    return Err(pyo3::exceptions::PyOverflowError::new_err(
+                        "int too big to convert",
+                    ));
+                }
+                _ => return Err(PyValueError::new_err("Overflow when unpacking long long")),
+            },
+            Some(_) if depth > 0 => {
+                return Err(PyTypeError::new_err(format!(
+                    "must be real number, not {}",
+                    type_name(o)
+                )));
+            }
+            _ if is_text => {
+                return Err(PyTypeError::new_err(format!(
+                    "new(): invalid data type '{}'",
+                    type_name(o)
+                )));
+            }
+            _ => {
+                return Err(PyRuntimeError::new_err(format!(
+                    "Could not infer dtype of {}",
+                    type_name(o)
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Takes note of an item's dtype.
@@ -175,6 +222,13 @@ impl Nest {
     fn inferred(&self) -> DType {
         self.dtype.unwrap_or_else(mode::default_dtype)
     }
+}
+
+#[cold]
+fn warn_of_arrays() {
+    crate::warn_once!(
+        "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor."
+    );
 }
 
 /// Checks that integers fit the dtype, as PyTorch does.
@@ -235,7 +289,7 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
             return Ok(recorded(to_copy(&t, dtype, Device::CPU)?, device)?);
         }
     }
-    let nest = Nest::read(o)?;
+    let nest = Nest::read(o, dtype)?;
     let inferred = nest.inferred();
     let d = dtype.unwrap_or(inferred);
     if dtype.is_some_and(|d| inferred.is_complex() && !d.is_complex()) {

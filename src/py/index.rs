@@ -1,7 +1,8 @@
 //! Square brackets.
 
 use super::convert::{self, Failure};
-use super::dispatch;
+use super::numpy::is_array;
+use super::{data, dispatch};
 use super::noted::Noted;
 use super::object::{PyTensor, tensor_ref, viewing, wrap};
 use super::types::type_name;
@@ -9,9 +10,13 @@ use super::watch::{self, Style};
 use crate::layers::autograd::views;
 use crate::mode;
 use crate::ops::index::along::{Index, Put, get_item, set_item};
+use crate::ops::index::truth::is_mask;
+use crate::{DType, Tensor};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
+use pyo3::types::{
+    PyBool, PyBytes, PyDict, PyEllipsis, PyInt, PySlice, PyString, PyTuple,
+};
 
 /// One part of an index of `t`.
 fn one(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Index> {
@@ -34,26 +39,14 @@ fn one(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Index> {
     if let Some(places) = tensor_ref(o) {
         return Ok(Index::Tensor(places.clone()));
     }
-    if o.is_instance_of::<PyList>() || o.is_instance_of::<PyTuple>() || super::numpy::is_array(o) {
-        let mut places = super::data::from_value(o, None, crate::Device::CPU)?;
-        if places.numel() == 0 && !super::numpy::is_array(o) {
-            places = places.to_dtype(crate::DType::I64)?;
-        }
-        match t.get().get().storage().fake_mode() {
-            Some(mode) if !places.storage().is_fake() => places = mode.lift(&places),
-            _ if t.get().get().is_meta() => {}
-            _ => places = dispatch::fresh(places)?,
-        }
-        return Ok(Index::Tensor(places));
+    if is_sequence(o)? {
+        return Ok(Index::Tensor(places(t, o)?));
     }
     match convert::int(o) {
         Ok(i) => Ok(Index::Int(i)),
         Err(Failure::Error(e)) => Err(e),
         Err(Failure::Kind) => match o.call_method0("__index__") {
             Ok(i) => Ok(Index::Int(i.extract()?)),
-            Err(_) if o.is_instance_of::<pyo3::types::PyString>() => {
-                Err(PyTypeError::new_err("new(): invalid data type 'str'"))
-            }
             Err(_) => Err(PyIndexError::new_err(format!(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
                 type_name(o)
@@ -62,21 +55,71 @@ fn one(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Index> {
     }
 }
 
+/// True for what has items by number: sequences of Python's and others', arrays, strings.
+fn is_sequence(o: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(data::is_sequence(o)
+        || (!o.is_exact_instance_of::<PyInt>()
+            && !o.is_instance_of::<PySlice>()
+            && !o.is_instance_of::<PyDict>()
+            && o.hasattr("__len__")?
+            && o.hasattr("__getitem__")?))
+}
+
+/// The positions, or the mask, in a sequence.
+fn places(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    if o.is_instance_of::<PyString>() || o.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err(format!(
+            "new(): invalid data type '{}'",
+            type_name(o)
+        )));
+    }
+    let mut places = data::from_value(o, None, crate::Device::CPU)?;
+    if !is_array(o) && !is_mask(&places) {
+        places = places.to_dtype(DType::I64)?;
+    }
+    Ok(match t.get().get().storage().fake_mode() {
+        Some(mode) if !places.storage().is_fake() => mode.lift(&places),
+        _ if t.get().get().is_meta() => places,
+        _ => dispatch::fresh(places)?,
+    })
+}
+
+/// True for a short sequence that holds slices, tensors or sequences: it means a tuple, as it did in old NumPy.
+fn is_tuple(o: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if tensor_ref(o).is_some() || is_array(o) || !is_sequence(o)? {
+        return Ok(false);
+    }
+    let Ok(n @ ..32) = o.len() else {
+        return Ok(false);
+    };
+    for i in 0..n {
+        let Ok(item) = o.get_item(i) else {
+            return Ok(false);
+        };
+        if item.is_exact_instance_of::<PyInt>() || item.is_exact_instance_of::<PyBool>() {
+            continue;
+        }
+        if item.is_none()
+            || item.is_instance_of::<PySlice>()
+            || item.is_instance_of::<PyEllipsis>()
+            || tensor_ref(&item).is_some()
+            || is_sequence(&item)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn all(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<smallvec::SmallVec<[Index; 4]>> {
     if let Ok(parts) = o.cast::<PyTuple>() {
         return parts.iter().map(|i| one(t, &i)).collect();
     }
-    // A short list that holds slices, tensors or sequences means a tuple, as it did in old NumPy.
-    if let Ok(l) = o.cast::<PyList>()
-        && l.len() < 32
-        && l.iter().any(|i| {
-            i.is_instance_of::<PySlice>()
-                || i.is_instance_of::<PyEllipsis>()
-                || i.is_none()
-                || tensor_ref(&i).is_some_and(|t| t.ndim() > 0)
-        })
-    {
-        return l.iter().map(|i| one(t, &i)).collect();
+    if is_tuple(o)? {
+        crate::warning::say(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result",
+        );
+        return data::items(o)?.iter().map(|i| one(t, i)).collect();
     }
     Ok(smallvec::smallvec![one(t, o)?])
 }
@@ -130,7 +173,7 @@ pub fn set<'py>(
         } else {
             Put::Scalar(n)
         }
-    } else if super::numpy::is_array(value) {
+    } else if is_array(value) {
         converted = super::numpy::from_array(value)?;
         Put::Tensor(&converted)
     } else {

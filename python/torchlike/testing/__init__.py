@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, isfinite, prod
+from math import ceil, inf, isfinite, prod
 from typing import Any
 
 from torchlike import _C

@@ -3,7 +3,7 @@
 use crate::fake::FakeMode;
 use crate::ops::core::args::Args;
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{P, R, Ret, Traits, Value, X};
+use crate::ops::core::op::{K, P, R, Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{
     check_exact, check_overlap, check_result, check_whole, for_each_written,
@@ -237,7 +237,8 @@ pub fn prepare_out(
         );
     }
     misfit::of_out(args, nr, spec.dtype, out.dtype())?;
-    if *out.shape() != spec.shape {
+    let fits = args.op.has(K) && out.numel() == spec.shape.iter().product::<i64>();
+    if *out.shape() != spec.shape && !fits {
         let untouched = out.numel() == 0 && out.dtype() == spec.dtype;
         let rows = args.op.has(R) || args.op.has(P) && !untouched;
         resize(out, &spec.shape, (!rows).then_some(&spec.strides))?;
@@ -253,7 +254,9 @@ pub fn resize(t: &mut Tensor, shape: &[i64], strides: Option<&Dims>) -> Result<(
     let strides = strides
         .cloned()
         .unwrap_or_else(|| dims::contiguous_strides(shape));
-    dims::numel(shape)?;
+    dims::numel(shape)
+        .map_err(|_| crate::err!(Runtime, "numel: integer multiplication overflow"))?;
+    dims::check_strides(shape)?;
     let need = dims::storage_bytes(shape, &strides, t.offset(), t.dtype().size())?;
     if need > t.storage().nbytes() {
         t.storage().resize(need)?;

@@ -87,7 +87,7 @@ pub static OPS: &[OpDef] = &[
         "full_like",
         "(Tensor self, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False, format? memory_format=None)",
         F,
-        body!(|a| like(a.input, a.dtype, a.device, a.memory_format), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| kernels::fill(&outs[0], a.fill_value)),
+        body!(full_like_rule, |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| kernels::fill(&outs[0], a.fill_value)),
         "One number in the shape of another tensor.",
     ).samples("f32[3, 4], -8.4784; f32[3, 4], 4.4121, dtype=f64, device=dev")
     .no_grad()
@@ -264,6 +264,7 @@ pub fn check_size(size: &[i64]) -> Result<()> {
 /// If the size is negative or too large.
 pub fn sized(size: &[i64], dtype: Option<DType>, device: Option<Device>) -> Result<Plan> {
     check_size(size)?;
+    dims::check_strides(size)?;
     let dtype = dtype.unwrap_or_else(mode::default_dtype);
     Ok(Plan::contiguous(size, dtype).on(device_or_default(device)?))
 }
@@ -293,10 +294,19 @@ fn empty_rule(a: &calls::Empty) -> Result<Plan> {
 fn full_rule(a: &calls::Full) -> Result<Plan> {
     let dtype = a
         .dtype
-        .unwrap_or_else(|| a.fill_value.dtype(mode::default_dtype()));
+        .unwrap_or_else(|| match mode::default_dtype() {
+            // Complex numbers are of 32 bits a part with all defaults but one.
+            d if d != DType::F64 && matches!(a.fill_value, Scalar::Complex(_)) => DType::C64,
+            d => a.fill_value.dtype(d),
+        });
     let plan = sized(a.size, Some(dtype), a.device)?;
     check_fits(a.fill_value, dtype)?;
     Ok(plan)
+}
+
+fn full_like_rule(a: &calls::FullLike) -> Result<Plan> {
+    check_fits(a.fill_value, a.dtype.unwrap_or(a.input.dtype()))?;
+    like(a.input, a.dtype, a.device, a.memory_format)
 }
 
 fn strided(shape: &[i64], strides: &[i64], dtype: DType, device: Device) -> Result<Plan> {

@@ -2,7 +2,7 @@
 
 use crate::cpu::halves;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, O, OpDef, Plan, kernel};
+use crate::ops::core::op::{F, K, O, OpDef, Plan, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::create::factory::{device_or_default, via_host, write_with};
 use crate::{DType, Device, Result, Scalar, Tensor, bail, ensure, kernels, mode};
@@ -15,21 +15,21 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "arange",
         "(Scalar end, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
-        F | O,
+        F | O | K,
         body!(|a| Steps { start: Scalar::Int(0), end: a.end, step: Scalar::Int(1), half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| kernels::arrange::range(&outs[0], found.start, found.step)),
         "Numbers from 0 up to `end`.",
     ).samples("3, dtype=f32, device=dev").no_grad(),
     kernel(
         "arange#start",
         "(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
-        F | O,
+        F | O | K,
         body!(|a| Steps { start: a.start, end: a.end, step: a.step, half_open: true }.rule(a.dtype, a.device), |_, found, outs| found.fill(&outs[0]), cuda: |_, found, outs| kernels::arrange::range(&outs[0], found.start, found.step)),
         "Numbers from `start` up to `end`.",
     ).samples("1, 1, 1, dtype=f32, device=dev").no_grad(),
     kernel(
         "range",
         "(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
-        F | O,
+        F | O | K,
         body!(|a| {
             crate::warning::say("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in [start, end).");
             Steps { start: a.start, end: a.end, step: a.step, half_open: false }.rule(a.dtype, a.device)
@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "linspace",
         "(Operand start, Operand end, int steps, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
-        F | O,
+        F | O | K,
         body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device, "linspace"), |a, _, outs| space(&outs[0], a.start, a.end, None), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, None))),
         "Evenly spaced numbers.",
     ).samples("f32[()], -3, 0, dtype=c128, device=dev")
@@ -47,7 +47,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "logspace",
         "(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
-        F | O,
+        F | O | K,
         body!(|a| space_rule(a.start, a.end, a.steps, a.dtype, a.device, "logspace"), |a, _, outs| space(&outs[0], a.start, a.end, Some(a.base)), cuda: |a, _, outs| via_host(&outs[0], |host| space(host, a.start, a.end, Some(a.base)))),
         "Powers of a base at evenly spaced exponents.",
     ).samples("1, 3, 1, 2.0, device=dev; 0, 0, 0, 2.0, dtype=u8, device=dev")

@@ -107,6 +107,9 @@ pub static OPS: &[OpDef] = &[
 
 /// Integers on memory of their own with a quantizer.
 fn quantized(t: &Tensor, quantizer: Parts) -> Result<Tensor> {
+    crate::warn_once!(
+        "torch.quantize_per_tensor, torch.quantize_per_channel and other quantized tensor creation functions that produce tensors with dtype torch.quint8, torch.qint8, and torch.qint32 are deprecated and will be removed in a future PyTorch release. Please see https://github.com/pytorch/pytorch/issues/184982 for more information."
+    );
     let dtype = match t.dtype() {
         DType::I8 => DType::QI8,
         DType::U8 => DType::QU8,
