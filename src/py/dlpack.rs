@@ -194,6 +194,11 @@ pub fn to_dlpack<'py>(
             "Can't export tensors with the conjugate bit set",
         ));
     }
+    if t.storage().parts().is_some_and(|p| p.layout() != "strided") {
+        return Err(PyBufferError::new_err(
+            "Can't export tensors with layout other than torch.strided",
+        ));
+    }
     if t.storage().is_hollow() {
         return Err(PyBufferError::new_err("Cannot pack tensors on meta"));
     }

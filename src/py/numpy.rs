@@ -226,6 +226,11 @@ pub fn to_numpy<'py>(slf: &Bound<'py, PyTensor>, force: bool) -> PyResult<Bound<
     let py = slf.py();
     let mut t = slf.get().get().clone();
     if t.storage().is_opaque() {
+        if t.storage().parts().is_some_and(|p| p.layout() != "strided") {
+            return Err(PyTypeError::new_err(
+                "can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.",
+            ));
+        }
         crate::layers::parts::check_plain(&t, "numpy")?;
     }
     t.check_inside()?;

@@ -245,9 +245,20 @@ unsafe extern "C" fn compare(
             path
         };
         Shown(path, Style::Parsed)
-            .operator(a, b, || binary(op, a, b, false, false))
+            .operator(a, b, || match of_array(how, b)? {
+                Some(b) => binary(op, a, &b, false, false),
+                None => binary(op, a, b, false, false),
+            })
             .map(Bound::into_ptr)
     })
+}
+
+/// The tensor on an array that equality is asked with; other comparisons leave arrays to NumPy.
+fn of_array<'py>(how: c_int, o: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if how != ffi::Py_EQ || tensor_ref(o).is_some() || !super::numpy::is_array(o) {
+        return Ok(None);
+    }
+    super::object::wrap(o.py(), super::numpy::from_array(o)?).map(Some)
 }
 
 /// The slots of the class that are operators.

@@ -317,7 +317,16 @@ impl PyTensor {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // There is one stream on each device, which all work is ordered by.
-        let _ = stream;
+        if let Some(stream) = stream.filter(|s| !s.is_none()) {
+            let Ok(stream) = stream.extract::<i64>() else {
+                return Err(PyTypeError::new_err("stream must be ``int`` or ``none``"));
+            };
+            if slf.get().get().device().is_cpu() && stream != -1 {
+                return Err(pyo3::exceptions::PyAssertionError::new_err(
+                    "stream should be None on cpu.",
+                ));
+            }
+        }
         super::dlpack::to_dlpack(slf, max_version, dl_device, copy)
     }
     fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {

@@ -369,9 +369,17 @@ pub fn format(py: Python<'_>, format: MemoryFormat) -> PyResult<Bound<'_, PyAny>
 
 /// The type's name as messages show it.
 pub fn type_name(o: &Bound<'_, PyAny>) -> String {
-    o.get_type()
+    let class = o.get_type();
+    let name = class
         .name()
-        .map_or_else(|_| "object".into(), |n| n.to_string())
+        .map_or_else(|_| "object".into(), |n| n.to_string());
+    // Those that C defines are called with their module, as PyTorch reads them from the interpreter.
+    let flags = class.getattr("__flags__").and_then(|f| f.extract::<u64>());
+    let is_static = flags.is_ok_and(|f| f & (1 << 9) == 0);
+    match class.module() {
+        Ok(module) if is_static && module != "builtins" => format!("{module}.{name}"),
+        _ => name,
+    }
 }
 
 /// Registers the classes and their values.

@@ -188,15 +188,65 @@ fn backward(a: &calls::_GradSegmentReduceBackward) -> Result<Tensor> {
     };
     let grad = segments.followed(&grad, &f::zeros_like(&start)?)?;
     let result = segments.followed(a.output, &start)?;
+    let Lost {
+        data,
+        result,
+        unknown,
+    } = Lost::of(a.reduce, a.data, &result, dim, &segments.place)?;
     let made = f::_grad_scatter_reduce_src(
         &grad,
         &start,
         dim,
         &segments.place,
-        a.data,
+        &data,
         fold,
         true,
         &result,
     )?;
-    made.contiguous()
+    match unknown {
+        None => made.contiguous(),
+        Some(unknown) => f::MaskedFill::new(&made, &unknown, f64::NAN).call()?.contiguous(),
+    }
+}
+
+/// Numbers in the place of those that are none, which no comparison or division finds.
+struct Lost {
+    data: Tensor,
+    result: Tensor,
+    /// Where the gradient is no number either.
+    unknown: Option<Tensor>,
+}
+
+impl Lost {
+    fn of(reduce: &str, data: &Tensor, result: &Tensor, dim: i64, place: &Tensor) -> Result<Self> {
+        if !matches!(reduce, "max" | "min" | "prod") {
+            return Ok(Self {
+                data: data.clone(),
+                result: result.clone(),
+                unknown: None,
+            });
+        }
+        let (gaps, lost) = (f::isnan(data)?, f::isnan(result)?);
+        let beside = f::gather(&lost, dim, place)?;
+        if reduce != "prod" {
+            // What is no number is what its segment came to.
+            let one_of = f::_ToCopy::new(&gaps).dtype(data.dtype()).call()?;
+            return Ok(Self {
+                data: f::where_(&beside, &one_of, data)?,
+                result: f::MaskedFill::new(result, &lost, 1i64).call()?,
+                unknown: None,
+            });
+        }
+        // A factor that is no number has the product of the others, as zeros have, if it is the only one.
+        let zeros = f::ZerosLike::new(result).dtype(DType::I64).call()?;
+        let ones = f::_ToCopy::new(&gaps).dtype(DType::I64).call()?;
+        let count = f::scatter_add(&zeros, dim, place, &ones)?;
+        let only = f::eq(&f::gather(&count, dim, place)?, 1i64)?;
+        let known = f::logical_and(&gaps, &only)?;
+        Ok(Self {
+            data: f::MaskedFill::new(data, &gaps, 0i64).call()?,
+            result: f::MaskedFill::new(result, &lost, 0i64).call()?,
+            unknown: Some(f::logical_and(&beside, &f::logical_not(&known)?)?),
+        })
+    }
 }
