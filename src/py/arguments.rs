@@ -453,7 +453,7 @@ fn place_by_text(group: &Group, overload: &Overload, keyword: &Bound<'_, PyAny>)
     }
     let schema = &overload.op.schema;
     let other = match text {
-        "input" if !group.method => "self",
+        "input" | "x" | "a" | "x1" if !group.method => "self",
         // PyTorch writes this function in Python, with names of its own.
         "tensor" if group.full_name == "torchlike.split" => "self",
         "split_size_or_sections" if group.full_name == "torchlike.split" => "split_size",

@@ -164,7 +164,7 @@ pub fn fresh(t: Tensor) -> Result<Tensor> {
 
 /// A number as a tensor that is assigned to elements, where a dispatch mode is to see it as PyTorch's.
 pub fn assigned(n: Scalar, to: &Tensor) -> Result<Tensor> {
-    crate::ops::index::mask::check_assigned(n, to.dtype())?;
+    let n = crate::ops::index::mask::assigned(n, to.dtype())?;
     if let Some(mode) = to.storage().fake_mode() {
         let made = mode.lift(&Tensor::scalar(n, to.dtype())?);
         return made.to_device(to.device());

@@ -218,14 +218,16 @@ pub fn check_fits(s: Scalar, d: DType) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a number that is assigned to elements of a dtype that cannot hold it; those of 16 bits take infinity then.
+/// A number as it is assigned to elements of a dtype: those of 16 bits take infinity for what they cannot hold.
 ///
 /// # Errors
-/// As [`check_fits`].
-pub fn check_assigned(s: Scalar, d: DType) -> Result<()> {
+/// As [`check_fits`] for other dtypes.
+pub fn assigned(s: Scalar, d: DType) -> Result<Scalar> {
     match s {
-        Scalar::Float(_) if matches!(d, DType::F16 | DType::BF16) => Ok(()),
-        s => check_fits(s, d),
+        Scalar::Float(v) if matches!(d, DType::F16 | DType::BF16) && !fits(s, d) => {
+            Ok(Scalar::Float(v.signum() * f64::INFINITY))
+        }
+        s => check_fits(s, d).map(|()| s),
     }
 }
 

@@ -103,12 +103,12 @@ fn histc(a: &calls::Histc) -> Result<Plan> {
         Runtime,
         "torch.histogram(): bins must be > 0, but got {bins} for dimension 0"
     );
-    d.check_kernel(counted || !d.is_integral(true), "histogram_cpu")?;
     ensure!(
         a.min.to_f64() <= a.max.to_f64(),
         Runtime,
         "torch.histc: max must be larger than min"
     );
+    d.check_kernel(counted || !d.is_integral(true), "histogram_cpu")?;
     Ok(Plan::contiguous(&[bins], t.dtype()))
 }
 
