@@ -348,7 +348,6 @@ pub fn unpool(
     at: &Tensor,
     planes: usize,
     size: &[i64],
-    three: bool,
 ) -> Result<()> {
     let x = super::normal(&copy::dense(x, x.dtype())?)?;
     let at = copy::dense(at, DType::I64)?;
@@ -357,14 +356,9 @@ pub fn unpool(
     let places = super::slice::<i64>(&at);
     if let Some(bad) = places.iter().find(|&&p| p < 0 || p >= volume) {
         let shown: Vec<String> = size.iter().map(ToString::to_string).collect();
-        let kind = if three {
-            "found an invalid max index"
-        } else {
-            "Found an invalid max index"
-        };
         bail!(
             Runtime,
-            "{kind}: {bad} (output volumes are of size {})",
+            "Found an invalid max index: {bad} (output volumes are of size {})",
             shown.join("x")
         );
     }

@@ -1,13 +1,7 @@
 """What PyTorch's package `functorch` has: `torchlike.func`, and modules as functions of their parameters."""
 
-from torchlike._functorch.make_functional import (
-    FunctionalModule,
-    FunctionalModuleWithBuffers,
+from torchlike._functorch.deprecated import (
     combine_state_for_ensemble,
-    make_functional,
-    make_functional_with_buffers,
-)
-from torchlike.func import (
     functionalize,
     grad,
     grad_and_value,
@@ -15,9 +9,13 @@ from torchlike.func import (
     jacfwd,
     jacrev,
     jvp,
+    make_functional,
+    make_functional_with_buffers,
     vjp,
     vmap,
 )
+from torchlike._functorch.make_functional import FunctionalModule, FunctionalModuleWithBuffers
+from torchlike.fx.experimental.proxy_tensor import make_fx
 
 __all__ = [
     "FunctionalModule",
@@ -32,6 +30,7 @@ __all__ = [
     "jvp",
     "make_functional",
     "make_functional_with_buffers",
+    "make_fx",
     "vjp",
     "vmap",
 ]

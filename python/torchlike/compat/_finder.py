@@ -48,8 +48,10 @@ class _Aliases(MetaPathFinder):
             own = _naming.own(name)
         else:
             return None
+        there = sys.modules.get(own)
         try:
-            found = find_spec(own)
+            # One that waits to run is not to run here: its name would be taken before it is given.
+            found = find_spec(own) if there is None else object.__getattribute__(there, "__spec__")
         except (ModuleNotFoundError, ValueError):
             return None
         if found is None:

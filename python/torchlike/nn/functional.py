@@ -3,6 +3,12 @@
 from torchlike import _C
 from torchlike._namespace import fill as _fill
 from torchlike.nn import _reduction as _Reduction  # noqa: F401  (where PyTorch has it)
+from torchlike.overrides import (  # noqa: F401  (where PyTorch has them)
+    handle_torch_function,
+    has_torch_function,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+)
 
 _fill(globals(), _C, "_nn")
 

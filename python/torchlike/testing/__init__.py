@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, isfinite, prod
+from math import ceil, inf, isfinite, isnan, prod
 from typing import Any
 
 from torchlike import _C
@@ -347,20 +348,17 @@ def make_tensor(
             "The parameters `noncontiguous` and `memory_format` are mutually exclusive, "
             f"but got noncontiguous={noncontiguous!r} and memory_format={memory_format!r}"
         )
-    if low is not None and high is not None and low >= high:
-        raise ValueError(f"make_tensor: low must be below high, but got {low} and {high}")
     inexact = dtype.is_floating_point or dtype.is_complex
     if requires_grad and not inexact:
         raise ValueError(
-            "`requires_grad=True` is only supported for boolean and integral dtypes, "
-            f"but got dtype={dtype!r}"
+            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype!r}"
         )
     padded = size
     if noncontiguous and prod(size) > 1:
         padded = (*size[:-1], 2 * size[-1])
-    made = _random(padded, dtype, device, low, high)
+    made = _random(padded, dtype, device, *_interval(dtype, low, high))
     if padded != size:
-        made = made[..., ::2]
+        made = made[..., 1::2]
     elif memory_format is not None:
         made = made.clone(memory_format=memory_format)
     if exclude_zero:
@@ -375,11 +373,46 @@ def _smallest(dtype: Any) -> float:
     return finfo(dtype).smallest_normal if dtype.is_floating_point or dtype.is_complex else 1
 
 
+def _interval(dtype: Any, low: Any, high: Any) -> tuple[Any, Any]:
+    """The part of an interval, or of the default one, whose values a type has."""
+    from torchlike._limits import finfo, iinfo
+
+    inexact = dtype.is_floating_point or dtype.is_complex
+    if inexact:
+        least, most = finfo(dtype).min, finfo(dtype).max
+    elif dtype == _C.bool:
+        least, most = 0, 2
+    else:
+        # The bounds of `randint` are in 64 bits themselves.
+        least, most = iinfo(dtype).min, iinfo(dtype).max + (dtype != _C.int64)
+    if low is None:
+        low = 0 if dtype == _C.bool else -9
+    if high is None:
+        high = 2 if dtype == _C.bool else 9 if inexact else 10
+    if any(isinstance(bound, float) and isnan(bound) for bound in (low, high)):
+        raise ValueError(f"`low` and `high` cannot be NaN, but got low={low!r} and high={high!r}")
+    if low == high and inexact:
+        warnings.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 "
+            "and will be removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning,
+            stacklevel=3,
+        )
+    elif low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    elif high < least or low >= most:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{low}, {high}), "
+            f"but {dtype} only supports [{least}, {most})"
+        )
+    low, high = min(max(low, least), most), min(max(high, least), most)
+    return (low, high) if inexact else (ceil(low), ceil(high))
+
+
 def _random(size: tuple[int, ...], dtype: Any, device: Any, low: Any, high: Any) -> Any:
+    from torchlike._limits import finfo
+
     root = _C._root
-    if dtype == _C.bool:
-        bounds = (0 if low is None else int(low), 2 if high is None else int(high))
-        return root.randint(*bounds, size, device=device, dtype=dtype)
     if dtype.is_complex:
         real = {_C.complex64: _C.float32, _C.complex128: _C.float64}.get(dtype, _C.float16)
         pairs = _random((*size, 2), real, device, low, high)
@@ -387,8 +420,9 @@ def _random(size: tuple[int, ...], dtype: Any, device: Any, low: Any, high: Any)
     if dtype.is_floating_point:
         wide = dtype if dtype.itemsize > 1 else _C.float32
         made = root.empty(size, device=device, dtype=wide)
-        made.uniform_(-9 if low is None else low, 9 if high is None else high)
+        if high - low >= finfo(wide).max:
+            made.uniform_(low / 2, high / 2).mul_(2)
+        else:
+            made.uniform_(low, high)
         return made.to(dtype)
-    unsigned = not dtype.is_signed
-    start = (0 if unsigned else -9) if low is None else int(low)
-    return root.randint(start, 10 if high is None else int(high), size, device=device, dtype=dtype)
+    return root.randint(low, high, size, device=device, dtype=dtype)

@@ -7,7 +7,7 @@ use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::adaptive_pool::shares;
 use crate::ops::nn::pool::{Asked, format, regular};
-use crate::{DType, Dims, MemoryFormat, Result, Tensor, dims, ensure, kernels};
+use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// A pooling by regular windows, as its forward checks it.
@@ -381,12 +381,14 @@ fn adaptive_means(grad: &Tensor, x: &Tensor, n: usize) -> Result<(Plan, Means)> 
     check_spatial(x, n, &name)?;
     check_planes(grad, x, n)?;
     let lead = x.ndim() - n;
-    ensure!(
-        grad.shape()[lead..].iter().all(|&s| s > 0),
-        Runtime,
-        "{name}(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes {}",
-        grad.shape()
-    );
+    if let Some(i) = (1..grad.ndim()).find(|&i| grad.shape()[i] == 0) {
+        bail!(
+            Runtime,
+            "{name}(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes {} with \
+             dimension {i} being empty",
+            grad.shape()
+        );
+    }
     let format = format(x, n, false);
     let windows = windows(n, |i| shares(x.shape()[lead + i], grad.shape()[lead + i]));
     Ok((like(x, format)?, Means { format, windows }))

@@ -256,6 +256,10 @@ fn padded_by_name(n: usize, name: &str, o: &Operands<&str>) -> Result<Tensor> {
             if more.iter().all(|&m| m == 0) {
                 convolved(x, &front)
             } else {
+                crate::warn_once!(
+                    "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be \
+                     created"
+                );
                 convolved(&f::constant_pad_nd(x, &more)?, &front)
             }
         }

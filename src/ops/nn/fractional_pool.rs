@@ -144,17 +144,26 @@ fn rule(a: &calls::_FractionalMaxPool) -> Result<Plan> {
         x.shape()
     );
     let names = ["time", "height", "width"];
+    let name = if n == 2 { "fractional_max_pool2d" } else { "fractional_max_pool3d_out" };
+    for i in 1..x.ndim() {
+        ensure!(
+            x.shape()[i] > 0,
+            Runtime,
+            "{name}(): Expected input to have non-zero size for non-batch dimensions, but got{} with dimension {i} being empty.",
+            x.shape()
+        );
+    }
     for i in 0..n {
         let (have, k, want) = (x.shape()[x.ndim() - n + i], kernel[i], size[i]);
         ensure!(
-            k > 0 && want > 0,
+            k > 0,
             Runtime,
-            "fractional_max_pool{n}d(): kernel_size and output_size must be greater than zero"
+            "{name}(): kernel_size must be greater than zero"
         );
         ensure!(
-            want.saturating_add(k - 1) <= have,
+            want.saturating_add(k - 1) < have + i64::from(n == 2), // volumes have to be larger
             Runtime,
-            "fractional_max_pool{n}d(): pool {} {k} too large relative to input {} {have}",
+            "{name}(): pool {} {k} too large relative to input {} {have}",
             names[3 - n + i],
             names[3 - n + i]
         );
@@ -192,7 +201,7 @@ fn check_samples(a: &calls::_FractionalMaxPool, n: usize) -> Result<()> {
     ensure!(
         s.shape()[2] == n as i64,
         Runtime,
-        "Expect _random_samples.size(2) equals to {n}; got {}",
+        "Expect _random_samples.size(2) equals to {n}; got {}.",
         s.shape()[2]
     );
     Ok(())

@@ -5,7 +5,7 @@ use crate::cpu::math::Elementary as _;
 use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::same;
-use crate::{DType, Device, Result, Tensor, bail, cpu, ensure, map_op, map_row};
+use crate::{DType, Device, Result, Tensor, bail, cpu, ensure, map_op, map_row, warning};
 use torchlike_macros::operators;
 
 map_op! { Mse, 2, [light] |x, y, c| (x - y) * (x - y) }
@@ -217,7 +217,13 @@ impl Reduction {
     pub fn named(name: &str) -> Result<Self> {
         Ok(match name {
             "none" => Self::None,
-            "mean" | "elementwise_mean" => Self::Mean,
+            "mean" => Self::Mean,
+            "elementwise_mean" => {
+                warning::say(
+                    "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.",
+                );
+                Self::Mean
+            }
             "sum" => Self::Sum,
             other => bail!(Value, "{other} is not a valid value for reduction"),
         })
@@ -235,13 +241,15 @@ pub fn legacy((size_average, reduce, name): Asked) -> Result<Reduction> {
     if size_average.is_none() && reduce.is_none() {
         return Reduction::named(name);
     }
-    Ok(
-        match (size_average.unwrap_or(true), reduce.unwrap_or(true)) {
-            (true, true) => Reduction::Mean,
-            (false, true) => Reduction::Sum,
-            _ => Reduction::None,
-        },
-    )
+    let (word, r) = match (size_average.unwrap_or(true), reduce.unwrap_or(true)) {
+        (true, true) => ("mean", Reduction::Mean),
+        (false, true) => ("sum", Reduction::Sum),
+        _ => ("none", Reduction::None),
+    };
+    warning::say(&format!(
+        "size_average and reduce args will be deprecated, please use reduction='{word}' instead."
+    ));
+    Ok(r)
 }
 
 /// Applies a reduction.
@@ -289,16 +297,29 @@ fn check_weight(input: &Tensor, weight: &Tensor) -> Result<()> {
 
 /// The reduction of a loss with weights, which PyTorch names in words of its own.
 fn weighted_mode(name: &str) -> Result<Reduction> {
-    Reduction::named(name).map_err(|_| {
-        crate::err!(
-            Value,
-            "Invalid reduction mode: {name}. Expected one of 'none', 'mean', 'sum'."
-        )
-    })
+    ensure!(
+        matches!(name, "none" | "mean" | "sum"),
+        Value,
+        "Invalid reduction mode: {name}. Expected one of 'none', 'mean', 'sum'."
+    );
+    Reduction::named(name)
+}
+
+/// Warns of a target that is broadcast with the input.
+fn tell_sizes(input: &Tensor, target: &Tensor) {
+    if target.shape() != input.shape() {
+        warning::say(&format!(
+            "Using a target size ({}) that is different to the input size ({}). This will likely lead to incorrect results \
+             due to broadcasting. Please ensure they have the same size.",
+            torch_size(target),
+            torch_size(input)
+        ));
+    }
 }
 
 /// The checks of losses that may have a weight for each element, and their reduction.
 fn checked(x: &Tensor, y: &Tensor, weight: Option<&Tensor>, asked: Asked) -> Result<Reduction> {
+    tell_sizes(x, y);
     let Some(w) = weight else {
         return legacy(asked);
     };
@@ -312,6 +333,7 @@ fn checked(x: &Tensor, y: &Tensor, weight: Option<&Tensor>, asked: Asked) -> Res
 
 fn smooth_l1(a: &calls::NnFunctionalSmoothL1Loss) -> Result<Ret> {
     let (x, y) = (a.input, a.target);
+    tell_sizes(x, y);
     let r = legacy((a.size_average, a.reduce, a.reduction))?;
     if a.beta == 0.0 {
         return reduced(f::abs(&f::sub(x, y)?)?, r);
@@ -321,6 +343,7 @@ fn smooth_l1(a: &calls::NnFunctionalSmoothL1Loss) -> Result<Ret> {
 
 fn huber(a: &calls::NnFunctionalHuberLoss) -> Result<Tensor> {
     let (x, y) = (a.input, a.target);
+    tell_sizes(x, y);
     let r = match a.weight {
         Some(w) => {
             check_weight(x, w)?;
@@ -361,6 +384,13 @@ fn divergences(x: &Tensor, target: &Tensor, log_target: bool) -> Result<Tensor> 
 fn kl_div(a: &calls::NnFunctionalKlDiv) -> Result<Ret> {
     let asked = (a.size_average, a.reduce, a.reduction);
     let batch = asked == (None, None, "batchmean");
+    if asked == (None, None, "mean") {
+        warning::say(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the \
+             batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the \
+             next major release.",
+        );
+    }
     let r = if batch {
         Reduction::Sum
     } else {

@@ -48,6 +48,8 @@ def _unreachable(method: str) -> RuntimeError:
 # PyTorch's names of the hooks of every module; libraries read them, and add by the functions that are there for it.
 _global_forward_pre_hooks = _hooks.global_tables["_forward_pre_hooks"]
 _global_forward_hooks = _hooks.global_tables["_forward_hooks"]
+_global_forward_hooks_always_called = _hooks.global_tables["_forward_hooks_always_called"]
+_global_forward_hooks_with_kwargs = _hooks.global_tables["_forward_hooks_with_kwargs"]
 _global_backward_pre_hooks = _hooks.global_tables["_backward_pre_hooks"]
 _global_backward_hooks = _hooks.global_tables["_backward_hooks"]
 _global_buffer_registration_hooks = _hooks.global_tables["_buffer_registration"]

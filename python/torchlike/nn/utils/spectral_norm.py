@@ -7,7 +7,7 @@ from typing import Any
 import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from torchlike.nn.parameter import Parameter
+from torchlike.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
@@ -82,6 +82,11 @@ def spectral_norm(
     weight = module._parameters[name]
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    if isinstance(weight, UninitializedParameter):
+        raise ValueError(
+            "The module passed to `SpectralNorm` can't have uninitialized parameters. "
+            "Make sure to run the dummy forward before applying spectral normalization"
+        )
     with torch.no_grad():
         rows, columns = norm.reshape_weight_to_matrix(weight).shape
         u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
