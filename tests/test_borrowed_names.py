@@ -271,7 +271,7 @@ def test_examples_of_batches() -> None:
 
 
 def test_modules_as_functions() -> None:
-    functorch: Any = importlib.import_module("torchlike._functorch")
+    functorch: Any = importlib.import_module("torchlike._functorch.package")
     net, x = nn.Linear(2, 3), torch.ones(4, 2)
     f, params = functorch.make_functional(net)
     assert torch.equal(f(params, x), net(x))

@@ -43,7 +43,7 @@ class _Aliases(MetaPathFinder):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name == "functorch":
-            own = "torchlike._functorch"
+            own = "torchlike._functorch.package"
         elif name == "torch" or name.startswith("torch."):
             own = _naming.own(name)
         else:

@@ -104,7 +104,10 @@ pub static OPS: &[OpDef] = &[
                 (a.size_average, a.reduce, a.reduction),
             )?;
             match a.weight {
-                None => f::_nn_mse_loss(a.input, a.target, r as i64).map(Ret::from),
+                None => {
+                    let (x, y) = (spread(a.input, a.target)?, spread(a.target, a.input)?);
+                    f::_nn_mse_loss(&x, &y, r as i64).map(Ret::from)
+                }
                 weight => weighted(f::pow(&f::sub(a.input, a.target)?, 2i64)?, weight, r),
             }
         },
@@ -286,6 +289,15 @@ fn weighted(losses: Tensor, weight: Option<&Tensor>, r: Reduction) -> Result<Ret
     .into())
 }
 
+/// One operand with the shape of both: a mean is one over the elements that are compared.
+fn spread(t: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let shape = crate::dims::broadcast(t.shape(), other.shape())?;
+    if *t.shape() == shape {
+        return Ok(t.clone());
+    }
+    f::expand(t, &shape)
+}
+
 fn check_weight(input: &Tensor, weight: &Tensor) -> Result<()> {
     ensure!(
         weight.shape() == input.shape(),
@@ -338,7 +350,7 @@ fn smooth_l1(a: &calls::NnFunctionalSmoothL1Loss) -> Result<Ret> {
     if a.beta == 0.0 {
         return reduced(f::abs(&f::sub(x, y)?)?, r);
     }
-    f::_nn_smooth_l1_loss(x, y, r as i64, a.beta).map(Ret::from)
+    f::_nn_smooth_l1_loss(&spread(x, y)?, &spread(y, x)?, r as i64, a.beta).map(Ret::from)
 }
 
 fn huber(a: &calls::NnFunctionalHuberLoss) -> Result<Tensor> {
@@ -352,7 +364,7 @@ fn huber(a: &calls::NnFunctionalHuberLoss) -> Result<Tensor> {
         None => Reduction::named(a.reduction)?,
     };
     let made = match a.weight {
-        None => f::_nn_huber_loss(x, y, r as i64, a.delta)?,
+        None => f::_nn_huber_loss(&spread(x, y)?, &spread(y, x)?, r as i64, a.delta)?,
         Some(w) => {
             let losses = f::_nn_huber_loss(x, y, Reduction::None as i64, a.delta)?;
             reduced(f::mul(&losses, w)?, r)?.one()?
