@@ -95,6 +95,16 @@ fn _run_backward<'py>(
     allow_unreachable: bool,
     gather: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
+    if gather && create_graph {
+        crate::warn_once!(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can \
+             cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this \
+             function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak."
+        );
+        if let Some(e) = super::error::warned() {
+            return Err(e);
+        }
+    }
     let mut roots = Vec::with_capacity(tensors.len());
     for (i, (t, g)) in tensors.iter().zip(&grads).enumerate() {
         let Some(edge) = edge_of(t)? else {

@@ -1,1 +1,1 @@
-"""The parts behind PyTorch's package `functorch`, which is `package`: names of its functions are names of modules here."""
+"""The parts behind PyTorch's package `functorch`, which is `package`: names of its functions are modules here."""

@@ -18,9 +18,10 @@ def _moved(function: Callable[..., Any], instead: str | None = None) -> Callable
     name = function.__name__
     text = (
         "We've integrated functorch into PyTorch. As the final step of the integration, "
-        f"`functorch.{name}` is deprecated as of PyTorch 2.0 and will be deleted in a future version of PyTorch >= 2.3. "
-        f"Please use `{instead or f'torch.func.{name}'}` instead; see the PyTorch 2.0 release notes and/or the `torch.func` "
-        "migration guide for more details https://pytorch.org/docs/main/func.migrating.html"
+        f"`functorch.{name}` is deprecated as of PyTorch 2.0 and will be deleted in a future version "
+        f"of PyTorch >= 2.3. Please use `{instead or f'torch.func.{name}'}` instead; see the PyTorch 2.0 "
+        "release notes and/or the `torch.func` migration guide for more details "
+        "https://pytorch.org/docs/main/func.migrating.html"
     )
 
     @functools.wraps(function)

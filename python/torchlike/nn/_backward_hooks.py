@@ -181,8 +181,8 @@ def _missed(node: Any, args: Any, result: Any) -> str | None:
         )
     if not all(isinstance(a, Tensor) for a in args):
         return (
-            "Using non-full backward hooks on a Module that does not take as input a single Tensor or a tuple of Tensors "
-            f"{_DEPRECATED} some of the grad_input. {_INSTEAD}"
+            "Using non-full backward hooks on a Module that does not take as input a single Tensor or a tuple "
+            f"of Tensors {_DEPRECATED} some of the grad_input. {_INSTEAD}"
         )
     ends = {r.grad_fn for r in results if r.grad_fn is not None}
     if len(ends) > 1:

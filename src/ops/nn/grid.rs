@@ -64,7 +64,7 @@ pub static OPS: &[OpDef] = &[
         grid_sample,
         "Images or volumes at the places of a grid.",
     )
-    .samples("f32[2, 3, 4, 5], f32[2, 3, 2, 2]; f32[1, 2, 3, 3, 3], f32[1, 2, 2, 2, 3], 'nearest', 'border', True"),
+    .samples("f32[2, 3, 4, 5], f32[2, 3, 2, 2], align_corners=False; f32[1, 2, 3, 3, 3], f32[1, 2, 2, 2, 3], 'nearest', 'border', True"),
     compose(
         "affine_grid_generator",
         "(Tensor theta, int[] size, bool align_corners)",
@@ -80,7 +80,7 @@ pub static OPS: &[OpDef] = &[
         affine_grid,
         "The grid of an affine map, for `grid_sample`.",
     )
-    .samples("f32[2, 2, 3], [2, 3, 4, 5]"),
+    .samples("f32[2, 2, 3], [2, 3, 4, 5], False"),
 ];
 
 fn check(x: &Tensor, grid: &Tensor) -> Result<()> {

@@ -152,7 +152,7 @@ pub static OPS: &[OpDef] = &[
         F,
         kl_div,
         "The divergence of two distributions.",
-    ).samples("f32[2], f32[2], log_target=True")
+    ).samples("f32[2], f32[2], reduction='batchmean', log_target=True")
     .amp(Cast::Single, Cast::Single),
     compose(
         "kl_div",

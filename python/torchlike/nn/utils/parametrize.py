@@ -41,9 +41,7 @@ class cached:
             _cache.clear()
 
 
-_RETURNS_SEVERAL = (
-    "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...)."
-)
+_RETURNS_SEVERAL = "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...)."
 
 
 def _put(tensor: Any, value: Any) -> None:
@@ -267,8 +265,8 @@ def _check(value: Any, shape: Any, dtype: Any) -> None:
     for what, old, new in (("dtype", dtype, value.dtype), ("shape", shape, value.shape)):
         if old != new:
             raise ValueError(
-                f"Registering a parametrization may not change the {what} of the tensor, unless `unsafe` flag is enabled.\n"
-                f"unparametrized {what}: {old}\nparametrized {what}: {new}"
+                f"Registering a parametrization may not change the {what} of the tensor, unless `unsafe` flag "
+                f"is enabled.\nunparametrized {what}: {old}\nparametrized {what}: {new}"
             )
 
 
@@ -282,8 +280,8 @@ def _check_another(module: Any, name: str, function: Any) -> None:
         old, new = getattr(before, what), getattr(after, what)
         if old != new:
             raise ValueError(
-                f"Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` flag is enabled.\n"
-                f"module.{name}.{what}: {old}\nparametrization(module.{name}).{what}: {new}"
+                f"Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` flag "
+                f"is enabled.\nmodule.{name}.{what}: {old}\nparametrization(module.{name}).{what}: {new}"
             )
     if not hasattr(function, "right_inverse"):
         return

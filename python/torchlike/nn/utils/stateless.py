@@ -62,7 +62,9 @@ def _functional_call(
     strict: bool = False,
 ) -> Any:
     """``module(*args, **kwargs)`` with the given tensors in place of parameters and buffers."""
-    if torch.jit.is_tracing() or isinstance(module, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+    if torch.jit.is_tracing() or isinstance(
+        module, (torch.jit.ScriptModule, torch.jit.ScriptFunction)
+    ):
         raise RuntimeError("The stateless API can't be used with Jitted modules")
     if isinstance(module, torch.nn.DataParallel):
         raise RuntimeError("The stateless API can't be used with nn.DataParallel module")
