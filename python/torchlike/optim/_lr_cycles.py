@@ -222,6 +222,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class OneCycleLR(LRScheduler, _WithMomentum):
     """Up to the highest rate and down to almost nothing, once."""
 
+    anneal_func: Any  # in states of older versions
+
     def __init__(
         self,
         optimizer: Any,
