@@ -47,7 +47,8 @@ RETURNS = {
 KEYWORDS = {"from", "in", "is", "lambda", "global", "with", "as"}
 
 
-_FUNCTIONAL = """from torchlike.nn._compositions import *
+_FUNCTIONAL = """from torchlike.nn import grad as grad
+from torchlike.nn._compositions import *
 from torchlike.overrides import handle_torch_function as handle_torch_function
 from torchlike.overrides import has_torch_function as has_torch_function
 from torchlike.overrides import has_torch_function_unary as has_torch_function_unary

@@ -230,7 +230,7 @@ def test_members_are_exchanged() -> None:
     assert list(old) == ["0.bias", "0.other"] and missing == ["0.other"]
     assert accessor.swap_tensors_dict(old, True)[0]["0.other"] is mine
     assert not hasattr(net[0], "other")
-    with pytest.raises(RuntimeError, match="Missing key.*'0.other'"):
+    with pytest.raises(RuntimeError, match=r"Missing key.*'0.other'"):
         accessor.swap_tensors_dict({"0.bias": None, "0.other": mine})
     assert net[0].bias is not None and not hasattr(net[0], "other")
     with pytest.raises(AttributeError, match="has no attribute `nothing`"):

@@ -318,3 +318,41 @@ def test_random_tensors_for_tests_stay_within_their_type() -> None:
         make_tensor(2, dtype=torch.int8, device="cpu", low=200, high=300)
     with pytest.warns(FutureWarning, match=r"Passing `low==high`"):
         make_tensor(2, dtype=torch.float32, device="cpu", low=1, high=1)
+
+
+def test_convolutions_of_no_channels_have_gradients() -> None:
+    with pytest.warns(UserWarning, match="Initializing zero-element tensors is a no-op"):
+        layer = nn.Conv1d(0, 8, 2)
+    layer(torch.ones(4, 0, 5, requires_grad=True)).sum().backward()
+    assert layer.bias is not None and layer.bias.grad is not None
+    assert layer.bias.grad.tolist() == [0.0] * 8
+    assert nn.functional.grad.conv1d_input is nn.grad.conv1d_input
+
+
+def test_poolings_to_nothing_have_no_gradient() -> None:
+    x = torch.ones(1, 2, 4, 4, requires_grad=True)
+    for pool in (nn.AdaptiveMaxPool2d(0), nn.AdaptiveAvgPool2d(0)):
+        with pytest.raises(
+            RuntimeError, match=r"sizes \[1, 2, 0, 0\] with dimension 2 being empty"
+        ):
+            pool(x).sum().backward()
+    with pytest.raises(
+        RuntimeError, match="kernel_size must either be a single Int or tuple of three"
+    ):
+        nn.FractionalMaxPool3d((1, 1), output_size=2)(torch.ones(1, 1, 4, 4, 4))
+
+
+def test_hooks_that_give_too_many_gradients() -> None:
+    x = torch.ones(2, requires_grad=True)
+    layer = nn.Linear(2, 2)
+    handle = layer.register_full_backward_pre_hook(lambda _, g: (g[0], g[0]))
+    with pytest.raises(
+        RuntimeError, match="Backward pre hook returned an invalid number of grad_output"
+    ):
+        layer(x).sum().backward()
+    handle.remove()
+    layer.register_full_backward_hook(lambda *_: (x, x))
+    with pytest.raises(
+        RuntimeError, match="Backward hook returned an invalid number of grad_input"
+    ):
+        layer(x).sum().backward()

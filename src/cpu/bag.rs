@@ -57,7 +57,11 @@ pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     check(b, indices, offsets)?;
     // Elsewhere the last bag goes on to the end, whatever the last offset says.
     let bags = outs[0].shape()[0] as usize;
-    let known = if b.is_by_offsets() { offsets.len() } else { bags };
+    let known = if b.is_by_offsets() {
+        offsets.len()
+    } else {
+        bags
+    };
     let offsets = &offsets[..known.min(offsets.len())];
     let width = weight.shape()[1] as usize;
     let factors = factors.as_ref().map(slice::<f64>);

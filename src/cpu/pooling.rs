@@ -342,13 +342,7 @@ fn typed<T: Pooled>(
 ///
 /// # Errors
 /// PyTorch's text for a position outside.
-pub fn unpool(
-    out: &Tensor,
-    x: &Tensor,
-    at: &Tensor,
-    planes: usize,
-    size: &[i64],
-) -> Result<()> {
+pub fn unpool(out: &Tensor, x: &Tensor, at: &Tensor, planes: usize, size: &[i64]) -> Result<()> {
     let x = super::normal(&copy::dense(x, x.dtype())?)?;
     let at = copy::dense(at, DType::I64)?;
     let volume: i64 = size.iter().product();

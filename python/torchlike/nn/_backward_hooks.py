@@ -69,8 +69,9 @@ class BackwardHook:
 
     def _picked(self, grads: tuple[Any, ...], at: list[int], what: str, count: int) -> Any:
         if len(grads) != count:
+            hook = "Backward hook" if what == "input" else "Backward pre hook"
             raise RuntimeError(
-                f"Backward hook returned an invalid number of grad_{what}, got {len(grads)}, but "
+                f"{hook} returned an invalid number of grad_{what}, got {len(grads)}, but "
                 f"expected {count}"
             )
         return tuple(grads[i] for i in at)

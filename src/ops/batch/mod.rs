@@ -92,7 +92,7 @@ pub fn dynamic(name: &str) -> Error {
     err!(
         Runtime,
         "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over aten::{name}. Please file \
-         an issue at https://github.com/pytorch/pytorch/issues if you need this feature"
+         an issue at https://github.com/pytorch/pytorch/issues if you need this feature."
     )
 }
 
