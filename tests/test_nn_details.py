@@ -356,3 +356,28 @@ def test_hooks_that_give_too_many_gradients() -> None:
         RuntimeError, match="Backward hook returned an invalid number of grad_input"
     ):
         layer(x).sum().backward()
+
+
+def test_slots_of_classes_that_handle_calls_stay_with_their_tensors() -> None:
+    from torchlike.utils._pytree import tree_map
+
+    class Wrapped(torch.Tensor):
+        __slots__ = ["inner"]
+
+        @staticmethod
+        def __new__(cls: Any, inner: Any) -> Any:
+            made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+            made.inner = inner
+            return made
+
+        @classmethod
+        def __torch_dispatch__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            args = tree_map(lambda x: x.inner if isinstance(x, cls) else x, args)
+            made = func(*args, **(kwargs or {}))
+            return tree_map(lambda x: cls(x) if isinstance(x, torch.Tensor) else x, made)
+
+    x = Wrapped(torch.ones(2))
+    _, made = AF.hvp(lambda a: a.exp().sum(), x, x)
+    assert torch.allclose(made.inner, torch.exp(torch.ones(2)))

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, overload
 
+from torchlike.nn import grad as grad
 from torchlike.nn._compositions import *
 from torchlike.overrides import handle_torch_function as handle_torch_function
 from torchlike.overrides import has_torch_function as has_torch_function
