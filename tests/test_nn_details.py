@@ -273,6 +273,10 @@ def test_strict_derivatives_say_what_is_missing() -> None:
         ),
         (lambda: AF.vhp(lambda a: a.sum() * 2, x, x, strict=True), "found that the jacobian"),
         (lambda: AF.jvp(torch.clone, x, (x, x)), "The given v should contain a single Tensor"),
+        (
+            lambda: AF.hessian(lambda a: a.detach().requires_grad_().sum(), x, strict=True),
+            "the jacobian of the user-provided function with respect to input 0",
+        ),
     ):
         with pytest.raises(RuntimeError, match=text):
             call()
@@ -292,6 +296,8 @@ def test_functional_derivatives_refuse_what_they_cannot_mean() -> None:
         jacrev(torch.sin, argnums=(0.0,))(torch.ones(2))  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="unsupported type <class 'int'>"):
         grad(lambda x: (x.sum(), 1), has_aux=True)(torch.ones(2))
+    with pytest.raises(RuntimeError, match=r"non-empty output \(got output = \[\]\)"):
+        vjp(lambda x: (), torch.ones(2))
     x = torch.ones(2, requires_grad=True)
     _, pull = vjp(torch.sin, x)
     with torch.no_grad():

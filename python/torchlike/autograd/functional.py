@@ -329,8 +329,9 @@ def hessian(
         outputs = _scalar(func(*given), "hessian")
         _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
         grads = _grad(outputs, given, None, create_graph=True)
-        _differentiably(grads, strict, _SLOPE_INDEPENDENT)
-        return _strictly(grads, given, strict, _INDEPENDENT)
+        slopes = _strictly(grads, given, False, _INDEPENDENT)
+        _differentiably(slopes, strict, _SLOPE_INDEPENDENT)
+        return slopes
 
     made = jacobian(slope, items, create_graph, strict, vectorize, outer_jacobian_strategy)
     return made if several else made[0][0]

@@ -188,13 +188,15 @@ def tensors_alone(made: Any, where: str) -> tuple[list[Tensor], Any]:
         RuntimeError: if there are others than tensors, or none.
     """
     leaves, spec = tree_flatten(made)
+    if not leaves or (len(leaves) == 1 and leaves[0] is None):
+        raise RuntimeError(
+            f"{where}: Expected f to be a function that has non-empty output (got output = {leaves})"
+        )
     for x in leaves:
         if not isinstance(x, Tensor):
             raise RuntimeError(
                 f"{where}: expected f(*primals) to return only tensors, got unsupported type {type(x)}"
             )
-    if not leaves:
-        raise RuntimeError(f"{where}: expected f(*primals) to return only tensors, got no outputs")
     return leaves, spec
 
 
