@@ -387,3 +387,12 @@ def test_slots_of_classes_that_handle_calls_stay_with_their_tensors() -> None:
     x = Wrapped(torch.ones(2))
     _, made = AF.hvp(lambda a: a.exp().sum(), x, x)
     assert torch.allclose(made.inner, torch.exp(torch.ones(2)))
+
+
+def test_encoders_of_sequences_that_are_padding_alone() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1).eval()
+    padding = torch.tensor([[True, True], [False, True]])
+    with torch.no_grad():
+        made = encoder(torch.ones(2, 2, 8), src_key_padding_mask=padding)
+    assert made[0].abs().sum() == 0 and made[1, 0].abs().sum() > 0
