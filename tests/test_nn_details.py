@@ -163,6 +163,7 @@ def test_what_modules_are_moved_to_and_registered_as() -> None:
             layer.to(*args)
     with pytest.raises(RuntimeError, match="does not accept copy argument"):
         layer.to(torch.float, True, True)
+    assert nn.Linear(1, 1).to(float).weight.dtype == torch.float64
     layer.note = 5
     with pytest.raises(KeyError, match="'note' already exists"):
         layer.note = nn.Buffer(torch.ones(1))

@@ -170,6 +170,19 @@ _KINDS: dict[str, tuple[Any, ...]] = {
 }
 
 
+#: Python's types that stand for dtypes.
+_PYTHONS: dict[type, Any] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
+
+
+def _of_python(value: Any) -> bool:
+    return isinstance(value, type) and value in _PYTHONS
+
+
 def _form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
     """The arguments by name, if they fit one of the forms."""
     for names in _FORMS:
@@ -188,7 +201,7 @@ def _suits(name: str, value: Any, names: tuple[str, ...]) -> bool:
         return False
     if name == "device" and isinstance(value, bool):
         return False
-    if name == "dtype" and names[0] == "device" and value is None:
+    if name == "dtype" and ((value is None and names[0] == "device") or _of_python(value)):
         return True
     return isinstance(value, _KINDS[name])
 
@@ -216,6 +229,7 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     if "copy" in given:
         raise RuntimeError(".to() does not accept copy argument")
     device, dtype = given.get("device"), given.get("dtype")
+    dtype = _PYTHONS.get(dtype, dtype) if isinstance(dtype, type) else dtype
     tensor = given.get("tensor")
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
