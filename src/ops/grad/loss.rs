@@ -10,7 +10,7 @@ use crate::ops::nn::classes::{check_images, check_vectors};
 use crate::ops::nn::loss::Reduction;
 use crate::ops::nn::margin_loss::{check_multi_margin, check_multilabel_margin};
 use crate::ops::pointwise::rule::same;
-use crate::{DType, Result, Tensor, cpu, dims, ensure, kernels, map_op, map_row};
+use crate::{DType, Result, Tensor, cpu, ensure, kernels, map_op, map_row};
 use torchlike_macros::operators;
 
 map_op! { Mse, 3, [light] |g, x, y, c| T::ctx(c, 0) * (x - y) * g }
@@ -107,7 +107,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(SmoothL1 "_grad.smooth_l1_loss_backward", 3, same, typed!(smooth_l1_ctx, DType), 0, "b - c <= -f1 ? -f0 * a : b - c >= f1 ? f0 * a : f0 * (b - c) * a / f1", "(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta)", "The gradient of smooth_l1_loss.").lies(Lies::Dense).samples("f32[()], f32[3, 4], f32[3, 4], 1, 0.5; f32[3], f32[3], f32[3], 0, 0.0").grad("grad_output: smooth_l1_loss_backward(grad, self, target, reduction, beta); self: _grad.smooth_l1_curve(grad * grad_output, self, target, reduction, beta); target: -_grad.smooth_l1_curve(grad * grad_output, self, target, reduction, beta)").batch(Batch::As(typed!(|a, h| batch::averaged([a.grad_output, a.input, a.target], a.reduction, h, |[g, x, y], r| f::_grad_smooth_l1_loss_backward(g, x, y, r, a.beta)), Hidden))),
     map_row!(Huber "_grad.huber_loss_backward", 3, same, typed!(huber_ctx, DType), 0, "b - c <= -f1 ? -f0 * a * f1 : b - c >= f1 ? f0 * a * f1 : f0 * (b - c) * a", "(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta)", "The gradient of huber_loss.").lies(Lies::Dense).samples("f32[()], f32[3, 4], f32[3, 4], 1, 0.5; f32[3], f32[3], f32[3], 0, 1.0").grad("grad_output: huber_loss_backward(grad, self, target, reduction, delta); self: _grad.huber_curve(grad * grad_output, self, target, reduction, delta); target: -_grad.huber_curve(grad * grad_output, self, target, reduction, delta)").batch(Batch::As(typed!(|a, h| batch::averaged([a.grad_output, a.input, a.target], a.reduction, h, |[g, x, y], r| f::_grad_huber_loss_backward(g, x, y, r, a.delta)), Hidden))),
     map_row!(SoftMargin "_grad.soft_margin_loss_backward", 3, same, typed!(soft_margin_ctx, DType), 0, "-f0 * c * sigmoid_(-c * b) * a", "(Tensor grad_output, Tensor self, Tensor target, int reduction)", "The gradient of soft_margin_loss.").lies(Lies::GradientLast).samples("f32[()], f32[3, 4], f32[3, 4], 1; f32[3], f32[3], f32[3], 0").grad("grad_output: soft_margin_loss_backward(grad, self, target, reduction); self: grad * grad_output * target * target * sigmoid(-target * self) * (1 - sigmoid(-target * self)) * (1.0 / self.numel if reduction == 1 else 1.0)").batch(Batch::As(typed!(|a, h| batch::averaged([a.grad_output, a.input, a.target], a.reduction, h, |[g, x, y], r| f::_grad_soft_margin_loss_backward(g, x, y, r)), Hidden))),
-    map_row!(Bce "_grad.binary_cross_entropy_backward#plain", 3, same, typed!(bce_ctx, DType), 0, "a * (b - c) / max_((T(1) - b) * b, T(1e-12)) / f0", "(Tensor grad_output, Tensor self, Tensor target, int reduction)", "The gradient of binary_cross_entropy without weights.").lies(Lies::Second).samples("f32[()], f32[3, 4].unit, f32[3, 4].unit, 1").through(typed!(plain_binary_cross_entropy)).batch(Batch::As(typed!(|a, h| batch::averaged([a.grad_output, a.input, a.target], a.reduction, h, binary_cross_entropies), Hidden))),
+    map_row!(Bce "_grad.binary_cross_entropy_backward#plain", 3, same, typed!(bce_ctx, DType), 0, "a * (b - c) / max_((T(1) - b) * b, T(1e-12)) / f0", "(Tensor grad_output, Tensor self, Tensor target, int reduction)", "The gradient of binary_cross_entropy without weights.").lies(Lies::Second).samples("f32[()], f32[3, 4].unit, f32[3, 4].unit, 1").through(typed!(plain_binary_cross_entropy)).batch(Batch::As(typed!(|a, h| batch::averaged([a.grad_output, a.input, a.target], a.reduction, h, batch::binary_cross_entropies), Hidden))),
     compose(
         "_grad.binary_cross_entropy_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1)",
@@ -207,12 +207,6 @@ fn binary_cross_entropy(a: &calls::_GradBinaryCrossEntropyBackward) -> Result<Te
         Some(w) => f::mul(&out, w),
         None => Ok(out),
     }
-}
-
-/// The same for batches: the result lies as the input, which may be one for all.
-fn binary_cross_entropies([grad, x, y]: [&Tensor; 3], reduction: i64) -> Result<Tensor> {
-    let shape = dims::broadcast(&dims::broadcast(grad.shape(), x.shape())?, y.shape())?;
-    f::_grad_binary_cross_entropy_backward_plain(grad, &f::expand(x, &shape)?, y, reduction)
 }
 
 /// The loop of binary_cross_entropy as operators that have gradients.
