@@ -47,11 +47,18 @@ RETURNS = {
 KEYWORDS = {"from", "in", "is", "lambda", "global", "with", "as"}
 
 
+_FUNCTIONAL = """from torchlike.nn import grad as grad
+from torchlike.nn._compositions import *
+from torchlike.overrides import handle_torch_function as handle_torch_function
+from torchlike.overrides import has_torch_function as has_torch_function
+from torchlike.overrides import has_torch_function_unary as has_torch_function_unary
+from torchlike.overrides import has_torch_function_variadic as has_torch_function_variadic"""
+
 # Stubs of the modules below the root: the namespace in the table, and what else the module has.
 NAMESPACES = {
     "_optim.pyi": ("_optim",),
     "linalg/__init__.pyi": ("linalg", "from torchlike._C import _LinAlgError as LinAlgError"),
-    "nn/functional.pyi": ("nn.functional", "from torchlike.nn._compositions import *"),
+    "nn/functional.pyi": ("nn.functional", _FUNCTIONAL),
     "signal/windows/__init__.pyi": ("signal.windows",),
     "special/__init__.pyi": ("special",),
     "fft/__init__.pyi": ("fft",),

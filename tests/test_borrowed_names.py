@@ -227,7 +227,12 @@ def test_members_are_exchanged() -> None:
     assert swap_tensor(net[0], "weight", before) is mine
     assert accessor.check_keys(["0.weight", "x"])[1] == ["x"]
     old, missing = accessor.swap_tensors_dict({"0.bias": None, "0.other": mine}, True)
-    assert list(old) == ["0.bias"] and missing == ["0.other"]
+    assert list(old) == ["0.bias", "0.other"] and missing == ["0.other"]
+    assert accessor.swap_tensors_dict(old, True)[0]["0.other"] is mine
+    assert not hasattr(net[0], "other")
+    with pytest.raises(RuntimeError, match=r"Missing key.*'0.other'"):
+        accessor.swap_tensors_dict({"0.bias": None, "0.other": mine})
+    assert net[0].bias is not None and not hasattr(net[0], "other")
     with pytest.raises(AttributeError, match="has no attribute `nothing`"):
         accessor.swap_tensor("0.nothing", mine)
     assert accessor.swap_submodule("1", nn.Identity()) is not net[1]
@@ -270,8 +275,9 @@ def test_examples_of_batches() -> None:
     torch._C._batch_exit(level)
 
 
+@pytest.mark.filterwarnings("ignore:We've integrated functorch:FutureWarning")
 def test_modules_as_functions() -> None:
-    functorch: Any = importlib.import_module("torchlike._functorch")
+    functorch: Any = importlib.import_module("torchlike._functorch.package")
     net, x = nn.Linear(2, 3), torch.ones(4, 2)
     f, params = functorch.make_functional(net)
     assert torch.equal(f(params, x), net(x))

@@ -26,6 +26,7 @@ def tensors(value):
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_no_result_is_a_new_alias_unless_a_view_was_seen(device):
     """A composite that makes a view by hand shows here: its result lies in an argument's memory, and nobody saw why."""
     for sample in recorded.SAMPLES:

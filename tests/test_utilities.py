@@ -9,6 +9,7 @@ import pytest
 
 import torchlike as torch
 from torchlike import compiler, jit, library, nn, overrides
+from torchlike.nn._hooks import everywhere
 from torchlike.nn.modules import module as modules
 from torchlike.nn.parameter import UninitializedBuffer, UninitializedTensorMixin, is_lazy
 from torchlike.utils import data, dlpack
@@ -117,6 +118,7 @@ def test_hooks_of_all_modules_can_be_removed(name: str, hook) -> None:
     handle = getattr(modules, name)(hook)
     assert isinstance(handle, torch.utils.hooks.RemovableHandle)
     handle.remove()
+    everywhere.full = None  # the kind of hooks stays as it was once chosen
     assert nn.Linear(2, 2, device="meta")(torch.ones(1, 2, device="meta")).shape == (1, 2)
 
 

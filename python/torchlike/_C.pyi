@@ -266,6 +266,7 @@ class Tensor(TensorBase):
     output_nr: _int
     requires_grad: _bool
     retains_grad: _bool
+    _grad: Tensor | None
     grad_dtype: Any
     def backward(
         self,

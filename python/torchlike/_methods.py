@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C, _linalg_utils
@@ -234,8 +235,13 @@ def __init_subclass__(cls: Any, **kwargs: Any) -> None:
     super(Tensor, cls).__init_subclass__(**kwargs)
     below = getattr(cls, "__torch_dispatch__", None)
     own = any("__torch_function__" in vars(c) for c in cls.__mro__ if c not in Tensor.__mro__)
-    if below is not _C._disabled_torch_dispatch_impl and not own:
+    if below is _C._disabled_torch_dispatch_impl:
+        return
+    if not own:
         cls.__torch_function__ = _C._disabled_torch_function_impl
+    # Graphs hold tensors and not their objects: what is in slots would go with an object, its attributes stay.
+    for name in [n for n, v in vars(cls).items() if isinstance(v, MemberDescriptorType)]:
+        delattr(cls, name)
 
 
 def __array_namespace__(self: Tensor, *, api_version: Any = None) -> Any:

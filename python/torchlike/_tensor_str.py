@@ -8,6 +8,7 @@ from math import ceil, inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
+from torchlike.context import no_grad
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -269,7 +270,8 @@ def _str_intern(self: Any, *, tensor_contents: str | None = None) -> str:
     if levels:
         return _batch_text(self, levels, whole)
     cls = type(self)
-    t = self.detach() if self.requires_grad or _C._is_fwd_grad_enabled() else self
+    with no_grad():  # a view that must not be used with its history can be shown
+        t = self.detach() if _C._is_fwd_grad_enabled() or self.requires_grad else self
     hollow = t.is_meta or _C._is_fake(self)
     if cls is not _C.Tensor and not hollow:
         t = t.as_subclass(_C.Tensor)
@@ -318,9 +320,13 @@ def _str_intern(self: Any, *, tensor_contents: str | None = None) -> str:
             contents = _tensor_str(t, indent)
         if not usual:
             suffixes.append(f"dtype={dtype}")
-    made_by = self.grad_fn
+    try:
+        node = self.grad_fn
+        made_by = None if node is None else type(node).__name__
+    except RuntimeError:
+        made_by = "Invalid"
     if made_by is not None:
-        suffixes.append(f"grad_fn=<{type(made_by).__name__}>")
+        suffixes.append(f"grad_fn=<{made_by}>")
     elif self.requires_grad:
         suffixes.append("requires_grad=True")
     tangent = _tangent(self)

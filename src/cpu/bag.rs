@@ -4,7 +4,7 @@
 
 use super::norm::by_type;
 use super::{copy, slice, slice_mut};
-use crate::{DType, Device, Result, Tensor, ensure};
+use crate::{DType, Device, Result, Tensor, bail, ensure};
 
 /// How the rows of a bag are joined.
 pub struct Bag<'a> {
@@ -23,6 +23,11 @@ pub struct Bag<'a> {
 }
 
 impl Bag<'_> {
+    /// Whether PyTorch asks a library that knows where every bag ends, by the offsets alone.
+    fn is_by_offsets(&self) -> bool {
+        !self.is_max() && self.padding.is_none() && self.weight.dtype() != DType::F64
+    }
+
     fn is_max(&self) -> bool {
         self.mode == 2
     }
@@ -49,7 +54,15 @@ pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     let offsets = copy::dense(b.offsets, DType::I64)?;
     let factors = b.factors.map(|f| copy::dense(f, DType::F64)).transpose()?;
     let (indices, offsets) = (slice::<i64>(&indices), slice::<i64>(&offsets));
-    check(indices, offsets, weight.shape()[0])?;
+    check(b, indices, offsets)?;
+    // Elsewhere the last bag goes on to the end, whatever the last offset says.
+    let bags = outs[0].shape()[0] as usize;
+    let known = if b.is_by_offsets() {
+        offsets.len()
+    } else {
+        bags
+    };
+    let offsets = &offsets[..known.min(offsets.len())];
     let width = weight.shape()[1] as usize;
     let factors = factors.as_ref().map(slice::<f64>);
     by_type!(compute, T => {
@@ -58,7 +71,7 @@ pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     })
 }
 
-fn check(indices: &[i64], offsets: &[i64], rows: i64) -> Result<()> {
+fn check(b: &Bag, indices: &[i64], offsets: &[i64]) -> Result<()> {
     if let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) {
         ensure!(
             first == 0,
@@ -72,13 +85,21 @@ fn check(indices: &[i64], offsets: &[i64], rows: i64) -> Result<()> {
             indices.len()
         );
     }
-    ensure!(
-        indices.iter().all(|&i| i >= 0 && i < rows),
+    let rows = b.weight.shape()[0];
+    let Some(at) = indices.iter().position(|i| !(0..rows).contains(i)) else {
+        return Ok(());
+    };
+    let wrong = indices[at];
+    if b.is_by_offsets() {
+        bail!(
+            Runtime,
+            "Index {at} of input takes value {wrong} which is not in the valid range [0, {rows})"
+        );
+    }
+    bail!(
         Runtime,
-        "Expected i < index_size to be true, but got false.  (Could this error message be improved?  If so, please report an \
-         enhancement request to PyTorch.)"
+        "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {wrong}"
     );
-    Ok(())
 }
 
 impl<T: Copy + Into<f64>> Rows<'_, T> {

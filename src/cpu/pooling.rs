@@ -342,14 +342,7 @@ fn typed<T: Pooled>(
 ///
 /// # Errors
 /// PyTorch's text for a position outside.
-pub fn unpool(
-    out: &Tensor,
-    x: &Tensor,
-    at: &Tensor,
-    planes: usize,
-    size: &[i64],
-    three: bool,
-) -> Result<()> {
+pub fn unpool(out: &Tensor, x: &Tensor, at: &Tensor, planes: usize, size: &[i64]) -> Result<()> {
     let x = super::normal(&copy::dense(x, x.dtype())?)?;
     let at = copy::dense(at, DType::I64)?;
     let volume: i64 = size.iter().product();
@@ -357,14 +350,9 @@ pub fn unpool(
     let places = super::slice::<i64>(&at);
     if let Some(bad) = places.iter().find(|&&p| p < 0 || p >= volume) {
         let shown: Vec<String> = size.iter().map(ToString::to_string).collect();
-        let kind = if three {
-            "found an invalid max index"
-        } else {
-            "Found an invalid max index"
-        };
         bail!(
             Runtime,
-            "{kind}: {bad} (output volumes are of size {})",
+            "Found an invalid max index: {bad} (output volumes are of size {})",
             shown.join("x")
         );
     }

@@ -71,6 +71,14 @@ fn fill(part: &Bound<'_, PyAny>, name: &str, value: Option<&Bound<'_, PyAny>>) -
     part.set_item(part.py().Ellipsis(), value)
 }
 
+/// Gives a tensor its gradient; deleting it takes it away.
+fn put_gradient(t: &Bound<'_, PyTensor>, value: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    match value {
+        Some(v) => PyTensor::set_grad(t, v),
+        None => PyTensor::set_grad(t, t.py().None().bind(t.py())),
+    }
+}
+
 const fn read_only(name: &'static str, get: Get) -> Attribute {
     Attribute {
         name,
@@ -127,10 +135,8 @@ static OBJECTS: &[Attribute] = &[
             _ => Err(PyRuntimeError::new_err("requires_grad must be a bool")),
         },
     ),
-    writable("grad", PyTensor::grad, |t, value| match value {
-        Some(v) => PyTensor::set_grad(t, v),
-        None => PyTensor::set_grad(t, t.py().None().bind(t.py())),
-    }),
+    writable("grad", PyTensor::grad, put_gradient),
+    writable("_grad", PyTensor::grad, put_gradient),
     writable("grad_dtype", PyTensor::grad_dtype, |t, value| match value {
         Some(v) => PyTensor::set_grad_dtype(t, v),
         None => Err(PyRuntimeError::new_err(

@@ -1,5 +1,6 @@
 //! The walk back, as Python starts it, and what it can ask while one goes on.
 
+use super::error::heard;
 use super::graph::{PyNode, object, optional};
 use super::object::{PyTensor, is_tensor, tensor_ref};
 use crate::layers::autograd::anomaly::{self, Witness};
@@ -95,6 +96,14 @@ fn _run_backward<'py>(
     allow_unreachable: bool,
     gather: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
+    if gather && create_graph {
+        crate::warn_once!(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can \
+             cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this \
+             function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak."
+        );
+        heard(Ok(()))?;
+    }
     let mut roots = Vec::with_capacity(tensors.len());
     for (i, (t, g)) in tensors.iter().zip(&grads).enumerate() {
         let Some(edge) = edge_of(t)? else {
@@ -127,11 +136,6 @@ fn _run_backward<'py>(
         }
         edges.push(edge);
     }
-    if create_graph && gather {
-        crate::warn_once!(
-            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak."
-        );
-    }
     let options = Options {
         keep_graph,
         create_graph,
@@ -139,7 +143,7 @@ fn _run_backward<'py>(
         gather,
     };
     let pass = Pass::begin();
-    let made = py.detach(|| engine::run(roots, &options))?;
+    let made = heard(py.detach(|| engine::run(roots, &options)).map_err(Into::into))?;
     pass.end(py)?;
     if !allow_unreachable && let Some(i) = made.iter().position(Option::is_none) {
         return Err(PyRuntimeError::new_err(format!(

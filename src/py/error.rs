@@ -74,6 +74,14 @@ pub fn warned() -> Option<PyErr> {
     None
 }
 
+/// A result, if no warning of the call became an error: for calls that do not end in `guard`.
+pub fn heard<T>(made: PyResult<T>) -> PyResult<T> {
+    match warned() {
+        Some(e) => made.and(Err(e)),
+        None => made,
+    }
+}
+
 /// A Python exception as an error of the core; the binding finds the exception again.
 pub fn carried(e: PyErr) -> Error {
     let text = e.to_string();

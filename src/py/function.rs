@@ -176,6 +176,12 @@ fn _apply_function<'py>(
     let places: Vec<usize> = (0..objects.len())
         .filter(|i| tensor_ref(&objects[*i]).is_some())
         .collect();
+    if mode::grad_enabled() {
+        // What was written through another view has a history that the handle has not seen.
+        for holder in objects.iter().filter_map(|o| o.cast::<PyTensor>().ok()) {
+            holder.get().settled()?;
+        }
+    }
     let wants = |o: &Bound<'_, PyAny>| tensor_ref(o).is_some_and(Tensor::requires_grad);
     let wanted: Vec<bool> = objects.iter().map(wants).collect();
     let tracked = mode::grad_enabled() && wanted.contains(&true);

@@ -4,6 +4,7 @@ use super::class;
 use super::convert::PyGenerator;
 use super::data::from_value;
 use super::dispatch::{fresh, fresh_leaf};
+use super::error::heard;
 use super::generator::seed_of;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types::{PyDType, PyDevice, device, device_of, dtype};
@@ -112,14 +113,6 @@ fn tensor<'py>(
             t
         },
     ))
-}
-
-/// A result, if no warning of the call became an error.
-fn heard<T>(made: PyResult<T>) -> PyResult<T> {
-    match super::error::warned() {
-        Some(e) => made.and(Err(e)),
-        None => made,
-    }
 }
 
 /// A tensor of a Python object, without a copy where possible.

@@ -136,7 +136,7 @@ impl PyTensor {
         }
     }
     /// The tensor, with its history as it is now.
-    fn settled(&self) -> PyResult<&Tensor> {
+    pub(super) fn settled(&self) -> PyResult<&Tensor> {
         if let Cow::Owned(now) = views::current(self.get())? {
             self.set(now);
         }

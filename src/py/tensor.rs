@@ -30,17 +30,22 @@ fn changed(args: crate::ops::Args<'_>) -> crate::Result<Tensor> {
 
 /// The only element, for Python's own conversions to numbers.
 fn single(t: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
-    if t.get().get().requires_grad() {
-        crate::warn_once!(
-            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first."
-        );
-    }
     if t.get().get().numel() != 1 {
         return Err(PyValueError::new_err(
             "only one element tensors can be converted to Python scalars",
         ));
     }
     element::of(t)
+}
+
+/// The same for conversions that leave a history of gradients behind.
+fn single_without_history(t: &Bound<'_, PyTensor>) -> PyResult<Scalar> {
+    if t.get().get().requires_grad() {
+        crate::warn_once!(
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first."
+        );
+    }
+    super::error::heard(single(t))
 }
 
 #[pymethods]
@@ -166,7 +171,7 @@ impl PyTensor {
         if let Some(answer) = watch::answer("__float__", Style::Parsed, &[slf.as_any()])? {
             return answer.extract();
         }
-        match single(slf)? {
+        match single_without_history(slf)? {
             Scalar::Complex(c) if c.im != 0.0 => Err(PyRuntimeError::new_err(
                 "value cannot be converted to type double without overflow",
             )),
@@ -177,7 +182,7 @@ impl PyTensor {
         if let Some(answer) = watch::answer("__complex__", Style::Parsed, &[slf.as_any()])? {
             return answer.extract();
         }
-        Ok(single(slf)?.to_c64())
+        Ok(single_without_history(slf)?.to_c64())
     }
     fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(answer) = watch::answer("__index__", Style::Parsed, &[slf.as_any()])? {

@@ -238,10 +238,14 @@ impl Tensor {
 
     /// The flags of such a view: what it shows wants a gradient, though it leads nowhere.
     pub(super) fn apart(&self, dtype: DType) -> u8 {
-        if dtype.is_float() || dtype.is_complex() {
-            self.flags & GRAD
+        if !dtype.is_float() && !dtype.is_complex() {
+            return 0;
+        }
+        // What was written through another view has a history that this handle may not have seen.
+        if self.flags & GRAD == 0 && self.head().is_some() {
+            GRAD
         } else {
-            0
+            self.flags & GRAD
         }
     }
 

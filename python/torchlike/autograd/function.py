@@ -173,10 +173,26 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     generate_vmap_rule = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(
+        import warnings
+
+        warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, "
             "so you should invoke them on the class itself. Instantiating an autograd function will raise an "
-            "error in a future version of PyTorch."
+            "error in a future version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The older way, which functions have no more.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method. "
+            "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod

@@ -57,24 +57,25 @@ def _result(value: tuple[Tensor, ...], several: bool, create_graph: bool) -> Any
     return made if several else made[0]
 
 
-def _direction(v: Any, other: tuple[Tensor, ...], where: str, what: str) -> tuple[Tensor, ...]:
+def _direction(v: Any, other: tuple[Tensor, ...], many: bool, where: str) -> tuple[Tensor, ...]:
     """The vector that was given, which has to look like the others; without one 1, if they are one number."""
     if v is None:
+        what = _FUNCTION if where == "vjp" else _INPUT
         if len(other) != 1 or other[0].nelement() != 1:
             raise RuntimeError(
                 f"The vector v can only be None if {what} a single Tensor with a single element."
             )
         return (torch.ones_like(other[0]),)
-    several, given = _as_tuple(v, "v", where)
+    _, given = _as_tuple(v, "v", where)
     if len(given) != len(other):
-        if several:
+        if many:
             raise RuntimeError(
                 f"v is a tuple of invalid length: should be {len(other)} but got {len(given)}."
             )
         raise RuntimeError("The given v should contain a single Tensor.")
     for i, (a, b) in enumerate(zip(given, other, strict=True)):
         if a.size() != b.size():
-            prefix = f"Entry {i} in " if several else ""
+            prefix = f"Entry {i} in " if many else ""
             raise RuntimeError(
                 f"{prefix}v has invalid size: should be {b.size()} but got {a.size()}."
             )
@@ -82,15 +83,21 @@ def _direction(v: Any, other: tuple[Tensor, ...], where: str, what: str) -> tupl
 
 
 def _strictly(
-    grads: tuple[Tensor | None, ...], inputs: tuple[Tensor, ...], strict: bool, text: str
+    grads: tuple[Tensor | None, ...],
+    inputs: tuple[Tensor, ...],
+    strict: bool,
+    text: str,
+    constant: str | None = None,
 ) -> tuple[Tensor, ...]:
-    """Zeros for what does not depend on an input, or an error."""
+    """Zeros for what does not depend on an input; in strict mode an error, and if it is ``constant``."""
     made = []
     for i, (g, x) in enumerate(zip(grads, inputs, strict=True)):
         if g is None:
             if strict:
                 raise RuntimeError(text.format(i))
             g = torch.zeros_like(x)
+        elif strict and constant is not None and not g.requires_grad:
+            raise RuntimeError(constant.format(i))
         made.append(g)
     return tuple(made)
 
@@ -116,10 +123,10 @@ def _grad(
 
 
 def _differentiably(values: tuple[Any, ...], strict: bool, text: str) -> None:
-    """Refuses, in strict mode, what cannot be differentiated."""
-    for i, value in enumerate(values):
-        if strict and (value is None or not value.requires_grad):
-            raise RuntimeError(text.format(i))
+    """Refuses, in strict mode, what is not there or cannot be differentiated."""
+    for i, value in enumerate(values if strict else ()):
+        if value is None or not value.requires_grad:
+            raise RuntimeError((_INDEPENDENT if value is None else text).format(i))
 
 
 _FUNCTION = "the user-provided function returns"
@@ -140,9 +147,22 @@ _SLOPE_INDEPENDENT = (
     "function is twice differentiable and that the jacobian depends on the inputs (this would be violated "
     "by a linear function for example)."
 )
-_JACOBIAN_INDEPENDENT = (
-    "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict "
+_CONSTANT = (
+    "The {} of the user-provided function is independent of input {{}}. This is not allowed in strict "
     "mode when create_graph=True."
+)
+_CONSTANT_JACOBIAN, _CONSTANT_HESSIAN = _CONSTANT.format("jacobian"), _CONSTANT.format("hessian")
+_CONSTANT_GRADIENT = (
+    "The gradient with respect to input {} is independent of the inputs of the user-provided function. "
+    "This is not allowed in strict mode."
+)
+_LINEAR_IN_NOTHING = (
+    "The gradient with respect to the input is independent of entry {} in the grad_outputs when using the double "
+    "backward trick to compute forward mode gradients. This is not allowed in strict mode."
+)
+_NO_SLOPE = (
+    "The jacobian of the user-provided function is independent of input {}. "
+    "This is not allowed in strict mode."
 )
 
 
@@ -163,9 +183,10 @@ def vjp(
         items = _fresh(items, create_graph)
         many, outputs = _outputs(func(*items), "vjp")
         _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
-        given = _direction(v, outputs, "vjp", _FUNCTION)
+        given = _direction(v, outputs, many, "vjp")
         grads = _grad(outputs, items, given, create_graph)
-        made = _strictly(grads, items, strict, _INDEPENDENT)
+        constant = _CONSTANT_JACOBIAN if create_graph else None
+        made = _strictly(grads, items, strict, _INDEPENDENT, constant)
     return _result(outputs, many, create_graph), _result(made, several, create_graph)
 
 
@@ -178,17 +199,18 @@ def jvp(
 ) -> tuple[Any, Any]:
     """The outputs of ``func``, and the product of its Jacobian with ``v``."""
     with torch.enable_grad():
-        _, items = _as_tuple(inputs, "inputs", "jvp")
+        several, items = _as_tuple(inputs, "inputs", "jvp")
         items = _fresh(items, create_graph)
-        given = _direction(v, items, "jvp", _INPUT)
+        given = _direction(v, items, several, "jvp")
         many, outputs = _outputs(func(*items), "jvp")
         _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
         # The gradient is linear in what it is multiplied with: its own gradient is the product wanted.
         along = tuple(torch.zeros_like(o, requires_grad=True) for o in outputs)
         grads = _grad(outputs, items, along, create_graph=True)
-        linear = _strictly(grads, items, strict, _INDEPENDENT)
-        made = _grad(linear, along, given, create_graph)
-        tangents = _strictly(made, outputs, strict, _INDEPENDENT)
+        _differentiably(grads, strict, _CONSTANT_GRADIENT)
+        made = _grad(grads, along, given, create_graph)
+        constant = _CONSTANT_JACOBIAN if create_graph else None
+        tangents = _strictly(made, outputs, strict, _LINEAR_IN_NOTHING, constant)
     return _result(outputs, many, create_graph), _result(tangents, many, create_graph)
 
 
@@ -271,10 +293,8 @@ def jacobian(
             text = _INDEPENDENT.replace("The output", f"Output {k}", 1)
             for j in range(out.nelement()):
                 grads = _grad((out.reshape(-1)[j],), items, None, create_graph)
-                if create_graph:
-                    here = tuple(g for g in grads if g is not None)
-                    _differentiably(here, strict, _JACOBIAN_INDEPENDENT)
-                for i, g in enumerate(_strictly(grads, items, strict, text)):
+                constant = _CONSTANT_JACOBIAN if create_graph else None
+                for i, g in enumerate(_strictly(grads, items, strict, text, constant)):
                     parts[i].append(g)
             rows.append(
                 tuple(
@@ -309,8 +329,9 @@ def hessian(
         outputs = _scalar(func(*given), "hessian")
         _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
         grads = _grad(outputs, given, None, create_graph=True)
-        _differentiably(grads, strict, _SLOPE_INDEPENDENT)
-        return _strictly(grads, given, strict, _INDEPENDENT)
+        slopes = _strictly(grads, given, False, _INDEPENDENT)
+        _differentiably(slopes, strict, _SLOPE_INDEPENDENT)
+        return slopes
 
     made = jacobian(slope, items, create_graph, strict, vectorize, outer_jacobian_strategy)
     return made if several else made[0][0]
@@ -322,13 +343,16 @@ def _second(
     with torch.enable_grad():
         several, items = _as_tuple(inputs, "inputs", where)
         items = _fresh(items, create_graph)
-        given = _direction(v, items, where, _INPUT)
+        given = _direction(v, items, several, where)
         outputs = _scalar(func(*items), where)
         _differentiably(outputs, strict, _NOT_DIFFERENTIABLE)
         grads = _grad(outputs, items, None, create_graph=True)
         _differentiably(grads, strict, _SLOPE_INDEPENDENT)
         slopes = _strictly(grads, items, strict, _INDEPENDENT)
-        made = _strictly(_grad(slopes, items, given, create_graph), items, strict, _INDEPENDENT)
+        constant = _CONSTANT_HESSIAN if create_graph else None
+        made = _strictly(
+            _grad(slopes, items, given, create_graph), items, strict, _NO_SLOPE, constant
+        )
     return _result(outputs, False, create_graph), _result(made, several, create_graph)
 
 

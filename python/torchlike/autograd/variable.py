@@ -41,6 +41,13 @@ class Variable(metaclass=VariableMeta):
         Raises:
             TypeError: if `data` is no tensor.
         """
+        if volatile:
+            import warnings
+
+            warnings.warn(
+                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.",
+                stacklevel=2,
+            )
         if data is None:
             data = Tensor()
         elif not isinstance(data, Tensor):

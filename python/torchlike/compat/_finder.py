@@ -43,13 +43,15 @@ class _Aliases(MetaPathFinder):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name == "functorch":
-            own = "torchlike._functorch"
+            own = "torchlike._functorch.package"
         elif name == "torch" or name.startswith("torch."):
             own = _naming.own(name)
         else:
             return None
+        there = sys.modules.get(own)
         try:
-            found = find_spec(own)
+            # One that waits to run is not to run here: its name would be taken before it is given.
+            found = find_spec(own) if there is None else object.__getattribute__(there, "__spec__")
         except (ModuleNotFoundError, ValueError):
             return None
         if found is None:

@@ -124,7 +124,9 @@ class Distribution:
     def sample_n(self, n: int) -> Any:
         """`n` values."""
         warnings.warn(
-            "sample_n(n) will be deprecated. Use .sample((n,)) instead.", UserWarning, stacklevel=2
+            "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.",
+            FutureWarning,
+            stacklevel=2,
         )
         return self.sample(torchlike.Size((n,)))
 

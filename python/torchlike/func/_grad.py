@@ -21,7 +21,7 @@ class Recorded:
     """A function that was run while its calls are recorded: its inputs, apart from what was before, and its outputs."""
 
     def __init__(self, leaves: Sequence[Any]) -> None:
-        self._outside = torch.is_grad_enabled()
+        self.outside = torch.is_grad_enabled()
         self.inputs: list[Tensor] = []
         self._nested = False
         for x in leaves:
@@ -45,7 +45,7 @@ class Recorded:
 
     def lasts(self, outputs: Sequence[Any]) -> bool:
         """Whether somebody else, of before or around, can ask for gradients of the outputs."""
-        if not self._outside:
+        if not self.outside:
             return False
         return self._nested or _C._leads_elsewhere(list(outputs), self.inputs)
 
@@ -72,7 +72,7 @@ class Recorded:
         """
         if again is None:
             tracked = any(v.requires_grad for v in along)
-            again = self._outside and (tracked or self.lasts(outputs))
+            again = self.outside and (tracked or self.lasts(outputs))
         used = [(o, v) for o, v in zip(outputs, along, strict=True) if o.requires_grad]
         made: Sequence[Tensor | None] = [None] * len(self.inputs)
         if used:
@@ -99,6 +99,8 @@ def chosen(args: tuple[Any, ...], argnums: Any) -> Any:
         raise RuntimeError("argnums must be non-empty")
     count = len(args)
     for n in numbers:
+        if not isinstance(n, int):
+            raise RuntimeError(f"argnum must be int, got: {type(n)}")
         if not -count <= n < count:
             raise RuntimeError(f"Got argnum={n}, but only {count} positional inputs")
     wrapped = [n % count for n in numbers]
@@ -123,6 +125,9 @@ def _with_aux(made: Any, where: str) -> tuple[Any, Any]:
         raise RuntimeError(
             f"{where}: output of function f should be a tuple: (output, aux) if has_aux is True"
         )
+    for x in tree_flatten(made[1])[0]:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")
     return made
 
 
@@ -183,13 +188,15 @@ def tensors_alone(made: Any, where: str) -> tuple[list[Tensor], Any]:
         RuntimeError: if there are others than tensors, or none.
     """
     leaves, spec = tree_flatten(made)
+    if not leaves or (len(leaves) == 1 and leaves[0] is None):
+        raise RuntimeError(
+            f"{where}: Expected f to be a function that has non-empty output (got output = {leaves})"
+        )
     for x in leaves:
         if not isinstance(x, Tensor):
             raise RuntimeError(
                 f"{where}: expected f(*primals) to return only tensors, got unsupported type {type(x)}"
             )
-    if not leaves:
-        raise RuntimeError(f"{where}: expected f(*primals) to return only tensors, got no outputs")
     return leaves, spec
 
 
@@ -222,6 +229,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                     f"Mismatch in shape: grad_output[{i}] has a shape of {v.shape} and output[{i}] has a shape of "
                     f"{o.shape}."
                 )
+        # Whether gradients are on counts where the product is asked for.
+        record.outside = torch.is_grad_enabled()
         grads = record.gradients(outputs, given, keep=retain_graph, again=create_graph)
         return tree_unflatten(grads, spec)
 

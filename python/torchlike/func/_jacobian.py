@@ -31,7 +31,15 @@ def _basis(tensors: Sequence[Tensor]) -> list[Tensor]:
 def _split(rows: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Rows of all elements as those of each tensor, in its shape."""
     parts = rows.split([t.numel() for t in tensors], dim=0)
-    return [p.reshape(*t.shape, *rows.shape[1:]) for p, t in zip(parts, tensors, strict=True)]
+    return [p.reshape((*t.shape, *rows.shape[1:])) for p, t in zip(parts, tensors, strict=True)]
+
+
+def _check_real(where: str, what: str, values: Any) -> None:
+    for i, x in enumerate(tree_flatten(values)[0]):
+        if isinstance(x, torch.Tensor) and x.is_complex():
+            raise RuntimeError(
+                f"{where}: Expected all {what} to be real but received complex tensor at flattened input idx: {i}"
+            )
 
 
 def jacrev(
@@ -56,6 +64,7 @@ def jacrev(
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        _check_real("jacrev", "inputs", args)
         primals = chosen(args, argnums)
 
         def of_chosen(*values: Any) -> Any:
@@ -65,6 +74,7 @@ def jacrev(
         inputs = (primals,) if isinstance(argnums, int) else primals
         value, back, *aux = vjp(of_chosen, *inputs, has_aux=has_aux)
         outputs, shape = tensors_alone(value, "vjp(f, *primals)")
+        _check_real("jacrev", "outputs", outputs)
         basis = tree_unflatten(_basis(outputs), shape)
         made = vmap(back, chunk_size=chunk_size)(basis)
         leaves, spec = tree_flatten(made[0] if isinstance(argnums, int) else made)
@@ -88,6 +98,7 @@ def jacfwd(
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        _check_real("jacfwd", "inputs", args)
         primals = chosen(args, argnums)
         inputs = (primals,) if isinstance(argnums, int) else primals
 
@@ -113,6 +124,7 @@ def jacfwd(
             made, aux = made
             aux = tree_map(lambda x: x[0], aux)
         outputs, shape = tree_flatten(made)
+        _check_real("jacfwd", "outputs", outputs)
         each = []
         for rows in outputs:
             columns = _split(rows, leaves)

@@ -39,7 +39,9 @@ def functional_call(
                 f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous"
             )
         given = {name: value for d in given for name, value in d.items()}
-    return stateless._functional_call(module, given, args, kwargs, tie_weights, strict)
+    return stateless._functional_call(
+        module, given, args, kwargs, tie_weights=tie_weights, strict=strict
+    )
 
 
 def check_alike(function: str, models: Sequence[Any]) -> None:

@@ -74,8 +74,9 @@ def self_attention(
         )
     projected = F.linear(given[0], module.in_proj_weight, module.in_proj_bias)
     outs, weights = [], []
+    size = module.embed_dim // module.num_heads
     for part in projected.unbind():
-        q, k, v = part.view(part.shape[0], 3, module.num_heads, -1).permute(1, 2, 0, 3)
+        q, k, v = part.view(part.shape[0], 3, module.num_heads, size).permute(1, 2, 0, 3)
         outs.append(F.scaled_dot_product_attention(q, k, v).transpose(0, 1).flatten(1))
         if need_weights:
             weights.append(torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1))

@@ -132,10 +132,11 @@ def with_zeros(x: Any, batch_heads: int, head_dim: int) -> Any:
 
 def with_padding(mask: Any, padding: Any, bsz: int, num_heads: int, src_len: int) -> Any:
     """A mask of scores, if there is one, and the keys that are padding in one."""
-    if padding.shape != (bsz, src_len):
-        raise AssertionError(
-            f"expecting key_padding_mask shape of {(bsz, src_len)}, but got {padding.shape}"
-        )
+    for i, size in enumerate((bsz, src_len)):
+        if padding.shape[i] != size:
+            raise AssertionError(
+                f"Expected key_padded_mask.shape[{i}] to be {size}, but got {padding.shape[i]}"
+            )
     spread = (
         padding.view(bsz, 1, 1, src_len)
         .expand(-1, num_heads, -1, -1)

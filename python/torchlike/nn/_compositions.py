@@ -49,7 +49,7 @@ def _canonical_mask(
         return None
     dtype = mask.dtype
     if dtype != torch.bool and not dtype.is_floating_point:
-        raise RuntimeError(f"only bool and floating types of {mask_name} are supported")
+        raise AssertionError(f"only bool and floating types of {mask_name} are supported")
     if check_other and other_type is not None and dtype != other_type:
         import warnings
 
@@ -218,7 +218,10 @@ def multi_head_attention_forward(
         key_padding_mask, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", query.dtype
     )
     if is_causal and attn_mask is None:
-        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask."
+        )
     if is_causal and key_padding_mask is None and not need_weights:
         attn_mask = None
     else:

@@ -155,34 +155,70 @@ def emptied(module: Any, device: Any, recurse: bool, force: bool) -> Callable[[A
     return empty
 
 
+_FORMS = (
+    ("device", "dtype", "non_blocking", "copy"),
+    ("dtype", "non_blocking", "copy"),
+    ("tensor", "non_blocking", "copy"),
+)
+_KINDS: dict[str, tuple[Any, ...]] = {
+    "device": (type(None), str, int, torch.device),
+    "dtype": (torch.dtype,),
+    "tensor": (torch.Tensor,),
+    "non_blocking": (bool,),
+    "copy": (bool,),
+    "memory_format": (type(None), torch.memory_format),
+}
+
+
+#: Python's types that stand for dtypes.
+_PYTHONS: dict[type, Any] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
+
+
+def _of_python(value: Any) -> bool:
+    return isinstance(value, type) and value in _PYTHONS
+
+
+def _form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments by name, if they fit one of the forms."""
+    for names in _FORMS:
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        if len(args) > len(names) or len(given) < len(args) + len(kwargs):
+            continue
+        if names[0] != "device" and names[0] not in given:
+            continue
+        if all(_suits(name, value, names) for name, value in given.items()):
+            return given
+    return None
+
+
+def _suits(name: str, value: Any, names: tuple[str, ...]) -> bool:
+    if name not in names and name != "memory_format":
+        return False
+    if name == "device" and isinstance(value, bool):
+        return False
+    if name == "dtype" and ((value is None and names[0] == "device") or _of_python(value)):
+        return True
+    return isinstance(value, _KINDS[name])
+
+
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-    """Device, dtype, non_blocking and memory format out of the forms that ``to`` takes."""
-    device = kwargs.pop("device", None)
-    dtype = kwargs.pop("dtype", None)
-    tensor = kwargs.pop("tensor", kwargs.pop("other", None))
-    non_blocking = kwargs.pop("non_blocking", False)
-    memory_format = kwargs.pop("memory_format", None)
-    kwargs.pop("copy", None)
-    rest = list(args)
-    if rest and isinstance(rest[0], torch.Tensor):
-        tensor = rest.pop(0)
-    elif rest and isinstance(rest[0], torch.dtype):
-        dtype = rest.pop(0)
-    elif rest and (rest[0] is None or isinstance(rest[0], (str, int, torch.device))):
-        device = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
-            dtype = rest.pop(0)
-    if rest and isinstance(rest[0], bool):
-        non_blocking = rest.pop(0)
-        if rest and isinstance(rest[0], bool):
-            rest.pop(0)
-    if rest or kwargs:
-        given = [type(a).__name__ for a in args] + [
-            f"{name}={type(value).__name__}" for name, value in kwargs.items()
-        ]
+    """Device, dtype, non_blocking and memory format out of the forms that ``to`` takes.
+
+    Raises:
+        TypeError: for arguments of no form.
+        RuntimeError: for ``copy``, which a module has not.
+    """
+    given = _form(args, kwargs)
+    if given is None:
+        shown = [_kind(a) for a in args] + [f"{k}={_kind(v)}" for k, v in kwargs.items()]
         raise TypeError(
             "to() received an invalid combination of arguments - got "
-            f"({', '.join(given)}), but expected one of:\n"
+            f"({', '.join(shown)}{'' if args else ', '}), but expected one of:\n"
             " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, "
             "bool copy = False, *, torch.memory_format memory_format = None)\n"
             " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, "
@@ -190,11 +226,23 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
             " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, "
             "torch.memory_format memory_format = None)\n"
         )
+    if "copy" in given:
+        raise RuntimeError(".to() does not accept copy argument")
+    device, dtype = given.get("device"), given.get("dtype")
+    dtype = _PYTHONS.get(dtype, dtype) if isinstance(dtype, type) else dtype
+    tensor = given.get("tensor")
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
     if device is not None and not isinstance(device, torch.device):
         device = torch.device(device)
-    return device, dtype, non_blocking, memory_format
+    return device, dtype, given.get("non_blocking", False), given.get("memory_format")
+
+
+def _kind(value: Any) -> str:
+    """The type of an argument as messages name it."""
+    kind = type(value)
+    ours = kind in (torch.device, torch.dtype, torch.memory_format)
+    return f"torch.{kind.__name__}" if ours else kind.__name__
 
 
 torch._C._nn._parse_to = parse_to  # type: ignore[attr-defined]  # where libraries that wrap `Module.to` look

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from torchlike.nn._hooks import RemovableHandle, add_hook
 
 
 class _Bound:
-    """A hook that is handed its module first; copies of the module get their own."""
+    """A hook that is handed its module first, and keeps it no longer alive; copies of the module get their own."""
 
     def __init__(self, hook: Any, module: Any) -> None:
         self.hook = hook
-        self.module = module
+        self.module = weakref.ref(module)
 
     def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args)
+
+    def __reduce__(self) -> Any:
+        # The module's state holds this hook: what is read or copied has to be there before the module is.
+        return _Bound.__new__, (_Bound,), (self.hook, self.module())
+
+    def __setstate__(self, state: tuple[Any, Any]) -> None:
+        hook, module = state
+        if module is None:
+            raise RuntimeError("You are trying to revive the hook of a dead Module!")
+        self.__init__(hook, module)  # type: ignore[misc]
 
 
 class Module:  # named as the class it is a part of, for messages name methods by it

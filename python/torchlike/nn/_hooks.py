@@ -112,6 +112,9 @@ class Table:
             tables = module._state_[self.home] = {}
         tables[self.name] = value
 
+    def __delete__(self, module: Any) -> None:
+        (module._state_.get(self.home) or {}).pop(self.name, None)
+
 
 # Hooks of every module in the process.
 global_tables: dict[str, OrderedDict[int, Any]] = {
@@ -128,10 +131,11 @@ global_tables: dict[str, OrderedDict[int, Any]] = {
 class _Everywhere:
     """What stands around the calls of all modules."""
 
-    __slots__ = ("busy", "hooks", "watcher")
+    __slots__ = ("busy", "full", "hooks", "watcher")
 
     def __init__(self) -> None:
         self.busy = False
+        self.full: bool | None = None  # of which kind the hooks on the way back are
         self.hooks = False
         self.watcher: Any = None
 
@@ -212,10 +216,23 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Run ``hook(module, grad_input, grad_output)`` after the backward of every module."""
+    _set_global_kind(True)
     return add_global("_backward_hooks", hook)
 
 
-register_module_backward_hook = register_module_full_backward_hook
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """The older kind, which sees the gradients of the last operator of a module alone."""
+    _set_global_kind(False)
+    return add_global("_backward_hooks", hook)
+
+
+def _set_global_kind(full: bool) -> None:
+    if everywhere.full is (not full):
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a "
+            "global Module hook. Please use only one of them."
+        )
+    everywhere.full = full
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -317,6 +334,7 @@ def _hooked(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     keyed = _marked(own, "_forward_hooks_with_kwargs")
     always = _marked(own, "_forward_hooks_always_called")
     called: set[int] = set()
+    result = None
     try:
         pre_keyed = _marked(own, "_forward_pre_hooks_with_kwargs")
         for key, hook in _live(own, "_forward_pre_hooks"):
@@ -334,14 +352,14 @@ def _hooked(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if older:
             from torchlike.nn._backward_hooks import watch_last_node
 
-            watch_last_node(module, older, result)
+            watch_last_node(module, older, args, result)
         return result
     except Exception:
         # Hooks that asked to be called always still have their turn; their own errors give way.
         for key, hook in after:
             if key in always and key not in called:
                 try:
-                    _after(module, hook, key in keyed, args, kwargs, None)
+                    result = _after(module, hook, key in keyed, args, kwargs, result)
                 except Exception as error:
                     import warnings
 
@@ -358,13 +376,13 @@ def _hooked(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _backward(module: Any) -> tuple[Any, list[Any]]:
     """Who stands on the module's way back, and its hooks of the older kind."""
     own = module._state_["_hooks"] or {}
-    found = [hook for _, hook in _live(own, "_backward_hooks")]
+    kinds = (
+        (everywhere.full, global_tables["_backward_hooks"]),
+        (module._state_.get("_is_full_backward_hook"), own.get("_backward_hooks") or {}),
+    )
+    whole = [hook for full, table in kinds if full is True for hook in table.values()]
+    older = [hook for full, table in kinds if full is False for hook in table.values()]
     before = [hook for _, hook in _live(own, "_backward_pre_hooks")]
-    if not found and not before:
-        return None, []
-    older_kind = module._state_.get("_is_full_backward_hook") is False
-    whole = list(global_tables["_backward_hooks"].values()) if older_kind else found
-    older = [h for h in found if h not in whole] if older_kind else []
     if not whole and not before:
         return None, older
     from torchlike.nn._backward_hooks import BackwardHook

@@ -31,7 +31,7 @@ def layout(module: Any, registry: Any = View) -> dict[str, Any]:
     shown: dict[str, Any] = {"training": own.pop("training", True)}
     shown["_parameters"] = registry(module, "parameter")
     shown["_buffers"] = registry(module, "buffer")
-    shown["_non_persistent_buffers_set"] = own.pop("_non_persistent_buffers_set")
+    shown["_non_persistent_buffers_set"] = own.pop("_non_persistent_buffers_set", set())
     for name in _TABLES:
         shown[name] = hooks.get(name)
         if shown[name] is None:

@@ -6,7 +6,12 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, overload
 
+from torchlike.nn import grad as grad
 from torchlike.nn._compositions import *
+from torchlike.overrides import handle_torch_function as handle_torch_function
+from torchlike.overrides import has_torch_function as has_torch_function
+from torchlike.overrides import has_torch_function_unary as has_torch_function_unary
+from torchlike.overrides import has_torch_function_variadic as has_torch_function_variadic
 from torchlike._C import Generator, Tensor
 from torchlike._C import device as _device
 from torchlike._C import dtype as _dtype

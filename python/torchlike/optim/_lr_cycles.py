@@ -222,6 +222,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class OneCycleLR(LRScheduler, _WithMomentum):
     """Up to the highest rate and down to almost nothing, once."""
 
+    anneal_func: Any  # in states of older versions
+
     def __init__(
         self,
         optimizer: Any,
@@ -262,7 +264,10 @@ class OneCycleLR(LRScheduler, _WithMomentum):
         super().__init__(optimizer, last_epoch)
 
     def _anneal_func(self, start: Any, end: Any, part: float) -> Any:
-        if self._anneal_func_type == "cos":
+        kind = getattr(self, "_anneal_func_type", None)
+        if kind is None:  # the state of an older version has the function itself
+            return self.anneal_func(start, end, part)
+        if kind == "cos":
             return self._annealing_cos(start, end, part)
         return self._annealing_linear(start, end, part)
 

@@ -86,10 +86,15 @@ _OPTIONS = (
 
 
 def _multiply_up(
-    products: Tensors, steps: Tensors, beta1: float, momentum_decay: float, capturable: bool
+    products: Tensors,
+    steps: Tensors,
+    beta1: float,
+    momentum_decay: float,
+    capturable: bool,
+    differentiable: bool,
 ) -> None:
     """Multiply the products by the momenta of these steps."""
-    if common.taken_whole([products]) is not None:
+    if not differentiable and common.taken_whole([products]) is not None:
         rows.multiply_up(products, steps, beta1=beta1, momentum_decay=momentum_decay)
         return
     for product, count in zip(products, steps, strict=True):
@@ -126,7 +131,7 @@ def nadam(
         names = f"params, mu_products{',' if foreach else ''} and state_steps"
         common.check_capturable(params, mu_products, state_steps, names=names, xla=not foreach)
     common.count_up(state_steps)
-    _multiply_up(mu_products, state_steps, beta1, momentum_decay, capturable)
+    _multiply_up(mu_products, state_steps, beta1, momentum_decay, capturable, differentiable)
     whole = (params, grads, exp_avgs, exp_avg_sqs)
     numbers = {
         "lr": lr,

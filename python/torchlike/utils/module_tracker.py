@@ -81,7 +81,7 @@ class ModuleTracker:
         def enter(*_: Any) -> None:
             if backward:
                 self._when_done()
-            if name in self.parents and not self.is_bw:
+            if name in self.parents:
                 logger.info(
                     "The module hierarchy tracking seems to be broken as this Module was already entered. "
                     "%s during %s",
@@ -96,9 +96,12 @@ class ModuleTracker:
         def leave(*_: Any) -> None:
             if name in self.parents:
                 self.parents.remove(name)
-            elif not backward:
-                raise RuntimeError(
-                    f"The Module hierarchy tracking is wrong. {name} was never entered. Report a bug please"
+            else:
+                logger.info(
+                    "The Module hierarchy tracking is confused as we're exiting a Module that was never entered. "
+                    "%s during %s",
+                    name,
+                    "backward" if backward else "forward",
                 )
 
         return leave

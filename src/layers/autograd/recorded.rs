@@ -229,6 +229,9 @@ impl Backward for Recorded {
 
     fn release(&self) {
         let mut slots = lock(&self.slots);
+        if slots.is_empty() {
+            return;
+        }
         if slots.iter().all(|h| matches!(h, Held::Tensor(_))) && slots.len() <= GONE.len() {
             let old = std::mem::replace(&mut *slots, GONE.clone());
             drop(slots);

@@ -378,17 +378,14 @@ pub fn wrote(
         };
         made.set_head(&link);
         let made = regenerated(&made, &family, edge)?;
+        keep_retained(target, &made);
         (link, made)
     } else {
         let node = Node::new(body, edges, smallvec![Meta::of(&made)]);
         let link = Link::of_node(node.at_version(version));
         made.set_head(&link);
-        // A gradient that is kept is that of the tensor as it is now.
-        let rare = target.link().and_then(|l| l.rare());
-        if rare.is_some_and(|r| r.forget_retained(target.output_nr())) {
-            link.make_rare().retain(0);
-        }
         let made = made.tracked(link.clone(), 0);
+        keep_retained(target, &made);
         (link, made)
     };
     if target.is_python() {
@@ -401,6 +398,16 @@ pub fn wrote(
         body.save_results(&[&made])?;
     }
     Ok((made, link))
+}
+
+/// Lets a gradient that is kept be that of the tensor as it is after a write.
+fn keep_retained(before: &Tensor, after: &Tensor) {
+    let rare = before.link().and_then(|l| l.rare());
+    if rare.is_some_and(|r| r.forget_retained(before.output_nr()))
+        && let Some(link) = after.link()
+    {
+        link.make_rare().retain(after.output_nr());
+    }
 }
 
 /// The node of a write through a view.

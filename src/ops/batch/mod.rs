@@ -11,7 +11,8 @@ use crate::ops::f;
 use crate::{Dims, Error, Result, Scalar, Tensor, bail, err};
 
 pub use nn::{
-    averaged, batch_norm, bilinear, convolution, group_norm, layer_norm, nll_loss, rms_norm,
+    averaged, batch_norm, bilinear, binary_cross_entropies, convolution, group_norm, layer_norm,
+    nll_loss, rms_norm,
 };
 pub use places::{
     embedding, embedding_gradient, index, index_fill, index_put, masked_fill, masked_select, take,
@@ -92,7 +93,7 @@ pub fn dynamic(name: &str) -> Error {
     err!(
         Runtime,
         "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over aten::{name}. Please file \
-         an issue at https://github.com/pytorch/pytorch/issues if you need this feature"
+         an issue at https://github.com/pytorch/pytorch/issues if you need this feature."
     )
 }
 

@@ -3,7 +3,7 @@
 use super::{Made, both, hidden, one, summed};
 use crate::ops::core::op::{Hidden, Ret};
 use crate::ops::f;
-use crate::{Dims, Result, Tensor, bail};
+use crate::{Dims, Result, Tensor, bail, dims};
 
 /// `native_layer_norm`: weights that differ are applied afterwards.
 pub fn layer_norm(a: &f::NativeLayerNorm, h: Hidden) -> Made {
@@ -69,6 +69,12 @@ pub fn averaged(
     }
     let count: i64 = operands[1].shape()[h.hides(1)..].iter().product();
     one(f::div(&made, count))
+}
+
+/// The gradients of `binary_cross_entropy`, which lie as the inputs, of which there may be one for all.
+pub fn binary_cross_entropies([grad, x, y]: [&Tensor; 3], reduction: i64) -> Result<Tensor> {
+    let shape = dims::broadcast(&dims::broadcast(grad.shape(), x.shape())?, y.shape())?;
+    f::_grad_binary_cross_entropy_backward_plain(grad, &f::expand(x, &shape)?, y, reduction)
 }
 
 /// `convolution`: examples join the batch; weights that differ become groups.

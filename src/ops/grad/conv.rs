@@ -114,10 +114,12 @@ fn convolution_backward(a: &calls::_GradConvolutionBackward) -> Result<[Option<T
     let input = input.then(|| gradient!(a, _grad_convolution_input));
     let weight = weight.then(|| gradient!(a, _grad_convolution_weight));
     let bias = bias.then(|| {
-        let others: Dims = (0..a.grad_output.ndim() as i64)
-            .filter(|&d| d != 1)
-            .collect();
-        f::SumDim::new(a.grad_output, Some(&others[..])).call()
+        let grad = a.grad_output;
+        if let (0, Some(sizes)) = (grad.numel(), a.bias_sizes) {
+            return f::new_zeros(grad, sizes);
+        }
+        let others: Dims = (0..grad.ndim() as i64).filter(|&d| d != 1).collect();
+        f::SumDim::new(grad, Some(&others[..])).call()
     });
     Ok([input.transpose()?, weight.transpose()?, bias.transpose()?])
 }

@@ -181,30 +181,34 @@ fn pow_exponent(a: &calls::_GradPowExponent) -> Result<Tensor> {
     match a.input {
         Operand::Scalar(x) => {
             let base = x.to_c64();
-            let log = if base.norm() == 0.0 {
-                // 0 ** n is flat wherever it is defined.
-                let bad = f::lt(&f::real(a.exponent)?, 0i64)?;
-                return f::where_(&bad, f64::NAN, &f::mul(grad, 0i64)?);
-            } else if matches!(x, Scalar::Complex(_))
-                || x.to_f64() < 0.0 && a.exponent.dtype().is_complex()
-            {
+            let turns = matches!(x, Scalar::Complex(_)) || a.exponent.dtype().is_complex();
+            let log = if base.norm() > 0.0 && turns {
                 Scalar::Complex(base.ln())
             } else {
                 Scalar::Float(x.to_f64().ln())
             };
-            f::mul(grad, &f::conj(&f::mul(result, log)?)?)
+            let slope = f::conj(&f::mul(result, log)?)?;
+            if base.norm() > 0.0 {
+                return f::mul(grad, &slope);
+            }
+            f::mul(grad, &f::where_(&is_natural(a.exponent)?, 0.0, &slope)?)
         }
         Operand::Tensor(x) => {
-            let slope = f::conj(&f::mul(result, &f::log(x)?)?)?;
-            let at_zero = f::eq(x, 0i64)?;
-            let flat = if a.exponent.dtype().is_complex() {
-                at_zero
-            } else {
-                f::logical_and(&at_zero, &f::ge(a.exponent, 0i64)?)?
-            };
+            let log = f::log(&x.to_dtype(result.dtype())?)?;
+            let slope = f::conj(&f::mul(result, &log)?)?;
+            let flat = f::logical_and(&f::eq(x, 0i64)?, &is_natural(a.exponent)?)?;
             f::mul(grad, &f::where_(&flat, 0.0, &slope)?)
         }
     }
+}
+
+/// Where zero to the power of these exponents is flat: where they are real and not negative.
+fn is_natural(exponent: &Tensor) -> Result<Tensor> {
+    if !exponent.dtype().is_complex() {
+        return f::ge(exponent, 0i64);
+    }
+    let real = f::eq(&f::imag(exponent)?, 0i64)?;
+    f::logical_and(&real, &f::ge(&f::real(exponent)?, 0i64)?)
 }
 
 fn sinc(grad: &Tensor, x: &Tensor) -> Result<Tensor> {

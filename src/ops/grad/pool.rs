@@ -7,7 +7,7 @@ use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::adaptive_pool::shares;
 use crate::ops::nn::pool::{Asked, format, regular};
-use crate::{DType, Dims, MemoryFormat, Result, Tensor, dims, ensure, kernels};
+use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// A pooling by regular windows, as its forward checks it.
@@ -259,6 +259,7 @@ fn adaptive_maxima(
         grad.shape()
     );
     check_planes(grad, x, n)?;
+    check_filled(grad, &name)?;
     check_indices(indices)?;
     let format = format(x, n, false);
     Ok((like(x, format)?, format))
@@ -284,6 +285,19 @@ fn fractional_maxima(
     }
     check_indices(indices)?;
     Ok((like(x, MemoryFormat::Contiguous)?, MemoryFormat::Contiguous))
+}
+
+/// Elements in all dimensions of a gradient but the first.
+fn check_filled(grad: &Tensor, name: &str) -> Result<()> {
+    if let Some(i) = (1..grad.ndim()).find(|&i| grad.shape()[i] == 0) {
+        bail!(
+            Runtime,
+            "{name}(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes {} with \
+             dimension {i} being empty",
+            grad.shape()
+        );
+    }
+    Ok(())
 }
 
 /// A batch of planes of `n` dimensions, or the planes of one image.
@@ -381,12 +395,7 @@ fn adaptive_means(grad: &Tensor, x: &Tensor, n: usize) -> Result<(Plan, Means)> 
     check_spatial(x, n, &name)?;
     check_planes(grad, x, n)?;
     let lead = x.ndim() - n;
-    ensure!(
-        grad.shape()[lead..].iter().all(|&s| s > 0),
-        Runtime,
-        "{name}(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes {}",
-        grad.shape()
-    );
+    check_filled(grad, &name)?;
     let format = format(x, n, false);
     let windows = windows(n, |i| shares(x.shape()[lead + i], grad.shape()[lead + i]));
     Ok((like(x, format)?, Means { format, windows }))

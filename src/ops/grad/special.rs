@@ -36,10 +36,11 @@ pub static OPS: &[OpDef] = &[
         |a| {
             // More dimensions are one, as in the forward.
             let (n, classes) = (a.input.size(0)?, a.input.size(1)?);
-            let input = f::reshape(a.input, &[n, classes, 1, -1][..])?;
-            let target = f::reshape(a.target, &[n, 1, -1][..])?;
+            let places: i64 = a.input.shape()[2..].iter().product();
+            let input = f::reshape(a.input, &[n, classes, 1, places][..])?;
+            let target = f::reshape(a.target, &[n, 1, places][..])?;
             let grad = if a.reduction == 0 {
-                f::reshape(a.grad, &[n, 1, -1][..])?
+                f::reshape(a.grad, &[n, 1, places][..])?
             } else {
                 a.grad.clone()
             };

@@ -74,6 +74,7 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| {
             check_sequences(a.input, a.output_size, "adaptive_max_pool1d")?;
+            check_filled(a.input, 1, "adaptive_max_pool1d")?;
             let wide = f::unsqueeze(a.input, -2)?;
             let [most, at] = f::adaptive_max_pool2d(&wide, &[1, a.output_size[0]])?;
             Ok(both([f::squeeze_dim(&most, -2)?, f::squeeze_dim(&at, -2)?]))
@@ -162,16 +163,21 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[1, 2, 4, 4, 4], 2"),
 ];
 
-/// One window is the mean of all: its operator, where the call is that of one.
+/// One window is the mean of all: its operator, where the call is that of one, laid out as the input is.
 fn mean_of_all(x: &Tensor, asked: &[i64], n: usize) -> Result<Option<Tensor>> {
     let one = !asked.is_empty() && asked.iter().all(|&v| v == 1) && asked.len() <= n;
-    let fits = (x.ndim() == n + 1 || x.ndim() == n + 2) && x.dtype().is_float() && x.numel() > 0;
+    let fits = (x.ndim() == n + 1 || x.ndim() == n + 2) && x.dtype().is_float();
     if !(one && fits) {
         return Ok(None);
     }
     let over: Vec<i64> = (1..=n as i64).map(|d| -d).collect();
-    let call = f::MeanDim::new(x, &over[..]).keepdim(true);
-    call.call().map(Some)
+    let mean = f::MeanDim::new(x, &over[..]).keepdim(true).call()?;
+    let format = format(x, n, true);
+    if format == MemoryFormat::Contiguous {
+        return Ok(Some(mean));
+    }
+    let strides = crate::dims::format_strides(mean.shape(), format)?;
+    f::as_strided(&mean, mean.shape(), &strides).map(Some)
 }
 
 fn check_sequences(x: &Tensor, size: &[i64], name: &str) -> Result<()> {
@@ -221,10 +227,10 @@ fn check_asked(x: &Tensor, asked: &[i64]) -> Result<()> {
     Ok(())
 }
 
-fn check_filled(x: &Tensor, n: usize, name: &str) -> Result<()> {
-    for i in x.ndim() - n - 1..x.ndim() {
+fn check_filled(x: &Tensor, first: usize, name: &str) -> Result<()> {
+    for i in first..x.ndim() {
         ensure!(
-            x.shape()[i] > 0 || (i == 0 && x.ndim() == n + 2),
+            x.shape()[i] > 0,
             Runtime,
             "{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {} with dimension {i} being empty",
             x.shape()
@@ -255,7 +261,7 @@ fn means<'a>(x: &'a Tensor, asked: &[i64], n: usize) -> Result<(Plan, Found<'a>)
             shown.join(", ")
         );
     }
-    check_filled(x, n, &name)?;
+    check_filled(x, if n == 2 { x.ndim() - 2 } else { 1 }, &name)?;
     let (d, whole) = (x.dtype(), size.iter().all(|&v| v == 1));
     if whole && !d.is_float() {
         bail!(
@@ -295,7 +301,7 @@ fn maxima<'a>(x: &'a Tensor, asked: &[i64], n: usize) -> Result<(Plan, Found<'a>
         Runtime,
         "{name}(): internal error: output_size.size() must be {n}"
     );
-    check_filled(x, n, &name)?;
+    check_filled(x, 1, &name)?;
     x.dtype().check_float_kernel(name)?;
     let found = Found {
         x,

@@ -6,7 +6,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
-use crate::{DType, Result, Tensor, bail, cpu, ensure};
+use crate::{DType, Result, Tensor, bail, cpu, ensure, warning};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
@@ -176,6 +176,17 @@ fn bag(a: &calls::EmbeddingBag, padding: &Option<i64>, outs: &[Tensor]) -> Resul
 }
 
 fn embedding_bag(a: &calls::NnFunctionalEmbeddingBag) -> Result<Tensor> {
+    if a.weight.dtype() == DType::I64 && a.input.dtype().is_float() {
+        warning::say(
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is deprecated, and \
+             should now be `embedding_bag(input, weight, ...)`.",
+        );
+        return embedding_bag(&calls::NnFunctionalEmbeddingBag {
+            input: a.weight,
+            weight: a.input,
+            ..*a
+        });
+    }
     if let Some(factors) = a.per_sample_weights {
         ensure!(
             factors.shape() == a.input.shape(),

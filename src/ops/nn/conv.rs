@@ -254,13 +254,12 @@ fn padded_by_name(n: usize, name: &str, o: &Operands<&str>) -> Result<Tensor> {
         "same" => {
             let (front, more) = same_padding(n, o)?;
             if more.iter().all(|&m| m == 0) {
-                convolved(x, &front)
-            } else {
-                crate::warn_once!(
-                    "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created"
-                );
-                convolved(&f::constant_pad_nd(x, &more)?, &front)
+                return convolved(x, &front);
             }
+            crate::warn_once!(
+                "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created"
+            );
+            convolved(&f::constant_pad_nd(x, &more)?, &front)
         }
         other => bail!(Runtime, "Invalid padding string: '{other}'"),
     })

@@ -4,7 +4,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, Ret, compose};
 use crate::ops::core::typed;
 use crate::ops::f;
-use crate::{DType, Dims, Result, Tensor, bail, ensure};
+use crate::{DType, Dims, Result, Tensor, bail, ensure, warning};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -110,7 +110,7 @@ pub static OPS: &[OpDef] = &[
         "nn.functional.dropout2d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
-        |a| checked(a.input, a.p, a.training, Kind::FEATURE, a.inplace),
+        dropout2d,
         "Channels of images set to zero at random.",
     )
     .samples("f32[3, 4], p=1.0; f32[3, 4], p=0.0, training=False"),
@@ -126,7 +126,7 @@ pub static OPS: &[OpDef] = &[
         "nn.functional.dropout3d",
         "(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
         F,
-        |a| batched(a.input, a.p, a.training, a.inplace, 5),
+        dropout3d,
         "Channels of volumes set to zero at random.",
     )
     .samples("f32[3, 4], p=0.0"),
@@ -280,9 +280,41 @@ fn dropout1d(a: &calls::NnFunctionalDropout1d) -> Result<Ret> {
     batched(a.input, a.p, a.training, a.inplace, 3)
 }
 
+/// Warns of an input that has not as many dimensions as `n` spatial ones make, without and with a batch.
+fn tell_dims(ndim: usize, n: usize) {
+    let (least, most) = (n + 1, n + 2);
+    if ndim != least && ndim != most {
+        warning::say(&format!(
+            "dropout{n}d: Received a {ndim}-D input to dropout{n}d, which is deprecated and will result in an error in a future \
+             release. To retain the behavior and silence this warning, please use dropout instead. Note that dropout{n}d exists \
+             to provide channel-wise dropout on inputs with {n} spatial dimensions, a channel dimension, and an optional batch \
+             dimension (i.e. {least}D or {most}D inputs)."
+        ));
+    }
+}
+
+fn dropout2d(a: &calls::NnFunctionalDropout2d) -> Result<Ret> {
+    check_p(a.p)?;
+    tell_dims(a.input.ndim(), 2);
+    if a.input.ndim() == 3 {
+        warning::say(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input is \
+             interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to interpret \
+             the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, \
+             please switch to using dropout1d instead.",
+        );
+    }
+    drop_some(a.input, a.p, a.training, Kind::FEATURE, a.inplace)
+}
+
+fn dropout3d(a: &calls::NnFunctionalDropout3d) -> Result<Ret> {
+    check_p(a.p)?;
+    tell_dims(a.input.ndim(), 3);
+    batched(a.input, a.p, a.training, a.inplace, 5)
+}
+
 /// Channel dropout of inputs that have `ndim` dimensions with a batch; without one, one is put in front meanwhile.
 fn batched(t: &Tensor, p: f64, train: bool, inplace: bool, ndim: usize) -> Result<Ret> {
-    check_p(p)?;
     if t.ndim() == ndim {
         return drop_some(t, p, train, Kind::FEATURE, inplace);
     }

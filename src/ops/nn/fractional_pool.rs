@@ -5,7 +5,7 @@ use crate::cpu::{self as host, copy};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Cast, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
-use crate::ops::nn::pool::{each, plan, wanted};
+use crate::ops::nn::pool::{plan, wanted};
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
@@ -108,6 +108,21 @@ fn maxima(n: usize, name: &str, o: &Operands, positions: bool) -> Result<Ret> {
     Ok(wanted(maxima, positions))
 }
 
+/// A number for each dimension, or one for all.
+fn each(list: &[i64], n: usize, name: &str, what: &str) -> Result<Dims> {
+    let several = if n == 3 { "three Ints" } else { "Ints" };
+    ensure!(
+        list.len() == 1 || list.len() == n,
+        Runtime,
+        "{name}: {what} must either be a single Int or tuple of {several}"
+    );
+    Ok(if list.len() == n {
+        Dims::new(list)
+    } else {
+        Dims::filled(n, list[0])
+    })
+}
+
 /// The size asked for, or the part of the input's that is.
 fn output_size(n: usize, name: &str, o: &Operands) -> Result<Dims> {
     let sizes = o.x.shape();
@@ -144,17 +159,30 @@ fn rule(a: &calls::_FractionalMaxPool) -> Result<Plan> {
         x.shape()
     );
     let names = ["time", "height", "width"];
+    let name = if n == 2 {
+        "fractional_max_pool2d"
+    } else {
+        "fractional_max_pool3d_out"
+    };
+    for i in 1..x.ndim() {
+        ensure!(
+            x.shape()[i] > 0,
+            Runtime,
+            "{name}(): Expected input to have non-zero size for non-batch dimensions, but got{} with dimension {i} being empty.",
+            x.shape()
+        );
+    }
     for i in 0..n {
         let (have, k, want) = (x.shape()[x.ndim() - n + i], kernel[i], size[i]);
         ensure!(
-            k > 0 && want > 0,
+            k > 0,
             Runtime,
-            "fractional_max_pool{n}d(): kernel_size and output_size must be greater than zero"
+            "{name}(): kernel_size must be greater than zero"
         );
         ensure!(
-            want.saturating_add(k - 1) <= have,
+            want.saturating_add(k - 1) < have + i64::from(n == 2), // volumes have to be larger
             Runtime,
-            "fractional_max_pool{n}d(): pool {} {k} too large relative to input {} {have}",
+            "{name}(): pool {} {k} too large relative to input {} {have}",
             names[3 - n + i],
             names[3 - n + i]
         );
@@ -192,7 +220,7 @@ fn check_samples(a: &calls::_FractionalMaxPool, n: usize) -> Result<()> {
     ensure!(
         s.shape()[2] == n as i64,
         Runtime,
-        "Expect _random_samples.size(2) equals to {n}; got {}",
+        "Expect _random_samples.size(2) equals to {n}; got {}.",
         s.shape()[2]
     );
     Ok(())

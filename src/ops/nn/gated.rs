@@ -6,7 +6,7 @@ use crate::ops::core::op::{
 use crate::ops::core::rules;
 use crate::ops::f;
 use crate::random::SharedGenerator;
-use crate::{DType, Dims, Result, Tensor, cpu, ensure, kernels};
+use crate::{DType, Dims, Result, Tensor, cpu, ensure, kernels, warning};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -140,7 +140,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
         F,
         |a| {
-            let dim = legacy_dim(a.input, a.dim);
+            let dim = legacy_dim(a.input, a.dim, "softmax");
             f::Softmax::new(a.input, dim).dtype(a.dtype).call()
         },
         "exp(x) over the sum of exp(x) along a dimension.",
@@ -150,7 +150,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
         F,
         |a| {
-            let dim = legacy_dim(a.input, a.dim);
+            let dim = legacy_dim(a.input, a.dim, "log_softmax");
             f::LogSoftmax::new(a.input, dim).dtype(a.dtype).call()
         },
         "The logarithm of softmax along a dimension.",
@@ -160,7 +160,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
         F,
         |a| {
-            let dim = legacy_dim(a.input, a.dim);
+            let dim = legacy_dim(a.input, a.dim, "softmin");
             f::Softmax::new(&f::neg(a.input)?, dim)
                 .dtype(a.dtype)
                 .call()
@@ -292,6 +292,11 @@ fn log_softmax(a: &calls::LogSoftmax, dim: &usize, outs: &[Tensor]) -> Result<()
 }
 
 /// A missing dimension is chosen by the number of dimensions.
-fn legacy_dim(t: &Tensor, dim: Option<i64>) -> i64 {
-    dim.unwrap_or(i64::from(!matches!(t.ndim(), 0 | 1 | 3)))
+fn legacy_dim(t: &Tensor, dim: Option<i64>, name: &str) -> i64 {
+    dim.unwrap_or_else(|| {
+        warning::say(&format!(
+            "Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument."
+        ));
+        i64::from(!matches!(t.ndim(), 0 | 1 | 3))
+    })
 }

@@ -3,7 +3,7 @@
 use crate::cpu::grid::{Mode, Outside, Sampling};
 use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::{Dims, Result, Tensor, bail, ensure};
+use crate::{Dims, Result, Tensor, bail, ensure, warning};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -64,7 +64,7 @@ pub static OPS: &[OpDef] = &[
         grid_sample,
         "Images or volumes at the places of a grid.",
     )
-    .samples("f32[2, 3, 4, 5], f32[2, 3, 2, 2]; f32[1, 2, 3, 3, 3], f32[1, 2, 2, 2, 3], 'nearest', 'border', True"),
+    .samples("f32[2, 3, 4, 5], f32[2, 3, 2, 2], align_corners=False; f32[1, 2, 3, 3, 3], f32[1, 2, 2, 2, 3], 'nearest', 'border', True"),
     compose(
         "affine_grid_generator",
         "(Tensor theta, int[] size, bool align_corners)",
@@ -80,7 +80,7 @@ pub static OPS: &[OpDef] = &[
         affine_grid,
         "The grid of an affine map, for `grid_sample`.",
     )
-    .samples("f32[2, 2, 3], [2, 3, 4, 5]"),
+    .samples("f32[2, 2, 3], [2, 3, 4, 5], False"),
 ];
 
 fn check(x: &Tensor, grid: &Tensor) -> Result<()> {
@@ -190,6 +190,17 @@ fn rule(
     Ok((Plan::contiguous(&sampled(x, grid), x.dtype()), found))
 }
 
+/// Whether corners are aligned, which was once so where nothing is said.
+fn aligned(asked: Option<bool>) -> bool {
+    asked.unwrap_or_else(|| {
+        warning::say(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify \
+             align_corners=True if the old behavior is desired. See the documentation of grid_sample for details.",
+        );
+        false
+    })
+}
+
 fn grid_sample(a: &calls::NnFunctionalGridSample) -> Result<Tensor> {
     let number = |names: [&str; 3], name: &str| names.iter().position(|&n| n == name);
     let Some(how) = number(["bilinear", "nearest", "bicubic"], a.mode) else {
@@ -206,12 +217,13 @@ fn grid_sample(a: &calls::NnFunctionalGridSample) -> Result<Tensor> {
             a.padding_mode
         );
     };
-    let align = a.align_corners.unwrap_or(false);
+    let align = aligned(a.align_corners);
     f::grid_sampler(a.input, a.grid, how as i64, outside as i64, align)
 }
 
 fn affine_grid(a: &calls::NnFunctionalAffineGrid) -> Result<Tensor> {
     let (theta, size) = (a.theta, a.size);
+    let align = aligned(a.align_corners);
     let shown = || {
         let list: Vec<String> = size.iter().map(ToString::to_string).collect();
         format!("[{}]", list.join(", "))
@@ -240,13 +252,19 @@ fn affine_grid(a: &calls::NnFunctionalAffineGrid) -> Result<Tensor> {
         shown(),
         theta.shape()
     );
+    if align && size[2..].iter().min() == Some(&1) {
+        warning::say(
+            "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when align_corners=True. This is not an \
+             intended use case of affine_grid. See the documentation of affine_grid for details.",
+        );
+    }
     ensure!(
         size.iter().all(|&s| s > 0),
         Value,
         "Expected non-zero, positive output size. Got {}",
         shown()
     );
-    f::affine_grid_generator(theta, size, a.align_corners.unwrap_or(false))
+    f::affine_grid_generator(theta, size, align)
 }
 
 /// `size` numbers from -1 to 1, the middles of the elements or their ends.

@@ -5,7 +5,7 @@ use crate::cpu::math::Elementary as _;
 use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::same;
-use crate::{DType, Device, Result, Tensor, bail, cpu, ensure, map_op, map_row};
+use crate::{DType, Device, Result, Tensor, bail, cpu, ensure, map_op, map_row, warning};
 use torchlike_macros::operators;
 
 map_op! { Mse, 2, [light] |x, y, c| (x - y) * (x - y) }
@@ -104,7 +104,10 @@ pub static OPS: &[OpDef] = &[
                 (a.size_average, a.reduce, a.reduction),
             )?;
             match a.weight {
-                None => f::_nn_mse_loss(a.input, a.target, r as i64).map(Ret::from),
+                None => {
+                    let (x, y) = (spread(a.input, a.target)?, spread(a.target, a.input)?);
+                    f::_nn_mse_loss(&x, &y, r as i64).map(Ret::from)
+                }
                 weight => weighted(f::pow(&f::sub(a.input, a.target)?, 2i64)?, weight, r),
             }
         },
@@ -149,7 +152,7 @@ pub static OPS: &[OpDef] = &[
         F,
         kl_div,
         "The divergence of two distributions.",
-    ).samples("f32[2], f32[2], log_target=True")
+    ).samples("f32[2], f32[2], reduction='batchmean', log_target=True")
     .amp(Cast::Single, Cast::Single),
     compose(
         "kl_div",
@@ -217,7 +220,13 @@ impl Reduction {
     pub fn named(name: &str) -> Result<Self> {
         Ok(match name {
             "none" => Self::None,
-            "mean" | "elementwise_mean" => Self::Mean,
+            "mean" => Self::Mean,
+            "elementwise_mean" => {
+                warning::say(
+                    "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.",
+                );
+                Self::Mean
+            }
             "sum" => Self::Sum,
             other => bail!(Value, "{other} is not a valid value for reduction"),
         })
@@ -235,13 +244,15 @@ pub fn legacy((size_average, reduce, name): Asked) -> Result<Reduction> {
     if size_average.is_none() && reduce.is_none() {
         return Reduction::named(name);
     }
-    Ok(
-        match (size_average.unwrap_or(true), reduce.unwrap_or(true)) {
-            (true, true) => Reduction::Mean,
-            (false, true) => Reduction::Sum,
-            _ => Reduction::None,
-        },
-    )
+    let (word, r) = match (size_average.unwrap_or(true), reduce.unwrap_or(true)) {
+        (true, true) => ("mean", Reduction::Mean),
+        (false, true) => ("sum", Reduction::Sum),
+        _ => ("none", Reduction::None),
+    };
+    warning::say(&format!(
+        "size_average and reduce args will be deprecated, please use reduction='{word}' instead."
+    ));
+    Ok(r)
 }
 
 /// Applies a reduction.
@@ -278,6 +289,15 @@ fn weighted(losses: Tensor, weight: Option<&Tensor>, r: Reduction) -> Result<Ret
     .into())
 }
 
+/// One operand with the shape of both: a mean is one over the elements that are compared.
+fn spread(t: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let shape = crate::dims::broadcast(t.shape(), other.shape())?;
+    if *t.shape() == shape {
+        return Ok(t.clone());
+    }
+    f::expand(t, &shape)
+}
+
 fn check_weight(input: &Tensor, weight: &Tensor) -> Result<()> {
     ensure!(
         weight.shape() == input.shape(),
@@ -289,16 +309,29 @@ fn check_weight(input: &Tensor, weight: &Tensor) -> Result<()> {
 
 /// The reduction of a loss with weights, which PyTorch names in words of its own.
 fn weighted_mode(name: &str) -> Result<Reduction> {
-    Reduction::named(name).map_err(|_| {
-        crate::err!(
-            Value,
-            "Invalid reduction mode: {name}. Expected one of 'none', 'mean', 'sum'."
-        )
-    })
+    ensure!(
+        matches!(name, "none" | "mean" | "sum"),
+        Value,
+        "Invalid reduction mode: {name}. Expected one of 'none', 'mean', 'sum'."
+    );
+    Reduction::named(name)
+}
+
+/// Warns of a target that is broadcast with the input.
+fn tell_sizes(input: &Tensor, target: &Tensor) {
+    if target.shape() != input.shape() {
+        warning::say(&format!(
+            "Using a target size ({}) that is different to the input size ({}). This will likely lead to incorrect results \
+             due to broadcasting. Please ensure they have the same size.",
+            torch_size(target),
+            torch_size(input)
+        ));
+    }
 }
 
 /// The checks of losses that may have a weight for each element, and their reduction.
 fn checked(x: &Tensor, y: &Tensor, weight: Option<&Tensor>, asked: Asked) -> Result<Reduction> {
+    tell_sizes(x, y);
     let Some(w) = weight else {
         return legacy(asked);
     };
@@ -312,15 +345,17 @@ fn checked(x: &Tensor, y: &Tensor, weight: Option<&Tensor>, asked: Asked) -> Res
 
 fn smooth_l1(a: &calls::NnFunctionalSmoothL1Loss) -> Result<Ret> {
     let (x, y) = (a.input, a.target);
+    tell_sizes(x, y);
     let r = legacy((a.size_average, a.reduce, a.reduction))?;
     if a.beta == 0.0 {
         return reduced(f::abs(&f::sub(x, y)?)?, r);
     }
-    f::_nn_smooth_l1_loss(x, y, r as i64, a.beta).map(Ret::from)
+    f::_nn_smooth_l1_loss(&spread(x, y)?, &spread(y, x)?, r as i64, a.beta).map(Ret::from)
 }
 
 fn huber(a: &calls::NnFunctionalHuberLoss) -> Result<Tensor> {
     let (x, y) = (a.input, a.target);
+    tell_sizes(x, y);
     let r = match a.weight {
         Some(w) => {
             check_weight(x, w)?;
@@ -329,7 +364,7 @@ fn huber(a: &calls::NnFunctionalHuberLoss) -> Result<Tensor> {
         None => Reduction::named(a.reduction)?,
     };
     let made = match a.weight {
-        None => f::_nn_huber_loss(x, y, r as i64, a.delta)?,
+        None => f::_nn_huber_loss(&spread(x, y)?, &spread(y, x)?, r as i64, a.delta)?,
         Some(w) => {
             let losses = f::_nn_huber_loss(x, y, Reduction::None as i64, a.delta)?;
             reduced(f::mul(&losses, w)?, r)?.one()?
@@ -361,6 +396,13 @@ fn divergences(x: &Tensor, target: &Tensor, log_target: bool) -> Result<Tensor> 
 fn kl_div(a: &calls::NnFunctionalKlDiv) -> Result<Ret> {
     let asked = (a.size_average, a.reduce, a.reduction);
     let batch = asked == (None, None, "batchmean");
+    if asked == (None, None, "mean") {
+        warning::say(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the \
+             batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the \
+             next major release.",
+        );
+    }
     let r = if batch {
         Reduction::Sum
     } else {

@@ -4,7 +4,7 @@ use crate::cpu::resize::Resampling;
 use crate::cpu::taps::{Axis, Mode};
 use crate::ops::core::op::{Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, kernels};
+use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, kernels, warning};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -39,6 +39,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)",
         F,
         |a| {
+            deprecated("upsample");
             f::NnFunctionalInterpolate::new(a.input)
                 .size(a.size)
                 .scale_factor(a.scale_factor)
@@ -53,6 +54,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, int size, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)",
         F,
         |a| {
+            deprecated("upsample");
             f::NnFunctionalInterpolateInt::new(a.input, a.size)
                 .scale_factor(a.scale_factor)
                 .mode(a.mode)
@@ -66,6 +68,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, int[]? size=None, float[]? scale_factor=None)",
         F,
         |a| {
+            deprecated("upsample_nearest");
             f::NnFunctionalInterpolate::new(a.input)
                 .size(a.size)
                 .scale_factor(a.scale_factor)
@@ -78,6 +81,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, int size, float[]? scale_factor=None)",
         F,
         |a| {
+            deprecated("upsample_nearest");
             f::NnFunctionalInterpolateInt::new(a.input, a.size)
                 .scale_factor(a.scale_factor)
                 .call()
@@ -89,6 +93,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, int[]? size=None, float[]? scale_factor=None)",
         F,
         |a| {
+            deprecated("upsample_bilinear");
             f::NnFunctionalInterpolate::new(a.input)
                 .size(a.size)
                 .scale_factor(a.scale_factor)
@@ -103,6 +108,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, int size, float[]? scale_factor=None)",
         F,
         |a| {
+            deprecated("upsample_bilinear");
             f::NnFunctionalInterpolateInt::new(a.input, a.size)
                 .scale_factor(a.scale_factor)
                 .mode("bilinear")
@@ -159,6 +165,13 @@ pub static OPS: &[OpDef] = &[
     ).samples("f32[1, 2, 6, 6], [3, 3], True")
     .amp(Cast::Kept, Cast::Single),
 ];
+
+/// Warns of a function that `interpolate` has replaced.
+fn deprecated(name: &str) {
+    warning::say(&format!(
+        "`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead."
+    ));
+}
 
 const SMOOTH: &str = "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear";
 

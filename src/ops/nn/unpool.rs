@@ -177,7 +177,7 @@ fn unpool(a: &calls::_MaxUnpool, (): &(), outs: &[Tensor]) -> Result<()> {
     };
     host::fill(&dense, Scalar::Int(0))?;
     let planes: i64 = x.shape()[..x.ndim() - size.len()].iter().product();
-    cpu::unpool(&dense, x, a.indices, planes as usize, size, size.len() == 3)?;
+    cpu::unpool(&dense, x, a.indices, planes as usize, size)?;
     if out.is_contiguous() {
         Ok(())
     } else {

@@ -48,6 +48,8 @@ def _unreachable(method: str) -> RuntimeError:
 # PyTorch's names of the hooks of every module; libraries read them, and add by the functions that are there for it.
 _global_forward_pre_hooks = _hooks.global_tables["_forward_pre_hooks"]
 _global_forward_hooks = _hooks.global_tables["_forward_hooks"]
+_global_forward_hooks_always_called = _hooks.global_tables["_forward_hooks_always_called"]
+_global_forward_hooks_with_kwargs = _hooks.global_tables["_forward_hooks_with_kwargs"]
 _global_backward_pre_hooks = _hooks.global_tables["_backward_pre_hooks"]
 _global_backward_hooks = _hooks.global_tables["_backward_hooks"]
 _global_buffer_registration_hooks = _hooks.global_tables["_buffer_registration"]
@@ -291,15 +293,30 @@ class Module(_HookMethods, _PathMethods, _WalkMethods, _ConversionMethods):
                     f"cannot assign '{type_name(value)}' as buffer '{name}' "
                     "(torch.nn.Buffer, torch.Tensor or None expected)"
                 )
-            if kind == "buffer" and old is None:
-                state.pop(name, None)
-            if kind == "buffer" and getattr(type(self), "register_buffer", None) is not None:
-                # None is no buffer by kind, so `value` is a tensor here.
-                self.register_buffer(name, value, value.persistent)  # type: ignore[union-attr]
+            if kind == "buffer":
+                self._put_buffer(name, value)
             else:
                 if global_tables["_buffer_registration"]:
                     value = replaced("_buffer_registration", self, name, value)
                 state[name] = value
+
+    def _put_buffer(self, name: str, value: Any) -> None:
+        """Registers a buffer by a method that a subclass may have put in the place of ours."""
+        method = type(self).register_buffer
+        plain = method is Module.register_buffer
+        if not plain:
+            from inspect import signature
+
+            plain = "persistent" in signature(method).parameters
+        if plain:
+            self.register_buffer(name, value, value.persistent)
+        elif value.persistent:
+            self.register_buffer(name, value)
+        else:
+            raise RuntimeError(
+                "Registering a non-persistent buffer on a Module subclass that implements "
+                "register_buffer() without the persistent argument is not allowed."
+            )
 
     def __getattr__(self, name: str) -> Any:
         # Asked for what is not there, and for what is registered by classes that put theirs before this one.

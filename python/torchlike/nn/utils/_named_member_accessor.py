@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
     from torchlike import nn
 
-_MISSING: Any = object()
+#: What there is in place of a tensor where a name is new.
+MISSING: Any = object()
 
 
 def _checked(module: Any, name: str, tensor: Any) -> None:
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"{module} is not an instance of torch.nn.Module")
-    if tensor is not _MISSING and tensor is not None and not isinstance(tensor, torch.Tensor):
+    if tensor is not MISSING and tensor is not None and not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{tensor} is not an instance of torch.Tensor")
     if "." in name:
         raise KeyError('tensor name can\'t contain "."')
@@ -42,22 +43,22 @@ def swap_tensor(module: nn.Module, name: str, tensor: Any, allow_missing: bool =
         AttributeError: if nothing was, unless that is allowed.
     """
     _checked(module, name, tensor)
-    for table in (module._parameters, module._buffers):
-        if name in table:
-            before = table[name]
-            if tensor is _MISSING:
-                del table[name]
-            else:
-                table[name] = tensor
-            return before
-    before = getattr(module, name, _MISSING)
-    if before is _MISSING and not allow_missing:
+    state = module._state_
+    if state.get("_kinds", {}).get(name) in ("parameter", "buffer"):
+        before = state[name]
+        if tensor is MISSING:
+            delattr(module, name)
+        else:
+            state[name] = tensor
+        return before
+    before = getattr(module, name, MISSING)
+    if before is MISSING and not allow_missing:
         raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
-    if before is not _MISSING and before is not None and not isinstance(before, torch.Tensor):
+    if before is not MISSING and before is not None and not isinstance(before, torch.Tensor):
         raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
-    if tensor is not _MISSING:
+    if tensor is not MISSING:
         setattr(module, name, tensor)
-    elif before is not _MISSING:
+    elif before is not MISSING:
         delattr(module, name)
     return before
 
@@ -107,7 +108,7 @@ class NamedMemberAccessor:
 
     def del_tensor(self, name: str) -> None:
         """Takes a tensor out."""
-        swap_tensor(*self._place(name), _MISSING)
+        swap_tensor(*self._place(name), MISSING)
 
     def swap_tensor(self, name: str, value: Any, allow_missing: bool = False) -> Any:
         """Puts a tensor in the place of another, which it gives."""
@@ -125,13 +126,23 @@ class NamedMemberAccessor:
     def swap_tensors_dict(
         self, named_tensors: dict[str, Any], allow_missing: bool = False
     ) -> tuple[dict[str, Any], list[str]]:
-        """Puts tensors in the places of others, which it gives, with the names of those that were not there."""
-        before = {
-            name: self.swap_tensor(name, value, allow_missing)
-            for name, value in named_tensors.items()
-        }
-        missing = [name for name, value in before.items() if value is _MISSING]
-        return {n: v for n, v in before.items() if v is not _MISSING}, missing
+        """Puts tensors in the places of others, which it gives, with the names of those that were not there.
+
+        Raises:
+            RuntimeError: if some were not there, unless that is allowed; all is then as it was.
+        """
+        before: dict[str, Any] = {}
+        try:
+            for name, value in named_tensors.items():
+                before[name] = self.swap_tensor(name, value, allow_missing=True)
+            missing = [name for name, value in before.items() if value is MISSING]
+            if missing and not allow_missing:
+                raise RuntimeError(f"Missing key(s): {', '.join(map(repr, missing))}.")
+        except Exception:
+            for name, value in before.items():
+                self.swap_tensor(name, value, allow_missing=True)
+            raise
+        return before, missing
 
     def check_keys(self, keys: Iterable[str]) -> tuple[list[str], list[str]]:
         """The names of tensors that are not among some, and of those what is no tensor."""

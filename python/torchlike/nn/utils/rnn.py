@@ -66,13 +66,25 @@ class PackedSequence(
         indices = [i if i is None else i.to(**moved) for i in self[2:]]
         return type(self)(data, self.batch_sizes, *indices)
 
-    def cpu(self) -> PackedSequence:
+    def _on(self, device: str, args: Any, kwargs: Any) -> PackedSequence:
+        """The same on devices of a kind; the arguments of `to` may say which."""
+        there = torch.empty(0, dtype=self.data.dtype, device=self.data.device).to(*args, **kwargs)
+        if there.device.type != device:
+            kwargs["device"] = device
+        return self.to(*args, **kwargs)
+
+    def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """The same on the CPU."""
-        return self.to(device="cpu")
+        return self._on("cpu", args, kwargs)
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """The same on a CUDA device."""
-        return self.to(*args, device="cuda", **kwargs)
+        return self._on("cuda", args, kwargs)
+
+    def pin_memory(self) -> PackedSequence:
+        """The same in pinned memory."""
+        indices = [i if i is None else i.pin_memory() for i in self[2:]]
+        return type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
 
     def double(self) -> PackedSequence:
         """The same in float64."""
@@ -85,6 +97,26 @@ class PackedSequence(
     def half(self) -> PackedSequence:
         """The same in float16."""
         return self.to(dtype=torch.half)
+
+    def long(self) -> PackedSequence:
+        """The same in int64."""
+        return self.to(dtype=torch.long)
+
+    def int(self) -> PackedSequence:
+        """The same in int32."""
+        return self.to(dtype=torch.int)
+
+    def short(self) -> PackedSequence:
+        """The same in int16."""
+        return self.to(dtype=torch.short)
+
+    def char(self) -> PackedSequence:
+        """The same in int8."""
+        return self.to(dtype=torch.int8)
+
+    def byte(self) -> PackedSequence:
+        """The same in uint8."""
+        return self.to(dtype=torch.uint8)
 
     @property
     def is_cuda(self) -> bool:
@@ -119,6 +151,8 @@ def pack_padded_sequence(
     sizes = lengths.to(torch.int64).tolist()
     if batch_first:
         input = input.transpose(0, 1)
+    if input.numel() == 0:
+        raise RuntimeError("Cannot pack empty tensors.")
     if len(sizes) != input.size(1):
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(sizes)} "

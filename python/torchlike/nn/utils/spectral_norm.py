@@ -7,7 +7,7 @@ from typing import Any
 import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from torchlike.nn.parameter import Parameter
+from torchlike.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
@@ -45,8 +45,48 @@ class SpectralNorm:
                 u, v = u.clone(), v.clone()
         return weight / torch.dot(u, torch.mv(matrix, v))
 
+    def _solve(self, matrix: Any, u: Any, sigma: Any) -> Any:
+        """A vector whose image points along ``u``, such that ``u`` and it give ``sigma``."""
+        inverse = matrix.t().mm(matrix).pinverse()
+        v = torch.linalg.multi_dot([inverse, matrix.t(), u.unsqueeze(1)]).squeeze(1)
+        return v.mul_(sigma / torch.dot(u, torch.mv(matrix, v)))
+
     def __call__(self, module: Any, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, module.training))
+
+
+class SpectralNormLoadStateDictPreHook:
+    """Makes a state of the older form, of the weight and one vector, one of both vectors."""
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        norm, key = self.fn, prefix + self.fn.name
+        version = local_metadata.get("spectral_norm", {}).get(norm.name + ".version")
+        if version is not None and version >= 1:
+            return
+        present = all(f"{key}_{part}" in state_dict for part in ("orig", "u", "v"))
+        if version is None and present and key not in state_dict:
+            return  # of the newer form, without its mark
+        missing = [name for name in (f"{key}_orig", key, f"{key}_u") if name not in state_dict]
+        if missing:
+            missing_keys.extend(missing if strict else ())
+            return
+        with torch.no_grad():
+            original, weight = state_dict[f"{key}_orig"], state_dict.pop(key)
+            sigma = (original / weight).mean()
+            matrix = norm.reshape_weight_to_matrix(original)
+            state_dict[f"{key}_v"] = norm._solve(matrix, state_dict[f"{key}_u"], sigma)
 
 
 class SpectralNormStateDictHook:
@@ -82,6 +122,11 @@ def spectral_norm(
     weight = module._parameters[name]
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    if isinstance(weight, UninitializedParameter):
+        raise ValueError(
+            "The module passed to `SpectralNorm` can't have uninitialized parameters. "
+            "Make sure to run the dummy forward before applying spectral normalization"
+        )
     with torch.no_grad():
         rows, columns = norm.reshape_weight_to_matrix(weight).shape
         u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
@@ -93,6 +138,7 @@ def spectral_norm(
     module.register_buffer(name + "_v", v)
     module.register_forward_pre_hook(norm)
     module._register_state_dict_hook(SpectralNormStateDictHook(name))
+    module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(norm))
     return module
 
 
@@ -111,5 +157,9 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     for other, saved in module._state_dict_hooks.items():
         if isinstance(saved, SpectralNormStateDictHook) and saved.name == name:
             del module._state_dict_hooks[other]
+            break
+    for other, loads in module._load_state_dict_pre_hooks.items():
+        if isinstance(loads, SpectralNormLoadStateDictPreHook) and loads.fn.name == name:
+            del module._load_state_dict_pre_hooks[other]
             break
     return module

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from torchlike import _C
+import torchlike as torch
+from torchlike.nn.utils._named_member_accessor import MISSING, swap_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,9 @@ def functional_call(
         FutureWarning,
         stacklevel=2,
     )
-    return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
+    return _functional_call(
+        module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
+    )
 
 
 def _check_tied(own: dict[str, Any], given: dict[str, Any]) -> None:
@@ -52,12 +55,19 @@ def _check_tied(own: dict[str, Any], given: dict[str, Any]) -> None:
 def _functional_call(
     module: Any,
     parameters_and_buffers: Any,
-    args: Any,
-    kwargs: Any,
-    tie_weights: bool,
-    strict: bool,
+    args: Any = None,
+    kwargs: Any = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
 ) -> Any:
     """``module(*args, **kwargs)`` with the given tensors in place of parameters and buffers."""
+    if torch.jit.is_tracing() or isinstance(
+        module, (torch.jit.ScriptModule, torch.jit.ScriptFunction)
+    ):
+        raise RuntimeError("The stateless API can't be used with Jitted modules")
+    if isinstance(module, torch.nn.DataParallel):
+        raise RuntimeError("The stateless API can't be used with nn.DataParallel module")
     if isinstance(parameters_and_buffers, (list, tuple)):
         given: dict[str, Any] = {}
         for part in parameters_and_buffers:
@@ -103,25 +113,6 @@ def _check_keys(module: Any, given: dict[str, Any]) -> None:
         )
 
 
-def _swapped(owner: Any, name: str, value: Any) -> Any:
-    """Puts a tensor in the place of a parameter, a buffer or another attribute that is a tensor; gives the one before.
-
-    Raises:
-        TypeError: if either is none.
-    """
-    if value is not None and not isinstance(value, _C.Tensor):
-        raise TypeError(f"{value} is not an instance of torch.Tensor")
-    state = owner._state_
-    if state.get("_kinds", {}).get(name) in ("parameter", "buffer"):
-        before, state[name] = state[name], value
-        return before
-    before = getattr(owner, name)
-    if not isinstance(before, _C.Tensor):
-        raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
-    setattr(owner, name, value)
-    return before
-
-
 @contextlib.contextmanager
 def _reparametrize_module(
     module: Any,
@@ -150,11 +141,10 @@ def _reparametrize_module(
         for name, tensor in given.items():
             path, _, last = name.rpartition(".")
             owner = module.get_submodule(path)
-            if hasattr(owner, last):
-                saved.append((name, owner, last, _swapped(owner, last, tensor)))
+            saved.append((name, owner, last, swap_tensor(owner, last, tensor, allow_missing=True)))
         yield
     finally:
         for name, owner, last, value in reversed(saved) if stack_weights else saved:
-            now = _swapped(owner, last, value)
-            if name in parameters_and_buffers:
+            now = swap_tensor(owner, last, value, allow_missing=True)
+            if name in parameters_and_buffers and now is not MISSING:
                 parameters_and_buffers[name] = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
-from torchlike.nn.parameter import Parameter
+from torchlike.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
@@ -48,6 +48,11 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     norm = WeightNorm(name, dim)
     weight = getattr(module, name)
+    if isinstance(weight, UninitializedParameter):
+        raise ValueError(
+            "The module passed to `WeightNorm` can't have uninitialized parameters. "
+            "Make sure to run the dummy forward before applying weight normalization"
+        )
     del module._parameters[name]
     g = torch.norm_except_dim(weight, 2, norm.dim).data
     module.register_parameter(name + "_g", Parameter(g))
