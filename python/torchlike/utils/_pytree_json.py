@@ -10,6 +10,8 @@ from torchlike.utils._pytree import TreeSpec, treespec_leaf
 from torchlike.utils._pytree_nodes import SUPPORTED_NODES, is_namedtuple_class
 
 PROTOCOL = 1
+#: The names under which classes of named tuples are stored.
+TUPLES: dict[Any, str] = {}
 
 
 def dumps(spec: TreeSpec, protocol: int | None) -> str:
@@ -22,8 +24,7 @@ def dumps(spec: TreeSpec, protocol: int | None) -> str:
     """
     if not isinstance(spec, TreeSpec):
         raise TypeError(
-            "treespec_dumps(treespec, protocol): Expected `treespec` to be instance of "
-            f"TreeSpec but got item of type {type(spec)}."
+            f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(spec)}."
         )
     if protocol not in (None, PROTOCOL):
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: {[PROTOCOL]}")
@@ -77,7 +78,7 @@ def _dump_context(spec: TreeSpec) -> str:
         )
         return json.dumps({**made_by, "dict_context": keys})
     if spec.type is namedtuple:
-        return json.dumps(_class_name(spec.context))
+        return json.dumps(TUPLES.get(spec.context) or _class_name(spec.context))
     try:
         return json.dumps(spec.context)
     except TypeError as e:
@@ -115,6 +116,9 @@ def _builtin(name: str | None) -> Any:
 def _registered_tuple(name: str) -> Any:
     import sys
 
+    for cls, stored in TUPLES.items():
+        if stored == name:
+            return cls
     module, _, attribute = name.rpartition(".")
     found = getattr(sys.modules.get(module), attribute, None)
     if not is_namedtuple_class(found):

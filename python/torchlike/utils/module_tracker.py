@@ -96,12 +96,17 @@ class ModuleTracker:
         def leave(*_: Any) -> None:
             if name in self.parents:
                 self.parents.remove(name)
-            elif not backward:
-                raise RuntimeError(
-                    f"The Module hierarchy tracking is wrong. {name} was never entered. Report a bug please"
-                )
+            else:
+                self._never_entered(name, backward)
 
         return leave
+
+    def _never_entered(self, name: str, backward: bool) -> None:
+        logger.info(
+            "The Module hierarchy tracking is confused as we're exiting a Module that was never entered. %s during %s",
+            name,
+            "backward" if backward else "forward",
+        )
 
     def _on_gradients(self, values: Any, act: Callable[..., None]) -> None:
         leaves = pytree.tree_leaves(values)

@@ -194,7 +194,8 @@ fn fits(s: Scalar, d: DType) -> bool {
         DType::F32 | DType::C64 => (-f64::from(f32::MAX), f64::from(f32::MAX)),
         _ => (f64::NEG_INFINITY, f64::INFINITY),
     };
-    let holds = |v: f64| ((d.is_float() || d.is_complex()) && !v.is_finite()) || (v >= lo && v <= hi);
+    let holds =
+        |v: f64| ((d.is_float() || d.is_complex()) && !v.is_finite()) || (v >= lo && v <= hi);
     match s {
         Scalar::Complex(c) if d.is_complex() => holds(c.re) && holds(c.im),
         Scalar::Complex(c) => c.im == 0.0 && fits(Scalar::Float(c.re), d),

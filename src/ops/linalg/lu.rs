@@ -67,7 +67,7 @@ pub static OPS: &[OpDef] = &[
         "lu_solve",
         "(Tensor self, Tensor LU_data, Tensor LU_pivots)",
         FMO | X,
-        |a| f::linalg_lu_solve(a.LU_data, a.LU_pivots, a.input),
+        old_solve,
         "The solution of a system by its LU factorisation.",
     ).samples("f32[1, 4], f32[1, 1], i32([1])")
     .amp(Cast::Single, Cast::Kept),
@@ -170,7 +170,29 @@ fn factor(a: &calls::LinalgLuFactor) -> Result<Ret> {
     Ok(Ret::Tuple(vec![lu, pivots]))
 }
 
+fn old_solve(a: &calls::LuSolve) -> Result<Tensor> {
+    crate::warn_once!(
+        "torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorch release.\n\
+         Note that torch.linalg.lu_solve has its arguments reversed.\n\
+         X = torch.lu_solve(B, LU, pivots)\n\
+         should be replaced with\n\
+         X = torch.linalg.lu_solve(LU, pivots, B)"
+    );
+    f::linalg_lu_solve(a.LU_data, a.LU_pivots, a.input)
+}
+
 fn old_lu(a: &calls::Lu) -> Result<Ret> {
+    crate::warn_once!(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a \
+         future PyTorch release.\n\
+         LU, pivots = torch.lu(A, compute_pivots)\n\
+         should be replaced with\n\
+         LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\n\
+         and\n\
+         LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\n\
+         should be replaced with\n\
+         LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
+    );
     let [lu, pivots, info] = f::LinalgLuFactorEx::new(a.A)
         .pivot(a.pivot)
         .check_errors(!a.get_infos)

@@ -144,8 +144,13 @@ fn matrix_h(a: &calls::MatrixH) -> Result<Ret> {
     ensure!(
         t.ndim() == 2 || t.ndim() == 0,
         Runtime,
-        "tensor.H is only supported on matrices (2-D tensors). Got {}-D tensor.",
-        t.ndim()
+        "tensor.H is only supported on matrices (2-D tensors). Got {}-D tensor.{}",
+        t.ndim(),
+        if t.ndim() > 2 {
+            " For batches of matrices, consider using tensor.mH"
+        } else {
+            ""
+        }
     );
     if t.ndim() == 2 {
         return Ok(hermitian(t)?.into());
