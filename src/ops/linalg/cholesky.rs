@@ -215,6 +215,18 @@ fn inverses(t: &Tensor, upper: bool, out: &Tensor) -> Result<()> {
 
 fn inverses_of<T: Number>(t: &Tensor, upper: bool, out: &Tensor) -> Result<()> {
     let factors = Stack::<T>::copied(t, &lead(t.shape()))?;
+    for i in 0..factors.count {
+        let view = factors.view(i);
+        if let Some(k) = (0..factors.rows).find(|&k| view.get(k, k) == T::zero()) {
+            bail!(
+                LinAlg,
+                "cholesky_inverse: {}The diagonal element {} is zero, the inversion could not be completed because the input \
+                 matrix is singular.",
+                batch_note(t, i),
+                k + 1
+            );
+        }
+    }
     let mut x = Stack::<T>::empty_for(out)?;
     let (count, work) = (x.count, cubic(x.rows));
     matrices::each(count, work, &x.parts(), |i, mut x| {

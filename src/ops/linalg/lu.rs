@@ -313,10 +313,18 @@ fn solve_of<T: Number>(a: &calls::LinalgLuSolve, batch: &Dims, outs: &[Tensor]) 
     let factors = Stack::<T>::copied(a.LU, &own)?;
     let (n, steps) = (factors.rows.max(1), factors.rows);
     let pivots = matrices::read_rows(a.pivots, &own)?;
-    let pivots = pivots
-        .iter()
-        .map(|&p| p.clamp(1, n as i64) as usize - 1)
-        .collect();
+    let lost = "Did you properly pass the result of lu_factor?";
+    ensure!(
+        pivots.iter().all(|&p| p >= 1),
+        Runtime,
+        "Pivots given to lu_solve must all be greater or equal to 1. {lost}"
+    );
+    ensure!(
+        pivots.iter().all(|&p| p <= n as i64),
+        Runtime,
+        "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). {lost}"
+    );
+    let pivots = pivots.iter().map(|&p| p as usize - 1).collect();
     let made = Factored {
         pivots,
         steps,
@@ -419,7 +427,8 @@ fn unpack_of<T: Number>(a: &calls::LuUnpack, outs: &[Tensor]) -> Result<()> {
         ensure!(
             pivots.iter().all(|p| (1..=rows).contains(p)),
             Runtime,
-            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of \
+             lu_factor?"
         );
         let steps = a.LU_pivots.shape().last().map_or(0, |&n| n as usize);
         let pivots: Vec<usize> = pivots.into_iter().map(|p| p as usize - 1).collect();
