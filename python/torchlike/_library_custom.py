@@ -224,7 +224,7 @@ def custom_op(
         names = name.split("::")
         if len(names) != 2:
             raise ValueError(f"not enough values to unpack (expected 2, got {len(names)})")
-        made = CustomOpDef(*names, text, fn, tags)
+        made = CustomOpDef(names[0], names[1], text, fn, tags)
         if schema is not None and set(made._written) != set(mutates_args):
             raise ValueError(
                 f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}. The schema "

@@ -271,7 +271,7 @@ def _add() -> None:
         setattr(Tensor, gone.__name__, gone)
     Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)  # type: ignore[method-assign]
     Tensor.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment, arg-type]
-    Tensor._grad = property(  # type: ignore[attr-defined]
+    Tensor._grad = property(  # type: ignore[assignment]
         lambda self: self.grad, lambda self, grad: setattr(self, "grad", grad)
     )
     for name in _ABSENT_BACKENDS:

@@ -43,7 +43,7 @@ class TorchDispatchMode:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if isinstance(vars(cls).get("__torch_dispatch__"), classmethod):
-            cls.__torch_dispatch__ = _refused
+            cls.__torch_dispatch__ = _refused  # type: ignore[assignment, method-assign]
 
     def __enter__(self) -> TorchDispatchMode:
         modes.push(self)
