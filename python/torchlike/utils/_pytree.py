@@ -437,15 +437,20 @@ def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
     return leaves
 
 
-def _register_pytree_node(*args: Any, **kwargs: Any) -> None:
-    """The old name of `register_pytree_node`."""
+def _register_pytree_node(cls: type, *args: Any, **kwargs: Any) -> None:
+    """The old name of `register_pytree_node`; what was registered before gives way."""
     warnings.warn(
         "`torch.utils._pytree._register_pytree_node` is deprecated. "
         "Please use `torch.utils._pytree.register_pytree_node` instead.",
         FutureWarning,
         stacklevel=2,
     )
-    register_pytree_node(*args, **kwargs)
+    if SUPPORTED_NODES.pop(cls, None) is not None:
+        warnings.warn(
+            f"{cls} is already registered as pytree node. Overwriting the previous registration.",
+            stacklevel=2,
+        )
+    register_pytree_node(cls, *args, **kwargs)
 
 
 def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
