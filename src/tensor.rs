@@ -172,6 +172,11 @@ impl Tensor {
                 "Trying to create tensor with negative dimension {d}: {shape}"
             );
         }
+        if dtype == DType::C32 {
+            crate::warn_once!(
+                "ComplexHalf support is experimental and many operators don't support it yet."
+            );
+        }
         let nbytes = dims::storage_bytes(&shape, &strides, 0, dtype.size())?;
         Ok(Self::from_parts(storage(nbytes)?, shape, strides, 0, dtype))
     }

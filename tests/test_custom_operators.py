@@ -165,3 +165,99 @@ def test_made_rules_of_functions_take_examples_in_lists():
     x, by = torch.arange(6.0).reshape(2, 3), torch.tensor([[1.0], [10.0]])
     made = torch.vmap(lambda row, factor: Scaled.apply(row, [factor, torch.ones(3)]))(x, by)
     assert made.equal(x * by + 1)
+
+
+def test_tags_say_that_what_is_written_is_returned():
+    def double_(x: torch.Tensor) -> torch.Tensor:
+        x.numpy()[...] *= 2
+        return x
+
+    def plus(x: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        out.copy_(x + 1)
+        return out
+
+    made = library.custom_op("mine::double_", double_, mutates_args={"x"}, tags=torch.Tag.inplace)
+    x = torch.ones(2)
+    assert made(x) is x and x.tolist() == [2, 2] and x._version > 0
+    assert str(made._opoverload._schema) == "mine::double_(Tensor(a0!) x) -> Tensor(a0!)"
+    assert made(torch.ones(2, device="meta")).is_meta
+    made = library.custom_op("mine::plus", plus, mutates_args={"out"}, tags=torch.Tag.out)
+    assert made(x, out=(out := torch.zeros(2))) is out and out.tolist() == [3, 3]
+    wrong = library.custom_op(
+        "mine::wrong_", lambda x: x.clone(), mutates_args={"x"}, tags=torch.Tag.inplace,
+        schema="(Tensor(a!) x) -> Tensor(a!)",
+    )  # fmt: skip
+    with pytest.raises(RuntimeError, match="must return its first argument"):
+        wrong(x)
+    with pytest.raises(ValueError, match="exactly the first positional argument"):
+        library.infer_schema(double_, mutates_args=(), tags=torch.Tag.inplace)
+
+
+def test_functions_that_write_are_no_nodes():
+    @library.custom_op("mine::fill", mutates_args={"x"})
+    def fill(x: torch.Tensor) -> None:
+        x.numpy()[...] = 3
+
+    x = torch.ones(2, requires_grad=True) * 1
+    z = x * x
+    fill(x)
+    assert x.tolist() == [3, 3] and fill(torch.ones(2, device="meta")) is None
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_what_custom_op_refuses():
+    with pytest.raises(NotImplementedError, match="kwarg-only Tensor args"):
+
+        @library.custom_op("mine::named", mutates_args=())
+        def named(x: torch.Tensor, *, y: torch.Tensor) -> torch.Tensor: ...
+
+    with pytest.raises(ValueError, match=r"the op mutates \{'x'\}"):
+        library.custom_op("mine::hidden", print, mutates_args=(), schema="(Tensor(a!) x) -> ()")
+    with pytest.raises(ValueError, match=r"required to have a `device: torch\.device`"):
+
+        @library.custom_op("mine::nowhere", mutates_args=(), device_types="cpu")
+        def nowhere() -> torch.Tensor: ...
+
+    @library.custom_op("mine::somewhere", mutates_args=(), device_types="cpu")
+    def somewhere(device: torch.device) -> torch.Tensor:
+        return torch.ones(1)
+
+    assert somewhere("cpu").tolist() == [1]
+    with pytest.raises(RuntimeError, match="does not have a kernel registered for cuda"):
+        somewhere("cuda")
+
+
+def test_kernels_are_switched_off(caplog):
+    @library.custom_op("mine::one", mutates_args=())
+    def one(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    library.register_kernel(one, "cpu", lambda x: x + 2)
+    x = torch.zeros(1)
+    with one.set_kernel_enabled("cpu", enabled=False):
+        assert one(x).item() == 1
+    assert one(x).item() == 2
+    with one.set_kernel_enabled("cuda", enabled=True):
+        assert "no kernel was registered" in caplog.text and "already enabled" in caplog.text
+
+
+def test_libraries_of_the_old_kind():
+    host = library.Library("mine", "DEF")
+
+    @library.define(host, "twice(Tensor x, int n = 2) -> Tensor")
+    def twice(x, n=2):
+        return x * n
+
+    host.define("thrice(Tensor x, Tensor (a!)? y = None) -> Tensor")
+
+    @library.impl(host, "thrice", "CPU")
+    def thrice(x, y=None):
+        return x * 3
+
+    x = torch.ones(1)
+    assert torch.ops.mine.twice(x).item() == 2 and torch.ops.mine.thrice(x).item() == 3
+    with pytest.raises(ValueError, match="prim is a reserved namespace"):
+        library.Library("prim", "DEF")
+    with pytest.raises(RuntimeError, match="Invalid alias_analysis type maybe"):
+        host.define("f(Tensor x) -> Tensor", "maybe")

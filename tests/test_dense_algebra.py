@@ -290,3 +290,41 @@ def test_transforms_along_any_dimension(shape):
         real = torch.fft.rfft(x.real, dim=dim)
         close(real, torch.fft.fft(x.real.to(x.dtype), dim=dim).narrow(dim, 0, n // 2 + 1), 200)
         close(torch.fft.irfft(real, n, dim=dim, norm="backward"), x.real, 200)
+
+
+def test_factors_that_do_not_fit_are_refused():
+    singular = torch.tensor([[[1.0, 0], [0, 1]], [[1, 0], [0, 0]]])
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=r"\(Batch element 1\): The diagonal element 2 is"
+    ):
+        torch.cholesky_inverse(singular)
+    factors, pivots = torch.linalg.lu_factor(torch.eye(2))
+    for wrong, bound in ((0, "greater or equal to 1"), (3, "smaller or equal to LU.size")):
+        pivots[0] = wrong
+        with pytest.raises(RuntimeError, match=f"Pivots given to lu_solve must all be {bound}"):
+            torch.linalg.lu_solve(factors, pivots, torch.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: torch.linalg.matrix_exp(torch.ones(3)), "must have at least 2 dimensions"),
+        (
+            lambda: torch.linalg.pinv(torch.ones(2)),
+            r"linalg.pinv\(Float{\[2\]}\): expected a tensor",
+        ),
+        (lambda: torch.linalg.slogdet(torch.eye(2).half()), "slogdet: Low precision dtypes not"),
+        (lambda: torch.linalg.matrix_norm(torch.eye(2), 1j), "Expected a non-complex scalar"),
+        (
+            lambda: torch.ones(2, 2).addr(torch.ones(2), torch.ones(2), beta=True),
+            "Boolean beta only",
+        ),
+        (
+            lambda: torch.linalg.lstsq(torch.ones(1, 1, 1), torch.ones(3, 1)),
+            r"input.size\(-2\) should match other.size\(-2\)",
+        ),
+    ],
+)
+def test_arguments_of_algebra_are_refused_in_their_words(call, text):
+    with pytest.raises(RuntimeError, match=text):
+        call()

@@ -265,3 +265,20 @@ def test_hooks():
     assert seen[-1] == ("copy", True)
     with pytest.raises(AssertionError, match="must be a callable"):
         gm._register_create_node_hook(3)
+
+
+def test_what_is_folded_is_what_it_was():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            return x - (self.a + self.a)
+
+    gm = fx.symbolic_trace(Net())
+    for at, node in enumerate(gm.graph.nodes):
+        node.meta["at"] = at
+    with pytest.warns(UserWarning, match="no underlying reference"):
+        folded = const_fold.split_const_subgraphs(gm)
+    assert [n.meta.get("at") for n in folded.graph.nodes] == [0, 2, 3, None]

@@ -1,6 +1,7 @@
 """`utils._pytree`."""
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from enum import Enum
 
 import pytest
 
@@ -8,6 +9,7 @@ import torchlike as torch
 from torchlike.utils import _pytree as tree
 
 Pair = namedtuple("Pair", "x y")
+Color = Enum("Color", "RED GREEN")
 TREES = [
     1,
     [1, (2, {"a": 3})],
@@ -62,3 +64,27 @@ def test_endless_trees_end():
     endless.append(endless)
     with pytest.raises(RecursionError):
         tree.tree_flatten(endless)
+
+
+def test_old_names_say_so():
+    class Leafless:
+        pass
+
+    with pytest.warns(FutureWarning, match="`torch.utils._pytree._register_pytree_node` is depr"):
+        tree._register_pytree_node(Leafless, lambda x: ([], None), lambda c, _: Leafless())
+    with (
+        pytest.warns(UserWarning, match="Overwriting the previous registration"),
+        pytest.warns(FutureWarning),
+    ):
+        tree._register_pytree_node(Leafless, lambda x: ([], "new"), lambda c, _: Leafless())
+    named = tree.tree_structure({Color.GREEN: 1})
+    assert (
+        '"fqn\\": \\"' in (text := tree.treespec_dumps(named))
+        and tree.treespec_loads(text) == named
+    )
+    stored = namedtuple("stored", "x y")
+    tree._register_namedtuple(stored, serialized_type_name="mine.stored")
+    text = tree.treespec_dumps(tree.tree_structure(stored(1, 2)))
+    assert "mine.stored" in text and tree.treespec_loads(text).unflatten([1, 2]) == stored(1, 2)
+    with pytest.raises(TypeError, match="to be an instance of PyTreeSpec but got item of type"):
+        tree.treespec_dumps(3)

@@ -432,3 +432,40 @@ def test_lists_of_tensors_by_device_and_type() -> None:
     assert torch.optim.Optimizer._group_tensors_by_device_and_dtype([[a]])[
         a.device, torch.float32
     ] == ([[a]], [])
+
+
+def test_switches_of_sparse_checks_are_kept() -> None:
+    switch = torch.sparse.check_sparse_tensor_invariants
+    with switch(False), switch():
+        assert switch.is_enabled()
+        switch.disable()
+        assert not switch.is_enabled()
+    assert switch(True)(switch.is_enabled)() and not switch.is_enabled()
+    with (nested := switch()), pytest.raises(RuntimeError, match="already activated"):
+        nested.__enter__()
+
+
+def test_places_of_storages_have_names() -> None:
+    places = torch.serialization
+    storage = torch.ones(2).untyped_storage()
+    assert places.location_tag(storage) == "cpu"
+    assert places.default_restore_location(storage, "meta").device.type == "meta"
+    with pytest.raises(RuntimeError, match=r"don't know how to restore .* \(tagged with moon\)"):
+        places.default_restore_location(storage, "moon")
+    with pytest.raises(RuntimeError, match="HPU device module is not registered"):
+        places.validate_hpu_device("hpu:0")
+    assert places.check_module_version_greater_or_equal(pytest, (1, 0))
+    with pytest.warns(UserWarning, match="version string is malformed"):
+        places.check_module_version_greater_or_equal(pytest, (1, 2, 3, 4, 5, 6), False)
+    assert str(places.StorageType("HalfStorage")).endswith("float16)")
+
+
+def test_results_have_classes_for_given_outputs() -> None:
+    kinds = torch.return_types.all_return_types
+    assert torch.return_types.max_out in kinds and len(kinds) == 67
+
+
+def test_gradients_have_a_second_name() -> None:
+    x = torch.ones(2, requires_grad=True)
+    x._grad = torch.zeros(2)
+    assert x.grad is x._grad

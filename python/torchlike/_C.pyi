@@ -259,6 +259,7 @@ class Tensor(TensorBase):
 
     # Gradients
     grad: Tensor | None
+    _grad: Tensor | None
     _backward_hooks: dict[_int, Any] | None
     _cdata: _int
     grad_fn: Any

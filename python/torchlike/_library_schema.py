@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 import types
 import typing
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
 from torchlike import _C
+from torchlike._tags import Tag
 
 _NUMBER = int | float | bool
 _BASES: dict[Any, str] = {
@@ -57,13 +59,25 @@ def _kind(annotation: Any, valid: dict[Any, str]) -> str | None:
         return None
 
 
+def listed(tags: Any) -> list[Any]:
+    """Tags that were given alone, several, or not at all."""
+    if tags is None:
+        return []
+    return list(tags) if isinstance(tags, tuple | list) else [tags]
+
+
 def infer_schema(
-    prototype_function: Any, /, *, mutates_args: Any, op_name: str | None = None
+    prototype_function: Any,
+    /,
+    *,
+    mutates_args: Any,
+    op_name: str | None = None,
+    tags: Any = (),
 ) -> str:
     """`(Tensor x, int n=2) -> Tensor` of a function with annotations.
 
     Raises:
-        ValueError: if an annotation is missing, or says nothing that an operator takes.
+        ValueError: if an annotation is missing, or says nothing that an operator takes, or tags say otherwise.
     """
     if isinstance(mutates_args, str) and mutates_args != "unknown":
         raise ValueError(
@@ -116,8 +130,67 @@ def infer_schema(
             )
     if signature.return_annotation is signature.empty:
         fail("No return type annotation was provided. Please add one.")
-    result = _result(hints.get("return", signature.return_annotation), fail)
+    result = hints.get("return", signature.return_annotation)
+    result = _tagged(signature, parts, mutates_args, listed(tags), result, fail)
     return f"{op_name or ''}({', '.join(parts)}) -> {result}"
+
+
+def _tagged(
+    signature: inspect.Signature,
+    parts: list[str],
+    mutates: Any,
+    tags: list[Any],
+    result: Any,
+    fail: Any,
+) -> str:
+    """The result's type: with `Tag.inplace` and `Tag.out`, which of the arguments it is."""
+    if Tag.inplace in tags and Tag.out in tags:
+        raise AssertionError("torch.Tag.inplace and torch.Tag.out are mutually exclusive")
+    if Tag.inplace in tags:
+        return _in_place(signature, parts, mutates, _result(result, fail), fail)
+    if Tag.out not in tags:
+        return _result(result, fail)
+    written = [part for part in parts if "!" in part.partition(" ")[0]]
+    if any(
+        "!" in part.partition(" ")[0]
+        for part in parts[: parts.index("*") if "*" in parts else None]
+    ):
+        fail("torch.Tag.out requires mutable arguments to be keyword-only.")
+    if any(not part.partition(" ")[0].endswith("!)") for part in written):
+        fail("torch.Tag.out only supports mutable keyword-only Tensor arguments.")
+    if not written:
+        fail("torch.Tag.out requires at least one mutable keyword-only Tensor argument.")
+    one = len(written) == 1 and result is _C.Tensor
+    several = typing.get_origin(result) is tuple and len(written) > 1
+    if not one and not (several and typing.get_args(result) == (_C.Tensor,) * len(written)):
+        names = tuple(part.partition(" ")[2].partition("=")[0] for part in written)
+        fail(
+            "torch.Tag.out requires the return annotation to match the mutable keyword-only Tensor arguments "
+            f"{names}."
+        )
+    kinds = ", ".join(part.partition(" ")[0] for part in written)
+    return f"({kinds})" if several else kinds
+
+
+def _in_place(
+    signature: inspect.Signature, parts: list[str], mutates: Any, result: str, fail: Any
+) -> str:
+    """The result's type of an operator that returns its first argument, which it writes."""
+    first = next(iter(signature.parameters.values()), None)
+    if first is None or first.kind is not first.POSITIONAL_OR_KEYWORD:
+        fail("torch.Tag.inplace requires a positional Tensor argument.")
+    kind = parts[0].partition(" ")[0]
+    if re.sub(r"\(.*?\)", "", kind) != "Tensor":
+        fail("torch.Tag.inplace requires the first positional argument to be a Tensor.")
+    if isinstance(mutates, str) or set(mutates) != {getattr(first, "name", "")}:
+        shown = mutates if isinstance(mutates, str) else tuple(mutates)
+        fail(
+            "torch.Tag.inplace requires mutates_args to contain exactly the first positional argument, got "
+            f"{shown}."
+        )
+    if result != "Tensor":
+        fail("torch.Tag.inplace requires the return annotation to be torch.Tensor.")
+    return kind
 
 
 def _hints(function: Any) -> dict[str, Any]:

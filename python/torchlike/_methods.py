@@ -225,6 +225,13 @@ def _make_wrapper_subclass(
     )
 
 
+def __repr__(self: Tensor, *, tensor_contents: str | None = None) -> str:
+    """The elements as text, or other contents in their place."""
+    from torchlike._tensor_str import _str
+
+    return _str(self, tensor_contents=tensor_contents)
+
+
 def is_distributed(self: Tensor) -> bool:
     """False: kept for old code."""
     return False
@@ -292,6 +299,7 @@ def _add() -> None:
         storage_type,
         dim_order,
         module_load,
+        __repr__,
         is_distributed,
         resize,
         resize_as,
@@ -314,6 +322,9 @@ def _add() -> None:
         setattr(Tensor, gone.__name__, gone)
     Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)  # type: ignore[method-assign]
     Tensor.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment, arg-type]
+    Tensor._grad = property(  # type: ignore[assignment]
+        lambda self: self.grad, lambda self, grad: setattr(self, "grad", grad)
+    )
     for name in _ABSENT_BACKENDS:
         if not hasattr(Tensor, name):
             setattr(Tensor, name, property(lambda self: False))

@@ -155,6 +155,12 @@ def _is_plain(t: Tensor) -> bool:
     return type(t) in (Tensor, Parameter)
 
 
+def _is_wrapper(t: Tensor) -> bool:
+    """True for a tensor that handles its calls and has no memory of its own."""
+    storage = t.untyped_storage()
+    return bool(storage.nbytes()) and not storage.data_ptr()
+
+
 def _is_parameter(t: Tensor) -> bool:
     from torchlike.nn.parameter import Parameter
 
@@ -194,7 +200,7 @@ def _deepcopy_subclass(t: Any, memo: dict[int, Any]) -> Any:
     if issubclass(cls, Parameter):
         return cls(t.data.clone(), t.requires_grad)
     with _C.DisableTorchFunctionSubclass():
-        if t._has_parts() or t.device.type == "meta":
+        if t._has_parts() or t.device.type == "meta" or _is_wrapper(t):
             made = t.clone()
             if type(made) is not cls:
                 raise RuntimeError(_NO_COPY.format("wrapper", "clone", "cloning"))
@@ -221,11 +227,22 @@ def _rebuild_saved(data: bytes) -> Any:
 
 def _reduce(t: Tensor, protocol: int) -> Any:
     """A tensor's pickle: PyTorch's, so that each library opens what the other one wrote."""
-    func, args = _reduce_plain(t)
     state = t.__dict__
+    if not _is_plain(t) and not t.is_meta and not t._has_parts() and _is_wrapper(t):
+        return _rebuild_from_type_v2, (*_reduce_wrapper(t), state)
+    func, args = _reduce_plain(t)
     if type(t) is Tensor and not state:
         return func, args
     return _rebuild_from_type_v2, (func, type(t), args, state)
+
+
+def _reduce_wrapper(t: Tensor) -> Any:
+    """What makes a wrapper without its attributes: the function, the class and the arguments."""
+    from torchlike import _utils
+
+    lies = (tuple(t.shape), t.stride(), t.storage_offset())
+    said = (type(t), t.dtype, *lies, t.layout, t.device, t.requires_grad)
+    return _utils._rebuild_wrapper_subclass, type(t), said
 
 
 def _reduce_plain(t: Tensor) -> Any:

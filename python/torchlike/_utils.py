@@ -138,6 +138,29 @@ def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires
     return made.requires_grad_() if requires_grad else made
 
 
+def _rebuild_wrapper_subclass(
+    cls: Any,
+    dtype: Any,
+    size: Any,
+    stride: Any,
+    storage_offset: int,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+) -> Any:
+    """A tensor of a class that handles its calls, without its attributes."""
+    return _C.Tensor._make_wrapper_subclass(
+        cls,
+        size,
+        strides=stride,
+        dtype=dtype,
+        storage_offset=storage_offset,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
+    )
+
+
 def _rebuild_sparse_tensor(layout: Any, data: Any) -> Any:
     """A sparse tensor of its parts.
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
 from torchlike._library_checks import opcheck as opcheck
-from torchlike._library_schema import infer_schema
+from torchlike._library_custom import CustomOpDef as CustomOpDef
+from torchlike._library_custom import custom_op as custom_op
+from torchlike._library_custom import refuse_keyword_tensors
+from torchlike._library_schema import infer_schema, listed
 from torchlike._ops import OpOverload, ops, waiting
 from torchlike._ops.batches import RULE
 from torchlike._ops.custom import key_name
@@ -54,6 +57,10 @@ class Library:
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("IMPL", "DEF", "FRAGMENT"):
             raise ValueError(f"Unsupported kind: {kind}")
+        if ns == "prim" and kind != "IMPL":
+            raise ValueError(
+                f"{ns} is a reserved namespace. Please try creating a library with another name."
+            )
         if ns == "aten" and kind == "DEF":
             raise RuntimeError(
                 "Only a single TORCH_LIBRARY can be used to register the namespace aten; please put all of your "
@@ -77,6 +84,8 @@ class Library:
         Raises:
             RuntimeError: if the text is no schema, or the operator exists.
         """
+        if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
+            raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
         parsed = parse(schema)
         overload = parsed.overload_name or "default"
         packet = getattr(ops, self.ns).__dict__.get(parsed.name)
@@ -86,7 +95,7 @@ class Library:
                 "multiple times. Each overload's schema should only be registered with a single call to def()."
             )
         made = getattr(ops, self.ns).define(f"{self.ns}::{schema.strip()}")
-        made.tags = _listed(tags)
+        made.tags = listed(tags)
         self._made.append(made)
         return parsed.name + (f".{parsed.overload_name}" if parsed.overload_name else "")
 
@@ -140,11 +149,9 @@ def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
         lib._destroy()
 
 
-def _parts(qualname: str, exact: bool = True) -> tuple[str, str]:
+def _parts(qualname: str) -> tuple[str, str]:
     names = qualname.split("::")
     if len(names) != 2:
-        if not exact:
-            raise ValueError(f"not enough values to unpack (expected 2, got {len(names)})")
         raise ValueError(
             f'Expected `qualname` to be of the form "namespace::name", but got {qualname}. The qualname passed to the '
             "torch.library APIs must consist of a namespace and a name, e.g. aten::sin"
@@ -163,113 +170,6 @@ def _overload(op: Any) -> OpOverload:
     return found
 
 
-def _listed(tags: Any) -> list[Any]:
-    """Tags that were given alone, several, or not at all."""
-    if tags is None:
-        return []
-    return list(tags) if isinstance(tags, tuple | list) else [tags]
-
-
-class CustomOpDef:
-    """An operator that `custom_op` made: callable, and where its kernels are registered."""
-
-    def __init__(self, namespace: str, name: str, schema: str, fn: Any, tags: Any = None) -> None:
-        self._namespace = namespace
-        self._name = name
-        self._qualname = f"{namespace}::{name}"
-        self.__name__ = name
-        self.__doc__ = fn.__doc__
-        self._init_fn = fn
-        packet, _dot, overload = name.partition(".")
-        space = getattr(ops, namespace)
-        known = space.__dict__.get(packet)
-        if known is not None and (overload or "default") in known.overloads():
-            vars(space).pop(packet)
-        self._opoverload: OpOverload = space.define(f"{self._qualname}{schema}")
-        self._opoverload.definition = self
-        self._opoverload.tags = _listed(tags)
-
-    def __repr__(self) -> str:
-        return f"<CustomOpDef({self._qualname})>"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._opoverload(*args, **kwargs)
-
-    def register_kernel(self, device_types: Any, fn: Any = None, /) -> Any:
-        """Sets the kernel for devices; None means all."""
-
-        def inner(fn: Any) -> Any:
-            kinds = [device_types] if isinstance(device_types, str) else device_types
-            for kind in kinds or ["default"]:
-                self._opoverload.kernels[key_name(kind)] = fn
-            return fn
-
-        return inner if fn is None else inner(fn)
-
-    register_impl = register_kernel
-
-    def register_fake(self, fn: Any, /) -> Any:
-        """Sets what makes the results' shapes on meta."""
-        self._opoverload.kernels["Meta"] = fn
-        return fn
-
-    def register_autograd(self, backward: Any, /, *, setup_context: Any = None) -> None:
-        """Sets the gradient's formula: ``backward(ctx, *grads)``, and ``setup_context`` that notes what it needs.
-
-        Raises:
-            RuntimeError: if the operator writes arguments.
-        """
-        _register_autograd(self._opoverload, backward, setup_context, self)
-
-    def register_vmap(self, func: Any = None) -> Any:
-        """Sets how batches are computed, as `torch.library.register_vmap` does."""
-        return register_vmap(self, func)
-
-    def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Any = None, /) -> Any:
-        """Sets what a mode or a class of tensors does with it, as `torch.library.register_torch_dispatch` does."""
-        return register_torch_dispatch(self, torch_dispatch_class, fn)
-
-    def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
-        """Notes the dtype of arguments under autocast.
-
-        Raises:
-            ValueError: for other devices than "cpu" and "cuda".
-        """
-        _register_autocast(self._opoverload, device_type, cast_inputs)
-
-
-def custom_op(
-    name: str,
-    fn: Any = None,
-    /,
-    *,
-    mutates_args: Any,
-    device_types: Any = None,
-    schema: str | None = None,
-    tags: Any = None,
-) -> Any:
-    """Makes an operator of a Python function, which other code sees as one call.
-
-    Args:
-        name: `namespace::name`.
-        mutates_args: the names of arguments that the function writes, or "unknown".
-        device_types: the devices that it is for; None means all.
-        schema: its schema without the name; else it is read from the annotations.
-
-    Raises:
-        ValueError: if the annotations say no schema.
-    """
-
-    def inner(fn: Any) -> CustomOpDef:
-        text = infer_schema(fn, mutates_args=mutates_args) if schema is None else schema
-        namespace, op_name = _parts(name, exact=False)
-        made = CustomOpDef(namespace, op_name, text, fn, tags)
-        made.register_kernel(device_types)(fn)
-        return made
-
-    return inner if fn is None else inner(fn)
-
-
 def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
     """As `custom_op`."""
     return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
@@ -280,12 +180,30 @@ def wrap_triton(triton_kernel: Any, /) -> Any:
     return triton_kernel
 
 
-def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+def define(
+    qualname: Any,
+    schema: str,
+    *args: Any,
+    lib: Library | None = None,
+    tags: Any = (),
+    **kwargs: Any,
+) -> Any:
     """Adds an operator by its schema, which begins with the arguments.
+
+    With a library in place of the name, as old code has it, the schema has the name, and the function that the result
+    decorates is the operator's kernel.
 
     Raises:
         ValueError: if it does not, or the name has no namespace.
     """
+    if isinstance(qualname, Library):
+        library, name = qualname, qualname.define(schema, *args, tags=tags, **kwargs)
+
+        def inner(fn: Any) -> Any:
+            library.impl(name, fn)
+            return fn
+
+        return inner
     if not schema.lstrip().startswith("("):
         raise ValueError(
             'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got '
@@ -293,6 +211,7 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
         )
     namespace, name = _parts(qualname)
     (lib or Library(namespace, "FRAGMENT")).define(f"{name}{schema}", tags=tags)
+    return None
 
 
 def _check_device(kind: str) -> None:
@@ -303,9 +222,19 @@ def _check_device(kind: str) -> None:
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any:
     """Sets the kernel of an operator, which may be defined later, for devices; "default" means all.
 
+    With a library in place of the name, as old code has it, an operator and a dispatch key follow.
+
     Raises:
         RuntimeError: if there are no such devices.
     """
+    if isinstance(qualname, Library):
+        library, key = qualname, "" if func is None else func
+
+        def decorated(fn: Any) -> Any:
+            library.impl(types, fn, key)
+            return fn
+
+        return decorated
     kinds = [types] if isinstance(types, str) else list(types)
     for kind in kinds:
         if kind != "default":
@@ -322,7 +251,14 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any
     return inner if func is None else inner(func)
 
 
-register_kernel = impl
+def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any = None) -> Any:
+    """Sets the kernel of an operator for devices; None means all."""
+    definition = op if isinstance(op, CustomOpDef) else None
+    if definition is None:
+        definition = _operator("register_kernel", op).definition
+    if definition is not None:
+        return definition.register_kernel(device_types, func)
+    return impl(op, "default" if device_types is None else device_types, func, lib=lib)
 
 
 def register_fake(
@@ -368,6 +304,7 @@ def _register_autograd(overload: Any, backward: Any, setup_context: Any, op: Any
             f"{overload._schema}. Please create a functional operator and register an autograd formula for "
             "that."
         )
+    refuse_keyword_tensors(overload._schema, "register_autograd", op)
     overload.kernels["Autograd"] = Formula(backward, setup_context)
 
 
@@ -384,6 +321,7 @@ def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
         ValueError: if `op` is something else.
     """
     overload = _operator("register_vmap", op)
+    refuse_keyword_tensors(overload._schema, "register_vmap", op)
 
     def inner(func: Any) -> None:
         overload.kernels[RULE] = func

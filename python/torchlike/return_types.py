@@ -60,8 +60,28 @@ def _new(cls: Any, sequence: Any, dict: Any = None) -> Any:
     return tuple.__new__(cls, sequence)
 
 
-def __getattr__(name: str) -> type:
+def pytree_register_structseq(cls: Any) -> None:
+    """Registers such a class as a node of trees; those of this module are known as it is."""
+    from torchlike.utils._pytree import SequenceKey, register_pytree_node
+
+    register_pytree_node(
+        cls,
+        lambda result: (list(result), None),
+        lambda values, _: cls(values),
+        flatten_with_keys_fn=lambda result: (
+            [(SequenceKey(i), value) for i, value in enumerate(result)],
+            None,
+        ),
+    )
+
+
+def __getattr__(name: str) -> Any:
+    base = name.removesuffix("_out")
     for fields, names in _FIELDS.items():
-        if name in names.split():
+        if base in names.split():
             return _class(name, tuple(fields.split()))
+    if name == "all_return_types":
+        operators = sorted(name for names in _FIELDS.values() for name in names.split())
+        every = [kind for name in operators for kind in (name, f"{name}_out")]
+        return [__getattr__(kind) for kind in every if kind != "histogramdd_out"]
     raise AttributeError(f"module '{_naming.shown}.return_types' has no attribute '{name}'")

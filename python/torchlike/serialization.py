@@ -10,7 +10,7 @@ import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchlike import _C
+from torchlike import _C, _naming
 from torchlike._naming import own
 from torchlike._opaque import Opaque as Opaque
 
@@ -22,6 +22,17 @@ _safe: list[Any] = []
 
 DEFAULT_PROTOCOL = 2
 MAP_LOCATION = Any  # a device, a string, a table of them, or a function
+
+
+class SourceChangeWarning(Warning):
+    """A warning that the source of a pickled class is another one now; nothing gives it, as no code is unpickled."""
+
+
+def mkdtemp() -> Any:
+    """A context with the path of a folder that goes when it ends."""
+    import tempfile
+
+    return tempfile.TemporaryDirectory()
 
 
 class LoadEndianness(Enum):
@@ -231,6 +242,10 @@ def load(
         raise TypeError(
             f"load(): torchlike reads pickles itself and takes no {', '.join(pickle_load_args)}"
         )
+    if map_location is None and "torchlike._locations" in sys.modules:
+        from torchlike import _locations
+
+        map_location = _locations.default_restore_location if _locations.has_packages() else None
     file, at, is_path = _source(f)
     if mmap and not isinstance(f, str | os.PathLike):
         raise ValueError("f must be a string or os.PathLike object in order to use mmap argument")
@@ -275,6 +290,43 @@ def save(
     flush = getattr(f, "flush", None)
     if callable(flush):
         flush()
+
+
+class StorageType:
+    """A type of storages by the name that pickles have for it."""
+
+    def __init__(self, name: str) -> None:
+        import torchlike
+
+        self._dtype = getattr(torchlike, name).dtype
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its elements."""
+        return self._dtype
+
+    def __str__(self) -> str:
+        return f"StorageType(dtype={self.dtype})"
+
+
+_LOCATIONS = [
+    "check_module_version_greater_or_equal",
+    "default_restore_location",
+    "location_tag",
+    "register_package",
+    "storage_to_tensor_type",
+    "validate_cuda_device",
+    "validate_hpu_device",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """What few programs use is loaded when it is asked for."""
+    if name in _LOCATIONS:
+        from torchlike import _locations
+
+        return getattr(_locations, name)
+    raise AttributeError(f"module '{_naming.shown}.serialization' has no attribute '{name}'")
 
 
 def normalize_storage_type(storage_type: Any) -> Any:

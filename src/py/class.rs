@@ -252,6 +252,8 @@ unsafe extern "C" fn dealloc(o: *mut PyObject) {
 
 /// How the base shows the garbage collector what an instance keeps.
 static TRAVERSE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+/// The base's `tp_new`.
+static NEW: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Shows the garbage collector what an instance keeps: mostly its class alone, and passing those is what a collection costs.
 unsafe extern "C" fn traverse(o: *mut PyObject, visit: ffi::visitproc, arg: *mut c_void) -> c_int {
@@ -325,6 +327,25 @@ unsafe fn release_owner(t: *mut PyTensor) {
 #[inline]
 fn quietly(f: impl FnOnce()) {
     drop(catch_unwind(AssertUnwindSafe(f)));
+}
+
+/// `Tensor.__new__`: that of the base; an instance of a class that handles its calls is noted as such.
+unsafe extern "C" fn new(
+    class: *mut ffi::PyTypeObject,
+    args: *mut PyObject,
+    kwargs: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: `register` stored the base's function, which is one of this kind, before it made the class; the interpreter
+    // calls this with the lock held, and what comes back is a new instance, or null with an error set.
+    unsafe {
+        let inherited = NEW.load(Relaxed);
+        let made = std::mem::transmute::<*mut c_void, ffi::newfunc>(inherited)(class, args, kwargs);
+        if made.is_null() || class == TENSOR.load(Relaxed) {
+            return made;
+        }
+        let made = Bound::from_owned_ptr(Python::assume_attached(), made);
+        guard(|| super::dispatch::constructed(&made).map(|()| made.into_ptr()))
+    }
 }
 
 /// `Tensor.__init__` has nothing to do, whatever classes derived from it give it.
@@ -467,16 +488,18 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     DICT.store(base.getattr("__dictoffset__")?.extract()?, Relaxed);
     WEAK.store(base.getattr("__weakrefoffset__")?.extract()?, Relaxed);
 
-    // SAFETY: the base is a class that pyo3 made, with both functions.
+    // SAFETY: the base is a class that pyo3 made, with all these functions.
     let clear = unsafe {
         let function = |slot| ffi::PyType_GetSlot(base.as_type_ptr(), slot);
         TRAVERSE.store(function(ffi::Py_tp_traverse), Relaxed);
+        NEW.store(function(ffi::Py_tp_new), Relaxed);
         function(ffi::Py_tp_clear)
     };
     let mut slots = vec![
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
         slot(ffi::Py_tp_traverse, traverse as *mut c_void),
         slot(ffi::Py_tp_clear, clear),
+        slot(ffi::Py_tp_new, new as *mut c_void),
         slot(ffi::Py_tp_init, init as *mut c_void),
         slot(ffi::Py_tp_hash, hash as *mut c_void),
         slot(ffi::Py_mp_subscript, get as *mut c_void),

@@ -74,6 +74,23 @@ pub fn dispatching<'py>(cls: &Bound<'py, PyType>, t: Tensor) -> PyResult<Bound<'
     Ok(made)
 }
 
+/// Notes that an instance which `__new__` made is one of a class that handles its calls, if it is.
+///
+/// # Errors
+/// If the class cannot be asked.
+pub fn constructed(o: &Bound<'_, PyAny>) -> PyResult<()> {
+    if handler(&o.get_type())?.is_none() {
+        return Ok(());
+    }
+    if let Ok(holder) = o.cast::<PyTensor>() {
+        let t = holder.get().get().clone();
+        let storage = t.storage().clone();
+        holder.get().set(t.with_python(true));
+        wrappers::register(o, &storage, None)?;
+    }
+    Ok(())
+}
+
 /// Shows a leaf to Python, which answers or passes it on; calls of tensors on meshes no more than once of a kind.
 fn hook(c: Call, next: Next) -> Result<Ret> {
     let Some(asked) = Asked::of(&c, mode::within()) else {
@@ -380,20 +397,58 @@ fn _dispatch_handlers<'py>(
     Ok(found)
 }
 
+/// A value with plain tensors in place of those whose class handles its calls; `pairs` gets each with the one it stands for.
+fn without_handlers<'py>(
+    o: &Bound<'py, PyAny>,
+    pairs: &mut Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = o.py();
+    if let Ok(holder) = o.cast::<PyTensor>() {
+        if handler(&o.get_type())?.is_none() {
+            return Ok(o.clone());
+        }
+        let plain = wrap(py, holder.get().get().bare().with_python(false))?;
+        pairs.push((plain.clone(), o.clone()));
+        return Ok(plain);
+    }
+    let mut items = || -> PyResult<Vec<_>> {
+        let items = o.try_iter()?;
+        items.map(|i| without_handlers(&i?, pairs)).collect()
+    };
+    if o.is_exact_instance_of::<PyTuple>() {
+        return Ok(PyTuple::new(py, items()?)?.into_any());
+    }
+    if o.is_exact_instance_of::<PyList>() {
+        return Ok(PyList::new(py, items()?)?.into_any());
+    }
+    Ok(o.clone())
+}
+
 /// As a class's `__torch_dispatch__`: calls on its objects are ordinary ones.
 #[pyfunction]
 #[pyo3(signature = (func, types, args=None, kwargs=None))]
 fn _disabled_torch_dispatch_impl<'py>(
     func: &Bound<'py, PyAny>,
     types: &Bound<'py, PyAny>,
-    args: Option<&Bound<'py, PyTuple>>,
+    args: Option<&Bound<'py, PyAny>>,
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _ = types;
-    match args {
-        Some(args) => func.call(args, kwargs),
-        None => func.call((), kwargs),
+    let py = func.py();
+    let mut pairs = Vec::new();
+    let mut plain = Vec::new();
+    if let Some(args) = args {
+        for arg in args.try_iter()? {
+            plain.push(without_handlers(&arg?, &mut pairs)?);
+        }
     }
+    let named = PyDict::new(py);
+    for (name, value) in kwargs.into_iter().flat_map(|k| k.iter()) {
+        named.set_item(name, without_handlers(&value, &mut pairs)?)?;
+    }
+    let made = func.call(PyTuple::new(py, plain)?, Some(&named))?;
+    let same = pairs.into_iter().find(|(plain, _)| plain.is(&made));
+    Ok(same.map_or(made, |(_, object)| object))
 }
 
 /// An instance of a class with `__torch_dispatch__` that has sizes and a dtype, and no data.

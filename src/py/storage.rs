@@ -287,6 +287,9 @@ impl PyStorage {
         Ok(slf)
     }
     fn clone(&self) -> PyResult<Self> {
+        if self.0.is_hollow() && !self.0.device().is_meta() && self.0.fake_mode().is_none() {
+            self.readable()?;
+        }
         Ok(Self(
             crate::ops::helpers::clone(&self.bytes(), crate::MemoryFormat::Contiguous)?
                 .storage()

@@ -56,6 +56,10 @@ class OpOverload:
         overload = "" if self._overloadname == "default" else f".{self._overloadname}"
         return self.overloadpacket._qualified_op_name + overload
 
+    @property
+    def _name(self) -> str:
+        return self.name()
+
     def __str__(self) -> str:
         return f"{self.namespace}.{self.__name__}"
 

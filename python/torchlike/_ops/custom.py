@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torchlike import _C
 from torchlike._ops import batches, binding, fake, gradient, modes
 from torchlike._ops.batches import RULE
+from torchlike._tags import Tag
+from torchlike.autograd import no_grad
 from torchlike.autograd.function import OPEN
 
 if TYPE_CHECKING:
@@ -31,6 +33,23 @@ def _device_key(given: tuple[Any, ...]) -> str:
     return "CPU"
 
 
+def _place(overload: OpOverload, given: tuple[Any, ...], values: dict[str, Any]) -> str:
+    """The device of a call: that of the tensors, or what `device` says where there is none.
+
+    Raises:
+        RuntimeError: if a function that makes tensors has no kernel there.
+    """
+    definition, device = overload.definition, values.get("device")
+    if given or definition is None or device is None or None in definition._functions:
+        return _device_key(given)
+    kind = _C.device(device).type
+    if kind not in definition._functions:
+        raise RuntimeError(
+            f"{definition._name} does not have a kernel registered for {kind}. Please use register_kernel to do so."
+        )
+    return key_name(kind)
+
+
 def kernel_of(overload: OpOverload, key: str, mode: Any = None) -> Any:
     """The kernel for a device; for `Meta`, on behalf of a mode of fake tensors if one is given.
 
@@ -42,6 +61,8 @@ def kernel_of(overload: OpOverload, key: str, mode: Any = None) -> Any:
     kernels, definition = overload.kernels, overload.definition
     shapes = key == "Meta"
     if shapes and definition is not None and key not in kernels:
+        if (trivial := definition.trivial_fake()) is not None:
+            return trivial
         raise RuntimeError(
             f"There was no fake impl registered for {definition!r}. This is necessary for torch.compile/export/fx "
             f"tracing to work. Please use `{definition._init_fn.__name__}.register_fake` to add an fake impl."
@@ -107,7 +128,7 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
         return _run_cast(overload, values, kind)
     args, kwargs = binding.spelled(overload._schema, values)
     given = modes.tensors(values.values())
-    key, tracked = _device_key(given), gradient.wanted(overload, given)
+    key, tracked = _place(overload, given, values), gradient.wanted(overload, given)
     composed = _made_of_others(overload, key)
     # A transform that records inside of vmap is nearer to the call than vmap is.
     inside = tracked and OPEN.transforms
@@ -125,10 +146,17 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
         binding.check_results(overload._schema, result)
         if overload.definition is not None:
             _check_aliases(overload.definition, values, result)
+            for name in overload.definition._written:
+                for t in modes.tensors([values[name]]):
+                    _C._increment_version(t)
         return result
 
     if tracked:
         return gradient.run(overload, args, kwargs, call)
+    if overload.definition is not None and _C.is_grad_enabled():
+        # A function that writes its arguments is no node, and below autograd like one.
+        with no_grad():
+            return call(*args, **kwargs)
     return call(*args, **kwargs)
 
 
@@ -163,6 +191,8 @@ def _run_cast(overload: OpOverload, values: dict[str, Any], kind: str) -> Any:
 
 def _check_aliases(definition: Any, values: dict[str, Any], result: Any) -> None:
     """Refuses results of a function of Python's that share memory with arguments or each other."""
+    if Tag.inplace in definition._tags or Tag.out in definition._tags:
+        return
     results = result if isinstance(result, tuple | list) else (result,)
     taken = {t.untyped_storage()._cdata for t in modes.tensors(values.values())}
     for t in modes.tensors(results):

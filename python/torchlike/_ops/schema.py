@@ -150,7 +150,9 @@ def split(text: str) -> list[str]:
     return [*parts, last] if last else parts
 
 
-_ARGUMENT = re.compile(r"(\w+)(\([^)]*\)|!)?((?:\[\d*\]|\?)*)(?:\s+(\w+))?(?:=(.*))?$", re.S)
+_ARGUMENT = re.compile(
+    r"(\w+)\s*(\([^)]*\)|!)?((?:\[\d*\]|\?)*)(?:\s+(\w+))?(?:\s*=\s*(.*))?$", re.S
+)
 
 
 def _default(text: str, type_: str) -> Any:

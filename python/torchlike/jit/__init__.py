@@ -179,6 +179,8 @@ def fork(func: Any, *args: Any, **kwargs: Any) -> Future:
 
 def wait(future: Future) -> Any:
     """The result of `fork`."""
+    if future is None:
+        raise RuntimeError("Future can't be None")
     return future.wait()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import functools
+from typing import Any
 
 import torchlike
 from torchlike import _absent, _legacy
@@ -159,36 +160,50 @@ as_sparse_gradcheck = _absent.function(
 
 
 class check_sparse_tensor_invariants:
-    """Whether sparse tensors are checked when they are made: they always are."""
+    """A switch that is kept, as a context and a decorator too: sparse tensors are checked whenever they are made."""
+
+    _state = False
 
     @staticmethod
     def is_enabled() -> bool:
-        """True."""
-        return True
+        """What was asked for last."""
+        return check_sparse_tensor_invariants._state
 
     @staticmethod
     def enable() -> None:
-        """Changes nothing."""
+        """Asks for checks."""
+        check_sparse_tensor_invariants._state = True
 
     @staticmethod
-    def disable() -> NoReturn:
-        """Not supported: what is wrong would reach beyond memory."""
-        raise NotImplementedError(
-            "torch.sparse.check_sparse_tensor_invariants.disable is not supported by torchlike"
-        )
+    def disable() -> None:
+        """Asks for no checks; what is wrong would reach beyond memory, so that they are made all the same."""
+        check_sparse_tensor_invariants._state = False
 
     def __init__(self, enable: bool = True) -> None:
-        if not enable:
-            self.disable()
+        self.state = enable
+        self.saved_state: bool | None = None
 
     def __enter__(self) -> None:
-        pass
+        if self.saved_state is not None:
+            raise RuntimeError(
+                "This context manager instance is already activated. Use a different context manager instance for "
+                "context nesting."
+            )
+        self.saved_state = self.is_enabled()
+        check_sparse_tensor_invariants._state = self.state
 
     def __exit__(self, *exc: object) -> None:
-        pass
+        if self.saved_state is None:
+            raise AssertionError("saved_state must not be None in __exit__")
+        check_sparse_tensor_invariants._state, self.saved_state = self.saved_state, None
 
     def __call__(self, mth: Any) -> Any:
-        return mth
+        @functools.wraps(mth)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            with type(self)(self.state):
+                return mth(*args, **kwargs)
+
+        return checked
 
 
 class _SparseType(type):

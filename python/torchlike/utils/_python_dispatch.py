@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchlike import _C
 from torchlike._ops import modes
@@ -20,6 +20,12 @@ __all__ = [
 ]
 
 
+def _refused(*_: Any) -> NoReturn:
+    raise RuntimeError(
+        "Defining your mode's `__torch_dispatch__` as a classmethod is not supported, please make it a plain method"
+    )
+
+
 class TorchDispatchMode:
     """Inside, every operator of this thread is shown to `__torch_dispatch__` of the mode.
 
@@ -33,6 +39,11 @@ class TorchDispatchMode:
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise NotImplementedError
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if isinstance(vars(cls).get("__torch_dispatch__"), classmethod):
+            cls.__torch_dispatch__ = _refused  # type: ignore[assignment, method-assign]
 
     def __enter__(self) -> TorchDispatchMode:
         modes.push(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import TYPE_CHECKING, Any
 
@@ -436,7 +437,29 @@ def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
     return leaves
 
 
-_register_pytree_node = register_pytree_node
+def _register_pytree_node(cls: type, *args: Any, **kwargs: Any) -> None:
+    """The old name of `register_pytree_node`; what was registered before gives way."""
+    warnings.warn(
+        "`torch.utils._pytree._register_pytree_node` is deprecated. "
+        "Please use `torch.utils._pytree.register_pytree_node` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    if SUPPORTED_NODES.pop(cls, None) is not None:
+        warnings.warn(
+            f"{cls} is already registered as pytree node. Overwriting the previous registration.",
+            stacklevel=2,
+        )
+    register_pytree_node(cls, *args, **kwargs)
+
+
+def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
+    """Says under which name structures with a named tuple are stored."""
+    from torchlike.utils import _pytree_json
+
+    _pytree_json.TUPLES[cls] = serialized_type_name
+
+
 _is_leaf = tree_is_leaf
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict, namedtuple
+from enum import Enum
 from typing import Any
 
 from torchlike.utils._pytree import TreeSpec, treespec_leaf
 from torchlike.utils._pytree_nodes import SUPPORTED_NODES, is_namedtuple_class
 
 PROTOCOL = 1
+#: The names under which classes of named tuples are stored.
+TUPLES: dict[Any, str] = {}
 
 
 def dumps(spec: TreeSpec, protocol: int | None) -> str:
@@ -22,8 +26,7 @@ def dumps(spec: TreeSpec, protocol: int | None) -> str:
     """
     if not isinstance(spec, TreeSpec):
         raise TypeError(
-            "treespec_dumps(treespec, protocol): Expected `treespec` to be instance of "
-            f"TreeSpec but got item of type {type(spec)}."
+            f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(spec)}."
         )
     if protocol not in (None, PROTOCOL):
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: {[PROTOCOL]}")
@@ -77,9 +80,9 @@ def _dump_context(spec: TreeSpec) -> str:
         )
         return json.dumps({**made_by, "dict_context": keys})
     if spec.type is namedtuple:
-        return json.dumps(_class_name(spec.context))
+        return json.dumps(TUPLES.get(spec.context) or _class_name(spec.context))
     try:
-        return json.dumps(spec.context)
+        return json.dumps(spec.context, default=_plain)
     except TypeError as e:
         raise TypeError(
             "Unable to serialize context. "
@@ -88,8 +91,33 @@ def _dump_context(spec: TreeSpec) -> str:
         ) from e
 
 
+def _plain(value: Any) -> Any:
+    """What stands for a member of an enumeration."""
+    if isinstance(value, Enum):
+        kind = type(value)
+        return {
+            "__enum__": True,
+            "fqn": f"{kind.__module__}:{kind.__qualname__}",
+            "name": value.name,
+        }
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def _member(value: dict[str, Any]) -> Any:
+    """The member of an enumeration that was stored, if its class is imported; anything else as it is."""
+    if "__enum__" not in value:
+        return value
+    module, _, path = value["fqn"].partition(":")
+    kind: Any = sys.modules.get(module)
+    for attribute in path.split("."):
+        kind = getattr(kind, attribute, None)
+    if not (isinstance(kind, type) and issubclass(kind, Enum)):
+        raise NotImplementedError(f"Can't load a member of {path}: its class is not imported.")
+    return kind[value["name"]]
+
+
 def _load_context(kind: Any, text: str) -> Any:
-    value = json.loads(text)
+    value = json.loads(text, object_hook=_member)
     if kind is defaultdict:
         return [_builtin(value.get("default_factory_name")), value["dict_context"]]
     if kind is namedtuple:
@@ -113,8 +141,9 @@ def _builtin(name: str | None) -> Any:
 
 
 def _registered_tuple(name: str) -> Any:
-    import sys
-
+    for cls, stored in TUPLES.items():
+        if stored == name:
+            return cls
     module, _, attribute = name.rpartition(".")
     found = getattr(sys.modules.get(module), attribute, None)
     if not is_namedtuple_class(found):

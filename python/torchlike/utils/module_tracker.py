@@ -97,14 +97,16 @@ class ModuleTracker:
             if name in self.parents:
                 self.parents.remove(name)
             else:
-                logger.info(
-                    "The Module hierarchy tracking is confused as we're exiting a Module that was never entered. "
-                    "%s during %s",
-                    name,
-                    "backward" if backward else "forward",
-                )
+                self._never_entered(name, backward)
 
         return leave
+
+    def _never_entered(self, name: str, backward: bool) -> None:
+        logger.info(
+            "The Module hierarchy tracking is confused as we're exiting a Module that was never entered. %s during %s",
+            name,
+            "backward" if backward else "forward",
+        )
 
     def _on_gradients(self, values: Any, act: Callable[..., None]) -> None:
         leaves = pytree.tree_leaves(values)

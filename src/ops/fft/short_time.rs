@@ -162,6 +162,13 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
         Runtime,
         "stft align_to_window should only be set when center = false"
     );
+    if a.window.is_none() {
+        crate::warn_once!(
+            "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. Other \
+             windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage.To suppress \
+             this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, device=<device>)`."
+        );
+    }
     let t = if a.center {
         centered(a.input, a.n_fft, a.pad_mode)?
     } else {
@@ -174,6 +181,13 @@ fn forward(a: &calls::Stft) -> Result<Tensor> {
         "stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True \
          in a future PyTorch release."
     );
+    if a.return_complex == Some(false) {
+        crate::warn_once!(
+            "stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex tensors for \
+             all inputs, and return_complex=False will raise an error.\n\
+             Note: you can still call torch.view_as_real on the complex output to recover the old return format."
+        );
+    }
     let sizes = Sizes::of(a.n_fft, a.hop_length, a.win_length);
     check_signal(a, &t, sizes)?;
     let lines = if t.ndim() == 1 {
@@ -295,6 +309,13 @@ fn part(a: &calls::Istft, x: &Tensor) -> Result<Tensor> {
 
 fn inverse(a: &calls::Istft) -> Result<Tensor> {
     let t = a.input;
+    if a.window.is_none() {
+        crate::warn_once!(
+            "A window was not provided. A rectangular window will be applied.Please provide the same window used by stft to \
+             make the inversion lossless.To suppress this warning and use a rectangular window, explicitly set \
+             `window=torch.ones(n_fft, device=<device>)`."
+        );
+    }
     ensure!(
         t.dtype().is_complex(),
         Runtime,
@@ -354,6 +375,10 @@ fn inverse(a: &calls::Istft) -> Result<Tensor> {
     }
     let missing = a.length.unwrap_or(0) - made.size(-1)?;
     if missing > 0 {
+        crate::warn_once!(
+            "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please \
+             check your center and hop_length settings."
+        );
         return f::constant_pad_nd(&made, &[0, missing]);
     }
     Ok(made)

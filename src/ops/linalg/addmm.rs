@@ -325,6 +325,11 @@ fn addr(a: &calls::Addr) -> Result<Tensor> {
     let common = result_type(&[t.into(), x.into(), y.into()])?;
     for (name, s) in [("beta", a.beta), ("alpha", a.alpha)] {
         ensure!(
+            common == DType::Bool || !matches!(s, Scalar::Bool(_)),
+            Runtime,
+            "Boolean {name} only supported for Boolean results."
+        );
+        ensure!(
             !(s.is_floating() && common.is_integral(true)),
             Runtime,
             "For integral input tensors, argument {name} must not be a floating point number."

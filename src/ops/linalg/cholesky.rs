@@ -42,7 +42,7 @@ pub static OPS: &[OpDef] = &[
         "cholesky",
         "(Tensor self, bool upper=False)",
         FMO | R,
-        body!(|a| square_rule(a.input, "cholesky"), |a, _, o| {
+        body!(old_rule, |a, _, o| {
             factors(a.input, a.upper, Some("cholesky"), &o[0]).map(drop)
         }).unmeasured(),
         "The Cholesky factor.",
@@ -76,6 +76,21 @@ pub static OPS: &[OpDef] = &[
     .batch(Batch::Lead)
     .amp(Cast::Single, Cast::Kept),
 ];
+
+fn old_rule(a: &calls::Cholesky) -> Result<Plan> {
+    crate::warn_once!(
+        "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future PyTorch release.\n\
+         L = torch.cholesky(A)\n\
+         should be replaced with\n\
+         L = torch.linalg.cholesky(A)\n\
+         and\n\
+         U = torch.cholesky(A, upper=True)\n\
+         should be replaced with\n\
+         U = torch.linalg.cholesky(A).mH\n\
+         This transform will produce equivalent results for all valid (symmetric positive definite) inputs."
+    );
+    square_rule(a.input, "cholesky")
+}
 
 fn square_rule(t: &Tensor, name: &str) -> Result<Plan> {
     check(t, name, true)?;
@@ -200,6 +215,18 @@ fn inverses(t: &Tensor, upper: bool, out: &Tensor) -> Result<()> {
 
 fn inverses_of<T: Number>(t: &Tensor, upper: bool, out: &Tensor) -> Result<()> {
     let factors = Stack::<T>::copied(t, &lead(t.shape()))?;
+    for i in 0..factors.count {
+        let view = factors.view(i);
+        if let Some(k) = (0..factors.rows).find(|&k| view.get(k, k) == T::zero()) {
+            bail!(
+                LinAlg,
+                "cholesky_inverse: {}The diagonal element {} is zero, the inversion could not be completed because the input \
+                 matrix is singular.",
+                batch_note(t, i),
+                k + 1
+            );
+        }
+    }
     let mut x = Stack::<T>::empty_for(out)?;
     let (count, work) = (x.count, cubic(x.rows));
     matrices::each(count, work, &x.parts(), |i, mut x| {

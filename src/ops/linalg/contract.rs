@@ -265,6 +265,10 @@ fn summed(t: &Tensor, dim: usize) -> Result<Tensor> {
 }
 
 fn chain_matmul(a: &calls::ChainMatmul) -> Result<Tensor> {
+    crate::warn_once!(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use torch.linalg.multi_dot \
+         instead, which accepts a list of two or more tensors rather than multiple parameters."
+    );
     let list = a.matrices.refs();
     ensure!(
         !list.is_empty(),

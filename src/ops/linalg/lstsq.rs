@@ -65,7 +65,8 @@ fn check(a: &calls::LinalgLstsq) -> Result<bool> {
         "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
     );
     let rows = t.shape()[t.ndim() - 2];
-    let vector = apart == 1;
+    let batch = t.ndim() - 2;
+    let vector = apart == 1 && b.shape()[..batch] == t.shape()[..batch];
     let (at, have) = if vector {
         (1, b.size(-1)?)
     } else {

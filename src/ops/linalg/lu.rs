@@ -67,7 +67,7 @@ pub static OPS: &[OpDef] = &[
         "lu_solve",
         "(Tensor self, Tensor LU_data, Tensor LU_pivots)",
         FMO | X,
-        |a| f::linalg_lu_solve(a.LU_data, a.LU_pivots, a.input),
+        old_solve,
         "The solution of a system by its LU factorisation.",
     ).samples("f32[1, 4], f32[1, 1], i32([1])")
     .amp(Cast::Single, Cast::Kept),
@@ -170,7 +170,29 @@ fn factor(a: &calls::LinalgLuFactor) -> Result<Ret> {
     Ok(Ret::Tuple(vec![lu, pivots]))
 }
 
+fn old_solve(a: &calls::LuSolve) -> Result<Tensor> {
+    crate::warn_once!(
+        "torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorch release.\n\
+         Note that torch.linalg.lu_solve has its arguments reversed.\n\
+         X = torch.lu_solve(B, LU, pivots)\n\
+         should be replaced with\n\
+         X = torch.linalg.lu_solve(LU, pivots, B)"
+    );
+    f::linalg_lu_solve(a.LU_data, a.LU_pivots, a.input)
+}
+
 fn old_lu(a: &calls::Lu) -> Result<Ret> {
+    crate::warn_once!(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a \
+         future PyTorch release.\n\
+         LU, pivots = torch.lu(A, compute_pivots)\n\
+         should be replaced with\n\
+         LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\n\
+         and\n\
+         LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\n\
+         should be replaced with\n\
+         LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
+    );
     let [lu, pivots, info] = f::LinalgLuFactorEx::new(a.A)
         .pivot(a.pivot)
         .check_errors(!a.get_infos)
@@ -291,10 +313,18 @@ fn solve_of<T: Number>(a: &calls::LinalgLuSolve, batch: &Dims, outs: &[Tensor]) 
     let factors = Stack::<T>::copied(a.LU, &own)?;
     let (n, steps) = (factors.rows.max(1), factors.rows);
     let pivots = matrices::read_rows(a.pivots, &own)?;
-    let pivots = pivots
-        .iter()
-        .map(|&p| p.clamp(1, n as i64) as usize - 1)
-        .collect();
+    let lost = "Did you properly pass the result of lu_factor?";
+    ensure!(
+        pivots.iter().all(|&p| p >= 1),
+        Runtime,
+        "Pivots given to lu_solve must all be greater or equal to 1. {lost}"
+    );
+    ensure!(
+        pivots.iter().all(|&p| p <= n as i64),
+        Runtime,
+        "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). {lost}"
+    );
+    let pivots = pivots.iter().map(|&p| p as usize - 1).collect();
     let made = Factored {
         pivots,
         steps,
@@ -397,7 +427,8 @@ fn unpack_of<T: Number>(a: &calls::LuUnpack, outs: &[Tensor]) -> Result<()> {
         ensure!(
             pivots.iter().all(|p| (1..=rows).contains(p)),
             Runtime,
-            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of \
+             lu_factor?"
         );
         let steps = a.LU_pivots.shape().last().map_or(0, |&n| n as usize);
         let pivots: Vec<usize> = pivots.into_iter().map(|p| p as usize - 1).collect();

@@ -244,6 +244,11 @@ fn pair(t: &Tensor, dim: &[i64], dtype: Option<DType>) -> Result<[usize; 2]> {
 }
 
 fn by_number(t: &Tensor, ord: Scalar, dim: &[i64], rest: Rest) -> Result<Tensor> {
+    ensure!(
+        !matches!(ord, Scalar::Complex(_)),
+        Runtime,
+        "linalg.matrix_norm: Expected a non-complex scalar as the order of norm."
+    );
     let size = ord.to_f64().abs();
     ensure!(
         size == 1.0 || size == 2.0 || size == f64::INFINITY,

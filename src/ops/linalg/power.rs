@@ -105,16 +105,21 @@ fn exponential_rule(a: &calls::LinalgMatrixExp) -> Result<Plan> {
     let t = a.A;
     let n = t.ndim();
     ensure!(
-        n >= 2 && (t.dtype().is_float() || t.dtype().is_complex()),
+        n >= 2,
         Runtime,
-        "linalg.matrix_exp: Expected a floating point or complex tensor as input. Got {}",
-        t.dtype().scalar_type()
+        "linalg.matrix_exp: The input tensor A must have at least 2 dimensions."
     );
     let (r, c) = (t.shape()[n - 2], t.shape()[n - 1]);
     ensure!(
         r == c,
         Runtime,
         "linalg.matrix_exp: A must be batches of square matrices, but they are {r} by {c} matrices"
+    );
+    ensure!(
+        t.dtype().is_float() || t.dtype().is_complex(),
+        Runtime,
+        "linalg.matrix_exp: Expected a floating point or complex tensor as input. Got {}",
+        t.dtype().scalar_type()
     );
     Ok(Plan::contiguous(t.shape(), t.dtype()))
 }

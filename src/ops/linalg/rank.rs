@@ -10,7 +10,7 @@ use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, cubic, tail, with_numbers};
 use crate::ops::linalg::spectral::finite;
-use crate::{DType, Dims, Result, Scalar, Tensor, dims};
+use crate::{DType, Dims, Result, Scalar, Tensor, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -149,7 +149,19 @@ impl Limits {
 }
 
 fn pseudoinverse_rule(a: &calls::_Pinv) -> Result<(Plan, Dims)> {
-    let (batch, m, n) = check(a.input, "linalg.pinv", a.hermitian)?;
+    let t = a.input;
+    ensure!(
+        t.ndim() >= 2
+            && matches!(
+                t.dtype(),
+                DType::F32 | DType::F64 | DType::C64 | DType::C128
+            ),
+        Runtime,
+        "linalg.pinv({}{{{}}}): expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types",
+        t.dtype().scalar_type(),
+        t.shape()
+    );
+    let (batch, m, n) = check(t, "linalg.pinv", a.hermitian)?;
     let batch = with_tolerances(&batch, a.atol, a.rtol)?;
     let plan = Plan::contiguous(&batch.concat(&[n, m]), a.input.dtype());
     Ok((plan, batch))

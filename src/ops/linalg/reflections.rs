@@ -153,6 +153,13 @@ fn qr_of<T: Number>(a: &calls::LinalgQr, wanted: &Factors, outs: &[Tensor]) -> R
 }
 
 fn old_qr(a: &calls::Qr) -> Result<Ret> {
+    crate::warn_once!(
+        "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future PyTorch release.\n\
+         The boolean parameter 'some' has been replaced with a string parameter 'mode'.\n\
+         Q, R = torch.qr(A, some)\n\
+         should be replaced with\n\
+         Q, R = torch.linalg.qr(A, 'reduced' if some else 'complete')"
+    );
     let mode = if a.some { "reduced" } else { "complete" };
     let both = f::LinalgQr::new(a.input).mode(mode).call()?;
     Ok(Ret::Tuple(both.into()))

@@ -86,6 +86,14 @@ fn solutions<T: Number>(
 }
 
 fn old_rule(a: &calls::TriangularSolve) -> Result<(Plan, Dims)> {
+    crate::warn_once!(
+        "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangularand will be removed in a future \
+         PyTorch release.\n\
+         torch.linalg.solve_triangular has its arguments reversed and does not return a copy of one of the inputs.\n\
+         X = torch.triangular_solve(B, A).solution\n\
+         should be replaced with\n\
+         X = torch.linalg.solve_triangular(A, B)."
+    );
     let (b, t) = (a.input, a.A);
     for (x, name) in [(b, "b"), (t, "A")] {
         ensure!(

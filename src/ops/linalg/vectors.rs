@@ -141,6 +141,13 @@ fn vecdot(a: &calls::LinalgVecdot) -> Result<Tensor> {
 
 fn cross_default(a: &calls::Cross) -> Result<Tensor> {
     let (x, y) = (a.input, a.other);
+    if a.dim.is_none() {
+        crate::warn_once!(
+            "Using torch.cross without specifying the dim arg is deprecated.\n\
+             Please either pass the dim explicitly or simply use torch.linalg.cross.\n\
+             The default value of dim will change to agree with that of linalg.cross in a future release."
+        );
+    }
     let dim = match a.dim {
         Some(d) => d,
         None => match x.shape().iter().position(|&d| d == 3) {

@@ -1,7 +1,7 @@
 //! Statistics made of other operators, and comparisons of whole tensors.
 
 use crate::ops::batch;
-use crate::ops::core::helpers::{has_no_values, item, readable};
+use crate::ops::core::helpers::{at_hand, has_no_values, item, readable};
 use crate::ops::core::op::{Batch, Cast, FM, M, OpDef, Ret, Value, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
@@ -249,7 +249,12 @@ fn cov(a: &calls::Cov) -> Result<Tensor> {
     let sums = f::sum_dim(&weighted(&x)?, [1].as_slice())?;
     let count;
     let (mean, factor) = match &weights {
-        None => (f::div(&sums, n)?, Operand::from((n - correction).max(0))),
+        None => {
+            if n <= correction {
+                say_freedom();
+            }
+            (f::div(&sums, n)?, Operand::from((n - correction).max(0)))
+        }
         Some(w) => {
             let total = f::sum(w)?;
             count = weighted_count(w, a.aweights, &total, correction)?;
@@ -295,7 +300,17 @@ fn weighted_count(
         }
         _ => f::sub(total, correction)?,
     };
+    if at_hand(&left) && item(&left)?.to_f64() <= 0.0 {
+        say_freedom();
+    }
     f::clamp_min(&left, 0i64)
+}
+
+/// Warns that more is taken off the number of observations than there are.
+fn say_freedom() {
+    crate::warning::say(
+        "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+    );
 }
 
 fn check_weights(w: &Tensor, name: &str, n: i64, right_type: bool, type_name: &str) -> Result<()> {

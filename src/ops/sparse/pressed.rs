@@ -30,6 +30,16 @@ pub(crate) fn kind_of(name: &str) -> Result<Compressed> {
 
 impl Pressed {
     pub fn build(self) -> Result<Tensor> {
+        let name = match self.kind {
+            Compressed::Csr => "CSR",
+            Compressed::Csc => "CSC",
+            Compressed::Bsr => "BSR",
+            Compressed::Bsc => "BSC",
+        };
+        crate::warn_once!(
+            "Sparse {name} tensor support is in beta state. If you miss a functionality in the sparse tensor support, please \
+             submit a feature request to https://github.com/pytorch/pytorch/issues."
+        );
         let dtype = self.values.dtype();
         Parts::Compressed {
             kind: self.kind,

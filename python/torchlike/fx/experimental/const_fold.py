@@ -167,7 +167,8 @@ def split_const_subgraphs(
     setattr(split, name, ParameterList() if many else Parameter(torchlike.empty(0)))
     with split.graph.inserting_before(call):
         folded = split.graph.get_attr(name)
-    folded.meta = call.meta.copy()
+    value = folding.graph.output_node().args[0]
+    folded.meta = (value if isinstance(value, Node) else call).meta.copy()
     call.replace_all_uses_with(folded)
     if second is not None:
         _inline_module(split, "submod_1")

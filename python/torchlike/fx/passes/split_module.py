@@ -248,6 +248,5 @@ def split_module(
     for node in output.all_input_nodes:
         if node.name not in split.env:
             split.add_outer(node)
-    result = split.base.output(map_arg(output.args[0], lambda n: split.env[n.name]))
-    result.meta = output.meta.copy()
+    split.base.output(map_arg(output.args[0], lambda n: split.env[n.name]))
     return GraphModule(split.attrs, split.base)

@@ -1,0 +1,83 @@
+"""Tensors of classes that handle their calls (`__torch_dispatch__`): how they are made, copied and passed on."""
+
+import copy
+import pickle
+
+import pytest
+
+import torchlike as torch
+from torchlike.utils._python_dispatch import TorchDispatchMode
+
+
+class Passing(torch.Tensor):
+    """Hands its calls to the class above, and notes them."""
+
+    log = []
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        cls.log.append(str(func))
+        return super().__torch_dispatch__(func, types, list(args), kwargs)
+
+
+def test_instances_that_are_constructed_handle_their_calls():
+    class Three(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return Three(3)
+
+        def __repr__(self):
+            return super().__repr__(tensor_contents="three")
+
+    x = Three(2)
+    made = (x + 1, x.clone(), torch.zeros_like(x), x.new_ones(5), torch.randint_like(x, high=3))
+    assert all(type(t) is Three and t.shape == (3,) for t in made)
+    assert repr(x) == "Three(three)" and repr(torch.ones(1)) == "tensor([1.])"
+
+
+def test_the_class_above_computes():
+    x = Passing([1.0, 2.0])
+    assert type(x) is Passing and type(x + x) is torch.Tensor
+    assert (x.neg().tolist(), x.mul_(2) is x) == ([-1, -2], True)
+    assert Passing.log == ["aten.add.Tensor", "aten.neg.default", "aten.mul_.Tensor"]
+
+
+def test_modes_are_no_class_methods():
+    class Wrong(TorchDispatchMode):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*args)
+
+    with Wrong(), pytest.raises(RuntimeError, match="please make it a plain method"):
+        torch.ones(1) + 1
+
+
+class Pair(torch.Tensor):
+    """Two tensors that go through the same calls."""
+
+    @staticmethod
+    def __new__(cls, a, b):
+        return torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype)
+
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        a, b = (
+            func(*(getattr(x, side) if isinstance(x, Pair) else x for x in args), **(kwargs or {}))
+            for side in "ab"
+        )
+        return Pair(a, b)
+
+
+def test_wrappers_are_copied_and_pickled():
+    x = Pair(torch.ones(2), torch.zeros(2))
+    for made in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert type(made) is Pair and made.a is not x.a and made.shape == (2,)
+        assert made.a.tolist() == [1, 1] and made.b.tolist() == [0, 0]
+    layer = torch.nn.Linear(2, 2)
+    layer.weight = torch.nn.Parameter(Pair(torch.ones(2, 2), torch.zeros(2, 2)))
+    assert copy.deepcopy(layer).weight.a.sum() == 4
+    with pytest.raises(NotImplementedError):
+        x.untyped_storage().clone()
