@@ -70,7 +70,9 @@ def test_casts_and_old_classes() -> None:
     assert s.byte().tolist() == [255, 0, 2] and s.bool().tolist() == [True, False, True]
     assert s.complex_double().dtype == torch.complex128 and s.float8_e5m2().tolist()[2] == 2.0
     assert torch.ones(2).storage_type() is torch.FloatStorage
-    assert torch.QInt8Storage([1, 2]).tolist() == [1, 2]
+    for quantized in (torch.QInt8Storage, torch.QUInt8Storage, torch.QInt32Storage):
+        assert quantized([1, 2]).tolist() == [1, 2]
+    assert len(torch.QUInt4x2Storage(2)) == len(torch.QUInt2x4Storage(2)) == 2
     assert s.pickle_storage_type() == "IntStorage"
     with pytest.raises(KeyError, match="not recognized"):
         torch.TypedStorage([1], dtype=torch.uint16).pickle_storage_type()

@@ -301,11 +301,12 @@ def test_tensors_are_asked_about_themselves() -> None:
 
 
 def test_the_default_tensor_type_is_a_dtype_and_a_device() -> None:
-    torch.set_default_tensor_type(torch.DoubleTensor)
+    with pytest.warns(UserWarning, match="set_default_tensor_type"):
+        torch.set_default_tensor_type(torch.DoubleTensor)
     try:
         assert torch.ones(1).dtype == torch.float64
     finally:
-        torch.set_default_tensor_type(torch.FloatTensor)
+        torch.set_default_dtype(torch.float32)
 
 
 def test_functions_of_layers() -> None:

@@ -237,8 +237,12 @@ def is_distributed(self: Tensor) -> bool:
     return False
 
 
-def __init_subclass__(cls: Any, **kwargs: Any) -> None:
-    """A class that handles its calls below (`__torch_dispatch__`) does not keep results above, unless it says so."""
+def __init_subclass__(cls: Any, keeps_slots: bool = False, **kwargs: Any) -> None:
+    """A class that handles its calls below (`__torch_dispatch__`) does not keep results above, unless it says so.
+
+    Its slots become attributes, unless it `keeps_slots`: graphs hold tensors and not their objects, so what is in slots
+    goes with an object, and its attributes stay.
+    """
     super(Tensor, cls).__init_subclass__(**kwargs)
     below = getattr(cls, "__torch_dispatch__", None)
     own = any("__torch_function__" in vars(c) for c in cls.__mro__ if c not in Tensor.__mro__)
@@ -246,9 +250,9 @@ def __init_subclass__(cls: Any, **kwargs: Any) -> None:
         return
     if not own:
         cls.__torch_function__ = _C._disabled_torch_function_impl
-    # Graphs hold tensors and not their objects: what is in slots would go with an object, its attributes stay.
-    for name in [n for n, v in vars(cls).items() if isinstance(v, MemberDescriptorType)]:
-        delattr(cls, name)
+    if not keeps_slots:
+        for name in [n for n, v in vars(cls).items() if isinstance(v, MemberDescriptorType)]:
+            delattr(cls, name)
 
 
 def __array_namespace__(self: Tensor, *, api_version: Any = None) -> Any:

@@ -347,6 +347,7 @@ pub static ALIASES: &[(&str, &str)] = &[
     ("special.xlogy", "xlogy"),
     ("special.round", "round"),
     ("special.logsumexp", "logsumexp"),
+    ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
     ("moveaxis", "movedim"),
     ("special.i0", "i0"),

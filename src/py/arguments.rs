@@ -457,6 +457,8 @@ fn place_by_text(group: &Group, overload: &Overload, keyword: &Bound<'_, PyAny>)
         // PyTorch writes this function in Python, with names of its own.
         "tensor" if group.full_name == "torchlike.split" => "self",
         "split_size_or_sections" if group.full_name == "torchlike.split" => "split_size",
+        "axis0" if group.full_name.ends_with("swapaxes") => "dim0",
+        "axis1" if group.full_name.ends_with("swapaxes") => "dim1",
         "axis" => "dim",
         "keepdims" => "keepdim",
         "x2" => "other",

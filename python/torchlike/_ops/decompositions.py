@@ -315,7 +315,7 @@ def cartesian_prod(tensors: Any) -> Any:
     """A grid, flattened and stacked."""
     if len(tensors) < 2:
         return NotImplemented
-    grids = meshgrid(tensors)
+    grids = meshgrid(tensors, indexing="ij")
     return aten.stack([reshape(g, [g.numel()]) for g in grids], 1)
 
 

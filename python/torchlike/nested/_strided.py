@@ -60,7 +60,7 @@ def dense_parts(sizes: Sequence[Sequence[int]]) -> list[Part]:
     return made
 
 
-class StridedNestedTensor(Nested):
+class StridedNestedTensor(Nested, keeps_slots=True):
     """A nested tensor whose parts may differ in every size; it has a number of dimensions and no shape.
 
     `_buffer` is a plain vector of all elements, `_parts` say how each part lies in it.

@@ -12,6 +12,11 @@ from torchlike.optim.optimizer import Optimizer, ParamsT
 __all__ = ["LBFGS"]
 
 # What is kept between calls of `step`, beside the counters.
+def _value(loss: Any) -> float:
+    """A loss as a number."""
+    return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+
+
 _KEPT = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
 
 
@@ -82,7 +87,7 @@ class LBFGS(Optimizer):
     def _directional_evaluate(self, closure: Any, x: list[Any], t: Any, d: Any) -> tuple[Any, Any]:
         """The loss and gradient at a distance along a direction; the parameters stay where they are."""
         self._add_grad(t, d)
-        loss = float(closure())
+        loss = _value(closure())
         flat_grad = self._gather_flat_grad()
         self._set_param(x)
         return loss, flat_grad
@@ -98,7 +103,7 @@ class LBFGS(Optimizer):
         first_loss = closure()
         evaluations = 1
         state["func_evals"] += 1
-        loss, grad = float(first_loss), self._gather_flat_grad()
+        loss, grad = _value(first_loss), self._gather_flat_grad()
         if grad.abs().max() <= group["tolerance_grad"]:
             return first_loss
         kept = {name: state.get(name) for name in _KEPT}
@@ -153,7 +158,7 @@ class LBFGS(Optimizer):
             self._add_grad(kept["t"], d)
             if last:
                 return loss, grad, 0
-            return float(closure()), self._gather_flat_grad(), 1
+            return _value(closure()), self._gather_flat_grad(), 1
         if group["line_search_fn"] != "strong_wolfe":
             raise RuntimeError("only 'strong_wolfe' is supported")
         x = self._clone_param()

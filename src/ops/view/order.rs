@@ -34,15 +34,6 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], 0, 0; c64[3, 4], 0, 0")
     .grad("in place TransposeBackward1 | self: grad.transpose(dim0, dim1); jvp: linear"),
-    view(
-        "swapaxes",
-        "(Tensor self, int axis0, int axis1)",
-        FM | I,
-        |a| swapped(a.input, a.axis0, a.axis1),
-        "Two dimensions swapped.",
-    )
-    .samples("f32[3, 4], 0, 1; c64[3, 4], 0, 0")
-    .grad("in place TransposeBackward1 | self: grad.transpose(axis0, axis1); jvp: linear"),
     view("t", "(Tensor self)", FM | I, t, "A matrix transposed.")
         .samples("c64[3, 4]")
         .grad("in place TBackward1 | self: grad.t(); jvp: linear")
