@@ -294,7 +294,10 @@ pub fn storage_bytes(
 #[inline]
 pub fn check_strides(shape: &[i64]) -> Result<()> {
     if shape.contains(&0) {
-        let step = shape.iter().skip(1).try_fold(1i64, |n, &d| n.checked_mul(d.max(1)));
+        let step = shape
+            .iter()
+            .skip(1)
+            .try_fold(1i64, |n, &d| n.checked_mul(d.max(1)));
         crate::ensure!(step.is_some(), Runtime, "Stride calculation overflowed");
     }
     Ok(())

@@ -135,6 +135,6 @@ def test_gradients_of_segments_with_what_is_no_number() -> None:
 
 def test_bounds_of_random_test_tensors() -> None:
     made = torch.testing.make_tensor(50, dtype=torch.uint8, device="cpu", low=-9, high=9)
-    assert 0 <= made.min() and made.max() < 9
+    assert made.min() >= 0 and made.max() < 9
     with pytest.raises(ValueError, match="cannot be NaN"):
         torch.testing.make_tensor(2, dtype=torch.float32, device="cpu", low=float("nan"))

@@ -8,7 +8,6 @@ from typing import Any
 from torchlike import _C
 from torchlike._C import UntypedStorage
 
-
 #: The files of storages that write to them, by what they are known to the core.
 NAMES: dict[int, str] = {}
 

@@ -146,9 +146,9 @@ def _resized(t: Tensor, sizes: tuple[int, ...]) -> Tensor:
     if numel != t.numel():
         shown = ["x".join(map(str, shape)) for shape in (sizes, t.shape)]
         raise RuntimeError(
-            f"requested resize to {shown[0]} ({numel} elements in total), but the given tensor has a size of {shown[1]} "
-            f"({t.numel()} elements). autograd's resize can only change the shape of a given tensor, while preserving "
-            "the number of elements. "
+            f"requested resize to {shown[0]} ({numel} elements in total), but the given tensor has a size of "
+            f"{shown[1]} ({t.numel()} elements). autograd's resize can only change the shape of a given tensor, while "
+            "preserving the number of elements. "
         )
     return t.contiguous().view(sizes)
 

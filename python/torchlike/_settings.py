@@ -34,7 +34,10 @@ __all__ = [
 ]
 
 _fill = True
-_deterministic = (False, False)  # asked for, with warnings alone: kernels are deterministic in any case
+_deterministic = (
+    False,
+    False,
+)  # asked for, with warnings alone: kernels are deterministic in any case
 _matmul_precision = "highest"
 _interop_threads: int | None = None
 
@@ -125,9 +128,7 @@ def asarray(
                 f"can't alias tensor with dtype '{made.dtype._scalar_type}' into dtype '{dtype._scalar_type}'."
             )
     else:
-        made = made.to(
-            device=device or made.device, dtype=dtype or made.dtype, copy=bool(copy)
-        )
+        made = made.to(device=device or made.device, dtype=dtype or made.dtype, copy=bool(copy))
     if requires_grad is not None and made.requires_grad != requires_grad:
         made = made.detach().requires_grad_(requires_grad)
     return made
@@ -269,9 +270,7 @@ def set_num_interop_threads(num: int) -> None:
     """Remembers the number; operators run one after another."""
     global _interop_threads
     if not isinstance(num, int):
-        raise RuntimeError(
-            f"set_num_interop_threads expects an int, but got {type(num).__name__}"
-        )
+        raise RuntimeError(f"set_num_interop_threads expects an int, but got {type(num).__name__}")
     if num < 1:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
     _interop_threads = num

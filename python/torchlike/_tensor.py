@@ -135,7 +135,12 @@ def _deepcopy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     else:
         storage = t.untyped_storage()
         made = _C._from_storage(
-            storage.__deepcopy__(memo), t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), False
+            storage.__deepcopy__(memo),
+            t.dtype,
+            tuple(t.shape),
+            t.stride(),
+            t.storage_offset(),
+            False,
         )
         if t.is_conj():
             made = made.conj()
@@ -311,9 +316,7 @@ def _quantized(t: Tensor) -> tuple[Any, ...]:
     else:
         scales, zeros = t.q_per_channel_scales(), t.q_per_channel_zero_points()
         quantizer = (scheme, scales, zeros, t.q_per_channel_axis())
-    storage = TypedStorage(
-        wrap_storage=integers.untyped_storage(), dtype=t.dtype, _internal=True
-    )
+    storage = TypedStorage(wrap_storage=integers.untyped_storage(), dtype=t.dtype, _internal=True)
     rest = (integers.storage_offset(), tuple(t.shape), integers.stride())
     return (storage, *rest, quantizer, t.requires_grad, OrderedDict())
 

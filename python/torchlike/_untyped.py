@@ -9,7 +9,7 @@ from torchlike import _C
 from torchlike._C import UntypedStorage
 from torchlike._mapped import NAMES, storage_from_file
 
-CASTS = {
+CASTS: dict[str, Any] = {
     "double": _C.float64,
     "float": _C.float32,
     "half": _C.float16,
@@ -156,9 +156,7 @@ def _to(self: UntypedStorage, *, device: Any, non_blocking: bool = False) -> Unt
     return UntypedStorage(self.nbytes(), device=device).copy_(self, non_blocking)
 
 
-def _cuda(
-    self: UntypedStorage, device: Any = None, non_blocking: bool = False
-) -> UntypedStorage:
+def _cuda(self: UntypedStorage, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
     """The bytes on a GPU."""
     where = _C.device("cuda", device) if device else _C.device("cuda")
     return self.to(device=where, non_blocking=non_blocking)
@@ -255,7 +253,7 @@ _IN_BUFFERS = (*(d for d in CASTS.values()),)
 _ORDERS = ("big", "little", "native")
 
 
-def _from_buffer(
+def from_buffer(
     buffer: Any,
     byte_order: str | None = None,
     count: int = -1,
@@ -331,7 +329,7 @@ def install() -> None:
     """Gives storages these methods."""
     methods: dict[str, Any] = {
         "from_file": staticmethod(storage_from_file),
-        "from_buffer": staticmethod(_from_buffer),
+        "from_buffer": staticmethod(from_buffer),
         "_new_shared": staticmethod(_new_shared),
         "__getitem__": _getitem,
         "__setitem__": _setitem,

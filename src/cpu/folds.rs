@@ -102,7 +102,9 @@ impl Number for Complex64 {
     fn post(self, post: Post) -> Self {
         match post {
             // Divided by the complex number n + 0i: an infinite part makes the other one no number, as in PyTorch.
-            Post::Over(n) => Self::new((self.re + self.im * 0.0) / n, (self.im - self.re * 0.0) / n),
+            Post::Over(n) => {
+                Self::new((self.re + self.im * 0.0) / n, (self.im - self.re * 0.0) / n)
+            }
             _ => self,
         }
     }

@@ -143,7 +143,10 @@ fn _run_backward<'py>(
         gather,
     };
     let pass = Pass::begin();
-    let made = heard(py.detach(|| engine::run(roots, &options)).map_err(Into::into))?;
+    let made = heard(
+        py.detach(|| engine::run(roots, &options))
+            .map_err(Into::into),
+    )?;
     pass.end(py)?;
     if !allow_unreachable && let Some(i) = made.iter().position(Option::is_none) {
         return Err(PyRuntimeError::new_err(format!(

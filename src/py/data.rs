@@ -309,17 +309,17 @@ pub(super) fn of_memory<'py>(
     dtype: Option<DType>,
 ) -> PyResult<Option<Tensor>> {
     let py = o.py();
-    let made = if o.is_instance_of::<super::storage::PyStorage>() || o.hasattr("_untyped_storage")?
-    {
-        let dtype = dtype.map(|d| super::types::dtype(py, d)).transpose()?;
-        py.import("torchlike._settings")?
-            .call_method1("_on_storage", (o, dtype))?
-    } else if o.hasattr("__dlpack__")? {
-        py.import("torchlike.utils.dlpack")?
-            .call_method1("from_dlpack", (o,))?
-    } else {
-        return Ok(None);
-    };
+    let made =
+        if o.is_instance_of::<super::storage::PyStorage>() || o.hasattr("_untyped_storage")? {
+            let dtype = dtype.map(|d| super::types::dtype(py, d)).transpose()?;
+            py.import("torchlike._settings")?
+                .call_method1("_on_storage", (o, dtype))?
+        } else if o.hasattr("__dlpack__")? {
+            py.import("torchlike.utils.dlpack")?
+                .call_method1("from_dlpack", (o,))?
+        } else {
+            return Ok(None);
+        };
     Ok(tensor_ref(&made).cloned())
 }
 

@@ -1,12 +1,12 @@
 //! Square brackets.
 
 use super::convert::{self, Failure};
-use super::numpy::is_array;
-use super::{data, dispatch};
 use super::noted::Noted;
+use super::numpy::is_array;
 use super::object::{PyTensor, tensor_ref, viewing, wrap};
 use super::types::type_name;
 use super::watch::{self, Style};
+use super::{data, dispatch};
 use crate::layers::autograd::views;
 use crate::mode;
 use crate::ops::index::along::{Index, Put, get_item, set_item};
@@ -14,9 +14,7 @@ use crate::ops::index::truth::is_mask;
 use crate::{DType, Tensor};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBool, PyBytes, PyDict, PyEllipsis, PyInt, PySlice, PyString, PyTuple,
-};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyEllipsis, PyInt, PySlice, PyString, PyTuple};
 
 /// One part of an index of `t`.
 fn one(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Index> {

@@ -78,8 +78,8 @@ class StridedNestedTensor(Nested, keeps_slots=True):
         """A nested tensor of `ndim` dimensions, the first of which counts the parts."""
         warn_once(
             "The PyTorch API of nested tensors is in prototype stage and will change in the near future. We recommend "
-            "specifying layout=torch.jagged when constructing a nested tensor, as this layout receives active development, "
-            "has better operator coverage, and works with torch.compile."
+            "specifying layout=torch.jagged when constructing a nested tensor, as this layout receives active "
+            "development, has better operator coverage, and works with torch.compile."
         )
         root: Any = Tensor
         shape = (len(parts),) + (1,) * (ndim - 1)

@@ -11,6 +11,7 @@ from torchlike.optim.optimizer import Optimizer, ParamsT
 
 __all__ = ["LBFGS"]
 
+
 # What is kept between calls of `step`, beside the counters.
 def _value(loss: Any) -> float:
     """A loss as a number."""

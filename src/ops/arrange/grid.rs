@@ -124,7 +124,9 @@ fn cartesian_prod(a: &calls::CartesianProd) -> Result<Ret> {
     if a.tensors.len() == 1 {
         return Ok(Ret::Same(0));
     }
-    let flat = f::Meshgrid::new(a.tensors).indexing("ij").call()?
+    let flat = f::Meshgrid::new(a.tensors)
+        .indexing("ij")
+        .call()?
         .iter()
         .map(|t| f::reshape(t, &[-1]))
         .collect::<Result<Vec<_>>>()?;

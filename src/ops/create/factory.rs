@@ -292,13 +292,11 @@ fn empty_rule(a: &calls::Empty) -> Result<Plan> {
 }
 
 fn full_rule(a: &calls::Full) -> Result<Plan> {
-    let dtype = a
-        .dtype
-        .unwrap_or_else(|| match mode::default_dtype() {
-            // Complex numbers are of 32 bits a part with all defaults but one.
-            d if d != DType::F64 && matches!(a.fill_value, Scalar::Complex(_)) => DType::C64,
-            d => a.fill_value.dtype(d),
-        });
+    let dtype = a.dtype.unwrap_or_else(|| match mode::default_dtype() {
+        // Complex numbers are of 32 bits a part with all defaults but one.
+        d if d != DType::F64 && matches!(a.fill_value, Scalar::Complex(_)) => DType::C64,
+        d => a.fill_value.dtype(d),
+    });
     let plan = sized(a.size, Some(dtype), a.device)?;
     check_fits(a.fill_value, dtype)?;
     Ok(plan)

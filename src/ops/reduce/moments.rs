@@ -212,7 +212,11 @@ impl<'a> Spread<'a> {
         d.check_kernel(!d.is_storage_only() || d == DType::C32, "std_cpu")?;
         let over = Over::list(self.input, self.dim, self.keepdim)?;
         let shape = self.input.shape();
-        let count = over.dims.iter().filter_map(|&i| shape.get(i)).product::<i64>();
+        let count = over
+            .dims
+            .iter()
+            .filter_map(|&i| shape.get(i))
+            .product::<i64>();
         if count as f64 <= self.correction || self.input.numel() == 0 {
             warn_of_freedom(short);
         }

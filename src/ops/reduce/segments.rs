@@ -205,7 +205,9 @@ fn backward(a: &calls::_GradSegmentReduceBackward) -> Result<Tensor> {
     )?;
     match unknown {
         None => made.contiguous(),
-        Some(unknown) => f::MaskedFill::new(&made, &unknown, f64::NAN).call()?.contiguous(),
+        Some(unknown) => f::MaskedFill::new(&made, &unknown, f64::NAN)
+            .call()?
+            .contiguous(),
     }
 }
 
