@@ -293,6 +293,7 @@ def check(name: str, tensors: list[Any], mesh: DeviceMesh, rows: Any) -> bool:
     return True
 
 
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")  # of ranks without elements
 @pytest.mark.parametrize("name", CASES)
 def test_any_placement_gives_the_plain_result(name: str) -> None:
     tensors, right = CASES[name][1], 0

@@ -283,11 +283,12 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
         let dtype = dtype.unwrap_or(t.dtype());
         return Ok(recorded(to_copy(&t, dtype, Device::CPU)?, device)?);
     }
-    if !is_sequence(o) && number(o).is_none() {
-        if let Some(t) = of_memory(o, dtype)? {
-            let dtype = dtype.unwrap_or(t.dtype());
-            return Ok(recorded(to_copy(&t, dtype, Device::CPU)?, device)?);
-        }
+    if !is_sequence(o)
+        && number(o).is_none()
+        && let Some(t) = of_memory(o, dtype)?
+    {
+        let dtype = dtype.unwrap_or(t.dtype());
+        return Ok(recorded(to_copy(&t, dtype, Device::CPU)?, device)?);
     }
     let nest = Nest::read(o, dtype)?;
     let inferred = nest.inferred();

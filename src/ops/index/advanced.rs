@@ -379,9 +379,9 @@ fn put_beside(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> 
 fn put_rule(a: &calls::IndexPut) -> Result<(Plan, Option<Layout>)> {
     let (t, values) = (a.input, a.values);
     if !a.accumulate && values.numel() == 1 && values.device().is_cpu() && !t.is_meta() {
-        let mut given = a.indices.0.iter().flatten();
+        let given: SmallVec<[DType; 2]> = a.indices.0.iter().flatten().map(|i| i.dtype()).collect();
         ensure!(
-            !given.next().is_some_and(|i| i.dtype() == DType::U8) || given.next().is_some(),
+            given[..] != [DType::U8],
             Runtime,
             "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char"
         );
