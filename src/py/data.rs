@@ -293,8 +293,15 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
     let nest = Nest::read(o, dtype)?;
     let inferred = nest.inferred();
     let d = dtype.unwrap_or(inferred);
-    if dtype.is_some_and(|d| inferred.is_complex() && !d.is_complex()) {
-        return Err(PyTypeError::new_err("must be real number, not complex"));
+    if let Some(d) = dtype
+        && inferred.is_complex()
+        && !d.is_complex()
+        && d != DType::Bool
+    {
+        return Err(PyTypeError::new_err(match d.is_float() {
+            true => "must be real number, not complex",
+            false => "'complex' object cannot be interpreted as an integer",
+        }));
     }
     check_range(&nest.values, d)?;
     if device.is_meta() && crate::mode::layers() & crate::mode::FAKING == 0 {

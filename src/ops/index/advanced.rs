@@ -4,6 +4,7 @@ use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
 use crate::ops::batch;
 use crate::ops::copy::like;
 use crate::ops::core::dispatch;
+use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, I, J, M, OpDef, OutSpec, Plan, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
@@ -378,7 +379,7 @@ fn put_beside(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> 
 
 fn put_rule(a: &calls::IndexPut) -> Result<(Plan, Option<Layout>)> {
     let (t, values) = (a.input, a.values);
-    if !a.accumulate && values.numel() == 1 && values.device().is_cpu() && !t.is_meta() {
+    if !a.accumulate && values.numel() == 1 && helpers::at_hand(values) && helpers::at_hand(t) {
         let given: SmallVec<[DType; 2]> = a.indices.0.iter().flatten().map(|i| i.dtype()).collect();
         ensure!(
             given[..] != [DType::U8],

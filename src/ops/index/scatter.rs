@@ -273,9 +273,11 @@ fn scatter_reduce_rule(a: &calls::ScatterReduce) -> Result<(Plan, (usize, How))>
         ),
     };
     let (plan, dim) = scatter_rule(a.input, a.dim, a.index, Some(a.src))?;
-    a.input.dtype().check_kernel(
-        !a.input.dtype().is_complex() || matches!(how, How::Sum | How::Prod),
-        format_args!("scatter_reduce_{}", a.reduce),
+    let d = a.input.dtype();
+    d.check_kernel(
+        (!d.is_complex() || matches!(how, How::Sum | How::Prod | How::Mean))
+            && (d != DType::Bool || !matches!(how, How::Mean)),
+        format_args!("scatter_gather_tensor_cpu_reduce_{}", a.reduce),
     )?;
     Ok((plan, (dim, how)))
 }
