@@ -125,6 +125,7 @@ from torchlike._limits import finfo, iinfo  # noqa: E402
 from torchlike._linalg_utils import eig, lstsq, matrix_rank, solve, symeig  # noqa: E402
 from torchlike._lowrank import lobpcg, pca_lowrank, svd_lowrank  # noqa: E402
 from torchlike._mapped import from_file  # noqa: E402
+from torchlike._old_functions import *  # noqa: E402
 from torchlike._parts import (  # noqa: E402
     dequantize,
     per_channel_affine,

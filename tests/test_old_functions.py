@@ -1,0 +1,37 @@
+"""Functions that stand beside methods or newer functions."""
+
+from __future__ import annotations
+
+import pytest
+
+import torchlike as torch
+
+
+def test_norms_of_matrices() -> None:
+    with pytest.warns(UserWarning, match="at::nuclear_norm is deprecated"):
+        assert torch.nuclear_norm(torch.eye(3)) == 3
+    with pytest.warns(UserWarning, match="at::frobenius_norm is deprecated"):
+        assert torch.frobenius_norm(torch.ones(2, 2), (0, 1)) == 2
+    with (
+        pytest.warns(UserWarning, match="nuclear"),
+        pytest.raises(RuntimeError, match="at least 2 dimensions"),
+    ):
+        torch.nuclear_norm(torch.ones(2))
+
+
+def test_quantized() -> None:
+    q = torch.quantize_per_tensor(torch.ones(2), 0.5, 3, torch.quint8)
+    assert (torch.q_scale(q), torch.q_zero_point(q)) == (0.5, 3)
+    assert torch.int_repr(q).tolist() == [5, 5]
+    scales, zeros = torch.tensor([0.5, 1.0]), torch.tensor([0, 1])
+    q = torch.quantize_per_channel(torch.ones(2, 2), scales, zeros, 0, torch.quint8)
+    assert torch.q_per_channel_scales(q).tolist() == [0.5, 1.0]
+    assert torch.q_per_channel_zero_points(q).tolist() == [0, 1]
+    assert torch.q_per_channel_axis(q) == 0
+
+
+def test_switches_and_histories() -> None:
+    x = torch.ones(2, requires_grad=True) * 2
+    assert torch.detach_(x) is x and not x.requires_grad
+    assert torch.has_lapack and torch.has_spectral and not torch.is_vulkan_available()
+    assert not (torch.has_mkl or torch.has_openmp)
