@@ -32,7 +32,27 @@ pub fn in_place(args: &Args, want: DType, target: DType) -> Result<()> {
     if dtype::can_cast(want, target) {
         return Ok(());
     }
-    Err(promoted(args, want, target).unwrap_or_else(|| uncastable(want, target)))
+    Err(promoted(args, want, target)
+        .or_else(|| changed(args, want, target))
+        .unwrap_or_else(|| uncastable(want, target)))
+}
+
+/// The words of rows that say of their own what they change.
+#[cold]
+fn changed(args: &Args, want: DType, out: DType) -> Option<Error> {
+    Some(match args.op.path() {
+        "float_power" => err!(
+            Runtime,
+            "the base given to float_power_ has dtype {} but the operation's result requires dtype {}",
+            out.scalar_type(),
+            want.scalar_type()
+        ),
+        "heaviside" => err!(
+            Runtime,
+            "heaviside is not yet implemented for tensors with different dtypes."
+        ),
+        _ => return None,
+    })
 }
 
 /// The words of rows that promote on their own.
@@ -111,7 +131,15 @@ fn misfit(args: &Args, nr: usize, want: DType, out: DType) -> Error {
         ),
         "heaviside" => err!(
             Runtime,
-            "heaviside is not yet implemented for tensors with different dtypes."
+            "heaviside is not yet implemented for {}.",
+            match out.is_complex() {
+                true => "complex tensors",
+                false => "tensors with different dtypes",
+            }
+        ),
+        "float_power" => err!(
+            Runtime,
+            "the output given to float_power has dtype {o} but the operation's result requires dtype {w}"
         ),
         "where" => err!(Runtime, "Expected out type to be {w} but got {o}"),
         "complex" | "polar" => err!(
