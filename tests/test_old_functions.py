@@ -35,3 +35,5 @@ def test_switches_and_histories() -> None:
     assert torch.detach_(x) is x and not x.requires_grad
     assert torch.has_lapack and torch.has_spectral and not torch.is_vulkan_available()
     assert not (torch.has_mkl or torch.has_openmp)
+    with pytest.raises(NotImplementedError, match="no streams on cpu"):
+        x.record_stream(None)

@@ -153,6 +153,16 @@ def _resized(t: Tensor, sizes: tuple[int, ...]) -> Tensor:
     return t.contiguous().view(sizes)
 
 
+def record_stream(self: Tensor, s: Any) -> None:
+    """Keeps the memory until the work of a stream is done: on GPUs it is anyway, there is one stream.
+
+    Raises:
+        NotImplementedError: on other devices, which have none.
+    """
+    if not self.is_cuda:
+        raise NotImplementedError(f"record_stream(): there are no streams on {self.device.type}")
+
+
 def storage_type(self: Tensor) -> type:
     """The class of the tensor's storage."""
     from torchlike.storage import typed_of
@@ -307,6 +317,7 @@ def _add() -> None:
         is_distributed,
         resize,
         resize_as,
+        record_stream,
         coalesce,
         dequantize,
         to_dense,

@@ -84,7 +84,8 @@ fn places(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 
 /// True for a short sequence that holds slices, tensors or sequences: it means a tuple, as it did in old NumPy.
 fn is_tuple(o: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if tensor_ref(o).is_some() || is_array(o) || !is_sequence(o)? {
+    let is_plain = o.is_instance_of::<PySlice>() || o.is_instance_of::<PyInt>() || o.is_none();
+    if is_plain || tensor_ref(o).is_some() || is_array(o) || !is_sequence(o)? {
         return Ok(false);
     }
     let Ok(n @ ..32) = o.len() else {
