@@ -2,13 +2,13 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::batch;
+use crate::ops::core::fits::check_fits;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{
     Batch, F, FM, FMIO, Hidden, I, J, M, OpDef, Plan, Ret, X, compose, kernel, view,
 };
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
-use crate::ops::index::mask::check_fits;
 use crate::source::{Provider, Source};
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
 use std::sync::Arc;

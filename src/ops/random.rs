@@ -1,10 +1,10 @@
 //! Random numbers: factories, fills in place, and draws that read other tensors.
 
+use crate::ops::core::fits::check_fits;
 use crate::ops::core::op::{F, FM, I, O, OpDef, Plan, compose, kernel};
 use crate::ops::core::{by_host, helpers};
 use crate::ops::create::factory::{like, sized, via_host};
 use crate::ops::f;
-use crate::ops::index::mask::check_fits;
 use crate::random::{
     Distribution, Generator, SharedGenerator, advance_randperm, default_generator,
 };

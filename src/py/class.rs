@@ -6,6 +6,7 @@
     reason = "a type of CPython's C interface is made by hand, and its instances are made and freed by hand"
 )]
 
+use super::blocks::{BLOCKS, Blocks, FAKE_BLOCKS};
 use super::call::guard;
 use super::index;
 use super::object::PyTensor;
@@ -28,63 +29,6 @@ static TENSOR: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
 static PLACE: AtomicUsize = AtomicUsize::new(0);
 static DICT: AtomicUsize = AtomicUsize::new(0);
 static WEAK: AtomicUsize = AtomicUsize::new(0);
-
-/// How many blocks of instances that are gone wait for new ones.
-const SPARE: usize = 64;
-
-/// Memory of plain tensors that are gone.
-struct Blocks {
-    blocks: [Cell<*mut PyObject>; SPARE],
-    count: Cell<usize>,
-}
-
-// SAFETY: only touched with the interpreter lock held.
-unsafe impl Sync for Blocks {}
-
-static BLOCKS: Blocks = Blocks::new();
-
-/// As `BLOCKS`, of fake tensors.
-static FAKE_BLOCKS: Blocks = Blocks::new();
-
-impl Blocks {
-    const fn new() -> Self {
-        Self {
-            blocks: [const { Cell::new(null_mut()) }; SPARE],
-            count: Cell::new(0),
-        }
-    }
-
-    /// Those of a class, if its instances are made again.
-    #[inline]
-    fn of(class: *mut ffi::PyTypeObject) -> Option<&'static Self> {
-        if is_tensor_class(class) {
-            Some(&BLOCKS)
-        } else if is_fake_class(class) {
-            Some(&FAKE_BLOCKS)
-        } else {
-            None
-        }
-    }
-
-    #[inline]
-    fn take(&self) -> Option<*mut PyObject> {
-        let last = self.count.get().checked_sub(1)?;
-        self.count.set(last);
-        self.blocks.get(last).map(Cell::get)
-    }
-
-    /// Keeps a block, if there is room.
-    #[inline]
-    fn keep(&self, block: *mut PyObject) -> bool {
-        let count = self.count.get();
-        let Some(place) = self.blocks.get(count) else {
-            return false;
-        };
-        place.set(block);
-        self.count.set(count + 1);
-        true
-    }
-}
 
 /// True for `Tensor` itself.
 #[inline]

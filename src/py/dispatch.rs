@@ -6,18 +6,19 @@
 use super::again::{Answering, Asked};
 use super::convert::PyGenerator;
 use super::error::carried;
-use super::noted::{self, is_same, note};
+use super::noted::{self, is_same};
 use super::object::{PyTensor, adopt, instance, is_tensor, wrap};
 use super::results::scalar;
+use super::taken::taken;
 use super::types::{self, device, dtype};
 use super::wrappers;
 use crate::layers::{Next, autocast, modes};
 use crate::ops::args::{Arg, Args};
-use crate::ops::op::{Body, Grad, Ret, Value};
-use crate::ops::schema::{NONE, Returns};
+use crate::ops::op::{Body, Grad, Ret};
+use crate::ops::schema::NONE;
 use crate::ops::{Call, Form};
 use crate::{Dims, Result, Scalar, Storage, Tensor, mode};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -181,7 +182,7 @@ pub fn fresh(t: Tensor) -> Result<Tensor> {
 
 /// A number as a tensor that is assigned to elements, where a dispatch mode is to see it as PyTorch's.
 pub fn assigned(n: Scalar, to: &Tensor) -> Result<Tensor> {
-    let n = crate::ops::index::mask::assigned(n, to.dtype())?;
+    let n = crate::ops::core::fits::assigned(n, to.dtype())?;
     if let Some(mode) = to.storage().fake_mode() {
         let made = mode.lift(&Tensor::scalar(n, to.dtype())?);
         return made.to_device(to.device());
@@ -284,87 +285,6 @@ fn argument<'py>(py: Python<'py>, a: &Arg<'_>) -> PyResult<Bound<'py, PyAny>> {
         Arg::Format(f) => types::format(py, *f)?,
         Arg::Generator(g) => Bound::new(py, PyGenerator(g.clone()))?.into_any(),
     })
-}
-
-/// The tensor that a handler gave; its object lives until the call is done.
-fn taken_tensor(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    let Ok(t) = o.cast::<PyTensor>() else {
-        return Err(PyRuntimeError::new_err(format!(
-            "Unable to cast {} to Tensor",
-            o.str()?
-        )));
-    };
-    note(o, true);
-    Ok(t.get().get().clone())
-}
-
-fn taken_tensors(o: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
-    super::data::items(o)?.iter().map(taken_tensor).collect()
-}
-
-/// Several tensors, or `None` in place of those that were not asked for.
-fn taken_gaps(o: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Tensor>>> {
-    let taken = |item: &Bound<'_, PyAny>| match item.is_none() {
-        true => Ok(None),
-        false => taken_tensor(item).map(Some),
-    };
-    super::data::items(o)?.iter().map(taken).collect()
-}
-
-/// What Python answered, as the result of the call.
-fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
-    match &c.form {
-        Form::InPlace(target) | Form::Within(target) => {
-            let t = taken_tensor(answer)?;
-            return Ok(if is_same(&t, target) {
-                Ret::Same(0)
-            } else {
-                Ret::Become(Box::new(t))
-            });
-        }
-        Form::Out(_) => {
-            return Ok(Ret::Tuple(match is_tensor(answer) {
-                true => vec![taken_tensor(answer)?],
-                false => taken_tensors(answer)?,
-            }));
-        }
-        Form::New => {}
-    }
-    Ok(match &c.args.op.schema.returns {
-        Returns::Tuple(_) => match taken_gaps(answer)? {
-            gaps if gaps.iter().all(Option::is_some) => {
-                Ret::Tuple(gaps.into_iter().flatten().collect())
-            }
-            gaps => Ret::Gaps(gaps),
-        },
-        // Some functions give one tensor, or more if they are asked to.
-        Returns::One if answer.is_instance_of::<PyTuple>() => Ret::Tuple(taken_tensors(answer)?),
-        Returns::One => same_or_one(taken_tensor(answer)?, c.args),
-        _ if is_tensor(answer) => same_or_one(taken_tensor(answer)?, c.args),
-        // Before numbers: a tensor of one integer passes for one.
-        Returns::List => Ret::List(taken_tensors(answer)?),
-        _ if answer.is_instance_of::<PyTuple>() || answer.is_instance_of::<PyList>() => {
-            match answer.extract::<Vec<i64>>() {
-                Ok(ints) => Ret::Value(Value::Ints(ints)),
-                Err(_) => Ret::List(taken_tensors(answer)?),
-            }
-        }
-        _ if answer.is_none() => Ret::Value(Value::None),
-        _ => match super::convert::number(answer) {
-            Some(s) => Ret::Value(Value::Scalar(s)),
-            None => Ret::One(taken_tensor(answer)?),
-        },
-    })
-}
-
-fn same_or_one(t: Tensor, args: &Args<'_>) -> Ret {
-    match args.values.first() {
-        // A view is another tensor, also where it lies as the first does: `detach` above all.
-        Some(Arg::Tensor(first)) if is_same(first, &t) && !t.is_view() && !args.op.is_view() => {
-            Ret::Same(0)
-        }
-        _ => Ret::One(t),
-    }
 }
 
 #[pyfunction]

@@ -128,7 +128,7 @@ fn cut(shape: &[i64], pad: &[i64]) -> Result<Dims> {
 fn constant(a: &calls::ConstantPadNd) -> Result<Plan> {
     let (t, pad) = (a.input, a.pad);
     check_pad(t, pad)?;
-    crate::ops::index::mask::check_fits(a.value, t.dtype())?;
+    crate::ops::core::fits::check_fits(a.value, t.dtype())?;
     let shape = padded(t.shape(), pad)?;
     let rest = cut(t.shape(), pad)?;
     if pad.iter().all(|&p| p <= 0) {

@@ -5,6 +5,7 @@ pub mod args;
 pub mod by_host;
 pub mod call;
 pub mod dispatch;
+pub mod fits;
 pub mod forms;
 pub mod helpers;
 pub(crate) mod lookup;

@@ -3,9 +3,9 @@
 use crate::dims::{self, MemoryFormat};
 use crate::ops::batch;
 use crate::ops::copy::strides_in;
+use crate::ops::core::fits::check_fits;
 use crate::ops::core::op::{Batch, F, Hidden, M, O, OpDef, Plan, kernel, view};
 use crate::ops::core::plan::Views;
-use crate::ops::index::mask::check_fits;
 use crate::ops::view::part;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels, mode};
 use std::ops::Range;

@@ -205,7 +205,7 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
     let value = match value {
         Put::Tensor(v) => v,
         Put::Scalar(s) => {
-            let s = crate::ops::index::mask::assigned(s, t.dtype())?;
+            let s = crate::ops::core::fits::assigned(s, t.dtype())?;
             if sliced.indices.is_empty() {
                 return f::Fill::new(&sliced.view, s).call_();
             }

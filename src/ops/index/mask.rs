@@ -4,6 +4,7 @@ use crate::cpu::index::{self as cpu_index, Lay};
 use crate::cpu::room::Room;
 use crate::ops::batch;
 use crate::ops::core::dispatch;
+use crate::ops::core::fits::{c_name, check_fits};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, I, M, O, OpDef, Plan, X, kernel};
 use crate::ops::core::plan::ViewPlan;
@@ -172,65 +173,6 @@ pub static OPS: &[OpDef] = &[
     .grad("self: _grad.as_strided_scatter_self(grad, size, stride, storage_offset); src: grad.contiguous().as_strided(size, stride, storage_offset); jvp: linear")
     .batch(Batch::As(typed!(batch::as_strided_scatter, Hidden))),
 ];
-
-/// The name of a type in range errors.
-fn c_name(d: DType) -> &'static str {
-    match d {
-        DType::U8 => "uint8_t",
-        DType::I8 => "int8_t",
-        DType::I16 => "int16_t",
-        DType::I64 => "int64_t",
-        other => other.cpp_name(),
-    }
-}
-
-/// Whether a number can be converted to a type without overflow, by PyTorch's rules.
-fn fits(s: Scalar, d: DType) -> bool {
-    let (lo, hi) = match d {
-        DType::U8 => (-255.0, 255.0),
-        DType::I8 => (-128.0, 127.0),
-        DType::I16 => (-32768.0, 32767.0),
-        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        DType::F16 | DType::C32 => (-65504.0, 65504.0),
-        DType::BF16 => (-3.389_531_389_251_535_5e38, 3.389_531_389_251_535_5e38),
-        DType::F32 | DType::C64 => (-f64::from(f32::MAX), f64::from(f32::MAX)),
-        _ => (f64::NEG_INFINITY, f64::INFINITY),
-    };
-    let holds =
-        |v: f64| ((d.is_float() || d.is_complex()) && !v.is_finite()) || (v >= lo && v <= hi);
-    match s {
-        Scalar::Complex(c) if d.is_complex() => holds(c.re) && holds(c.im),
-        Scalar::Complex(c) => c.im == 0.0 && fits(Scalar::Float(c.re), d),
-        s => d == DType::Bool || holds(s.to_f64()),
-    }
-}
-
-/// Refuses a number that a dtype cannot hold.
-///
-/// # Errors
-/// PyTorch's text.
-pub fn check_fits(s: Scalar, d: DType) -> Result<()> {
-    ensure!(
-        fits(s, d),
-        Runtime,
-        "value cannot be converted to type {} without overflow",
-        c_name(d)
-    );
-    Ok(())
-}
-
-/// A number as it is assigned to elements of a dtype: those of 16 bits take infinity for what they cannot hold.
-///
-/// # Errors
-/// As [`check_fits`] for other dtypes.
-pub fn assigned(s: Scalar, d: DType) -> Result<Scalar> {
-    match s {
-        Scalar::Float(v) if matches!(d, DType::F16 | DType::BF16) && !fits(s, d) => {
-            Ok(Scalar::Float(v.signum() * f64::INFINITY))
-        }
-        s => check_fits(s, d).map(|()| s),
-    }
-}
 
 fn masked_fill_rule(t: &Tensor, mask: &Tensor, value: Operand) -> Result<Plan> {
     let shape = dims::broadcast(mask.shape(), t.shape())?;

@@ -6,6 +6,7 @@ use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
 use crate::ops::batch;
 use crate::ops::copy::like;
+use crate::ops::core::fits::check_fits;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Cast, FM, FMIO, Hidden, I, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
@@ -14,7 +15,6 @@ use crate::ops::index::along::{
     along, apart, axis, is_index, out_of_bounds, out_of_range, size_at, start,
 };
 use crate::ops::index::beside::reduce_beside;
-use crate::ops::index::mask::check_fits;
 use crate::ops::index::scatter::{
     How, apart_index, reduce_into, reduce_rows, source_lay, value_of,
 };

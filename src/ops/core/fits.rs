@@ -1,0 +1,62 @@
+//! Which numbers the elements of a type can hold.
+
+use crate::{DType, Result, Scalar, ensure};
+
+/// The name of a type in range errors.
+pub fn c_name(d: DType) -> &'static str {
+    match d {
+        DType::U8 => "uint8_t",
+        DType::I8 => "int8_t",
+        DType::I16 => "int16_t",
+        DType::I64 => "int64_t",
+        other => other.cpp_name(),
+    }
+}
+
+/// Whether a number can be converted to a type without overflow, by PyTorch's rules.
+fn fits(s: Scalar, d: DType) -> bool {
+    let (lo, hi) = match d {
+        DType::U8 => (-255.0, 255.0),
+        DType::I8 => (-128.0, 127.0),
+        DType::I16 => (-32768.0, 32767.0),
+        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        DType::F16 | DType::C32 => (-65504.0, 65504.0),
+        DType::BF16 => (-3.389_531_389_251_535_5e38, 3.389_531_389_251_535_5e38),
+        DType::F32 | DType::C64 => (-f64::from(f32::MAX), f64::from(f32::MAX)),
+        _ => (f64::NEG_INFINITY, f64::INFINITY),
+    };
+    let holds =
+        |v: f64| ((d.is_float() || d.is_complex()) && !v.is_finite()) || (v >= lo && v <= hi);
+    match s {
+        Scalar::Complex(c) if d.is_complex() => holds(c.re) && holds(c.im),
+        Scalar::Complex(c) => c.im == 0.0 && fits(Scalar::Float(c.re), d),
+        s => d == DType::Bool || holds(s.to_f64()),
+    }
+}
+
+/// Refuses a number that a dtype cannot hold.
+///
+/// # Errors
+/// PyTorch's text.
+pub fn check_fits(s: Scalar, d: DType) -> Result<()> {
+    ensure!(
+        fits(s, d),
+        Runtime,
+        "value cannot be converted to type {} without overflow",
+        c_name(d)
+    );
+    Ok(())
+}
+
+/// A number as it is assigned to elements of a dtype: those of 16 bits take infinity for what they cannot hold.
+///
+/// # Errors
+/// As [`check_fits`] for other dtypes.
+pub fn assigned(s: Scalar, d: DType) -> Result<Scalar> {
+    match s {
+        Scalar::Float(v) if matches!(d, DType::F16 | DType::BF16) && !fits(s, d) => {
+            Ok(Scalar::Float(v.signum() * f64::INFINITY))
+        }
+        s => check_fits(s, d).map(|()| s),
+    }
+}
