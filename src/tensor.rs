@@ -45,7 +45,7 @@ pub(crate) const GRAD: u8 = 4;
 pub(crate) const VIEW: u8 = 8;
 const INFERENCE: u8 = 16;
 /// A view, made while gradients were on, of a leaf that requires them.
-const VIEW_OF_LEAF: u8 = 32;
+pub(crate) const VIEW_OF_LEAF: u8 = 32;
 /// The Python class of this tensor handles its calls itself.
 const PYTHON: u8 = 64;
 
@@ -317,6 +317,9 @@ impl Tensor {
         if plan.detached {
             view.flags &= !VIEW;
             view.group = family::new_group();
+        } else if self.flags & INFERENCE != 0 {
+            // Nobody follows what is made of these.
+            view.flags &= !VIEW;
         } else if mode::records() {
             view.flags |= self.note_view();
         } else {
@@ -394,6 +397,10 @@ impl Tensor {
         self.flags = self.flags & LAZY | base.flags & !LAZY;
         self.nr = base.nr;
         self.link.clone_from(&base.link);
+        if self.group() == base.group() {
+            // The mark: where it is made anew says nothing about the view.
+            self.group = base.group;
+        }
         self
     }
 

@@ -33,7 +33,7 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[2, 3], f64[3]; i64[4], i64(2)")
     .grad(
-        "CopyBackwards | self: zeros_like(grad); src: grad.to(dtype=src.dtype, device=src.device)",
+        "CopyBackwards | self: zeros_like(grad); src: _grad.converted_back(grad, src.dtype, src.device)",
     )
     .batch(Batch::Pointwise),
     kernel(

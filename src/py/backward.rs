@@ -68,11 +68,11 @@ impl Drop for Pass {
 #[pyfunction]
 fn _queue_callback(f: Py<PyAny>) -> PyResult<()> {
     let left = WHEN_DONE.with_borrow_mut(|passes| match passes.last_mut() {
-        Some(pass) if engine::current().is_some() => {
+        Some(pass) => {
             pass.push(f);
             None
         }
-        _ => Some(f),
+        None => Some(f),
     });
     match left {
         None => Ok(()),
@@ -198,13 +198,19 @@ fn _is_checkpoint_valid() -> bool {
 ///
 /// Raises: RuntimeError outside of a walk.
 #[pyfunction]
-fn _will_engine_execute_node(node: &PyNode) -> PyResult<bool> {
+fn _will_engine_execute_node(node: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let node = node.cast::<PyNode>().ok();
     if engine::current().is_none() {
         return Err(PyRuntimeError::new_err(
             "_get_should_execute_nodes should only be called during the backward pass",
         ));
     }
-    Ok(engine::will_run(&*node.link()?))
+    let Some(node) = node else {
+        return Err(PyRuntimeError::new_err(
+            "_will_engine_execute_node expects an grad_fn",
+        ));
+    };
+    Ok(engine::will_run(&*node.get().link()?))
 }
 
 /// The text of a saved tensor that was freed.
@@ -217,11 +223,12 @@ fn _freed_text() -> &'static str {
 struct Stacks;
 
 impl Stacks {
-    fn tell(link: &Arc<Link>, what: &str) {
+    fn tell(link: &Arc<Link>, what: &str, within: Option<Arc<Link>>) {
         Python::attach(|py| {
             let told = object(py, link).and_then(|node| {
+                let within = within.map(|w| object(py, &w)).transpose()?;
                 py.import("torchlike.autograd.anomaly_mode")?
-                    .call_method1(what, (node,))
+                    .call_method1(what, (node, within))
             });
             if let Err(e) = told {
                 e.write_unraisable(py, None);
@@ -231,11 +238,11 @@ impl Stacks {
 }
 
 impl Witness for Stacks {
-    fn made(&self, link: &Arc<Link>) {
-        Self::tell(link, "_made");
+    fn made(&self, link: &Arc<Link>, within: Option<Arc<Link>>) {
+        Self::tell(link, "_made", within);
     }
     fn failed(&self, link: &Arc<Link>) {
-        Self::tell(link, "_failed");
+        Self::tell(link, "_failed", None);
     }
 }
 

@@ -69,7 +69,16 @@ fn _with_tangent<'py>(
             "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level 0 is not supported.",
         ));
     }
+    if tangent.tangent(level).is_some() {
+        return Err(PyRuntimeError::new_err(
+            "Setting a forward grad that itself has a forward gradient at the same level 0 is not supported.",
+        ));
+    }
     let of_all = batch::whole_as(&tangent, &primal)?;
+    let of_all = match primal.batch().is_empty() {
+        true => forward::laid_as(&primal, of_all)?,
+        false => of_all,
+    };
     wrap(t.py(), primal.with_tangent(level, of_all))
 }
 

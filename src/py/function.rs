@@ -9,7 +9,7 @@ use crate::layers::autograd::{anomaly, forward, views};
 use crate::layers::batch;
 use crate::ops::f;
 use crate::tensor::{Backward, Edge, Grads, Link, Mark, Meta, Node};
-use crate::{Result, Tensor, mode};
+use crate::{DType, Device, Dims, Result, Tensor, mode};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -211,7 +211,7 @@ fn _apply_function<'py>(
     let edge = |i: &usize| tensor_ref(&objects[*i]).and_then(|t| t.edge());
     let edges = places.iter().map(edge).collect();
     let ctx = ctx.cast_into::<PyNode>()?;
-    history(&ctx, Custom::of(&ctx, Some(meta))?, edges, &[holder]);
+    history(&ctx, Custom::of(&ctx, Some(meta))?, edges, &[Some(holder)]);
     Ok(output)
 }
 
@@ -242,8 +242,8 @@ pub fn owner<'py>(py: Python<'py>, body: &dyn Backward) -> Option<Bound<'py, PyA
     Some(custom.ctx.bind(py).clone())
 }
 
-/// Gives a function's outputs their history: `ctx` becomes the node, between `inputs` and `outputs`. `written`: the only
-/// output is an input that the function wrote.
+/// Gives a function's outputs their history: `ctx` becomes the node, between `inputs` and `outputs`, among which are None in
+/// the place of those without a gradient. `written`: the only output is an input that the function wrote.
 ///
 /// Views among the outputs must not be written through: that would pass by the function's gradient.
 #[pyfunction]
@@ -267,7 +267,11 @@ fn _set_history(
         return Ok(());
     }
     let outputs: Vec<_> = outputs.iter().collect();
-    let holders: Vec<_> = outputs.iter().map(PyTensor::of).collect::<PyResult<_>>()?;
+    let given = outputs.iter().map(|o| match o.is_none() {
+        true => Ok(None),
+        false => PyTensor::of(o).map(Some),
+    });
+    let holders: Vec<_> = given.collect::<PyResult<_>>()?;
     history(ctx, body, edges, &holders);
     Ok(())
 }
@@ -288,25 +292,34 @@ fn history(
     ctx: &Bound<'_, PyNode>,
     mut body: Box<Custom>,
     edges: SmallVec<[Option<Edge>; 2]>,
-    holders: &[&PyTensor],
+    holders: &[Option<&PyTensor>],
 ) {
-    let outs = holders.iter().map(|h| Meta::of(h.get())).collect();
-    let versions: SmallVec<[u32; 2]> = holders
+    let nothing = || Meta {
+        shape: Dims::new(&[]),
+        dtype: DType::Bool,
+        device: Device::CPU,
+    };
+    let outs = holders
         .iter()
-        .map(|h| h.get().storage().version())
+        .map(|h| h.map_or_else(nothing, |h| Meta::of(h.get())))
         .collect();
-    let version = versions.first().copied().unwrap_or(0);
+    let known = holders
+        .iter()
+        .map(|h| h.map(|h| h.get().storage().version()));
+    let version = known.clone().flatten().next().unwrap_or(0);
+    let versions: SmallVec<[u32; 2]> = known.map(|v| v.unwrap_or(version)).collect();
     if versions.iter().any(|v| *v != version) {
         body.versions = versions;
     }
     let link = Link::of_node(Node::new(body, edges, outs).at_version(version));
     ctx.get().place(&link);
     anomaly::made(&link);
-    let mark = match holders.len() {
+    let mark = match holders.iter().flatten().count() {
         1 => Mark::InFunction,
         _ => Mark::OneOfSeveral,
     };
     for (nr, holder) in holders.iter().enumerate() {
+        let Some(holder) = holder else { continue };
         let mut t = holder.get().clone().tracked(link.clone(), nr as u16);
         if t.is_view() {
             t = t.marked(mark);

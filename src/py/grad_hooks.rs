@@ -149,7 +149,9 @@ fn checked(
     };
     let name = || hook_name(hook);
     let Some(old) = old else {
-        return Ok(new.clone());
+        return Err(PyRuntimeError::new_err(
+            "can't replace a None gradient with a non-None value",
+        ));
     };
     if old.dtype() != new.dtype() {
         return Err(PyRuntimeError::new_err(format!(

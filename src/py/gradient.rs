@@ -173,6 +173,7 @@ impl PyTensor {
         } else {
             t.with_requires_grad(false)
         });
+        self.get().note_late_leaf(on);
         Ok(())
     }
     pub(super) fn is_leaf(&self) -> bool {

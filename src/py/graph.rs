@@ -1,15 +1,15 @@
 //! The graph as Python sees it: nodes, their hooks, and the walk back.
 
 use super::class;
-use super::object::wrap;
+use super::object::{tensor_ref, wrap};
 use super::results;
-use crate::layers::autograd::recorded;
+use crate::layers::autograd::{engine, recorded};
 use crate::layers::autograd::value::Val;
 use crate::ops::Arg;
 use crate::tensor::link::{Kind, lock};
-use crate::tensor::{Leaf, Link, Meta, When, fully};
+use crate::tensor::{Grads, Leaf, Link, Meta, When, fully};
 use crate::{Scalar, Tensor};
-use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -169,6 +169,42 @@ impl PyNode {
         PyTuple::new(py, each.collect::<PyResult<Vec<_>>>()?)
     }
 
+    /// What the node makes of gradients of its results: one gradient, or several.
+    ///
+    /// Raises: TypeError for another number of gradients.
+    #[pyo3(signature = (*grads))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        grads: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let link = self.link()?;
+        let wanted = link.node().map_or(1, |n| n.outs().len());
+        if grads.len() != wanted {
+            return Err(PyTypeError::new_err(format!(
+                "expected {wanted} arguments, got {} instead",
+                grads.len()
+            )));
+        }
+        let mut given: Grads = grads
+            .iter()
+            .map(|g| match tensor_ref(&g) {
+                Some(t) => Ok(Some(t.clone())),
+                None if g.is_none() => Ok(None),
+                None => Err(PyTypeError::new_err(format!(
+                    "expected Variable or None (got {})",
+                    super::types::type_name(&g)
+                ))),
+            })
+            .collect::<PyResult<_>>()?;
+        let mut made = py.detach(|| engine::call(&link, &mut given))?;
+        if made.len() == 1 {
+            return optional(py, made.swap_remove(0));
+        }
+        let items = made.into_iter().map(|g| optional(py, g));
+        Ok(PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
+    }
+
     /// A dictionary for whoever wants to note something.
     #[getter]
     fn metadata<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
@@ -273,6 +309,22 @@ impl PyNode {
                 Ok(PyTuple::new(slf.py(), items.collect::<Vec<_>>())?.into_any())
             }
             value => of_val(slf.py(), value),
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.place {
+            // What others hold as well is not this object's to show.
+            Place::Held(link) if Arc::strong_count(link) == 1 => self::visit(link, &visit),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        if let Place::Held(link) = &self.place
+            && let Some(rare) = link.rare()
+        {
+            rare.forget_hooks();
         }
     }
 

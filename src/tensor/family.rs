@@ -5,7 +5,7 @@
 //! Tensors cut off by `detach` are a family of their own.
 
 use super::link::{Link, lock};
-use super::{Edge, GRAD, Meta, Tangent, Tensor};
+use super::{Edge, GRAD, Meta, Tangent, Tensor, VIEW_OF_LEAF};
 use crate::{DType, Device, Dims, Result, Storage};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -108,6 +108,8 @@ pub struct Family {
     place: Option<(Weak<Link>, u16)>,
     /// Views were made.
     viewed: bool,
+    /// The tensor became a leaf that wants a gradient after views were made.
+    late: bool,
 }
 
 impl Family {
@@ -159,6 +161,7 @@ impl Tensor {
                     tangents: Vec::new(),
                     place: None,
                     viewed: false,
+                    late: false,
                 });
                 list.len() - 1
             });
@@ -334,6 +337,38 @@ impl Tensor {
             }
         });
         drop(old);
+    }
+
+    /// Notes that this tensor, which has views, wants a gradient as a leaf from now on, or no more.
+    pub fn note_late_leaf(&self, wants: bool) {
+        if self.is_view() || self.storage().known_families().is_none() {
+            return;
+        }
+        let late = self.with_family(|f| {
+            f.late = wants && f.viewed;
+            f.late
+        });
+        if late {
+            self.storage().track();
+        }
+    }
+
+    /// Whether this view was made before what it shows became a leaf that wants a gradient.
+    #[must_use]
+    pub fn is_of_late_leaf(&self) -> bool {
+        if self.requires_grad() || !self.storage().is_tracked() {
+            return false;
+        }
+        self.storage()
+            .with_families(|list| list.iter().any(|f| f.group == self.group() && f.late))
+    }
+
+    /// The same view as one of a leaf that wants a gradient: it wants one too, and leads nowhere.
+    #[must_use]
+    pub fn of_leaf(mut self) -> Self {
+        self.flags |= GRAD | VIEW_OF_LEAF;
+        self.nr = self.storage().version() as u16;
+        self
     }
 
     /// Gives up what was last written where this tensor lies.

@@ -80,6 +80,12 @@ impl Rare {
         drop(old);
     }
 
+    /// Removes all hooks.
+    pub fn forget_hooks(&self) {
+        let old = std::mem::take(&mut *lock(&self.hooks));
+        drop(old);
+    }
+
     /// The hooks of a moment, in order.
     #[must_use]
     pub fn hooks(&self, wanted: impl Fn(When) -> bool) -> Vec<(When, Arc<dyn Hook>)> {

@@ -60,18 +60,21 @@ profiler = _lazy.module("torchlike.autograd.profiler")
 
 def _check_given(output: Any, grad: Tensor, i: int) -> None:
     """A gradient that was given has to look like its output."""
-    if _C._looks_alike(output, grad) or isinstance(output, graph.GradientEdge):
+    if _C._looks_alike(output, grad):
         return
-    if grad.shape != output.shape:
+    of, name = output, "output"
+    if isinstance(output, graph.GradientEdge):
+        of, name = output.node._input_metadata[output.output_nr], "GradientEdge"
+    if grad.shape != of.shape:
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[{i}] has a shape of {grad.shape} and output[{i}] "
-            f"has a shape of {output.shape}."
+            f"Mismatch in shape: grad_output[{i}] has a shape of {grad.shape} and {name}[{i}] "
+            f"has a shape of {of.shape}."
         )
-    if output.dtype.is_complex != grad.dtype.is_complex:
+    if of.dtype.is_complex != grad.dtype.is_complex:
         raise RuntimeError(
             "For complex Tensors, both grad_output and output are required to have the same dtype."
-            f" Mismatch in dtype: grad_output[{i}] has a dtype of {grad.dtype} and output[{i}] "
-            f"has a dtype of {output.dtype}."
+            f" Mismatch in dtype: grad_output[{i}] has a dtype of {grad.dtype} and {name}[{i}] "
+            f"has a dtype of {of.dtype}."
         )
 
 
@@ -276,6 +279,13 @@ def grad(
             results, grads, bool(keep), bool(create_graph), wanted, bool(allow), False
         )
     if materialize_grads:
+        if any(
+            g is None and isinstance(i, graph.GradientEdge)
+            for g, i in zip(made, wanted, strict=True)
+        ):
+            raise RuntimeError(
+                "materialize_grads cannot be used when the given input is a GradientEdge"
+            )
         return tuple(
             torch.zeros_like(i, requires_grad=create_graph) if g is None else g
             for g, i in zip(made, wanted, strict=True)

@@ -15,15 +15,33 @@ if TYPE_CHECKING:
 
 
 def _duals(items: Sequence[Any], x: Tensor, tangent: Tensor) -> list[Any]:
-    return [forward_ad.make_dual(a, tangent) if a is x else a for a in items]
+    """The inputs without their history, those that want gradients with tangents: zeros but for one of them."""
+
+    def dual(a: Any) -> Any:
+        if not (isinstance(a, Tensor) and a.requires_grad):
+            return a
+        plain = a.detach()
+        return forward_ad.make_dual(plain, tangent if a is x else torch.zeros_like(plain))
+
+    return [dual(a) for a in items]
 
 
 def _tangents(
-    func: Callable[..., Any], items: Sequence[Any], x: Tensor, tangent: Tensor, outputs: Outputs
+    func: Callable[..., Any], items: Sequence[Any], x: Tensor, tangent: Tensor, places: list[int]
 ) -> list[Tensor]:
-    """The tangents of the outputs, for one of an input; zeros for those that have none."""
-    made = [forward_ad.unpack_dual(o) for o in outputs(func(*_duals(items, x, tangent)))]
-    return [torch.zeros_like(u.primal) if u.tangent is None else u.tangent for u in made]
+    """The tangents of the outputs at these places, for one of an input; zeros for those that have none."""
+    made = func(*_duals(items, x, tangent))
+    all_ = made if isinstance(made, tuple | list) else (made,)
+    duals = [forward_ad.unpack_dual(all_[i]) for i in places]
+    return [torch.zeros_like(u.primal) if u.tangent is None else u.tangent for u in duals]
+
+
+def _places(func: Callable[..., Any], items: Sequence[Any], outputs: Outputs) -> list[int]:
+    """Which outputs have a gradient."""
+    made = func(*items)
+    wanted = {id(o) for o in outputs(made)}
+    all_ = made if isinstance(made, tuple | list) else (made,)
+    return [i for i, o in enumerate(all_) if id(o) in wanted]
 
 
 def forward_rows(
@@ -36,12 +54,13 @@ def forward_rows(
     """For each output its tangents by each number of one input: [numbers of x, of the output]."""
     units = [1.0, 1.0j] if x.is_complex() else [1.0]
     rows = []
+    places = _places(func, items, outputs)
     with forward_ad.dual_level():
         for place in range(x.numel()):
             for unit in units:
                 v = torch.zeros(x.shape, dtype=x.dtype, device=x.device)
                 v.view(-1)[place] = unit
-                rows.append([parts(t) for t in _tangents(func, items, x, v, outputs)])
+                rows.append([parts(t) for t in _tangents(func, items, x, v, places)])
     count = len(rows[0]) if rows else 0
     return [torch.stack([r[i] for r in rows]) for i in range(count)]
 
@@ -71,12 +90,13 @@ def batched_tangents_differ(
     func: Callable[..., Any], items: Sequence[Any], wanted: Sequence[Tensor], outputs: Outputs
 ) -> bool:
     """Whether tangents for a batch at once are others than those for one after the other."""
+    places = _places(func, items, outputs)
     with forward_ad.dual_level():
         for x in wanted:
             along = _batches(x)
 
             def push(v: Tensor, x: Tensor = x) -> tuple[Tensor, ...]:
-                return tuple(_tangents(func, items, x, v, outputs))
+                return tuple(_tangents(func, items, x, v, places))
 
             at_once = torch.func.vmap(push)(along)
             each = [push(v) for v in along]

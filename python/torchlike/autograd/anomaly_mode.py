@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
 from typing import Any
@@ -11,28 +12,41 @@ from torchlike import _C
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 _STACK = "traceback_"
+_WITHIN = "parent_"
 
 
-def _made(node: Any) -> None:
-    """Notes where a node's call was made."""
+def _made(node: Any, within: Any) -> None:
+    """Notes where a node's call was made, and by which node's run if it was by one."""
     node.metadata[_STACK] = traceback.format_stack()
+    if within is not None:
+        node.metadata[_WITHIN] = within
 
 
-def _failed(node: Any) -> None:
-    """Tells where the call of a node that fails was made."""
-    stack = node.metadata.get(_STACK)
-    if stack is None:
-        warnings.warn(
-            f"Error detected in {node.name()}. No forward pass information available. Enable detect "
-            "anomaly during forward pass for more information.",
-            stacklevel=2,
-        )
-        return
-    warnings.warn(
-        f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
-        + "".join(stack),
-        stacklevel=2,
-    )
+def _failed(node: Any, _: Any) -> None:
+    """Tells where the call of a node that fails was made, and those whose gradients it was a part of."""
+    about, caused = f"Error detected in {node.name()}.", "caused the error"
+    while node is not None:
+        stack = node.metadata.get(_STACK)
+        if stack is None:
+            more = (
+                "No forward pass information available. Enable detect anomaly during forward pass for more "
+                "information."
+            )
+        else:
+            more = f"Traceback of forward call that {caused}:\n" + "".join(stack)
+        _tell(f"{about} {more}")
+        node = node.metadata.get(_WITHIN)
+        if node is not None:
+            about = f"\n\nPrevious calculation was induced by {node.name()}."
+            caused = "induced the previous calculation"
+
+
+def _tell(text: str) -> None:
+    try:
+        warnings.warn(text, stacklevel=4)
+    except Warning as told:
+        # The error of the backward pass is what is raised.
+        print(told, file=sys.stderr)
 
 
 class detect_anomaly:

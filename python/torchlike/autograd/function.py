@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._C import Node, Tensor
+from torchlike._once import warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +23,12 @@ class FunctionCtx:
 
     _to_save: tuple[Any, ...] = ()
     _saved: Any = None
-    _for_forward: tuple[Any, ...] | None = None
+    _for_forward: tuple[Any, ...] = ()
+    _forward: bool = False
     _dirty: tuple[Any, ...] = ()
     _constant: tuple[Any, ...] = ()
     _materialize: bool = True
+    _materialize_non_diff_grads: bool = True
     _freed: bool = False
     needs_input_grad: tuple[bool, ...] = ()
 
@@ -85,7 +88,7 @@ class BackwardCFunction(Node, FunctionCtx):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What was saved for backward."""
-        if self._for_forward is not None:
+        if self._forward:
             return self._for_forward
         if self._freed and self._to_save:
             raise RuntimeError(_C._freed_text())
@@ -145,13 +148,15 @@ class BackwardCFunction(Node, FunctionCtx):
         return tuple(made[i] for i in places)
 
     def _shown(self, grads: tuple[Any, ...]) -> list[Any]:
-        found = iter(grads)
         shown = []
-        for meta in self._metas:
-            grad = next(found) if meta is not None and meta[3] else None
+        if len(grads) < len(self._metas):
+            # That of the only tensor, which the function wrote.
+            grads = tuple(None if meta is None else grads[0] for meta in self._metas)
+        for meta, grad in zip(self._metas, grads, strict=True):
             if grad is None and self._materialize and meta is not None:
-                shape, dtype, device, _ = meta
-                grad = torch.zeros(shape, dtype=dtype, device=device)
+                shape, dtype, device, differentiable = meta
+                if differentiable or self._materialize_non_diff_grads:
+                    grad = torch.zeros(shape, dtype=dtype, device=device)
             shown.append(grad)
         return shown
 
@@ -354,8 +359,13 @@ _SEVERAL_OF_VIEW = (
 )
 
 
-def _check_dirty(ctx: Any, outputs: list[Any], tracked: bool) -> None:
+def _check_dirty(ctx: Any, outputs: list[Any], tracked: bool, given: set[int]) -> None:
     """Refuses writes that the history cannot follow, and counts the others."""
+    if not all(id(t) in given for t in ctx._dirty):
+        warn_once(
+            "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to "
+            "pass it to mark_dirty()."
+        )
     for t in ctx._dirty:
         if not any(t is o for o in outputs):
             raise RuntimeError(_NOT_RETURNED)
@@ -374,8 +384,9 @@ def _passed(o: Any, ids: tuple[set[int], set[int], set[int]], tracked: bool) -> 
     if id(o) in inputs and id(o) not in dirty:
         with torch.no_grad():
             return (o.view_as(o) if differentiable else o.detach()), differentiable
-    if not differentiable and o.requires_grad and id(o) not in dirty:
-        return o.detach(), False
+    # A view of an input stays one where gradients are off, as views that calls make there.
+    if not differentiable and o.requires_grad and id(o) not in dirty and not o._is_view():
+        o.detach_()
     return o, differentiable
 
 
@@ -397,29 +408,33 @@ def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any
         return _alone(ctx, args, output, tracked)
     several = isinstance(output, tuple)
     outputs = list(output) if several else [output]
-    _check_dirty(ctx, outputs, tracked)
-    ctx._check_saved()
     ids = (
         {id(a) for a in args if isinstance(a, Tensor)},
         {id(t) for t in ctx._dirty},
         {id(t) for t in ctx._constant},
     )
-    history: list[Tensor] = []
+    _check_dirty(ctx, outputs, tracked, ids[0])
+    ctx._check_saved()
+    history: list[Tensor | None] = []
     metas: list[Any] = []
     saved_outputs: dict[int, int] = {}
     for i, o in enumerate(outputs):
+        history.append(None)
         if not isinstance(o, Tensor):
             metas.append(None)
             continue
         outputs[i], differentiable = _passed(o, ids, tracked)
         if differentiable:
-            saved_outputs[id(o)] = len(history)
-            history.append(outputs[i])
+            saved_outputs[id(o)] = i
+            history[i] = outputs[i]
         metas.append((o.shape, o.dtype, o.device, differentiable))
     ctx._metas = tuple(metas)
-    if history:
+    if saved_outputs:
         written = [id(o) in ids[1] for o in outputs if isinstance(o, Tensor)]
-        _C._set_history(ctx, [args[i] for i in ctx._places], history, written == [True])
+        inputs = [args[i] for i in ctx._places]
+        if written == [True]:
+            history = [t for t in history if t is not None]
+        _C._set_history(ctx, inputs, history, written == [True])
         ctx._saved = tuple(
             None if t is None else _C._save_tensor(t, saved_outputs.get(id(t)))
             for t in ctx._to_save

@@ -45,16 +45,33 @@ def _numerical(
         data = torch.view_as_real(x.data) if x.is_complex() else x.data
         rows: list[list[Tensor]] = []
         for place in _places(data.shape):
-            both = []
+            both, looks = [], []
             for step in (eps, -eps):
                 data[place] += step
                 with torch.enable_grad():
                     made = _outputs(func(*inputs))
                 both.append([_parts(o).clone() for o in made])
+                looks.append([(o.shape, o.dtype) for o in made])
                 x.data.copy_(kept)
+            _check_alike(*looks, eps)
             rows.append([(a - b) / (2 * eps) for a, b in zip(*both, strict=True)])
     count = len(rows[0]) if rows else 0
     return [torch.stack([r[i] for r in rows]) for i in range(count)]
+
+
+def _check_alike(first: list[Any], second: list[Any], eps: float) -> None:
+    """Refuses outputs whose sizes or types depend on the values of the inputs."""
+    for (shape, dtype), (other, type_) in zip(first, second, strict=True):
+        if shape != other:
+            raise AssertionError(
+                "Expected `func` to return outputs with the same shape when inputs are perturbed by "
+                f"{eps}, but got: shapes {shape} and {other}."
+            )
+        if dtype != type_:
+            raise AssertionError(
+                "Expected `func` to return outputs with the same dtype when inputs are perturbed by "
+                f"{eps}, but got: dtypes {dtype} and {type_}."
+            )
 
 
 def _places(shape: Sequence[int]) -> list[tuple[int, ...]]:
@@ -197,6 +214,17 @@ class _Undefined(Function):
         return None
 
 
+def _tell_of_undefined() -> None:
+    import warnings
+
+    warnings.warn(
+        "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may break "
+        "existing callers of this function. If this is true for you, you can call this function with "
+        '"check_undefined_grad=False" to disable the feature',
+        stacklevel=4,
+    )
+
+
 def _check_undefined(func: Callable[..., Any], items: Sequence[Any]) -> None:
     """Gradients that did not arrive, of all outputs and of one at a time, have to count as zeros."""
     wanted = [x for x in items if _differentiable(x)]
@@ -210,11 +238,13 @@ def _check_undefined(func: Callable[..., Any], items: Sequence[Any]) -> None:
         try:
             grads = torch.autograd.grad(outputs, wanted, zeros, allow_unused=True)
         except RuntimeError as error:
+            _tell_of_undefined()
             raise GradcheckError(
                 "Expected backward function to handle undefined output grads. Please look at "
                 '"Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
             ) from error
         if any(g is not None and not g.eq(0).all() for g in grads):
+            _tell_of_undefined()
             raise GradcheckError(
                 "Expected all input grads to be undefined or zero when all output grads are undefined "
                 'or zero. Please look at "Notes about undefined output gradients" in '

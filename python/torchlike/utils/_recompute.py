@@ -61,6 +61,8 @@ class Frame:
         self.again = again
         self.early_stop = early_stop
         self.check = check
+        # A walk back inside of the part may ask for what is saved before all of it is.
+        self.complete = False
         self.holders: list[weakref.ref[_Holder]] = []
         self.metadata: list[dict[str, Any]] = []
         # What each walk back has computed again and not asked for yet.
@@ -91,6 +93,11 @@ class Frame:
 
         def keep(t: Tensor) -> Tensor:
             at = len(made)
+            if self.complete and at >= len(self.holders):
+                raise CheckpointError(
+                    "torch.utils.checkpoint: trying to save more tensors during recomputation than during the original "
+                    "forward pass."
+                )
             made.append(t)
             if at < len(self.holders) and self.holders[at]() is not None:
                 values[at] = t.detach()
@@ -104,7 +111,7 @@ class Frame:
             torch.enable_grad(),
         ):
             self.again()
-        if self.check:
+        if self.check and (self.complete or len(made) <= len(self.holders)):
             self.compare(made)
         return values
 

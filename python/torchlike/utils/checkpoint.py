@@ -248,7 +248,9 @@ def checkpoint(
     frame = Frame(again, early_stop and _early_stop[0], determinism_check == "default")
     unpack = frame.unpack if log is None else log.telling(frame.unpack)
     with saved_tensors_hooks(frame.pack, unpack), first:
-        return function(*args, **kwargs)
+        made = function(*args, **kwargs)
+    frame.complete = True
+    return made
 
 
 def checkpoint_sequential(

@@ -3,13 +3,14 @@
 use crate::ops::f;
 use crate::tensor::{Grads, Link, Node};
 use crate::{Result, bail};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// Who notes where nodes are made, and tells of it when one fails.
 pub trait Witness: Send + Sync {
-    /// A node was made.
-    fn made(&self, link: &Arc<Link>);
+    /// A node was made, while `within` ran if one did.
+    fn made(&self, link: &Arc<Link>, within: Option<Arc<Link>>);
     /// A node failed.
     fn failed(&self, link: &Arc<Link>);
 }
@@ -44,7 +45,36 @@ pub fn made(link: &Arc<Link>) {
     if MODE.load(Relaxed) & ON != 0
         && let Some(witness) = WITNESS.get()
     {
-        witness.made(link);
+        witness.made(link, RUNNING.with_borrow(|all| all.last().cloned()));
+    }
+}
+
+thread_local! {
+    /// The nodes that run on this thread while nodes are watched, the innermost last.
+    static RUNNING: RefCell<Vec<Arc<Link>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A node that runs, until it is dropped.
+pub struct Running(bool);
+
+impl Running {
+    /// Notes a node, if nodes are watched.
+    #[inline]
+    #[must_use]
+    pub fn note(link: &Arc<Link>) -> Self {
+        let watched = MODE.load(Relaxed) & ON != 0;
+        if watched {
+            RUNNING.with_borrow_mut(|all| all.push(link.clone()));
+        }
+        Self(watched)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.0 {
+            drop(RUNNING.with_borrow_mut(Vec::pop));
+        }
     }
 }
 

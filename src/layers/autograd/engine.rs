@@ -65,6 +65,9 @@ struct Going {
     held: Map<usize, u32>,
 }
 
+/// How many walks may go on inside one another on a thread: each takes a part of its stack.
+const NESTED: usize = 100;
+
 thread_local! {
     static GOING: RefCell<Vec<Going>> = const { RefCell::new(Vec::new()) };
 }
@@ -103,6 +106,12 @@ pub fn will_run(link: &Link) -> bool {
 /// # Errors
 /// What nodes and hooks report; nothing is gathered after that.
 pub fn run(roots: Vec<(Edge, Tensor)>, options: &Options) -> Result<Vec<Option<Tensor>>> {
+    if GOING.with_borrow(Vec::len) >= NESTED {
+        bail!(
+            Runtime,
+            "backward(): more than {NESTED} backward passes inside one another on a thread are not supported"
+        );
+    }
     let (roots, grads): (SmallVec<[Edge; 2]>, Grads) =
         roots.into_iter().map(|(e, g)| (e, Some(g))).unzip();
     let mut walk = Walk {
@@ -192,9 +201,10 @@ impl<'r> Walk<'r> {
         if now >> 32 == u64::from(self.run) {
             return Some((now & 0xffff_ffff) as usize);
         }
-        if now == 0 {
+        if now == 0 && self.held.is_empty() {
             return None;
         }
+        // Another walk had it when this one began, and may be done by now.
         self.held.get(&Arc::as_ptr(link)).map(|at| *at as usize)
     }
 
@@ -250,9 +260,8 @@ impl<'r> Walk<'r> {
                     let leads = edges(link)
                         .filter_map(|e| self.known(&e.to))
                         .any(|to| self.tasks[to].needed || !self.tasks[to].captures.is_empty());
-                    let gathers = self.options.gather
-                        && link.as_leaf().is_some()
-                        && !self.tasks[at].captures.is_empty();
+                    // What gathers runs whole, also where nothing behind it is asked for.
+                    let gathers = self.options.gather && !self.tasks[at].captures.is_empty();
                     self.tasks[at].needed = leads || gathers;
                 }
             }
@@ -346,6 +355,9 @@ impl<'r> Walk<'r> {
 
     /// Runs what is at a place; gives the gradients of its edges.
     fn visit(&mut self, at: usize, link: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+        if !self.tasks[at].needed && self.tasks[at].captures.is_empty() {
+            return Ok(Grads::new());
+        }
         let outs = link.node().map_or(1, |n| n.outs().len());
         while grads.len() < outs {
             grads.push(None);
@@ -374,10 +386,8 @@ impl<'r> Walk<'r> {
         };
         for (when, hook) in rare.hooks(|w| matches!(w, When::Result(_))) {
             let When::Result(nr) = when else { continue };
+            // Hooks of results that no gradient came to are told so.
             let place = &mut grads[usize::from(nr)];
-            if place.is_none() {
-                continue;
-            }
             let mut one: Grads = std::iter::once(place.clone()).collect();
             hook.run(link, &mut one, None)?;
             *place = one.swap_remove(0);
@@ -398,7 +408,11 @@ impl<'r> Walk<'r> {
         tell(link, When::Before, grads, None)?;
         let after = link.hooks(When::After);
         let shown = (!after.is_empty()).then(|| grads.clone());
-        let mut made = anomaly::checked(link, node, profile::run(link, node, grads))?;
+        let made = {
+            let _running = anomaly::Running::note(link);
+            profile::run(link, node, grads)
+        };
+        let mut made = anomaly::checked(link, node, made)?;
         let settled =
             |made: &Grads| modes::settled(made, made.iter().flatten().any(Tensor::is_python));
         settled(&made);
@@ -434,13 +448,29 @@ fn gather_at(link: &Arc<Link>, leaf: &Leaf, grads: &mut Grads) -> Result<Grads> 
     let shown = (!after.is_empty()).then(|| grads.clone());
     if let Some(grad) = grads.swap_remove(0) {
         modes::settled(&[], grad.is_python());
-        gather::into_leaf(leaf, grad)?;
+        let others = usize::from(shown.is_some());
+        gather::into_leaf(leaf, grad, others)?;
         tell(link, When::Gathered, &mut Grads::new(), None)?;
     }
     for (_, hook) in after {
         hook.run(link, &mut Grads::new(), shown.as_ref())?;
     }
     Ok(Grads::new())
+}
+
+/// What a place makes of gradients of its results, apart from any walk: hooks are not told.
+///
+/// # Errors
+/// What the place reports.
+pub fn call(link: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+    match &link.kind {
+        Kind::Node(node) => node.body().apply(link, grads),
+        Kind::Leaf(leaf) => match grads.pop().flatten() {
+            Some(grad) => gather::into_leaf(leaf, grad, 0).map(|()| Grads::new()),
+            None => Ok(Grads::new()),
+        },
+        Kind::Carrier(_) => bail!(Runtime, "internal error in torchlike: a tangent was called"),
+    }
 }
 
 fn all_edges(link: &Link) -> &[Option<Edge>] {

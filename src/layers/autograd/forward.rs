@@ -12,7 +12,7 @@ use crate::ops::core::helpers;
 use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, f};
 use crate::tensor::{Kind, Layout, Link};
-use crate::{Result, Tensor, bail, mode};
+use crate::{Dims, Result, Tensor, bail, mode};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -186,16 +186,20 @@ impl Layer for Forward {
 /// Runs a call, and gives its results the tangents that follow from those of its arguments.
 fn carry(c: Call, next: Next) -> Result<Ret> {
     let levels = levels(c.args);
-    if levels.is_empty() {
-        return next.call(c);
-    }
     let op = c.args.op;
-    if let Form::Out(_) = &c.form {
+    if let Form::Out(outs) = &c.form {
+        let dual = |t: &Tensor| t.tangents().iter().any(|(level, _)| is_open(*level));
+        if levels.is_empty() && !outs.iter().any(dual) {
+            return next.call(c);
+        }
         bail!(
             NotImplemented,
             "Trying to use forward AD with {}_out that does not support it because it is an out= function",
             op.public_name()
         );
+    }
+    if levels.is_empty() {
+        return next.call(c);
     }
     match (op.def.grad, &op.def.body) {
         (Grad::Rule(_), _) => match rule::of(op) {
@@ -281,6 +285,33 @@ fn with_tangents(
         }
         Ok(t.with_tangent(level, tangent))
     })
+}
+
+/// A tangent that lies in its memory as `primal` does in its own: a copy, if it lies otherwise.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn laid_as(primal: &Tensor, tangent: Tensor) -> Result<Tensor> {
+    let elements = |t: &Tensor| t.storage().nbytes() / t.dtype().size();
+    let strides = |t: &Tensor| -> Dims {
+        let each = t.shape().iter().zip(t.strides().iter());
+        each.filter(|(n, _)| **n != 1).map(|(_, s)| *s).collect()
+    };
+    let opaque = primal.storage().is_opaque() || tangent.storage().is_opaque();
+    let same = elements(primal) == elements(&tangent)
+        && primal.offset() == tangent.offset()
+        && strides(primal) == strides(&tangent)
+        && primal.is_conj() == tangent.is_conj()
+        && primal.is_neg() == tangent.is_neg();
+    if same || opaque || primal.numel() == 0 || primal.has_internal_overlap() {
+        return Ok(tangent);
+    }
+    let row = f::new_zeros(&tangent, &[elements(primal) as i64][..])?;
+    let place = f::AsStrided::new(&row, &primal.shape()[..], &primal.strides()[..])
+        .storage_offset(primal.offset())
+        .call()?;
+    let conj = primal.is_conj() && tangent.dtype().is_complex();
+    gather::written(&place.with_conj(conj).with_neg(primal.is_neg()), &tangent)
 }
 
 /// A copy, with copies of its tangents, which a write into the tensor changes as well.

@@ -49,15 +49,17 @@ pub fn enforce_layout(on: bool) {
     FREE.set(!on);
 }
 
-/// Adds a gradient to what a leaf has gathered.
+/// Adds a gradient to what a leaf has gathered. A first one is kept as it is if nobody has it but the caller and `others`,
+/// who only look.
 ///
 /// # Errors
 /// If they do not fit.
-pub fn into_leaf(leaf: &Leaf, grad: Tensor) -> Result<()> {
+pub fn into_leaf(leaf: &Leaf, grad: Tensor, others: usize) -> Result<()> {
     let variable = leaf.variable();
     let Some(old) = leaf.grad() else {
         let obeys = !layout_enforced() || obeys(&variable, &grad);
-        let kept = if !mode::grad_enabled() && obeys && grad.storage().use_count() == 1 {
+        let alone = grad.storage().use_count() == 1 + others;
+        let kept = if !mode::grad_enabled() && obeys && alone {
             f::detach(&grad)?
         } else {
             obedient(&variable, &grad)?

@@ -38,9 +38,15 @@ pub struct Autograd;
 
 impl Layer for Autograd {
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
-        if next.seen() & DATED != 0
-            && let Some(now) = views::all_current(c.args)?
+        if next.seen() & DATED == 0 {
+            return track(c, next);
+        }
+        if let Form::InPlace(target) = &c.form
+            && target.requires_grad()
         {
+            views::check_write(target)?;
+        }
+        if let Some(now) = views::all_current(c.args)? {
             let args = now.borrow();
             let form = c.form.of(&args)?;
             return track(Call { args: &args, form }, next);

@@ -20,7 +20,8 @@ pub fn is_stale(t: &Tensor) -> bool {
         return stale;
     }
     if t.is_view() {
-        return t.is_outdated().unwrap_or_else(|| t.head().is_some());
+        let unknown = || t.head().is_some() || t.is_of_late_leaf();
+        return t.is_outdated().unwrap_or_else(unknown);
     }
     match (t.head(), t.link()) {
         (Some(head), Some(link)) => !Arc::ptr_eq(link, &head),
@@ -75,6 +76,9 @@ pub fn current(t: &Tensor) -> Result<Cow<'_, Tensor>> {
             Some(head) => Cow::Owned(t.clone().tracked(head, 0)),
             None => Cow::Borrowed(t),
         });
+    }
+    if t.is_of_late_leaf() {
+        return Ok(Cow::Owned(t.clone().of_leaf()));
     }
     if t.mark() != Mark::None {
         return Err(forbidden(t, true));
