@@ -220,6 +220,10 @@ def lobpcg(
     tracked = torchlike.is_grad_enabled() and (
         dense.requires_grad or (b is not None and b.requires_grad)
     )
+    if tracked:
+        # Gradients are those of symmetric matrices.
+        dense = (dense + dense.mT) / 2
+        b = None if b is None else (b + b.mT) / 2
     values, vectors = [], []
     for one_a, one_b, one_x, one_k in zip(flat(dense), flat(b), flat(X), flat(iK), strict=True):
         with torchlike.no_grad():

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 use std::any::Any;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// `torchlike.autograd.graph.Node`: a place in the graph. Instances are of classes named as the place is.
 #[pyclass(
@@ -27,14 +27,11 @@ use std::sync::{Arc, Weak};
     frozen
 )]
 pub struct PyNode {
-    place: Place,
-}
-
-enum Place {
-    /// The object keeps its place alive.
-    Held(Arc<Link>),
-    /// The place keeps the object alive: that of a function of the user's. Nothing before it was called.
-    Owner(std::sync::OnceLock<Weak<Link>>),
+    /// The place that the object keeps alive. The garbage collector may look for it before it is written, in memory that is
+    /// zero, which is None.
+    held: Option<Arc<Link>>,
+    /// The place that keeps the object alive: that of a function of the user's, once it was called.
+    owner: OnceLock<Weak<Link>>,
 }
 
 /// What a place keeps of its object.
@@ -97,7 +94,8 @@ pub fn object<'py>(py: Python<'py>, link: &Arc<Link>) -> PyResult<Bound<'py, PyA
         return Ok(object);
     }
     let seed = PyNode {
-        place: Place::Held(link.clone()),
+        held: Some(link.clone()),
+        owner: OnceLock::new(),
     };
     let made = class_of(py, &name_of(link))?.call1((Bound::new(py, seed)?,))?;
     let weak = PyWeakrefReference::new(&made)?.into_any().unbind();
@@ -113,19 +111,16 @@ pub fn object<'py>(py: Python<'py>, link: &Arc<Link>) -> PyResult<Bound<'py, PyA
 
 impl PyNode {
     pub(super) fn link(&self) -> PyResult<Arc<Link>> {
-        match &self.place {
-            Place::Held(link) => Ok(link.clone()),
-            Place::Owner(weak) => weak
-                .get()
-                .and_then(Weak::upgrade)
-                .ok_or_else(|| PyRuntimeError::new_err("the graph of this node is gone")),
-        }
+        let known = self.held.clone();
+        known
+            .or_else(|| self.owner.get().and_then(Weak::upgrade))
+            .ok_or_else(|| PyRuntimeError::new_err("the graph of this node is gone"))
     }
 
     /// Of a function of the user's, once it has a place.
     pub(super) fn place(&self, link: &Arc<Link>) {
-        if let Place::Owner(weak) = &self.place {
-            let _ = weak.set(Arc::downgrade(link));
+        if self.held.is_none() {
+            let _ = self.owner.set(Arc::downgrade(link));
         }
     }
 }
@@ -135,20 +130,18 @@ impl PyNode {
     #[new]
     #[pyo3(signature = (seed=None))]
     fn new(seed: Option<&Bound<'_, PyNode>>) -> PyResult<Self> {
-        let place = match seed {
-            Some(seed) => Place::Held(seed.get().link()?),
-            None => Place::Owner(std::sync::OnceLock::new()),
-        };
-        Ok(Self { place })
+        Ok(Self {
+            held: seed.map(|seed| seed.get().link()).transpose()?,
+            owner: OnceLock::new(),
+        })
     }
 
     /// The name: `MulBackward0`.
     fn name(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let name = match &slf.get().place {
-            Place::Held(link) => name_of(link),
-            Place::Owner(_) => return Ok(slf.get_type().name()?.to_string()),
-        };
-        Ok(fully(&name).into_owned())
+        match &slf.get().held {
+            Some(link) => Ok(fully(&name_of(link)).into_owned()),
+            None => Ok(slf.get_type().name()?.to_string()),
+        }
     }
 
     /// Always true: nodes are made where gradients are wanted.
@@ -313,15 +306,15 @@ impl PyNode {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match &self.place {
+        match &self.held {
             // What others hold as well is not this object's to show.
-            Place::Held(link) if Arc::strong_count(link) == 1 => self::visit(link, &visit),
+            Some(link) if Arc::strong_count(link) == 1 => self::visit(link, &visit),
             _ => Ok(()),
         }
     }
 
     fn __clear__(&self) {
-        if let Place::Held(link) = &self.place
+        if let Some(link) = &self.held
             && let Some(rare) = link.rare()
         {
             rare.forget_hooks();
