@@ -181,6 +181,9 @@ def _argument(text: str, kwarg_only: bool) -> Argument:
         info = AliasInfo(inner.replace("!", "").partition("->")[0].strip(), "!" in inner)
     type_ = base + (suffix or "")
     value = None if default is None else _default(default.strip(), type_)
+    if isinstance(value, int | float):
+        # One number says all of a list of a known length.
+        value = [value] * _kind(type_).fixed or value
     return Argument(name or "", type_, value, default is not None, kwarg_only, info)
 
 

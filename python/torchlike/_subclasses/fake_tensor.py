@@ -172,8 +172,13 @@ class FakeTensorConverter:
         return fake_mode.from_tensor(t)
 
     def from_meta_and_device(self, fake_mode: FakeTensorMode, t: Any, device: Any) -> Any:
-        """A meta tensor as a fake one on a device."""
-        return FakeTensor(fake_mode, t, device)
+        """A meta tensor as a fake one on a device, always the same one as long as that lives."""
+        twins = fake_mode._converter.twins
+        made = twins.of(t)
+        if made is None:
+            made = FakeTensor(fake_mode, t, device)
+            twins.remember(t, made)
+        return made
 
 
 class FakeTensorMode(TorchDispatchMode):
