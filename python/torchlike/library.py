@@ -248,7 +248,10 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any
         kernels.update({key_name(kind): func for kind in kinds})
         return func
 
-    return inner if func is None else inner(func)
+    if func is None:
+        return inner
+    inner(func)
+    return None
 
 
 def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any = None) -> Any:
@@ -267,7 +270,11 @@ def register_fake(
     """Sets what makes the results' shapes on meta."""
 
     def inner(func: Any) -> Any:
-        _overload(op).kernels["Meta"] = func
+        try:
+            overload = _overload(op)
+        except AttributeError:
+            raise RuntimeError(f"operator {op} does not exist") from None
+        overload.kernels["Meta"] = func
         return func
 
     return inner if func is None else inner(func)

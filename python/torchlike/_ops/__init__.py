@@ -49,7 +49,8 @@ class OpOverload:
             return []
         from torchlike import _tags
 
-        return list(_tags.of_aten(self._opname, self._overloadname))
+        to_given = any(argument.is_out for argument in self._schema.arguments)
+        return list(_tags.of_aten(self._opname, self._overloadname, to_given))
 
     def name(self) -> str:
         """The full name: `aten::add.Tensor`."""
