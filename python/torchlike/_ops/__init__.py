@@ -291,6 +291,11 @@ def _aten() -> dict[str, list[tuple[str, str, bool, bool]]]:
     return found
 
 
+def known_to_aten(name: str) -> list[tuple[str, str, bool, bool]]:
+    """The overloads of an operator that PyTorch has under a name: none for those of the user's."""
+    return _aten().get(name, [])
+
+
 def _load(space: str, name: str) -> OpOverloadPacket | None:
     if space != "aten" or name not in _aten():
         return None
