@@ -86,11 +86,13 @@ class OpOverload:
 
     def has_kernel_for_dispatch_key(self, key: Any) -> bool:
         """True if there is a kernel for a device or layer."""
-        if self.namespace == "aten":
-            return True
         from torchlike._ops.custom import key_name
 
-        return key_name(key) in self.kernels
+        name = key_name(key)
+        if self.namespace == "aten" and name not in self.kernels:
+            # What is made of others has a kernel that says so, and no other.
+            return (name == "CompositeImplicitAutograd") == self.implicit
+        return name in self.kernels
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The value of every argument by name.

@@ -263,6 +263,8 @@ def seen(
     ):
         return NotImplemented
     overload, fitted = found
+    if count := modes.opens(overload):
+        return ... if parted and count == 1 else NotImplemented
     args, kwargs = spelled(overload._schema, fitted)
     answer = modes.ask(overload, args, kwargs)
     several = "return_indices" in _parameters(row) and any(v is True for v in values)
@@ -292,6 +294,8 @@ def reading(t: Any) -> None:
 
 def decomposed(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call of an overload in other operators, or NotImplemented."""
-    from torchlike._ops import decompositions
+    from torchlike._ops import calls, decompositions
 
-    return decompositions.run(overload._opname, "", overload.bind(args, kwargs))
+    values = overload.bind(args, kwargs)
+    made = decompositions.run(overload._opname, "", values)
+    return calls.taken_apart(overload, values) if made is NotImplemented else made
