@@ -55,7 +55,7 @@ def opcheck(
         try:
             _CHECKS[name](overload, tuple(args), dict(kwargs or {}))
             results[name] = "SUCCESS"
-        except Exception as e:
+        except Exception as e:  # noqa: PERF203
             if raise_exception:
                 raise OpCheckError(
                     f"opcheck(op, ...): {name} failed with {e} (scroll up for stack trace)"

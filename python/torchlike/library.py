@@ -120,12 +120,12 @@ class Library:
         name = name.rpartition("::")[2]
         key = key_name(dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
         packet, _dot, overload = name.partition(".")
-        if self.ns == "aten" and key in _HELD and fn is not fallthrough_kernel:
-            if any(overload in (n, "") for n, *_ in known_to_aten(packet)):
-                raise NotImplementedError(
-                    f"Library.impl(): aten::{name} keeps its kernels, for {key} too; "
-                    "a TorchDispatchMode sees its calls"
-                )
+        held = self.ns == "aten" and key in _HELD and fn is not fallthrough_kernel
+        if held and any(overload in (n, "") for n, *_ in known_to_aten(packet)):
+            raise NotImplementedError(
+                f"Library.impl(): aten::{name} keeps its kernels, for {key} too; "
+                "a TorchDispatchMode sees its calls"
+            )
         found = getattr(getattr(ops, self.ns), packet, None)
         target = getattr(found, overload or "default", None)
         kernels = waiting.setdefault(f"{self.ns}::{name}", {}) if target is None else target.kernels

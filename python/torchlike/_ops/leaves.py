@@ -264,7 +264,10 @@ def seen(
         return NotImplemented
     overload, fitted = found
     if count := modes.opens(overload):
-        return ... if parted and count == 1 else NotImplemented
+        first = count == 1 and form != "out"
+        known = dict(zip(_parameters(row), values, strict=True))
+        made = decompositions.run(row, form, known) if first else NotImplemented
+        return ... if made is NotImplemented and parted and count == 1 else made
     args, kwargs = spelled(overload._schema, fitted)
     answer = modes.ask(overload, args, kwargs)
     several = "return_indices" in _parameters(row) and any(v is True for v in values)
