@@ -171,3 +171,70 @@ def test_modes_that_count_products_are_not_shown_the_rest(monkeypatch):
     with FlopCounterMode(display=False, custom_mapping={aten.relu: lambda *a, **k: 7}) as counter:
         (x.t() @ x).relu()
     assert counter.get_total_flops() == 2 * 4**3 + 7
+
+
+def test_composites_are_counted_in_inference_mode():
+    model, x = Net(), torch.ones(2, 3, 8, 8)
+    batch = torch.ones(2, 4, 4)
+
+    def count():
+        with FlopCounterMode(display=False) as counter:
+            model(x)
+            torch.einsum("bij,bjk->bik", batch, batch)
+            nn.functional.scaled_dot_product_attention(batch, batch, batch)
+        return counter.get_flop_counts()
+
+    with torch.no_grad():
+        expected = count()
+    with torch.inference_mode():
+        assert count() == expected
+    linear = aten.linear.default
+    assert linear.has_kernel_for_dispatch_key("CompositeImplicitAutograd")
+    assert not linear.has_kernel_for_dispatch_key("Meta")
+
+
+def test_modules_that_run_again_are_entered_once():
+    events = []
+    first, second = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = first, second
+
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(
+                self.second, self.first(x), use_reentrant=False
+            )
+
+    def note(what):
+        def told(module, *_):
+            name = tracker.get_known_fqn(module)
+            events.append((what, name, name in tracker.parents, tracker.is_bw))
+
+        return told
+
+    with ModTracker() as tracker:
+        hooks = {f"{p}_{w}_hook": note(f"{p} {w}") for p in ("pre", "post") for w in ("fw", "bw")}
+        tracker.register_user_hooks(**hooks)
+        model = Two()
+        model(torch.ones(1, 2)).sum().backward()
+    backward = [(what, name) for what, name, _, late in events if late]
+    assert backward == [
+        ("pre bw", "Two.second"), ("pre bw", "Two"), ("pre fw", "Two.second"), ("post fw", "Two.second"),
+        ("pre bw", "Two.first"), ("post bw", "Two.second"), ("post bw", "Two.first"), ("post bw", "Two"),
+    ]  # fmt: skip
+    assert all(at_work for _, _, at_work, _ in events)
+
+
+def test_callbacks_add_callbacks():
+    done = []
+
+    def last():
+        done.append(torch._C._current_graph_task_id() >= 0)
+        torch._C._queue_callback(lambda: done.append("added"))
+
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(lambda g: torch._C._queue_callback(last))
+    (x * 2).sum().backward()
+    assert done == [True, "added"] and torch._C._current_graph_task_id() == -1

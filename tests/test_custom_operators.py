@@ -261,3 +261,64 @@ def test_libraries_of_the_old_kind():
         library.Library("prim", "DEF")
     with pytest.raises(RuntimeError, match="Invalid alias_analysis type maybe"):
         host.define("f(Tensor x) -> Tensor", "maybe")
+
+
+def test_schemas_are_printed_in_one_way():
+    def spelled(text):
+        return str(torch._C.parse_schema(text))
+
+    assert spelled("a::f(Tensor x,int  y=1, float z=1.0, *, ScalarType t=float) ->Tensor") == (
+        "a::f(Tensor x, int y=1, float z=1., *, ScalarType t=6) -> Tensor"
+    )
+    assert spelled("f(float[2] a=0.5, int[2] b=1, str s='x', Device d='cpu') -> (Tensor,int)") == (
+        'f(float[2] a=[0.5, 0.5], int[2] b=1, str s="x", Device d=cpu) -> (Tensor, int)'
+    )
+    assert torch._C.parse_schema("f(int[3] a=1) -> ()").arguments[0].default_value == [1, 1, 1]
+    with pytest.raises(RuntimeError, match=r"q\(Tensor x, Uh y\) -> Tensor\n {12}~~ <--- HERE"):
+        torch.library.define("printed::q", "(Tensor x, Uh y) -> Tensor")
+
+
+def test_checks_of_operators():
+    check, ops = torch.library.opcheck, torch.ops.checked
+    with torch.library._scoped_library("checked", "FRAGMENT") as lib:
+        kernels = {
+            "short": (lambda x: x.clone()[:1], lambda x: torch.empty_like(x)),
+            "wide": (lambda x: x.double(), lambda x: torch.empty_like(x)),
+            "view": (lambda x: x.view(-1), lambda x: x.view(-1)),
+            "good": (lambda x: x.clone(), lambda x: torch.empty_like(x)),
+        }
+        for name, (real, fake) in kernels.items():
+            lib.define(f"{name}(Tensor x) -> Tensor")
+            lib.impl(name, real, "CPU")
+            torch.library.register_fake(f"checked::{name}")(fake)
+        x = torch.ones(3)
+        for name, text in (
+            ("short", r"Shapes \w+.Size\(\[1\]\) and \w+.Size\(\[3\]\) are not equal!"),
+            ("wide", "Dtypes torch(like)?.float64 and torch(like)?.float32 are not equal!"),
+            ("view", "test_schema failed with Argument x is not defined to alias output"),
+        ):
+            with pytest.raises(Exception, match=text):
+                check(getattr(ops, name).default, (x,))
+        assert set(check(ops.good, (x,)).values()) == {"SUCCESS"}
+        with pytest.raises(Exception, match="test_autograd_registration failed"):
+            check(ops.good, (x.requires_grad_(),))
+    with pytest.raises(ValueError, match=r"op must be instance of torch\._ops\.OpOverload"):
+        check(torch.sin, (x,))
+    with pytest.raises(ValueError, match="but it was not"):
+        check(torch.ops.aten.sin, (x,), test_utils="test_nothing")
+
+
+def test_only_tensors_are_mutated():
+    def f(x: torch.Tensor, y: int) -> torch.Tensor: ...
+
+    with pytest.raises(ValueError, match="Parameter y is in mutable_args but only Tensors"):
+        torch.library.infer_schema(f, mutates_args={"y"})
+
+
+def test_operators_of_pytorch_keep_their_kernels():
+    with torch.library._scoped_library("aten", "IMPL") as lib:
+        with pytest.raises(NotImplementedError, match="aten::sum keeps its kernels"):
+            lib.impl("aten::sum", lambda x: x, "CPU")
+        lib.impl("aten::sum", lambda x: x, "PrivateUse1")
+    assert torch.Tag.dynamic_output_shape in torch.ops.aten.argwhere.default.tags
+    assert torch.Tag.out in torch.ops.aten._linalg_det.result.tags

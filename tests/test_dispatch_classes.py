@@ -81,3 +81,10 @@ def test_wrappers_are_copied_and_pickled():
     assert copy.deepcopy(layer).weight.a.sum() == 4
     with pytest.raises(NotImplementedError):
         x.untyped_storage().clone()
+
+
+def test_other_data_leaves_the_class_its_calls():
+    x = Passing(torch.zeros(2))
+    x.data = torch.ones(3)
+    Passing.log.clear()
+    assert x.add(1).tolist() == [2, 2, 2] and "aten.add.Tensor" in Passing.log

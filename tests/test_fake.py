@@ -310,3 +310,35 @@ def test_fake_tensors_on_the_host_are_not_read():
         ):
             with pytest.raises((RuntimeError, BufferError)):
                 read()
+
+
+def test_arrays_and_old_constructors_are_fake():
+    np = pytest.importorskip("numpy")
+    array = np.arange(4.0).reshape(2, 2)
+    with FakeTensorMode() as mode:
+        for made in (
+            torch.tensor(array),
+            torch.as_tensor(array),
+            torch.asarray(array),
+            torch.from_numpy(array),
+        ):
+            assert look(made) == ("FakeTensor", (2, 2), "float64", "cpu")
+        assert look(torch.ones(1).new_tensor(array))[:3] == ("FakeTensor", (2, 2), "float32")
+        assert look(torch.as_tensor(array, dtype=torch.float32))[2] == "float32"
+        assert look(torch.tensor(array, device="cuda"))[3] == "cuda:0"
+        assert look(torch.Tensor([1, 2])) == ("FakeTensor", (2,), "float32", "cpu")
+        assert look(torch.Tensor(2, 3))[:2] == ("FakeTensor", (2, 3))
+        assert look(torch.ones(3)[np.array([0, 2])])[:2] == ("FakeTensor", (2,))
+        # Numbers alone say the result's value.
+        known = [torch.div(7, 2, rounding_mode="trunc"), torch.from_numpy(np.array(3.0))]
+        assert str(mode.from_tensor(torch.zeros(3)).untyped_storage()).startswith("...\n")
+    assert [t.constant.item() for t in known] == [3, 3]
+    assert type(torch.from_numpy(array)) is torch.Tensor
+
+
+def test_the_converter_gives_one_fake_for_one_meta_tensor():
+    mode, x = FakeTensorMode(), torch.empty(2, device="meta")
+    one, other = (
+        mode.fake_tensor_converter.from_meta_and_device(mode, x, "cuda:1") for _ in range(2)
+    )
+    assert one is other and look(one)[3] == "cuda:1"

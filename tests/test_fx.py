@@ -463,3 +463,30 @@ def test_code_generation_can_be_changed():
         or 'conv: "f32[2, 4, 6, 6]"' in text
     )
     assert text.startswith("class Conv(torch.nn.Module):\n    def forward(self, x: ")
+
+
+def test_signatures_of_operators():
+    from torchlike.fx.operator_schemas import get_signature_for_torch_op
+
+    signatures = get_signature_for_torch_op(torch.add)
+    assert "(input: torch.Tensor, other: torch.Tensor, *, alpha: numbers.Number = 1)" in str(
+        signatures[0]
+    ).replace("torchlike", "torch").replace("torch._C", "torch")
+    # PyTorch writes these in Python; of `unfold` the operator is that of tensors.
+    assert get_signature_for_torch_op(nn.functional.unfold) is None
+    assert get_signature_for_torch_op(nn.functional.max_pool2d) is None
+    pool = get_signature_for_torch_op(torch.max_pool2d)[0]
+    assert pool.parameters["padding"].default == [0, 0]
+
+
+def test_waiting_for_a_collective_is_kept():
+    import torchlike.distributed._functional_collectives  # noqa: F401
+
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch.ops._c10d_functional.wait_tensor.default, (x,))
+    graph.call_function(torch.ops._c10d_functional.wait_tensor, (x,))
+    graph.call_function(torch.neg, (x,))
+    graph.output(x)
+    graph.eliminate_dead_code()
+    assert [n.op for n in graph.nodes].count("call_function") == 2

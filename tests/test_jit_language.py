@@ -409,3 +409,12 @@ def test_a_class_that_is_no_torchscript_says_why(init, body, says, tmp_path, mon
     monkeypatch.delitem(__import__("sys").modules, "made", raising=False)
     with pytest.raises(torch.jit.NotSupportedError, match=says):
         torch.jit.script(__import__("made").use)
+
+
+def test_slices_that_are_called_give_lists():
+    def f(x: Tensor):
+        size = x.shape
+        return torch.nn.functional.interpolate(x, size=size[slice(-2, None, None)], mode="nearest")
+
+    x = torch.rand(1, 2, 3, 4)
+    assert torch.equal(torch.jit.script(f)(x), x)

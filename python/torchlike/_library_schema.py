@@ -117,6 +117,10 @@ def infer_schema(
                 f"Parameter {name} has unsupported type {p.annotation}. {hint}The valid types are: {known}."
             )
         written = mutates_args == "unknown" or name in mutates_args
+        if written and mutates_args != "unknown" and not str(kind).startswith("Tensor"):
+            fail(
+                f"Parameter {name} is in mutable_args but only Tensors or collections of Tensors can be mutated"
+            )
         if written and str(kind).startswith("Tensor"):
             kind = str(kind).replace("Tensor", f"Tensor(a{index}!)", 1)
         parts.append(f"{kind} {name}{_default(name, p, fail)}")

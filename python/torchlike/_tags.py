@@ -55,10 +55,10 @@ def _table() -> dict[str, list[Tag]]:
     return found
 
 
-def of_aten(name: str, overload: str) -> list[Tag]:
+def of_aten(name: str, overload: str, to_given: bool) -> list[Tag]:
     """The tags of an operator of PyTorch's: all of them but `generated`, which says how PyTorch was built."""
     found = [*_table().get(f"{name}.{overload}", []), Tag.pt2_compliant_tag]
-    if overload == "out" or overload.endswith("_out"):
+    if to_given:
         found.append(Tag.out)
     elif name.endswith("_") and not name.endswith("__"):
         found.append(Tag.inplace)

@@ -325,7 +325,7 @@ class TypedStorage:
             f"[{_naming.shown}.storage.TypedStorage(dtype={self.dtype}, device={storage.device}) "
             f"of size {self._size()}]"
         )
-        if storage.device.type == "meta":
+        if storage.device.type == "meta" or _C._is_fake(self._items()):
             return f"...\n{tail}"
         return " " + "\n ".join(str(v) for v in self._tolist()) + "\n" + tail
 

@@ -12,7 +12,7 @@ from torchlike._library_custom import CustomOpDef as CustomOpDef
 from torchlike._library_custom import custom_op as custom_op
 from torchlike._library_custom import refuse_keyword_tensors
 from torchlike._library_schema import infer_schema, listed
-from torchlike._ops import OpOverload, ops, waiting
+from torchlike._ops import OpOverload, known_to_aten, ops, waiting
 from torchlike._ops.batches import RULE
 from torchlike._ops.custom import key_name
 from torchlike._ops.fake import get_ctx as get_ctx
@@ -38,6 +38,10 @@ __all__ = [
     "triton_op",
     "wrap_triton",
 ]
+
+
+# Where operators of PyTorch have kernels that nobody can replace.
+_HELD = ("CPU", "CUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "Autograd")
 
 
 def fallthrough_kernel() -> Any:
@@ -106,6 +110,7 @@ class Library:
 
         Raises:
             TypeError: if `fn` is no function.
+            NotImplementedError: for operators of PyTorch on the devices there are, whose kernels stay.
         """
         if not callable(fn):
             raise TypeError(
@@ -115,6 +120,12 @@ class Library:
         name = name.rpartition("::")[2]
         key = key_name(dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
         packet, _dot, overload = name.partition(".")
+        held = self.ns == "aten" and key in _HELD and fn is not fallthrough_kernel
+        if held and any(overload in (n, "") for n, *_ in known_to_aten(packet)):
+            raise NotImplementedError(
+                f"Library.impl(): aten::{name} keeps its kernels, for {key} too; "
+                "a TorchDispatchMode sees its calls"
+            )
         found = getattr(getattr(ops, self.ns), packet, None)
         target = getattr(found, overload or "default", None)
         kernels = waiting.setdefault(f"{self.ns}::{name}", {}) if target is None else target.kernels
@@ -248,14 +259,19 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any
         kernels.update({key_name(kind): func for kind in kinds})
         return func
 
-    return inner if func is None else inner(func)
+    if func is None:
+        return inner
+    inner(func)
+    return None
 
 
 def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any = None) -> Any:
     """Sets the kernel of an operator for devices; None means all."""
     definition = op if isinstance(op, CustomOpDef) else None
     if definition is None:
-        definition = _operator("register_kernel", op).definition
+        # The operator may be defined later.
+        with contextlib.suppress(AttributeError):
+            definition = _operator("register_kernel", op).definition
     if definition is not None:
         return definition.register_kernel(device_types, func)
     return impl(op, "default" if device_types is None else device_types, func, lib=lib)
@@ -267,7 +283,11 @@ def register_fake(
     """Sets what makes the results' shapes on meta."""
 
     def inner(func: Any) -> Any:
-        _overload(op).kernels["Meta"] = func
+        try:
+            overload = _overload(op)
+        except AttributeError:
+            raise RuntimeError(f"operator {op} does not exist") from None
+        overload.kernels["Meta"] = func
         return func
 
     return inner if func is None else inner(func)

@@ -8,7 +8,7 @@ use crate::ops::args::{Arg, OwnedArg, OwnedArgs};
 use crate::ops::core::dispatch;
 use crate::ops::core::survey::{Seen, glance};
 use crate::ops::core::writable::for_each_written;
-use crate::ops::op::{Body, KernelBody};
+use crate::ops::op::{Body, KernelBody, N};
 use crate::ops::{Args, Call, Form, Ret};
 use crate::{Device, Error, ErrorKind, Result, Tensor, bail, err};
 use std::sync::{Arc, OnceLock};
@@ -122,9 +122,12 @@ pub(super) fn answer(c: Call, seen: Seen, next: Next) -> Result<Ret> {
 
 /// Whether a mode made all tensors, and none of their elements is known.
 fn all_plain(args: &Args, mode: &FakeMode) -> bool {
-    let mut all = true;
-    args.for_each_tensor(|_, t| all &= t.storage().is_plainly_of(mode));
-    all
+    let (mut all, mut some) = (true, false);
+    args.for_each_tensor(|_, t| {
+        some = true;
+        all &= t.storage().is_plainly_of(mode);
+    });
+    all && (some || !args.op.has(N))
 }
 
 fn is_real(t: &Tensor) -> bool {
@@ -222,7 +225,7 @@ impl Known {
             some = true;
             all = all && t.storage().constant().is_some();
         });
-        if !all || !some || k.traits.draws || matches!(c.form, Form::Out(_)) {
+        if !all || !(some || c.args.op.has(N)) || k.traits.draws || matches!(c.form, Form::Out(_)) {
             return None;
         }
         Self::gather(c)

@@ -144,7 +144,14 @@ static OBJECTS: &[Attribute] = &[
         )),
     }),
     writable("data", PyTensor::data, |t, value| match value {
-        Some(v) => t.get().set_data(v),
+        Some(v) => {
+            let handles = t.get().get().is_python();
+            t.get().set_data(v)?;
+            match handles {
+                true => super::dispatch::constructed(t),
+                false => Ok(()),
+            }
+        }
         None => Err(PyRuntimeError::new_err(
             "Deleting tensor data is not allowed. Delete tensor instead!",
         )),

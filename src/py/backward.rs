@@ -11,7 +11,7 @@ use crate::tensor::{Edge, Link};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// Where the gradient of a tensor, or of a `GradientEdge`, goes.
@@ -26,9 +26,14 @@ fn edge_of(o: &Bound<'_, PyAny>) -> PyResult<Option<Edge>> {
     Ok(Some(Edge { to, nr }))
 }
 
+/// The walk that asked for it, and what is called when that is done.
+type Waiting = (Option<u32>, Vec<Py<PyAny>>);
+
 thread_local! {
     /// What is called when a pass is done, for each pass that goes on on this thread; the innermost last.
-    static WHEN_DONE: RefCell<Vec<Vec<Py<PyAny>>>> = const { RefCell::new(Vec::new()) };
+    static WHEN_DONE: RefCell<Vec<Waiting>> = const { RefCell::new(Vec::new()) };
+    /// The walk that is done, while what waits for it is called.
+    static ENDING: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
 /// A backward pass that goes on.
@@ -37,7 +42,7 @@ struct Pass(usize);
 impl Pass {
     fn begin() -> Self {
         WHEN_DONE.with_borrow_mut(|passes| {
-            passes.push(Vec::new());
+            passes.push((None, Vec::new()));
             Self(passes.len() - 1)
         })
     }
@@ -46,10 +51,11 @@ impl Pass {
     fn end(self, py: Python<'_>) -> PyResult<()> {
         loop {
             let waiting = WHEN_DONE.with_borrow_mut(|p| p.get_mut(self.0).map(std::mem::take));
-            let Some(waiting) = waiting.filter(|w| !w.is_empty()) else {
+            let Some((walk, calls)) = waiting.filter(|(_, calls)| !calls.is_empty()) else {
                 return Ok(());
             };
-            for f in waiting {
+            let _ending = Ending(ENDING.replace(walk));
+            for f in calls {
                 f.bind(py).call0()?;
             }
         }
@@ -62,17 +68,32 @@ impl Drop for Pass {
     }
 }
 
+/// Restores which walk's end it is.
+struct Ending(Option<u32>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        ENDING.set(self.0);
+    }
+}
+
+/// The walk that goes on on this thread, or whose end it is.
+fn walk() -> Option<u32> {
+    engine::current().or(ENDING.get())
+}
+
 /// Has a function called once the backward pass that goes on on this thread is done.
 ///
 /// Raises: RuntimeError outside of a pass.
 #[pyfunction]
 fn _queue_callback(f: Py<PyAny>) -> PyResult<()> {
-    let left = WHEN_DONE.with_borrow_mut(|passes| match passes.last_mut() {
-        Some(pass) => {
-            pass.push(f);
+    let left = WHEN_DONE.with_borrow_mut(|passes| match (passes.last_mut(), walk()) {
+        (Some((of, calls)), Some(walk)) => {
+            *of = Some(walk);
+            calls.push(f);
             None
         }
-        None => Some(f),
+        _ => Some(f),
     });
     match left {
         None => Ok(()),
@@ -185,7 +206,7 @@ fn _gradient_node<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> 
 /// The number of the walk that goes on on this thread, or -1.
 #[pyfunction]
 fn _current_graph_task_id() -> i64 {
-    engine::current().map_or(-1, i64::from)
+    walk().map_or(-1, i64::from)
 }
 
 /// Whether no walk that goes on on this thread asks for the gradients of some inputs alone.

@@ -284,11 +284,22 @@ unsafe extern "C" fn new(
     unsafe {
         let inherited = NEW.load(Relaxed);
         let made = std::mem::transmute::<*mut c_void, ffi::newfunc>(inherited)(class, args, kwargs);
-        if made.is_null() || class == TENSOR.load(Relaxed) {
+        if made.is_null() {
             return made;
         }
         let made = Bound::from_owned_ptr(Python::assume_attached(), made);
+        if class == TENSOR.load(Relaxed) {
+            return guard(|| of_its_class(made).map(Bound::into_ptr));
+        }
         guard(|| super::dispatch::constructed(&made).map(|()| made.into_ptr()))
+    }
+}
+
+/// What `Tensor(...)` gives: in a fake mode it is none of that very class.
+fn of_its_class(made: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    match super::object::tensor_ref(&made) {
+        Some(t) if t.storage().is_fake() => super::object::wrap(made.py(), t.clone()),
+        _ => Ok(made),
     }
 }
 

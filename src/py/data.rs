@@ -1,6 +1,7 @@
 //! Tensors from Python values and back: `tensor()`, `as_tensor()`, `tolist()`.
 
 use super::convert::number;
+use super::dispatch::fresh;
 use super::object::tensor_ref;
 use super::results::scalar;
 use super::types::type_name;
@@ -272,6 +273,15 @@ fn check_range(values: &[Scalar], d: DType) -> PyResult<()> {
     Ok(())
 }
 
+/// A copy of a tensor on the memory of another library.
+fn copied(t: Tensor, dtype: Option<DType>, device: Device) -> CoreResult<Tensor> {
+    let dtype = dtype.unwrap_or(t.dtype());
+    if layers::recording() {
+        return recorded(to_copy(&t, dtype, Device::CPU)?, device);
+    }
+    to_copy(&fresh(t)?, dtype, device)
+}
+
 /// A tensor from a Python value, always with memory of its own.
 pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) -> PyResult<Tensor> {
     if let Some(t) = tensor_ref(o) {
@@ -279,16 +289,13 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
         return Ok(to_copy(t, dtype, device)?);
     }
     if super::numpy::is_array(o) {
-        let t = super::numpy::from_array(o)?;
-        let dtype = dtype.unwrap_or(t.dtype());
-        return Ok(recorded(to_copy(&t, dtype, Device::CPU)?, device)?);
+        return Ok(copied(super::numpy::from_array(o)?, dtype, device)?);
     }
     if !is_sequence(o)
         && number(o).is_none()
         && let Some(t) = of_memory(o, dtype)?
     {
-        let dtype = dtype.unwrap_or(t.dtype());
-        return Ok(recorded(to_copy(&t, dtype, Device::CPU)?, device)?);
+        return Ok(copied(t, dtype, device)?);
     }
     let nest = Nest::read(o, dtype)?;
     let inferred = nest.inferred();
@@ -339,7 +346,7 @@ fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
     if layers::recording() && !device.is_meta() {
         return layers::record::constant(&t);
     }
-    t.to_device(device)
+    fresh(t.to_device(device)?)
 }
 
 /// The nested list of a tensor's values.

@@ -172,9 +172,15 @@ fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)
     }
 }
 
-/// A tensor that was just made of Python's values; PyTorch shows those that have data.
+/// A tensor that was just made of Python's values: shown, as PyTorch does with those that have data, and fake in a fake mode.
 pub fn fresh(t: Tensor) -> Result<Tensor> {
-    if on() && !t.is_meta() && !t.storage().is_fake() {
+    if t.is_meta() || t.storage().is_fake() {
+        return Ok(t);
+    }
+    if let Some(made) = super::fake::made_here(&t, t.device())? {
+        return Ok(made);
+    }
+    if on() {
         return crate::f::lift_fresh(&t);
     }
     Ok(t)
@@ -196,9 +202,8 @@ pub fn assigned(n: Scalar, to: &Tensor) -> Result<Tensor> {
     crate::f::lift_fresh(&Tensor::scalar(n, to.dtype())?.to_device(to.device())?)
 }
 
-/// As [`fresh`], and cut off from what came before: in inference mode nobody but a dispatch mode would see to that.
-pub fn fresh_leaf(t: Tensor) -> Result<Tensor> {
-    let t = fresh(t)?;
+/// What [`fresh`] gave, cut off from what came before: in inference mode nobody but a dispatch mode would see to that.
+pub fn cut_off(t: Tensor) -> Result<Tensor> {
     if on() && !t.is_meta() && mode::inference() {
         let args = Args::new(crate::op!("detach#inplace")?, [Arg::Tensor(&t)])?;
         crate::ops::dispatch::call(Call::in_place(&args)?)?;

@@ -3,7 +3,7 @@
 use super::class;
 use super::convert::PyGenerator;
 use super::data::from_value;
-use super::dispatch::{fresh, fresh_leaf};
+use super::dispatch::{cut_off, fresh};
 use super::error::heard;
 use super::generator::seed_of;
 use super::object::{PyTensor, tensor_ref, wrap};
@@ -100,7 +100,7 @@ fn tensor<'py>(
             },
         );
     }
-    let t = fresh_leaf(from_value(
+    let t = cut_off(from_value(
         data,
         d,
         dev.unwrap_or_else(mode::default_device),
@@ -145,7 +145,7 @@ fn as_tensor<'py>(
     }
     let dev = dev.unwrap_or_else(mode::default_device);
     if super::numpy::is_array(data) {
-        let t = super::numpy::from_array(data)?;
+        let t = fresh(super::numpy::from_array(data)?)?;
         super::numpy::warn_unwritable(data)?;
         let t = match d {
             Some(d) => t.to_dtype(d)?,
@@ -158,7 +158,7 @@ fn as_tensor<'py>(
     {
         return wrap(py, t.to_dtype(d.unwrap_or(t.dtype()))?.to_device(dev)?);
     }
-    heard(wrap(py, fresh(from_value(data, d, dev)?)?))
+    heard(wrap(py, from_value(data, d, dev)?))
 }
 
 /// A tensor on a NumPy array's memory.

@@ -77,8 +77,7 @@ fn places(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     }
     Ok(match t.get().get().storage().fake_mode() {
         Some(mode) if !places.storage().is_fake() => mode.lift(&places),
-        _ if t.get().get().is_meta() => places,
-        _ => dispatch::fresh(places)?,
+        _ => places,
     })
 }
 
@@ -173,7 +172,7 @@ pub fn set<'py>(
             Put::Scalar(n)
         }
     } else if is_array(value) {
-        converted = super::numpy::from_array(value)?;
+        converted = dispatch::fresh(super::numpy::from_array(value)?)?;
         Put::Tensor(&converted)
     } else {
         return Err(PyTypeError::new_err(format!(

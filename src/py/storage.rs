@@ -355,7 +355,7 @@ impl PyStorage {
             self.0.device(),
             self.0.nbytes()
         );
-        if self.0.device().is_meta() {
+        if self.0.device().is_meta() || self.0.is_fake() {
             return Ok(format!("...\n{tail}"));
         }
         let values = self.tolist(py)?;

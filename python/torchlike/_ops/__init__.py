@@ -49,7 +49,8 @@ class OpOverload:
             return []
         from torchlike import _tags
 
-        return list(_tags.of_aten(self._opname, self._overloadname))
+        to_given = any(argument.is_out for argument in self._schema.arguments)
+        return list(_tags.of_aten(self._opname, self._overloadname, to_given))
 
     def name(self) -> str:
         """The full name: `aten::add.Tensor`."""
@@ -85,11 +86,13 @@ class OpOverload:
 
     def has_kernel_for_dispatch_key(self, key: Any) -> bool:
         """True if there is a kernel for a device or layer."""
-        if self.namespace == "aten":
-            return True
         from torchlike._ops.custom import key_name
 
-        return key_name(key) in self.kernels
+        name = key_name(key)
+        if self.namespace == "aten" and name not in self.kernels:
+            # What is made of others has a kernel that says so, and no other.
+            return (name == "CompositeImplicitAutograd") == self.implicit
+        return name in self.kernels
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The value of every argument by name.
@@ -288,6 +291,11 @@ def _aten() -> dict[str, list[tuple[str, str, bool, bool]]]:
         schema = f"aten::{full}{text[len(head) :]}"
         found.setdefault(name, []).append((overload or "default", schema, mark == "+", mark != "-"))
     return found
+
+
+def known_to_aten(name: str) -> list[tuple[str, str, bool, bool]]:
+    """The overloads of an operator that PyTorch has under a name: none for those of the user's."""
+    return _aten().get(name, [])
 
 
 def _load(space: str, name: str) -> OpOverloadPacket | None:

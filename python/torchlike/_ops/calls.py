@@ -38,6 +38,14 @@ def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return _unwatched(overload, values)
 
 
+def taken_apart(overload: OpOverload, values: dict[str, Any]) -> Any:
+    """The result of a call that is made of others, which modes see in its place; NotImplemented for other calls."""
+    if not overload.implicit:
+        return NotImplemented
+    with modes.asked(overload), modes.opened(overload):
+        return _unwatched(overload, values)
+
+
 def _unwatched(overload: OpOverload, values: dict[str, Any]) -> Any:
     """The result of a call that nobody answers before it is made."""
     function = by_hand(overload._opname)

@@ -263,6 +263,11 @@ def seen(
     ):
         return NotImplemented
     overload, fitted = found
+    if count := modes.opens(overload):
+        first = count == 1 and form != "out"
+        known = dict(zip(_parameters(row), values, strict=True))
+        made = decompositions.run(row, form, known) if first else NotImplemented
+        return ... if made is NotImplemented and parted and count == 1 else made
     args, kwargs = spelled(overload._schema, fitted)
     answer = modes.ask(overload, args, kwargs)
     several = "return_indices" in _parameters(row) and any(v is True for v in values)
@@ -292,6 +297,8 @@ def reading(t: Any) -> None:
 
 def decomposed(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call of an overload in other operators, or NotImplemented."""
-    from torchlike._ops import decompositions
+    from torchlike._ops import calls, decompositions
 
-    return decompositions.run(overload._opname, "", overload.bind(args, kwargs))
+    values = overload.bind(args, kwargs)
+    made = decompositions.run(overload._opname, "", values)
+    return calls.taken_apart(overload, values) if made is NotImplemented else made

@@ -141,6 +141,26 @@ def asked(overload: OpOverload) -> Iterator[None]:
         _thread.asked = before
 
 
+@contextlib.contextmanager
+def opened(overload: OpOverload) -> Iterator[None]:
+    """Inside, calls of this overload are not shown, but what the first one is made of."""
+    before = getattr(_thread, "opened", None)
+    _thread.opened = [overload, 0]
+    try:
+        yield
+    finally:
+        _thread.opened = before
+
+
+def opens(overload: OpOverload) -> int:
+    """The how many-th call this is of the overload that is taken apart; 0 for other overloads."""
+    opened = getattr(_thread, "opened", None)
+    if opened is None or opened[0] is not overload:
+        return 0
+    opened[1] += 1
+    return int(opened[1])
+
+
 def chosen(overloads: list[OpOverload]) -> list[OpOverload]:
     """Overloads that a call can be, with the one first that was asked for; the next call was not asked for."""
     first = getattr(_thread, "asked", None)

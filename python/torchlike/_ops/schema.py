@@ -26,6 +26,17 @@ _DTYPES = {
     "4": "int64",
     "6": "float32",
 }
+_ORDER = (
+    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 "
+    "qint32 bfloat16"
+)
+_FORMATS = "contiguous_format preserve_format channels_last channels_last_3d"
+# What schemas print in place of the names of dtypes, formats and layouts.
+_NUMBERS = {
+    name: number
+    for names in (_ORDER, _FORMATS, "strided sparse_coo sparse_csr mkldnn")
+    for number, name in enumerate(names.split())
+}
 
 
 class AliasInfo(NamedTuple):
@@ -167,13 +178,19 @@ def _default(text: str, type_: str) -> Any:
         return float(text) if text in ("inf", "-inf", "nan") else text
 
 
-def _argument(text: str, kwarg_only: bool) -> Argument:
+def _argument(text: str, kwarg_only: bool, whole: str) -> Argument:
     found = _ARGUMENT.match(text)
     if found is None:
         raise RuntimeError(f"expected an argument but found '{text}' here:\n{text}")
     base, alias, suffix, name, default = found.groups()
     if base not in _TYPES:
-        raise RuntimeError(f"unknown type specifier:\n{text}\n{'~' * len(base)} <--- HERE")
+        shown = whole.rpartition("::")[2]
+        raise RuntimeError(
+            "\nunknown type specifier. Common valid schema types include Tensor, SymInt, int, float, bool, Scalar; "
+            "for a full list, please see "
+            "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/README.md#func :\n"
+            f"{shown}\n{' ' * shown.rindex(text)}{'~' * len(base)} <--- HERE\n"
+        )
     info = None
     if alias is not None:
         # `Tensor! out` is written, and shares memory with nothing that has a name.
@@ -181,6 +198,9 @@ def _argument(text: str, kwarg_only: bool) -> Argument:
         info = AliasInfo(inner.replace("!", "").partition("->")[0].strip(), "!" in inner)
     type_ = base + (suffix or "")
     value = None if default is None else _default(default.strip(), type_)
+    if isinstance(value, int | float):
+        # One number says all of a list of a known length.
+        value = [value] * _kind(type_).fixed or value
     return Argument(name or "", type_, value, default is not None, kwarg_only, info)
 
 
@@ -211,13 +231,57 @@ def parse(text: str) -> FunctionSchema:
         if part == "*":
             kwarg_only = True
         else:
-            arguments.append(_argument(part, kwarg_only))
+            arguments.append(_argument(part, kwarg_only, text))
             _check_default(arguments[-1], part, text)
     results = arrow[2:].strip()
     if results.startswith("(") and results.endswith(")"):
         results = results[1:-1]
-    returns = [_argument(part, False) for part in split(results)]
-    return FunctionSchema(head.group(1), head.group(2) or "", arguments, returns, text.strip())
+    returns = [_argument(part, False, text) for part in split(results)]
+    text = text.strip()
+    if not text.startswith("aten::"):
+        text = _spelled(text, close, arguments)
+    return FunctionSchema(head.group(1), head.group(2) or "", arguments, returns, text)
+
+
+def _spelled(text: str, close: int, arguments: list[Argument]) -> str:
+    """A schema as PyTorch prints it, whatever its spaces and defaults were written like."""
+    begin = text.index("(") + 1
+    known, parts = iter(arguments), []
+    for part in split(text[begin:close]):
+        if part == "*":
+            parts.append(part)
+            continue
+        argument = next(known)
+        declared = " ".join(part.partition("=")[0].split())
+        default = f"={_shown(argument)}" if argument.has_default else ""
+        parts.append(declared + default)
+    results = " ".join(text[close + 1 :].partition("->")[2].split())
+    if results.startswith("("):
+        results = f"({', '.join(split(results[1:-1]))})"
+    return f"{text[:begin].replace(' ', '')}{', '.join(parts)}) -> {results}"
+
+
+def _shown(argument: Argument) -> str:
+    """A default as PyTorch prints it: numbers in full, dtypes by number."""
+    value, kind = argument.default_value, _kind(argument.type)
+    if isinstance(value, list):
+        same = kind.fixed and kind.base == "int" and len(set(value)) == 1
+        return str(value[0]) if same else f"[{', '.join(_item(v, kind.base) for v in value)}]"
+    return _item(value, kind.base)
+
+
+def _item(value: Any, base: str) -> str:
+    if isinstance(value, _C.dtype | _C.memory_format | _C.layout):
+        return str(_NUMBERS.get(str(value).rpartition(".")[2], value))
+    if base == "str" and isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int) and base != "float":
+        return str(value)
+    if abs(value) < 1e10 and value == int(value):
+        return f"{value:.0f}."
+    return f"{value:.17g}"
 
 
 def closing(text: str, start: int) -> int:

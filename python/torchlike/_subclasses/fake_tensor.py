@@ -16,6 +16,7 @@ from torchlike._subclasses.meta_utils import Converter
 from torchlike._tensor import _deepcopy
 from torchlike.overrides import TorchFunctionMode
 from torchlike.utils._python_dispatch import TorchDispatchMode
+from torchlike.utils.weak import WeakIdKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -167,13 +168,19 @@ def _rebuild(claim: Any, nbytes: int, requires_grad: bool) -> Any:
 class FakeTensorConverter:
     """Makes the fake tensors of modes that stand for real ones, under PyTorch's name for that."""
 
+    def __init__(self) -> None:
+        self._claimed = WeakIdKeyDictionary()
+
     def from_real_tensor(self, fake_mode: FakeTensorMode, t: Any, **_: Any) -> Any:
         """The fake tensor that stands for `t`, as `fake_mode.from_tensor(t)`."""
         return fake_mode.from_tensor(t)
 
     def from_meta_and_device(self, fake_mode: FakeTensorMode, t: Any, device: Any) -> Any:
-        """A meta tensor as a fake one on a device."""
-        return FakeTensor(fake_mode, t, device)
+        """A meta tensor as a fake one on a device, always the same one as long as that lives."""
+        made = self._claimed.get(t)
+        if made is None:
+            made = self._claimed[t] = FakeTensor(fake_mode, t, device)
+        return made
 
 
 class FakeTensorMode(TorchDispatchMode):
@@ -215,6 +222,7 @@ class FakeTensorMode(TorchDispatchMode):
         self._core = core
         core.stand_for(self)
         self._converter = Converter(core)
+        self._public_converter = FakeTensorConverter()
 
     @property
     def allow_non_fake_inputs(self) -> bool:
@@ -227,8 +235,8 @@ class FakeTensorMode(TorchDispatchMode):
 
     @property
     def fake_tensor_converter(self) -> FakeTensorConverter:
-        """What `from_tensor` uses."""
-        return FakeTensorConverter()
+        """What makes fake tensors of others."""
+        return self._public_converter
 
     def __enter__(self) -> FakeTensorMode:
         self._core.enter()

@@ -40,6 +40,8 @@ def _impure_functions() -> set[Any]:
 
 
 _side_effectful_functions: set[Any] = set()
+# The end of a collective, which the other ranks wait for.
+_WAIT = "_c10d_functional::wait_tensor"
 
 
 def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,8 +62,8 @@ def _is_impure_function(target: Any, impure_random: bool) -> bool:
         return True
     schema = getattr(target, "_schema", None)
     if schema is None:
-        return False
-    if getattr(schema, "is_mutable", False):
+        return getattr(target, "_qualified_op_name", None) == _WAIT
+    if getattr(schema, "is_mutable", False) or schema.name == _WAIT:
         return True
     name = target._schema.name.rpartition("::")[2].rstrip("_")
     if name.startswith("_assert"):

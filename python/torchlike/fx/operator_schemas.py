@@ -58,12 +58,13 @@ def _schemas(op: Any) -> list[Any]:
     if hasattr(op, "overloads"):
         packet = op
     else:
-        if op is not getattr(torchlike, getattr(op, "__name__", ""), None) and not isinstance(
-            op, types.BuiltinFunctionType
-        ):
+        builtin = isinstance(op, types.BuiltinFunctionType)
+        if op is not getattr(torchlike, getattr(op, "__name__", ""), None) and not builtin:
+            return []
+        if builtin and _python_signature(op) is not None:
             return []
         packet = getattr(torchlike.ops.aten, getattr(op, "__name__", ""), None)
-    return [] if packet is None else [getattr(packet, n)._schema for n in packet.overloads()]
+    return [] if packet is None else [overload._schema for overload in packet.real()]
 
 
 def _annotation(arg: Any) -> Any:

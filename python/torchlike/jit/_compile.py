@@ -388,10 +388,8 @@ class Expressions:
             key = self.visit(node.slice)
             if _plain(key):
                 return Known(operator.getitem(cast("Any", of.value), key.value))
-        kind = _item_kind(_kind(of), node.slice)
-        return Run(
-            ast.Subscript(self.node(of, node.value), self._key(node.slice), ast.Load()), kind
-        )
+        value, key = self.node(of, node.value), self._key(node.slice)
+        return Run(ast.Subscript(value, key, ast.Load()), _item_kind(_kind(of), key))
 
     def _key(self, node: ast.AST) -> ast.expr:
         if isinstance(node, ast.Slice):

@@ -92,10 +92,13 @@ class ModuleTracker:
 
         return enter
 
+    def _remove(self, name: str) -> None:
+        self.parents.remove(name)
+
     def _pop(self, name: str, backward: bool) -> Callable[..., None]:
         def leave(*_: Any) -> None:
             if name in self.parents:
-                self.parents.remove(name)
+                self._remove(name)
             else:
                 self._never_entered(name, backward)
 
@@ -108,11 +111,16 @@ class ModuleTracker:
             "backward" if backward else "forward",
         )
 
-    def _on_gradients(self, values: Any, act: Callable[..., None]) -> None:
+    def _on_gradients(self, values: Any, act: Callable[..., None]) -> bool:
+        """Acts once the tensors have their gradients; False if none will get one."""
         leaves = pytree.tree_leaves(values)
         tensors = [t for t in leaves if isinstance(t, _C.Tensor) and t.requires_grad]
         if tensors and _C.is_grad_enabled():
             self._hooks.append(register_multi_grad_hook(tensors, act))
+        return bool(tensors)
+
+    def _never_left(self, leave: Callable[..., None]) -> None:
+        """A module begins whose inputs get no gradients: the set is as before once the pass is done."""
 
     def _tell(self, moment: str, *args: Any) -> None:
         """What those do who want to know of moments in the life of a module: nothing here."""
@@ -127,7 +135,8 @@ class ModuleTracker:
             self._tell("post_bw_hook", held(), grads)
             leave()
 
-        self._on_gradients(input, left)
+        if not self._on_gradients(input, left):
+            self._never_left(left)
 
     def _leave_module(self, module: Any, input: Any, output: Any) -> None:
         name = self.name_of(module)

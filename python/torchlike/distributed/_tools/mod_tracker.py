@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -26,6 +27,8 @@ class ModTracker(ModuleTracker):
     def __init__(self) -> None:
         super().__init__()
         self._user: dict[str, Any] = dict.fromkeys(_HOOKS)
+        self._at_the_end: list[Callable[..., None]] = []
+        self._times: Counter[str] = Counter()
 
     def register_user_hooks(
         self,
@@ -55,6 +58,37 @@ class ModTracker(ModuleTracker):
     def get_known_fqn(self, mod: Any) -> str | None:
         """The name of a module, if it was met."""
         return self._known.get(mod)
+
+    def _on_gradients(self, values: Any, act: Callable[..., None]) -> bool:
+        # What is computed again in the backward pass belongs to a module that is at work already.
+        return self.is_bw or not _C.is_grad_enabled() or super()._on_gradients(values, act)
+
+    def _append(self, name: str, backward: bool) -> Callable[..., None]:
+        enter = super()._append(name, backward)
+
+        def counted(*_: Any) -> None:
+            if name not in self.parents:
+                self._times[name] = 0
+            self._times[name] += 1
+            enter()
+
+        return counted
+
+    def _remove(self, name: str) -> None:
+        # A module that is computed again in the backward pass is entered twice.
+        self._times[name] -= 1
+        if self._times[name] <= 0:
+            super()._remove(name)
+
+    def _never_left(self, leave: Callable[..., None]) -> None:
+        self._at_the_end.append(leave)
+
+    def _when_done(self) -> None:
+        if not self._has_callback:
+            for leave in reversed(self._at_the_end):
+                _C._queue_callback(leave)
+            self._at_the_end.clear()
+        super()._when_done()
 
     def _tell(self, moment: str, *args: Any) -> None:
         hook = self._user[moment]
