@@ -43,7 +43,7 @@ const NEG: u8 = 2;
 pub(crate) const GRAD: u8 = 4;
 /// It was made as a view of another tensor.
 pub(crate) const VIEW: u8 = 8;
-const INFERENCE: u8 = 16;
+pub(crate) const INFERENCE: u8 = 16;
 /// A view, made while gradients were on, of a leaf that requires them.
 pub(crate) const VIEW_OF_LEAF: u8 = 32;
 /// The Python class of this tensor handles its calls itself.

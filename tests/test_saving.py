@@ -446,3 +446,50 @@ def test_what_is_saved_into_an_open_file_can_be_read_by_its_name(tmp_path):
     with open(path, "wb") as f:
         torch.save({"a": torch.ones(2)}, f)
         assert torch.load(path)["a"].tolist() == [1.0, 1.0]
+
+
+class TestWithoutData:
+    def test_room_is_made(self, tmp_path):
+        path = tmp_path / "a.pt"
+        whole = torch.arange(6.0)
+        with torch.serialization.skip_data():
+            torch.save({"whole": whole, "part": whole[2:4]}, path)
+        found = torch.load(path)
+        assert found["whole"].tolist() == [0.0] * 6
+        found["whole"][2] = 7.0
+        assert found["part"].tolist() == [7.0, 0.0]
+
+    def test_nothing_is_read(self, tmp_path):
+        path = tmp_path / "a.pt"
+        torch.save({"a": torch.ones(3), "b": torch.zeros(2, dtype=torch.int8)}, path)
+        with torch.serialization.skip_data():
+            found = torch.load(path)
+            on_meta = torch.load(path, map_location="meta")
+        assert found["a"].shape == (3,) and found["a"].device.type == "cpu"
+        assert found["b"].dtype == torch.int8 and on_meta["a"].is_meta
+        assert torch.load(path)["a"].tolist() == [1.0] * 3
+
+    def test_fake_tensors_as_real_ones(self, tmp_path):
+        path = tmp_path / "a.pt"
+        with torch._subclasses.FakeTensorMode():
+            fake = torch.ones(2, 3)
+        with torch.serialization.skip_data(materialize_fake_tensors=True):
+            torch.save(fake, path)
+        assert torch.load(path).tolist() == [[0.0] * 3] * 2
+
+
+def test_files_that_do_not_say_their_order_of_bytes(tmp_path):
+    path, bare = tmp_path / "a.pt", tmp_path / "b.pt"
+    torch.save(torch.tensor([1, 256], dtype=torch.int16), path)
+    with zipfile.ZipFile(path) as given, zipfile.ZipFile(bare, "w") as made:
+        for name in given.namelist():
+            if not name.endswith("byteorder"):
+                made.writestr(name, given.read(name))
+    s = torch.serialization
+    try:
+        assert torch.load(bare).tolist() == [1, 256]
+        s.set_default_load_endianness(s.LoadEndianness.BIG)
+        assert torch.load(bare).tolist() == [256, 1]
+        assert torch.load(path).tolist() == [1, 256]
+    finally:
+        s.set_default_load_endianness(None)

@@ -36,6 +36,11 @@ def set_rng_state(new_state: _C.Tensor) -> None:
     default_generator.set_state(new_state)
 
 
+def thread_safe_generator() -> _C.Generator | None:
+    """The generator of a loader's worker that is a thread: None, as workers are processes with states of their own."""
+    return None
+
+
 _told = False
 
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import stat
 import sys
+import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,16 +62,39 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
     Raises:
         TypeError: for something else.
-        NotImplementedError: for big-endian files, which are read where they say so.
     """
     if not isinstance(endianness, LoadEndianness) and endianness is not None:
         raise TypeError("Invalid argument type in function set_default_load_endianness")
-    if endianness is LoadEndianness.BIG:
-        raise NotImplementedError(
-            "torch.serialization.set_default_load_endianness: LoadEndianness.BIG is not supported by torchlike; files "
-            "that say their order are read by it"
-        )
     _Settings.endianness = endianness
+    native = endianness is LoadEndianness.NATIVE and sys.byteorder == "big"
+    _C._assume_big_endian(native or endianness is LoadEndianness.BIG)
+
+
+class _Skipped(threading.local):
+    """Whether this thread leaves data out, and whether it makes room for that of fake tensors too."""
+
+    fakes: bool | None = None
+
+
+_skipped = _Skipped()
+
+
+class skip_data:
+    """Inside, `save` writes no data, only room for it, and `load` makes tensors whose values are not read.
+
+    Args:
+        materialize_fake_tensors: fake tensors are saved as if they were real.
+    """
+
+    def __init__(self, materialize_fake_tensors: bool = False) -> None:
+        self.materialize_fake_tensors = materialize_fake_tensors
+
+    def __enter__(self) -> None:
+        self._before = _skipped.fakes
+        _skipped.fakes = self.materialize_fake_tensors
+
+    def __exit__(self, *exc: object) -> None:
+        _skipped.fakes = self._before
 
 
 def get_default_mmap_options() -> int:
@@ -251,7 +275,14 @@ def load(
         raise ValueError("f must be a string or os.PathLike object in order to use mmap argument")
     offset = at if is_path and not isinstance(f, str | os.PathLike) else 0
     made, end = _C._load(
-        file, map_location, strict, mmap, _allowed() if _safe else {}, offset, verify
+        file,
+        map_location,
+        strict,
+        mmap,
+        _allowed() if _safe else {},
+        offset,
+        verify,
+        unread=_skipped.fakes is not None,
     )
     if hasattr(f, "seek") and not isinstance(f, str | os.PathLike | memoryview):
         f.seek(at + end)
@@ -279,13 +310,13 @@ def save(
         raise TypeError("save(): torchlike writes pickles itself and takes no other pickle_module")
     legacy = not _use_new_zipfile_serialization
     if isinstance(f, str | os.PathLike):
-        _C._save(obj, os.fspath(f), materialize, legacy)
+        _C._save(obj, os.fspath(f), materialize, legacy, _skipped.fakes)
         return
     if not hasattr(f, "write"):
         raise AttributeError(
             f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"
         )
-    _C._save(obj, f, materialize, legacy)
+    _C._save(obj, f, materialize, legacy, _skipped.fakes)
     # what is read by the file's name has to be whole
     flush = getattr(f, "flush", None)
     if callable(flush):

@@ -46,6 +46,7 @@ pub use names::{unsupported_global, weights_only_error};
 pub use origin::{Origin, Part};
 pub use rebuild::extent;
 pub use save::save;
+pub use torch_zip::assume_big_endian;
 pub use tree::{
     Coding, Composite, CompositeKind, Data, Id, Object, StorageRef, TensorClass, TensorRef, Tree,
     Value,

@@ -8,6 +8,15 @@ use super::zip::{Method, Zip};
 use super::{Contents, Format, pickle};
 use crate::{Result, bail, ensure, err};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether files that do not say their order of bytes are taken for big-endian ones.
+static ASSUMES_BIG_ENDIAN: AtomicBool = AtomicBool::new(false);
+
+/// Says whether files that do not say their order of bytes are taken for big-endian ones from now on.
+pub fn assume_big_endian(on: bool) {
+    ASSUMES_BIG_ENDIAN.store(on, Relaxed);
+}
 
 /// A compressed pickle may always be this large, ...
 const PICKLE_FLOOR: u64 = 16 << 20;
@@ -33,7 +42,7 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         bail!(Checkpoint, "{}", what_else(&zip))
     };
     let big_endian = match zip.find(format!("{root}/byteorder").as_bytes()) {
-        None => false,
+        None => ASSUMES_BIG_ENDIAN.load(Relaxed),
         Some(i) => match &*zip.read(i, 64)? {
             b"little" => false,
             b"big" => true,

@@ -229,8 +229,15 @@ fn _cli(py: Python<'_>, args: Vec<String>) -> i32 {
     py.detach(|| crate::cli::main(args, &mut std::io::stdout(), &mut std::io::stderr()))
 }
 
+/// Says whether files that do not say their order of bytes are taken for big-endian ones from now on.
+#[pyfunction]
+fn _assume_big_endian(on: bool) {
+    crate::io::assume_big_endian(on);
+}
+
 /// Registers the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_assume_big_endian, m)?)?;
     m.add_function(wrap_pyfunction!(_save_tensors, m)?)?;
     m.add_function(wrap_pyfunction!(_convert, m)?)?;
     m.add_function(wrap_pyfunction!(_verify, m)?)?;

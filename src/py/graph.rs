@@ -3,8 +3,8 @@
 use super::class;
 use super::object::{tensor_ref, wrap};
 use super::results;
-use crate::layers::autograd::{engine, recorded};
 use crate::layers::autograd::value::Val;
+use crate::layers::autograd::{engine, recorded};
 use crate::ops::Arg;
 use crate::tensor::link::{Kind, lock};
 use crate::tensor::{Grads, Leaf, Link, Meta, When, fully};

@@ -40,6 +40,8 @@ pub(super) struct Loader<'a, 'py> {
     /// Names that the user has registered, and what they stand for.
     pub(super) allowed: Bound<'py, PyDict>,
     pub(super) full: bool,
+    /// Storages get memory, and nothing is read into it.
+    pub(super) unread: bool,
     pub(super) storages: Vec<Option<Storage>>,
     pub(super) made: Vec<Option<Bound<'py, PyAny>>>,
     /// In the tar format several references lead to one tensor.
@@ -69,7 +71,7 @@ pub(super) fn device_for(location: &str) -> Result<Device> {
 impl<'py> Loader<'_, 'py> {
     /// Reads all storages that go to host memory at once, with the interpreter released.
     pub(super) fn read_ahead(&mut self) -> PyResult<()> {
-        if fake::current().is_some() {
+        if fake::current().is_some() || self.unread {
             return Ok(());
         }
         let device = match &self.place {
@@ -162,6 +164,9 @@ impl<'py> Loader<'_, 'py> {
         }
         if device.is_meta() || r.data == Data::Meta {
             return io::load::deferred(self.archive, at);
+        }
+        if self.unread {
+            return Storage::empty(r.nbytes as usize, device);
         }
         if let Some((map, offset)) = self.mapped(r) {
             return Storage::from_private(map, offset, r.nbytes)?.on(device);

@@ -93,7 +93,7 @@ fn open(file: &Bound<'_, PyAny>, offset: u64, length: Option<u64>) -> PyResult<A
 
 /// Reads a checkpoint: a path or bytes. Returns what it holds, and where it ends in the file.
 #[pyfunction]
-#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false, script=false, length=None))]
+#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false, script=false, length=None, unread=false))]
 pub fn _load<'py>(
     py: Python<'py>,
     file: &Bound<'py, PyAny>,
@@ -105,6 +105,7 @@ pub fn _load<'py>(
     verify: bool,
     script: bool,
     length: Option<u64>,
+    unread: bool,
 ) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let place = place(map_location)?;
     let mut archive = open(file, offset, length)?;
@@ -150,6 +151,7 @@ pub fn _load<'py>(
         private,
         allowed: allowed.clone(),
         full: !weights_only,
+        unread,
         storages,
         made,
         tensors,

@@ -65,6 +65,8 @@ struct Saver<'py> {
     numbers: HashMap<usize, u32>,
     /// Meta tensors that know their data are saved with them.
     materialize: bool,
+    /// Fake tensors are saved as real ones.
+    fakes: bool,
     /// Objects made on the way, kept so that no address is used twice.
     alive: Vec<Bound<'py, PyAny>>,
 }
@@ -369,16 +371,30 @@ impl<'py> Saver<'py> {
     }
 }
 
+/// Zeros, in place of bytes that are written later.
+fn room(nbytes: usize, sink: &mut Sink<'_>) -> Result<()> {
+    const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    let mut left = nbytes;
+    while left > 0 {
+        let now = left.min(ZEROS.len());
+        sink(&ZEROS[..now])?;
+        left -= now;
+    }
+    Ok(())
+}
+
 /// Writes an object in PyTorch's zip format, or (`legacy`) in the one before it, to a path or file object. With
-/// `materialize`, meta tensors that know their data are saved with it, one at a time in memory.
+/// `materialize`, meta tensors that know their data are saved with it, one at a time in memory. With `skip` nobody's data is
+/// written, only room for it; for that of fake tensors too, if it is true.
 #[pyfunction]
-#[pyo3(signature = (obj, file, materialize=false, legacy=false))]
+#[pyo3(signature = (obj, file, materialize=false, legacy=false, skip=None))]
 pub fn _save<'py>(
     py: Python<'py>,
     obj: &Bound<'py, PyAny>,
     file: &Bound<'py, PyAny>,
     materialize: bool,
     legacy: bool,
+    skip: Option<bool>,
 ) -> PyResult<()> {
     let mut saver = Saver {
         py,
@@ -389,6 +405,7 @@ pub fn _save<'py>(
         storages: Vec::new(),
         numbers: HashMap::new(),
         materialize,
+        fakes: skip == Some(true),
         alive: Vec::new(),
     };
     saver.tree.root = saver.value(obj, 0)?;
@@ -397,7 +414,10 @@ pub fn _save<'py>(
         let storage = storages
             .get(n as usize)
             .ok_or_else(|| err!(Value, "no storage {n}"))?;
-        host(storage)?.with_bytes(sink)
+        match skip {
+            Some(fakes) if fakes || !storage.is_hollow() => room(storage.nbytes(), sink),
+            _ => host(storage)?.with_bytes(sink),
+        }
     };
     if file.is_instance_of::<PyString>() {
         let path: std::path::PathBuf = file.extract()?;

@@ -19,14 +19,16 @@ def _made(node: Any, within: Any) -> None:
     """Notes where a node's call was made, and by which node's run if it was by one."""
     node.metadata[_STACK] = traceback.format_stack()
     if within is not None:
-        node.metadata[_WITHIN] = within
+        # The node itself may be gone by the time that it is asked for.
+        node.metadata[_WITHIN] = (within.name(), within.metadata)
 
 
 def _failed(node: Any, _: Any) -> None:
     """Tells where the call of a node that fails was made, and those whose gradients it was a part of."""
     about, caused = f"Error detected in {node.name()}.", "caused the error"
-    while node is not None:
-        stack = node.metadata.get(_STACK)
+    metadata = node.metadata
+    while True:
+        stack = metadata.get(_STACK)
         if stack is None:
             more = (
                 "No forward pass information available. Enable detect anomaly during forward pass for more "
@@ -35,10 +37,11 @@ def _failed(node: Any, _: Any) -> None:
         else:
             more = f"Traceback of forward call that {caused}:\n" + "".join(stack)
         _tell(f"{about} {more}")
-        node = node.metadata.get(_WITHIN)
-        if node is not None:
-            about = f"\n\nPrevious calculation was induced by {node.name()}."
-            caused = "induced the previous calculation"
+        if _WITHIN not in metadata:
+            return
+        name, metadata = metadata[_WITHIN]
+        about = f"\n\nPrevious calculation was induced by {name}."
+        caused = "induced the previous calculation"
 
 
 def _tell(text: str) -> None:

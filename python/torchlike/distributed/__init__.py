@@ -225,6 +225,19 @@ class Backend(str):
             raise ValueError(f"Backend constructor parameter must be string-ish, {name=}")
         return super().__new__(cls, name.lower())
 
+    @classmethod
+    def register_backend(
+        cls, name: str, func: Any, extended_api: bool = False, devices: Any = None
+    ) -> None:
+        """Adds something that moves data.
+
+        Raises:
+            NotImplementedError: always, as collectives are this library's own.
+        """
+        raise NotImplementedError(
+            f"torch.distributed.Backend.register_backend({name!r}) is not supported by torchlike: what moves data is its own"
+        )
+
 
 class _Members(type):
     @property

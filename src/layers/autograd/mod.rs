@@ -38,6 +38,9 @@ pub struct Autograd;
 
 impl Layer for Autograd {
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        if next.seen() & UNFOLLOWED != 0 && is_unfollowed(c.args) {
+            return next.call(c);
+        }
         if next.seen() & DATED == 0 {
             return track(c, next);
         }
@@ -58,6 +61,16 @@ impl Layer for Autograd {
 /// A tensor's history may be no more what it has: it is a view, or lies where something was written with a history.
 const DATED: u32 =
     (storage::TRACKED as u32) << mode::STORAGE_FLAGS | (tensor::VIEW as u32) << mode::TENSOR_FLAGS;
+
+/// A tensor was made in inference mode.
+const UNFOLLOWED: u32 = (tensor::INFERENCE as u32) << mode::TENSOR_FLAGS;
+
+/// Whether all tensors were made in inference mode: what is made of these alone has no history.
+fn is_unfollowed(args: &Args) -> bool {
+    let mut all = true;
+    args.for_each_tensor(|_, t| all &= t.is_inference());
+    all
+}
 
 /// Records a call, if its row has a gradient.
 fn track(c: Call, next: Next) -> Result<Ret> {
@@ -180,6 +193,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
     let op = c.args.op;
     let args = c.args;
     let target = c.form.target();
+    let rule = rule.of_form(target.is_some());
     check(&c)?;
     let Some(before) = Before::look(args, rule, target.is_some())? else {
         return next.call(c);

@@ -32,6 +32,8 @@ pub struct Rule {
     pub results: Vec<usize>,
     /// Forward mode.
     pub tangent: Tangent,
+    /// The gradient of calls in place, where it is by what they wrote and not by what was there.
+    written: Option<Box<Self>>,
 }
 
 /// The name of a node.
@@ -269,7 +271,30 @@ impl Rule {
     /// # Errors
     /// What is wrong with it.
     pub fn read(op: &'static Op, text: &'static str) -> Result<Self, String> {
+        let (text, written) = match text.split_once("||") {
+            Some((text, written)) => (text, Some(written)),
+            None => (text, None),
+        };
         let (named_so, text) = text.split_once('|').unwrap_or(("", text));
+        let written = written.map(|text| Self::parts(op, named_so, text));
+        Ok(Self {
+            written: written.transpose()?.map(Box::new),
+            ..Self::parts(op, named_so, text)?
+        })
+    }
+
+    /// The gradient of calls in place, or of others.
+    #[inline]
+    #[must_use]
+    pub fn of_form(&self, in_place: bool) -> &Self {
+        match &self.written {
+            Some(written) if in_place => written,
+            _ => self,
+        }
+    }
+
+    /// Reads the names of nodes, and what computes the gradients.
+    fn parts(op: &'static Op, named_so: &str, text: &'static str) -> Result<Self, String> {
         let (names, in_place) = named_so.split_once("in place").unwrap_or((named_so, ""));
         let mut names = all_of(names);
         let in_place = all_of(in_place);
@@ -347,6 +372,7 @@ impl Rule {
             slots: slots.list,
             results,
             tangent,
+            written: None,
         })
     }
 

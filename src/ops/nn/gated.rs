@@ -30,7 +30,7 @@ pub static OPS: &[OpDef] = &[
         },
         "rrelu with the mean of its slopes.",
     ).samples("f32[3, 4], 0.2")
-    .grad("RreluWithNoiseBackward0 in place RreluWithNoiseBackward1 | self: leaky_relu_backward(grad, self, slope, False)"),
+    .grad("RreluWithNoiseBackward0 in place RreluWithNoiseBackward1 | self: leaky_relu_backward(grad, self, slope, False) || self: leaky_relu_backward(grad, result, slope, True)"),
     compose(
         "prelu",
         "(Tensor self, Tensor weight)",

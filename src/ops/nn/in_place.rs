@@ -45,7 +45,7 @@ pub static OPS: &[OpDef] = &[
         "elu without a bend at 0.",
     )
     .samples("f32[3, 4], 2.0")
-    .grad("in place CeluBackward1 | self: elu_backward(grad, alpha, 1, 1.0 / alpha, False, self)"),
+    .grad("in place CeluBackward1 | self: elu_backward(grad, alpha, 1, 1.0 / alpha, False, self) || self: elu_backward(grad, alpha, 1, 1.0 / alpha, True, result)"),
     compose(
         "celu",
         "(Tensor self, float alpha=1.0)",

@@ -5,7 +5,7 @@ use crate::io::tree::{Call, CallKind, Channels, Composite, CompositeKind, Quant}
 use crate::io::{Object, TensorClass, TensorRef, Tree, Value};
 use crate::parts::Parts;
 use crate::plan::ViewPlan;
-use crate::py::class::is_tensor_class;
+use crate::py::class::{is_fake_class, is_tensor_class};
 use crate::py::object::{PyTensor, parameter};
 use crate::py::parts::located;
 use crate::py::types;
@@ -68,7 +68,10 @@ impl<'py> Saver<'py> {
         let class = o.get_type();
         Ok(if is_parameter(&class)? {
             Some(TensorClass::Parameter)
-        } else if is_tensor_class(class.as_type_ptr()) || class.is(&self.classes.buffer) {
+        } else if is_tensor_class(class.as_type_ptr())
+            || class.is(&self.classes.buffer)
+            || self.fakes && is_fake_class(class.as_type_ptr())
+        {
             Some(TensorClass::Tensor)
         } else {
             None

@@ -41,7 +41,5 @@ def consume_prefix_in_state_dict_if_present(state_dict: Any, prefix: str) -> Non
             state_dict[key[len(prefix) :]] = state_dict.pop(key)
     metadata: Any = getattr(state_dict, "_metadata", None)
     for key in list(metadata or ()):
-        if key in ("", prefix.replace(".", "")):
-            metadata[""] = metadata.pop(key)
-        elif key.startswith(prefix):
+        if key and (key == prefix.replace(".", "") or key.startswith(prefix)):
             metadata[key[len(prefix) :]] = metadata.pop(key)

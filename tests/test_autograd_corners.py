@@ -1,0 +1,422 @@
+"""Walks back where few go: hooks of results without gradients, nodes that are called, threads, views moved without history."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import warnings
+import weakref
+
+import pytest
+
+import torchlike as torch
+import torchlike.autograd.forward_ad as fw
+import torchlike.nn.functional as F
+from derivatives import leaf
+from torchlike.autograd import Function
+
+
+class TestHooks:
+    def test_results_without_gradients_are_told(self):
+        x = torch.arange(3.0, requires_grad=True)
+        first, second, _ = x.unbind()
+        seen = []
+        first.register_hook(seen.append)
+        second.backward()
+        assert seen == [None]
+        first.backward()
+        assert seen[1].item() == 1.0
+
+    def test_nothing_takes_the_place_of_no_gradient(self):
+        x = torch.arange(2.0, requires_grad=True)
+        first, second = x.unbind()
+        first.register_hook(lambda grad: torch.ones(()))
+        with pytest.raises(RuntimeError, match="can't replace a None gradient"):
+            second.backward()
+
+    def test_places_that_do_not_run_tell_nobody(self):
+        x = leaf(2.0)
+        y = x.clone()
+        x.register_hook(lambda grad: pytest.fail("told"))
+        y.sum().backward(inputs=[y])
+        assert y.grad.item() == 1.0 and x.grad is None
+
+    def test_inputs_of_backward_run_whole(self):
+        runs = []
+
+        class Counted(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, grad):
+                runs.append(grad)
+                return grad
+
+        y = Counted.apply(leaf(2.0))
+        y.backward(inputs=[y])
+        assert len(runs) == 1
+
+    def test_order_at_a_leaf(self):
+        t = torch.rand(3, requires_grad=True)
+        gathers = t.view_as(t).grad_fn.next_functions[0][0]
+        t.register_hook(lambda grad: grad.sub(2.0))
+        gathers.register_prehook(lambda grads: (grads[0].div(5.0),))
+
+        def kept(t):
+            t.grad.add_(0.5)
+
+        t.register_post_accumulate_grad_hook(kept)
+
+        def last(grads, others):
+            t.grad = others[0].mul(10)
+
+        gathers.register_hook(last)
+        t.sum().backward()
+        # ((1 - 2) / 5 + 0.5) * 10: who looks after the leaf sees the gradient that it keeps.
+        assert torch.allclose(t.grad, torch.full((3,), 3.0))
+
+    def test_prehooks_see_all_outputs_of_a_function(self):
+        class Three(Function):
+            @staticmethod
+            def forward(ctx, x, a, y):
+                ctx.a = a
+                return a * x, a, a * y
+
+            @staticmethod
+            def backward(ctx, g1, none, g2):
+                assert none is None
+                return ctx.a * g1, None, ctx.a * g2
+
+        seen = []
+        x, y = leaf(1.0), leaf(2.0)
+        first, _, last = Three.apply(x, 3, y)
+        first.grad_fn.register_prehook(seen.extend)
+        (first + last).backward()
+        assert [g is None for g in seen] == [False, True, False]
+        assert (x.grad.item(), y.grad.item(), last.output_nr) == (3.0, 3.0, 2)
+
+    def test_cycles_through_hooks_are_collected(self):
+        def made():
+            node = leaf(1.0).clone().grad_fn
+            kept = type("Kept", (), {})()
+            node.register_hook(lambda *_: (node, kept))
+            return weakref.ref(kept)
+
+        gone = made()
+        gc.collect()
+        assert gone() is None
+
+    def test_collections_while_functions_are_called(self):
+        class Same(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad
+
+        before = gc.get_threshold()
+        gc.set_threshold(1)
+        try:
+            y = leaf(1.0)
+            for _ in range(200):
+                y = Same.apply(y)
+        finally:
+            gc.set_threshold(*before)
+        y.backward()
+
+
+class TestNodes:
+    def test_a_node_can_be_called(self):
+        y = leaf(3.0) ** 2
+        assert y.grad_fn(torch.tensor(1.0)).item() == 6.0
+        mean = torch.stack([leaf(1.0), leaf(2.0)]).grad_fn
+        assert [g.item() for g in mean(torch.tensor([5.0, 7.0]))] == [5.0, 7.0]
+        with pytest.raises(TypeError, match="expected 1 arguments, got 2 instead"):
+            y.grad_fn(torch.tensor(1.0), torch.tensor(1.0))
+        with pytest.raises(TypeError, match="expected Variable or None"):
+            y.grad_fn(1.0)
+
+    def test_edges_are_checked_as_tensors_are(self):
+        x = leaf(1.0)
+        y = x.clone()
+        edge = torch.autograd.graph.get_gradient_edge(y)
+        with pytest.raises(RuntimeError, match=r"Mismatch in shape.*GradientEdge\[0\]"):
+            torch.autograd.grad(edge, x, torch.ones(4))
+        unused = torch.autograd.graph.get_gradient_edge(leaf(1.0).clone())
+        with pytest.raises(RuntimeError, match="materialize_grads cannot be used"):
+            torch.autograd.grad(y, (x, unused), materialize_grads=True)
+
+    def test_passes_inside_one_another_end(self):
+        class Deep(Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.x = x.detach() - 1
+                return ctx.x.clone()
+
+            @staticmethod
+            def backward(ctx, grad):
+                if ctx.x > 0:
+                    with torch.enable_grad():
+                        Deep.apply(ctx.x.requires_grad_()).sum().backward()
+                return grad
+
+        Deep.apply(leaf(20.0)).backward()
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(20_000)
+        try:
+            with pytest.raises(RuntimeError, match="more than 100 backward passes"):
+                Deep.apply(leaf(400.0)).backward()
+        finally:
+            sys.setrecursionlimit(before)
+
+
+def test_threads_share_a_graph():
+    class Slow(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            here.wait(timeout=10)
+            return grad
+
+    # The first walk ends while the others go on: what it held is theirs too.
+    x = torch.ones(3, requires_grad=True)
+    out = (Slow.apply(x * 2) * 3).sum()
+    here = threading.Barrier(4)
+    found: list[float] = []
+
+    def walk():
+        found.extend(torch.autograd.grad(out, x, retain_graph=True)[0].tolist())
+
+    threads = [threading.Thread(target=walk) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == [6.0] * 12
+
+
+class TestFunctions:
+    def test_views_of_inputs_where_gradients_are_off(self):
+        class Alias(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x[:]
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad
+
+        x = torch.rand(2, requires_grad=True)
+        with torch.no_grad():
+            y, z = Alias.apply(x), x[:]
+        assert y.requires_grad == z.requires_grad
+        with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+            y.zero_()
+
+    def test_what_is_marked_dirty_is_an_input(self):
+        class Bad(Function):
+            @staticmethod
+            def forward(ctx, x):
+                y = 3 * x
+                ctx.mark_dirty(y)
+                return y
+
+            @staticmethod
+            def backward(ctx, grad):
+                return 3 * grad
+
+        with pytest.warns(UserWarning, match=r"Only input Tensors should be given to ctx.mark_dirty"):
+            Bad.apply(leaf(1.0))
+
+    def test_jvp_sees_what_was_saved_for_it(self):
+        class Saved(Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * len(ctx.saved_tensors)
+
+            @staticmethod
+            def jvp(ctx, tangent):
+                assert ctx.saved_tensors == ()
+                return tangent
+
+        x = leaf(1.0)
+        with fw.dual_level():
+            Saved.apply(fw.make_dual(x, torch.ones_like(x))).backward()
+        assert x.grad.item() == 1.0
+
+    @pytest.mark.parametrize(
+        ("tangent", "text"),
+        [
+            (lambda t: t.clone(), "the jvp is not returning a view"),
+            (lambda t: t.clone()[:], "a view of the given grad input"),
+        ],
+    )
+    def test_tangents_of_views_are_views(self, tangent, text):
+        class Part(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x[:2]
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad
+
+            @staticmethod
+            def jvp(ctx, t):
+                return tangent(t[:2])
+
+        with fw.dual_level(), pytest.raises(RuntimeError, match=text):
+            Part.apply(fw.make_dual(torch.ones(3), torch.ones(3)))
+
+
+class TestViews:
+    @pytest.mark.parametrize("move", ["t_", "squeeze_", "unsqueeze_"])
+    def test_moved_in_place_without_history(self, move):
+        base = torch.rand(2, 3, requires_grad=True).clone()
+        view = base.view_as(base)
+        with torch.no_grad():
+            getattr(view, move)(*((0,) if move == "unsqueeze_" else ()))
+        view.add_(1)
+        several = base.unbind()[0]
+        with torch.no_grad():
+            several.unsqueeze_(0)
+        with pytest.raises(RuntimeError, match="returns multiple views"):
+            several.add_(1)
+
+    def test_views_made_before_a_leaf_wants_a_gradient(self):
+        a = torch.zeros(2, 3)
+        b = a[:]
+        a.requires_grad = True
+        assert b.requires_grad and b.is_leaf
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+            b.add_(5)
+
+    def test_views_of_inference_tensors(self):
+        with torch.inference_mode():
+            c = torch.ones(2, 3, requires_grad=True)
+            inside = c.view(-1)
+        for view in (inside, c.view(-1)):
+            assert view.is_inference() and not view.requires_grad and not view._is_view()
+
+    def test_copies_of_real_numbers_do_not_warn(self):
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        to = torch.zeros(2, dtype=torch.complex128)
+        to.copy_(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            to.sum().abs().backward()
+        assert x.grad.tolist() == [1.0, 1.0]
+
+
+class TestInPlace:
+    @pytest.mark.parametrize(
+        "call",
+        [lambda x: F.leaky_relu_(x, 0.1), F.elu_, torch.celu_, torch.selu_],
+        ids=["leaky_relu", "elu", "celu", "selu"],
+    )
+    def test_saves_what_it_wrote(self, call):
+        x = torch.tensor([-1.5, -0.5, 2.0], dtype=torch.float64, requires_grad=True)
+        y = call(x.clone())
+        assert y.grad_fn._saved_result.data_ptr() == y.data_ptr()
+        assert torch.autograd.gradcheck(lambda x: call(x.clone()), x)
+
+    def test_slopes_that_cannot_be_undone(self):
+        x = torch.tensor([-1.0, 1.0], requires_grad=True)
+        with pytest.raises(RuntimeError, match="call out-of-place version"):
+            F.leaky_relu_(x.clone(), -2).sum().backward()
+
+
+class TestDuals:
+    def test_no_results_are_written_into_duals(self):
+        plain = torch.rand(2)
+        with fw.dual_level():
+            dual = fw.make_dual(torch.rand(2), torch.rand(2))
+            for x, y, out in ((plain, plain, dual), (dual, plain, plain.clone())):
+                with pytest.raises(NotImplementedError, match="out= function"):
+                    torch.add(x, y, out=out)
+            with pytest.raises(RuntimeError, match="has a forward gradient at the same level"):
+                fw.make_dual(plain, dual)
+
+    def test_tangents_lie_as_their_primals(self):
+        primal, tangent = torch.randn(5)[:4], torch.randn(4)
+        kept = tangent.clone()
+        with fw.dual_level():
+            dual = fw.make_dual(primal, tangent)
+            fw.unpack_dual(dual).tangent.mul_(2)
+            assert torch.equal(tangent, kept)
+            assert dual.as_strided((5,), (1,), 0).shape == (5,)
+
+
+def test_anomalies_tell_what_induced_them():
+    class Inner(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * float("nan")
+
+    class Outer(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return Inner.apply(grad * ctx.saved_tensors[0])
+
+    def run():
+        x = leaf(1.0)
+        (made,) = torch.autograd.grad(Outer.apply(x * x), x, create_graph=True)
+        made.backward()
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(RuntimeError, match="returned nan values"), torch.autograd.detect_anomaly():
+            run()
+    texts = [str(w.message) for w in told]
+    assert "Error detected in InnerBackward" in texts[1] and "Inner.apply" in texts[1]
+    assert "induced by OuterBackward" in texts[2] and "Outer.apply" in texts[2]
+
+
+def test_anomalies_are_printed_where_warnings_are_errors(capsys):
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        with warnings.catch_warnings(), pytest.warns(UserWarning, match="Anomaly"):
+            with torch.autograd.detect_anomaly():
+                warnings.simplefilter("error")
+                x = leaf(1.0) + 1
+                y = x**2
+                x += 1
+                y.backward()
+    assert "Error detected in PowBackward0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_checkpoints_with_gradients_inside(early):
+    from torchlike.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+    def part(x):
+        a = x.sin().exp().sin()
+        torch.autograd.grad(a, x)
+        return x.sin()
+
+    x = leaf(0.3)
+    with set_checkpoint_early_stop(early):
+        y = checkpoint(part, x, use_reentrant=False)
+    y.backward()
+    assert torch.equal(x.grad, x.detach().cos())
