@@ -102,7 +102,7 @@ class TestTools:
 
         with set_checkpoint_early_stop(False):
             y = checkpoint(part, leaf(1.0), use_reentrant=False)
-        with pytest.raises(CheckpointError, match="different number of tensors"):
+        with pytest.raises(CheckpointError, match="save more tensors during recomputation"):
             y.backward()
 
     def test_gradcheck(self):
@@ -114,7 +114,10 @@ class TestTools:
 
     def test_gradcheck_of_absent_gradients(self):
         x = torch.randn(3, dtype=torch.float64, requires_grad=True)
-        with pytest.raises(RuntimeError, match="handle undefined output grads"):
+        with (
+            pytest.warns(UserWarning, match="New undefined gradient support"),
+            pytest.raises(RuntimeError, match="handle undefined output grads"),
+        ):
             torch.autograd.gradcheck(WantsAll.apply, x)
         assert torch.autograd.gradcheck(WantsAll.apply, x, check_undefined_grad=False)
         assert torch.autograd.gradgradcheck(torch.sin, x, gen_non_contig_grad_outputs=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,9 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
         if levels:
             return batches.run(overload, args, kwargs, levels)
     if not composed and modes.wanted(given):
+        if tracked and modes.recorded(given):
+            # Modes are below what records.
+            return gradient.run(overload, args, kwargs, functools.partial(_asked, overload))
         return modes.ask(overload, args, kwargs)
     mode = fake.mode_of(given)
     kernel = kernel_of(overload, key if mode is None else "Meta", mode)
@@ -158,6 +162,10 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
         with no_grad():
             return call(*args, **kwargs)
     return call(*args, **kwargs)
+
+
+def _asked(overload: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    return modes.ask(overload, args, kwargs)
 
 
 def _made_of_others(overload: OpOverload, key: str) -> bool:

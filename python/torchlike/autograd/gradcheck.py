@@ -353,8 +353,11 @@ def gradgradcheck(
     else:
         given = _tuple(grad_outputs)
     count = len(given)
+    # Tangents are computed of inputs without history: which ones want gradients is known before.
+    wants = [_differentiable(x) for x in (*items, *given)]
 
     def first(*all_: Any) -> tuple[Tensor, ...]:
+        all_ = tuple(x.requires_grad_() if w else x for x, w in zip(all_, wants, strict=True))
         xs, vs = all_[:-count], all_[-count:]
         wanted = tuple(x for x in xs if _differentiable(x))
         grads = torch.autograd.grad(

@@ -115,5 +115,8 @@ class Log:
                 *other.calls,
                 "",
                 "ERROR: Detected non-determinism while running activation checkpointing",
+                "",
+                "You are seeing this error because you passed `debug=True` to checkpoint and recomputation saved other "
+                "tensors than the original forward did.",
             ]
         )
