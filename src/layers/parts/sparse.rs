@@ -8,7 +8,7 @@ use crate::ops::f;
 use crate::ops::sparse::products::{bmm, mm, mv};
 use crate::ops::sparse::sums::sum as along;
 use crate::ops::sparse::{Sparse, is_sparse};
-use crate::{Result, Scalar, Tensor};
+use crate::{Result, Scalar, Tensor, ensure};
 
 /// The result of a call with a sparse tensor among its arguments; nothing if it is not known here.
 ///
@@ -78,8 +78,12 @@ fn sums(args: &Args) -> Result<Option<Ret>> {
     let Some(s) = first else {
         return Ok(None);
     };
+    let ndim = args.tensor(0)?.ndim();
     let made = match name {
         "sum" | "any" | "_norm" | "linalg.vector_norm" | "norm" | "frobenius_norm" => {
+            if name != "sum" && name != "any" {
+                whole(args, ndim)?;
+            }
             // All of it: what has no entry is zero.
             let c = s.coo()?.coalesce()?;
             let mut owned = args.to_owned();
@@ -93,4 +97,31 @@ fn sums(args: &Args) -> Result<Option<Ret>> {
         _ => return Ok(None),
     };
     Ok(Some(Ret::One(made)))
+}
+
+/// Refuses norms of a sparse tensor that are not of all of it.
+fn whole(args: &Args, ndim: usize) -> Result<()> {
+    let at = |name: &str| args.op.schema.position(name);
+    if let Some(given) = at("dim").and_then(|i| args.opt_ints(i)) {
+        let mut seen = vec![false; ndim];
+        for &d in given.iter() {
+            seen[crate::dims::wrap_dim(d, ndim)?] = true;
+        }
+        ensure!(
+            given.is_empty() || seen.iter().all(|s| *s),
+            Runtime,
+            "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input"
+        );
+    }
+    ensure!(
+        !at("keepdim").is_some_and(|i| args.bool(i)),
+        Runtime,
+        "norm_sparse currently does not support keepdim=True"
+    );
+    ensure!(
+        at("dtype").and_then(|i| args.dtype(i)).is_none(),
+        Runtime,
+        "norm_sparse currently does not support 'dtype' argument"
+    );
+    Ok(())
 }

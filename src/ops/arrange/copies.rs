@@ -215,10 +215,11 @@ pub static OPS: &[OpDef] = &[
     compose(
         "split_copy",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
-        F,
+        F | O | X,
         |a| all_copied(f::Split::new(a.input, a.split_size).dim(a.dim).call()),
         "Copies of the pieces of `split`.",
     )
+    .alike(1)
     .samples("f32[5, 2], 2")
     .grad("SplitBackward0_copy | self: _grad.split_back(grads, self.sizes, split_size, dim)"),
     compose(

@@ -204,6 +204,18 @@ pub(crate) fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If they do not fit.
 pub(crate) fn mv(a: &Tensor, v: &Tensor) -> Result<Tensor> {
+    ensure!(
+        a.ndim() == 2 && v.ndim() == 1,
+        Runtime,
+        "mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {}Tensor Dim: {}",
+        a.ndim(),
+        v.ndim()
+    );
+    ensure!(
+        a.shape()[1] == v.shape()[0],
+        Runtime,
+        "mv: expected self.size(-1) == vec.size(-1)"
+    );
     let column = match Sparse::of(v) {
         Some(s) => f::unsqueeze(&s.coo()?.dense()?, 1)?,
         None => f::unsqueeze(v, 1)?,
