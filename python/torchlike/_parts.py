@@ -65,6 +65,8 @@ def to_sparse(
     `blocksize` is that of the blocked layouts.
     """
     name = "sparse_coo" if layout is None else str(layout).rpartition(".")[2]
+    if name == "strided":
+        return to_dense(self)
     if sparse_dim is not None:
         if layout is not None:
             raise TypeError("to_sparse() takes sparse_dim or a layout, not both")
@@ -247,7 +249,7 @@ def sparse_coo_tensor(
         if least < 0:
             raise RuntimeError(f"found negative index {least} for dim {dim}")
     made = torchlike._sparse_coo_tensor_unsafe(  # type: ignore[attr-defined]
-        indices, values, list(size), is_coalesced=bool(is_coalesced)
+        indices, values, list(size), is_coalesced=is_coalesced
     )
     return made.requires_grad_() if requires_grad else made
 

@@ -8,7 +8,7 @@ use crate::ops::sparse::coo::{Coo, gathered};
 use crate::ops::sparse::pressed::Pressed;
 use crate::ops::sparse::{Sparse, indices, is_sparse, numbers};
 use crate::parts::Compressed;
-use crate::{DType, Result, Scalar, Tensor, bail, dims, ensure};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure};
 
 /// Operators that turn zero into zero.
 const KEEP_ZERO: &[&str] = &[
@@ -134,6 +134,15 @@ fn is_number(args: &Args, i: usize) -> bool {
 fn product(args: &Args) -> Result<Option<Tensor>> {
     let (a, b) = (operand(args, 0), operand(args, 1));
     let sparse = |t: Option<&Tensor>| t.and_then(Sparse::of);
+    // A sparse tensor without dimensions is a number.
+    for (i, other) in [(1, a), (0, b)] {
+        if let (Some(Sparse::Coo(c)), Some(_)) = (sparse(operand(args, i)), sparse(other))
+            && c.shape.is_empty()
+        {
+            let number = c.dense()?;
+            return on_values(args, i, &number).map(Some);
+        }
+    }
     match (sparse(a), sparse(b)) {
         (Some(s), None) if is_number(args, 1) => {
             let made = on_values(args, 0, s.values())?;
@@ -152,7 +161,7 @@ fn product(args: &Args) -> Result<Option<Tensor>> {
 
 /// The product with a strided tensor, at the places of the sparse one.
 fn strided_times(s: Sparse, t: Option<&Tensor>) -> Result<Tensor> {
-    let (pressed, c) = match s {
+    let (pressed, mut c) = match s {
         Sparse::Coo(c) => (None, c),
         Sparse::Pressed(p) => (Some(p.clone()), p.coo()?),
     };
@@ -163,6 +172,9 @@ fn strided_times(s: Sparse, t: Option<&Tensor>) -> Result<Tensor> {
         );
     };
     let shape = dims::broadcast(&c.shape, t.shape())?;
+    if pressed.is_none() && shape != c.shape && !c.indices.is_meta() {
+        c = c.broadcast_to(&shape)?;
+    }
     ensure!(
         shape == c.shape,
         NotImplemented,
@@ -187,8 +199,9 @@ fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
         _ => None,
     };
     let (x, y) = (x.coo()?.coalesce()?, y.coo()?.coalesce()?);
+    let n = x.sparse_dims();
     ensure!(
-        x.shape == y.shape && x.sparse_dims() == y.sparse_dims(),
+        x.shape.len() == y.shape.len() && n == y.sparse_dims() && x.shape[..n] == y.shape[..n],
         Runtime,
         "mul operands have incompatible sizes: {} and {}, with {} and {} sparse dimensions",
         x.shape,
@@ -221,8 +234,8 @@ fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
     )?;
     let made = Coo {
         indices: f::index_select(&x.indices, 1, &at)?,
+        shape: Dims::new(&x.shape[..n]).concat(&values.shape()[1..]),
         values,
-        shape: x.shape,
         coalesced: true,
     };
     match pressed {

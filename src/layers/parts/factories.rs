@@ -274,7 +274,7 @@ fn unformatted(args: &Args) -> Result<()> {
         .position("memory_format")
         .and_then(|i| args.format(i));
     ensure!(
-        format.is_none_or(|f| f == crate::MemoryFormat::Preserve),
+        format.is_none(),
         Runtime,
         "memory format option is only supported by strided tensors"
     );

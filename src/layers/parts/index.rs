@@ -121,7 +121,9 @@ fn select(args: &Args) -> Result<Option<Tensor>> {
     let (indices, values) = picked(&c, &at)?;
     if c.sparse_dims() == 1 {
         // What is left is strided.
-        return f::sum_dim(&values, &[0i64][..]).map(Some);
+        let dtype = values.dtype();
+        let sum = f::SumDim::new(&values, &[0i64][..]).dtype(dtype).call();
+        return sum.map(Some);
     }
     let rows: Vec<i64> = (0..c.sparse_dims() as i64)
         .filter(|&d| d != dim as i64)

@@ -22,7 +22,7 @@ pub struct PartsLayer;
 impl Layer for PartsLayer {
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let name = c.args.op.def.name;
-        if name == "detach#inplace" || knows(name) {
+        if matches!(name, "detach#inplace" | "resize_as") || knows(name) {
             return next.call(c);
         }
         match c.form {

@@ -4,11 +4,13 @@ use super::{elements, index};
 use crate::ops::core::args::{Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Ret;
+use crate::ops::core::rules::dim_list;
 use crate::ops::f;
 use crate::ops::sparse::products::{bmm, mm, mv};
 use crate::ops::sparse::sums::sum as along;
 use crate::ops::sparse::{Sparse, is_sparse};
-use crate::{Result, Scalar, Tensor, ensure};
+use crate::parts::Layout;
+use crate::{DType, Result, Scalar, Tensor, ensure};
 
 /// The result of a call with a sparse tensor among its arguments; nothing if it is not known here.
 ///
@@ -90,13 +92,50 @@ fn sums(args: &Args) -> Result<Option<Ret>> {
             owned.values[0] = OwnedArg::Tensor(c.values);
             return dispatch::fresh(&owned.borrow()).map(Some);
         }
-        "sum#dim" => match args.opt_ints(1) {
-            Some(dim) if !dim.is_empty() => along(s.coo()?, dim)?,
-            _ => f::sum(s.values())?,
-        },
+        "sum#dim" => sum_along(args, s)?,
         _ => return Ok(None),
     };
     Ok(Some(Ret::One(made)))
+}
+
+/// A sum along dimensions, in the layout of a compressed tensor where they are kept.
+fn sum_along(args: &Args, s: Sparse) -> Result<Tensor> {
+    let at = |name: &str| args.op.schema.position(name);
+    let keep = at("keepdim").is_some_and(|i| args.bool(i));
+    let asked = at("dtype").and_then(|i| args.dtype(i));
+    let given = s.values().dtype();
+    let dtype = asked.unwrap_or(if given.is_float() || given.is_complex() {
+        given
+    } else {
+        DType::I64
+    });
+    let kind = match &s {
+        Sparse::Pressed(p) if keep && p.block().is_none() => Some(p.kind),
+        _ => None,
+    };
+    let mut c = s.coo()?;
+    c.values = f::to_dtype(&c.values, dtype)?;
+    let ndim = c.shape.len();
+    let dim: Vec<i64> = match args.opt_ints(1) {
+        Some(dim) if !dim.is_empty() => dim.to_vec(),
+        _ => (0..ndim as i64).collect(),
+    };
+    let mut all = dim_list(Some(&dim), ndim)?;
+    all.sort_unstable();
+    let mut made = match all.len() == ndim {
+        // Sums of whole tensors are strided on every device.
+        true => f::sum(&c.values)?,
+        false => along(c, &dim)?,
+    };
+    if keep {
+        for d in all {
+            made = f::unsqueeze(&made, d as i64)?;
+        }
+    }
+    match kind {
+        Some(kind) => f::_ToSparse::new(&made, Layout::Compressed(kind).name()).call(),
+        None => Ok(made),
+    }
 }
 
 /// Refuses norms of a sparse tensor that are not of all of it.

@@ -3,6 +3,7 @@
 use crate::dims::MemoryFormat;
 use crate::ops::core::op::{F, FMO, O, OpDef, Q, X, compose};
 use crate::ops::f;
+use crate::ops::sparse::is_sparse;
 use crate::{Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
@@ -269,7 +270,12 @@ fn narrow_copy(a: &calls::NarrowCopy) -> Result<Tensor> {
             a.input.size(a.dim)?
         );
     }
-    copied(f::narrow(a.input, a.dim, a.start, a.length))
+    let part = f::narrow(a.input, a.dim, a.start, a.length)?;
+    // Parts of sparse tensors are copies.
+    match is_sparse(&part) {
+        true => Ok(part),
+        false => copied(Ok(part)),
+    }
 }
 
 fn copied(view: Result<Tensor>) -> Result<Tensor> {

@@ -38,7 +38,7 @@ pub static OPS: &[OpDef] = &[
         },
         "The positions of the elements that are not zero; as one tensor a dimension if asked.",
     )
-    .samples("f32[3, 4], as_tuple=False; b8[3, 4], as_tuple=True")
+    .samples("f32[3, 4], as_tuple=False; b8[3, 4], as_tuple=False")
     .batch(Batch::As(typed!(|a, _h| if a.as_tuple { batch::refused("nonzero_numpy") } else { Err(batch::dynamic("nonzero")) }, Hidden))),
     compose(
         "_nonzero#tuple",

@@ -22,7 +22,7 @@ pub static OPS: &[OpDef] = &[
                 indices: a.indices.clone(),
                 values: a.values.clone(),
                 shape: Dims::new(a.size),
-                coalesced: a.is_coalesced.unwrap_or(false),
+                coalesced: a.is_coalesced.unwrap_or(a.indices.shape().last().is_some_and(|&n| n < 2)),
             }
             .build()
         },

@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
         "The product of two matrices, whose gradient by a sparse one has entries where that has.",
     )
     .samples("see tests/test_sparse.py")
-    .grad("SparseAddmmBackward0 | sparse: _grad.sparse_mm(grad, dense, sparse); dense: mm(sparse.mH(), _grad.strided(grad, dense))"),
+    .grad("SparseAddmmBackward0 | sparse: _grad.sparse_mm(grad, dense, sparse); dense: _grad.masked_by(mm(sparse.mH(), _grad.strided(grad, dense)), dense)"),
     compose(
         "sparse_sampled_addmm",
         "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",

@@ -33,28 +33,29 @@ pub static OPS: &[OpDef] = &[
         "resize_as_sparse",
         "(Tensor self, Tensor the_template)",
         I | J,
-        typed!(|a| {
-            let t = a.the_template;
-            let sparse = match Sparse::of(t) {
-                Some(Sparse::Coo(c)) => c.sparse_dims(),
-                Some(Sparse::Pressed(_)) => bail!(
-                    NotImplemented,
-                    "resize_as_sparse_() takes tensors by coordinates, not compressed ones"
-                ),
-                None => 0,
-            };
-            resized(
-                a.input,
-                t.shape(),
-                sparse as i64,
-                (t.ndim() - sparse) as i64,
-            )
-        }),
+        typed!(|a| resize_as(a.input, a.the_template)),
         "The size of another sparse tensor, with the same entries.",
     )
     .samples("see tests/test_sparse.py")
     .no_grad(),
 ];
+
+/// The size of another tensor, with the same entries.
+///
+/// # Errors
+/// If entries would be lost, or the tensor is not one by coordinates.
+pub(in crate::ops) fn resize_as(t: &Tensor, like: &Tensor) -> Result<Tensor> {
+    let sparse = match Sparse::of(like) {
+        Some(Sparse::Coo(c)) => c.sparse_dims(),
+        Some(Sparse::Pressed(_)) => bail!(
+            NotImplemented,
+            "resize_as_sparse_() takes tensors by coordinates, not compressed ones"
+        ),
+        None => 0,
+    };
+    let dense = like.ndim() - sparse;
+    resized(t, like.shape(), sparse as i64, dense as i64)
+}
 
 /// The entries of a target that may be written, where the named dimensions are as many as the size has.
 fn entries(t: &Tensor, name: &str, size: &[i64], sparse: i64, dense: i64) -> Result<Coo> {
@@ -112,16 +113,15 @@ fn resized(t: &Tensor, size: &[i64], sparse: i64, dense: i64) -> Result<Tensor> 
         );
     }
     let shape = Dims::new(&[c.entries()]).concat(&size[n..]);
-    let mut values = f::NewZeros::new(&c.values, &shape).call()?;
-    if *c.values.shape() == shape {
-        values = c.values.clone();
+    // The numbers stay in their order, as on a strided tensor's storage, with zeros behind them.
+    let more = dims::numel(&shape)? - c.values.numel();
+    let values = if more == 0 {
+        f::reshape(&c.values, &shape)?
     } else {
-        let mut part = values.clone();
-        for (d, &length) in c.values.shape().iter().enumerate().skip(1) {
-            part = f::narrow(&part, d as i64, 0, length)?;
-        }
-        crate::ops::core::helpers::copy_(&part, &c.values)?;
-    }
+        let zeros = f::NewZeros::new(&c.values, &[more][..]).call()?;
+        let flat = f::cat(&[f::reshape(&c.values, &[-1])?, zeros][..])?;
+        f::reshape(&flat, &shape)?
+    };
     laid(
         t,
         Coo {
