@@ -119,6 +119,16 @@ def test_sums_keep_dimensions_and_layouts():
     )
 
 
+def test_parts_are_copied_and_values_drawn():
+    assert coo().narrow_copy(0, 1, 1).to_dense().tolist() == [[-2.0, 3.0]]
+    assert torch.select_copy(coo(), 0, 0).to_dense().tolist() == [1.0, 0.0]
+    csr = coo().to_sparse_csr()
+    torch.manual_seed(3)
+    drawn = torch.randn_like(csr)
+    torch.manual_seed(3)
+    assert drawn.values().equal(torch.randn(3)) and drawn._nnz() == 3
+
+
 def test_products_broadcast():
     t = coo() * torch.tensor([[[1.0]], [[2.0]]])
     assert t.shape == (2, 2, 2) and t.to_dense()[1].tolist() == [[2.0, 0.0], [-4.0, 6.0]]

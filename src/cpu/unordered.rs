@@ -129,10 +129,12 @@ mod tests {
         let numbers: Vec<i64> = (0..500).map(|i| i * 7919 % 503).collect();
         let mut sorted = numbers.clone();
         sorted.sort_unstable();
-        for by in [sort::<fn(i64, i64) -> bool>, heap::<fn(i64, i64) -> bool>] {
-            let mut given = numbers.clone();
-            by(&mut given, &(|a, b| a < b));
-            assert_eq!(given, sorted);
-        }
+        let less = |a: i64, b: i64| a < b;
+        let mut given = numbers.clone();
+        sort(&mut given, &less);
+        assert_eq!(given, sorted);
+        given = numbers;
+        heap(&mut given, &less);
+        assert_eq!(given, sorted);
     }
 }

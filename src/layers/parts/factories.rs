@@ -58,6 +58,7 @@ pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
         ("zeros" | "empty" | "new_zeros" | "new_empty", _) => wanted.empty(args)?,
         ("zeros_like", Some(t)) => wanted.zeros_like(args, t)?,
         ("empty_like" | "ones_like" | "full_like", Some(t)) => wanted.filled_like(args, t)?,
+        ("randn_like", Some(t)) if asked.is_none_or(|l| l == stored(t)) => drawn_like(args, t)?,
         _ => return Err(refused(args, layout)),
     };
     Ok(Some(Ret::One(made)))
@@ -97,6 +98,20 @@ fn refused(args: &Args, layout: Layout) -> crate::Error {
             layout.name()
         ),
     }
+}
+
+/// With the entries of a compressed tensor and values that are drawn.
+fn drawn_like(args: &Args, t: &Tensor) -> Result<Tensor> {
+    let Some(s @ Sparse::Pressed(_)) = Sparse::of(t) else {
+        return Err(refused(args, stored(t)));
+    };
+    let mut owned = args.to_owned();
+    owned.values[0] = OwnedArg::Tensor(s.values().clone());
+    if let Some(i) = args.op.schema.position("layout") {
+        owned.values[i] = OwnedArg::Plain(Arg::None);
+    }
+    let values = dispatch::fresh(&owned.borrow())?.one()?;
+    s.with_values(values)
 }
 
 /// A strided tensor like a sparse one.

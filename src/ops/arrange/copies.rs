@@ -270,16 +270,16 @@ fn narrow_copy(a: &calls::NarrowCopy) -> Result<Tensor> {
             a.input.size(a.dim)?
         );
     }
-    let part = f::narrow(a.input, a.dim, a.start, a.length)?;
-    // Parts of sparse tensors are copies.
-    match is_sparse(&part) {
-        true => Ok(part),
-        false => copied(Ok(part)),
-    }
+    copied(f::narrow(a.input, a.dim, a.start, a.length))
 }
 
 fn copied(view: Result<Tensor>) -> Result<Tensor> {
-    f::Clone::new(&view?)
+    let view = view?;
+    // Parts of sparse tensors are copies.
+    if is_sparse(&view) {
+        return Ok(view);
+    }
+    f::Clone::new(&view)
         .memory_format(MemoryFormat::Contiguous)
         .call()
 }
