@@ -37,6 +37,61 @@ impl Compressed {
     }
 }
 
+/// How the elements of a tensor are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// In one block of memory.
+    Strided,
+    /// By coordinates.
+    Coo,
+    /// With compressed rows or columns.
+    Compressed(Compressed),
+}
+
+impl Layout {
+    /// PyTorch's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strided => "strided",
+            Self::Coo => "sparse_coo",
+            Self::Compressed(kind) => match kind {
+                Compressed::Csr => "sparse_csr",
+                Compressed::Csc => "sparse_csc",
+                Compressed::Bsr => "sparse_bsr",
+                Compressed::Bsc => "sparse_bsc",
+            },
+        }
+    }
+
+    /// The layout of this name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "strided" => Self::Strided,
+            "sparse_coo" => Self::Coo,
+            "sparse_csr" => Self::Compressed(Compressed::Csr),
+            "sparse_csc" => Self::Compressed(Compressed::Csc),
+            "sparse_bsr" => Self::Compressed(Compressed::Bsr),
+            "sparse_bsc" => Self::Compressed(Compressed::Bsc),
+            _ => return None,
+        })
+    }
+
+    /// The name in messages, `SparseCsr`; coordinates are just `Sparse`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Strided => "Strided",
+            Self::Coo => "Sparse",
+            Self::Compressed(Compressed::Csr) => "SparseCsr",
+            Self::Compressed(Compressed::Csc) => "SparseCsc",
+            Self::Compressed(Compressed::Bsr) => "SparseBsr",
+            Self::Compressed(Compressed::Bsc) => "SparseBsc",
+        }
+    }
+}
+
 /// The parts of a tensor that is more than a strided view.
 #[derive(Clone, Debug)]
 pub enum Parts {
@@ -93,15 +148,16 @@ impl Parts {
     /// PyTorch's name of the layout.
     #[must_use]
     pub fn layout(&self) -> &'static str {
+        self.stored().name()
+    }
+
+    /// The layout.
+    #[must_use]
+    pub fn stored(&self) -> Layout {
         match self {
-            Self::Coo { .. } => "sparse_coo",
-            Self::Compressed { kind, .. } => match kind {
-                Compressed::Csr => "sparse_csr",
-                Compressed::Csc => "sparse_csc",
-                Compressed::Bsr => "sparse_bsr",
-                Compressed::Bsc => "sparse_bsc",
-            },
-            _ => "strided",
+            Self::Coo { .. } => Layout::Coo,
+            Self::Compressed { kind, .. } => Layout::Compressed(*kind),
+            _ => Layout::Strided,
         }
     }
 

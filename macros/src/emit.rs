@@ -197,8 +197,9 @@ pub fn module(rows: &[Row]) -> TokenStream {
         "/// The arguments of each operator here, by name, and its function.
         pub mod calls {
             #![allow(unused_imports, non_snake_case, non_camel_case_types, clippy::should_implement_trait, clippy::too_many_arguments, clippy::module_name_repetitions, clippy::new_ret_no_self, clippy::wrong_self_convention, reason = \"made from schemas\")]
-            use crate::ops::core::typed::{Operand, OptTensors, Read, Strided, Tensors, Write};
+            use crate::ops::core::typed::{Operand, OptTensors, Read, Tensors, Write};
             use crate::ops::{Args, Ret};
+            use crate::parts::Layout;
             use crate::random::SharedGenerator;
             use crate::{DType, Device, MemoryFormat, Result, Scalar, Tensor};
         ",

@@ -132,7 +132,7 @@ impl Param {
             "Scalar[]" => "&'a [Scalar]",
             "dtype" => "DType",
             "device" => "Device",
-            "layout" => "Strided",
+            "layout" => "Layout",
             "format" => "MemoryFormat",
             "Generator" => "&'a SharedGenerator",
             _ => "&'a [i64]",

@@ -65,6 +65,8 @@ def to_sparse(
     `blocksize` is that of the blocked layouts.
     """
     name = "sparse_coo" if layout is None else str(layout).rpartition(".")[2]
+    if name == "strided":
+        return to_dense(self)
     if sparse_dim is not None:
         if layout is not None:
             raise TypeError("to_sparse() takes sparse_dim or a layout, not both")
@@ -214,6 +216,8 @@ def sparse_coo_tensor(
     elif indices is None or values is None:
         raise TypeError("sparse_coo_tensor() takes indices and values, or a size")
     values = torchlike.as_tensor(values, dtype=dtype, device=device)
+    if values.dim() == 0:
+        values = values.expand(1)
     indices = torchlike.as_tensor(indices, device=values.device).to(torchlike.int64)
     if indices.dim() != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
@@ -223,7 +227,8 @@ def sparse_coo_tensor(
             "indices and values must have same nnz, but got nnz from indices: "
             f"{found}, nnz from values: {values.shape[0]}"
         )
-    ends = (indices.amax(1) + 1).tolist() if found else [0] * sparse
+    known = found > 0 and (size is None or not indices.is_meta)
+    ends = (indices.amax(1) + 1).tolist() if known else [0] * sparse
     if size is None:
         size = (*ends, *values.shape[1:])
     elif len(size) != sparse + values.dim() - 1:
@@ -231,16 +236,20 @@ def sparse_coo_tensor(
             f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, "
             f"sparse_dim = {sparse}, dense_dim = {values.dim() - 1}"
         )
+    if values.shape[1:] != tuple(size[sparse:]):
+        raise RuntimeError(
+            f"values has incorrect size, expected {[found, *size[sparse:]]}, got {list(values.shape)}"
+        )
     for dim, (end, limit) in enumerate(zip(ends, size, strict=False)):
         if end > limit:
             raise RuntimeError(
                 f"size is inconsistent with indices: for dim {dim}, size is {limit} but found index {end - 1}"
             )
-    for dim, least in enumerate(indices.amin(1).tolist() if found else []):
+    for dim, least in enumerate(indices.amin(1).tolist() if known else []):
         if least < 0:
             raise RuntimeError(f"found negative index {least} for dim {dim}")
     made = torchlike._sparse_coo_tensor_unsafe(  # type: ignore[attr-defined]
-        indices, values, list(size), is_coalesced=bool(is_coalesced)
+        indices, values, list(size), is_coalesced=is_coalesced
     )
     return made.requires_grad_() if requires_grad else made
 

@@ -35,7 +35,7 @@ impl Distinct {
         let width = if n == 0 { 1 } else { dense.numel() / n };
         let shape = Dims::from([n, width]);
         let rows = dense.view_with(shape.clone(), contiguous_strides(&shape), dense.offset());
-        let groups = sort::unique(&rows, consecutive)?;
+        let groups = sort::unique(&rows, consecutive, dim.is_some())?;
         let count = groups.first.len() as i64;
         let shape = match dim {
             Some(_) => dense.shape().with(0, count),

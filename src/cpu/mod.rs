@@ -82,6 +82,7 @@ pub(crate) mod sweep;
 pub(crate) mod taps;
 pub(crate) mod transpose;
 pub(crate) mod triangle;
+mod unordered;
 pub(crate) mod update;
 pub(crate) mod view;
 pub mod vmath;

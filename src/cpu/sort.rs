@@ -286,24 +286,26 @@ pub struct Groups {
     pub counts: Vec<i64>,
 }
 
-/// Groups equal rows of a dense `[rows, width]` matrix: all of them in ascending order, or only neighbours.
+/// Groups equal rows of a dense `[rows, width]` matrix: all of them in ascending order, or only neighbours. Rows that are
+/// `slices` are compared element by element, and what is not a number is neither less nor greater there.
 ///
 /// # Errors
 /// If the dtype has no order.
-pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
+pub fn unique(rows: &Tensor, consecutive: bool, slices: bool) -> Result<Groups> {
     let (n, width) = (rows.shape()[0] as usize, rows.shape()[1] as usize);
     let rows = super::normal(rows)?;
     let mut sorted: Vec<i64> = match consecutive {
         true => Vec::new(),
         false => (0..n as i64).collect(),
     };
-    let (keys, odd) = sortable!(rows.dtype(), T => {
+    let (keys, odd, strange) = sortable!(rows.dtype(), T => {
         let data = super::slice::<T>(&rows);
-        if !consecutive && width == 1 {
+        let keys: Vec<u64> = data.iter().map(|x| x.key()).collect();
+        let strange = slices && keys.iter().any(|&k| Some(k) == T::ODD);
+        if !consecutive && width == 1 && !strange {
             order(data, false, &mut sorted);
         }
-        let keys: Vec<u64> = data.iter().map(|x| x.key()).collect();
-        (keys, T::ODD)
+        (keys, T::ODD, strange)
     });
     let row = |i: i64| &keys[i as usize * width..(i as usize + 1) * width];
     // Rows are mostly of one element: comparing slices would be a call for each.
@@ -314,7 +316,14 @@ pub fn unique(rows: &Tensor, consecutive: bool) -> Result<Groups> {
     if consecutive {
         return Ok(grouped(n, 0..n as i64, same));
     }
-    if width != 1 {
+    if strange {
+        let less = |a: i64, b: i64| {
+            let mut pairs = row(a).iter().zip(row(b));
+            let told = pairs.find(|(x, y)| x != y && Some(**x) != odd && Some(**y) != odd);
+            told.is_some_and(|(x, y)| x < y)
+        };
+        super::unordered::sort(&mut sorted, &less);
+    } else if width != 1 {
         sorted.sort_by(|&a, &b| row(a).cmp(row(b)));
     }
     Ok(grouped(n, sorted.into_iter(), same))

@@ -166,6 +166,7 @@ pub mod f {
     pub use super::sparse::convert::calls::*;
     pub use super::sparse::gradients::calls::*;
     pub use super::sparse::products::calls::*;
+    pub use super::sparse::resize::calls::*;
     pub use super::sparse::sums::calls::*;
     pub use super::view::complex::calls::*;
     pub use super::view::order::calls::*;
@@ -284,6 +285,7 @@ static FAMILIES: &[&[OpDef]] = &[
     sparse::products::OPS,
     sparse::sums::OPS,
     sparse::gradients::OPS,
+    sparse::resize::OPS,
     quantize::tensors::OPS,
     quantize::fake::OPS,
     linalg::packed::OPS,

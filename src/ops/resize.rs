@@ -5,6 +5,8 @@ use crate::ops::copy::strides_in;
 use crate::ops::core::op::{I, OpDef, becomes};
 use crate::ops::core::{place, writable};
 use crate::ops::create::factory::mark_unwritten;
+use crate::ops::sparse::is_sparse;
+use crate::ops::sparse::resize::resize_as as resize_as_sparse;
 use crate::{Dims, Result, Storage, Tensor, ensure, mode};
 use torchlike_macros::operators;
 
@@ -142,6 +144,9 @@ fn resize(a: &calls::Resize) -> Result<Tensor> {
 
 fn resize_as(a: &calls::ResizeAs) -> Result<Tensor> {
     let (t, template) = (a.input, a.the_template);
+    if is_sparse(t) {
+        return resize_as_sparse(t, template);
+    }
     check_resizable(t)?;
     let strides = a
         .memory_format

@@ -15,6 +15,7 @@ use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Op, Q, Ret};
 use crate::ops::schema::Returns;
 use crate::ops::{Call, dispatch};
+use crate::parts::located;
 use crate::{Dims, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -267,11 +268,13 @@ impl<'py> Incoming<'py> {
             .collect::<PyResult<Vec<_>>>()?;
         let shapes: Vec<Dims> = tensors.iter().map(|t| t.shape().clone()).collect();
         let is_factory = overload.op.schema.position("layout").is_some();
-        let quiet = is_factory || overload.op.has(Q);
+        let parts = tensors.iter().any(Tensor::has_parts);
+        let quiet = is_factory || parts || overload.op.has(Q);
         if let (true, [only]) = (is_factory, tensors.as_slice()) {
             factory_out(overload.op, args, only)?;
         }
         dispatch::call(Call::out(args, &mut tensors))?;
+        let wants = is_factory && overload.requires_grad.is_some_and(|i| args.bool(i));
         for ((o, t), before) in objects.iter().zip(tensors).zip(shapes) {
             // A factory only fills what it is given, of whatever shape that was.
             if is_factory && *t.shape() != before && overload.op.public_name() == "arange" {
@@ -280,7 +283,10 @@ impl<'py> Incoming<'py> {
             if !quiet && *t.shape() != before && before.iter().product::<i64>() != 0 {
                 resize_warning(self.py, &before, t.shape())?;
             }
-            PyTensor::of(o)?.set(t);
+            PyTensor::of(o)?.set(match wants {
+                true => super::gradient::require_grad(t)?,
+                false => t,
+            });
         }
         match &overload.op.schema.returns {
             Returns::Tuple(names) if objects.len() > 1 => {
@@ -309,10 +315,10 @@ fn factory_out(op: &Op, args: &mut Args<'_>, out: &Tensor) -> PyResult<()> {
         match args.device(i) {
             // A recorded result is on meta only until it is replayed.
             None if out.storage().is_sourced() => {}
-            None => args.values[i] = Arg::Device(out.device()),
-            Some(d) if d.kind == out.device().kind => {}
+            None => args.values[i] = Arg::Device(located(out)),
+            Some(d) if d.kind == located(out).kind => {}
             Some(d) => {
-                let (d, of_out) = (d.kind.name(), out.device().kind.name());
+                let (d, of_out) = (d.kind.name(), located(out).kind.name());
                 return Err(PyRuntimeError::new_err(format!(
                     "device type {d} does not match device type of out parameter ({of_out})"
                 )));

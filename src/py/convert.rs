@@ -6,6 +6,7 @@ use super::object::tensor_ref;
 use super::types::{PyDType, PyDevice, PyFormat, PyLayout};
 use crate::ops::args::Arg;
 use crate::ops::schema::Kind;
+use crate::parts::Layout;
 use crate::random::SharedGenerator;
 use crate::{Device, Dims, Scalar, Tensor};
 use num_complex::Complex64;
@@ -273,10 +274,10 @@ fn dtype(o: &Bound<'_, PyAny>) -> Converted<crate::DType> {
 
 fn layout<'a>(o: &'a Bound<'_, PyAny>) -> Converted<Arg<'a>> {
     let given = o.cast::<PyLayout>().map_err(|_| Failure::Kind)?.get().0;
-    if given == "strided" {
-        return Ok(Arg::Strided);
+    if let Some(layout) = Layout::of(given) {
+        return Ok(Arg::Layout(layout));
     }
-    let text = format!("torchlike computes with strided tensors only, not {given}");
+    let text = format!("factories make no tensors of layout {given}");
     Err(Failure::Error(PyNotImplementedError::new_err(text)))
 }
 

@@ -286,7 +286,7 @@ fn argument<'py>(py: Python<'py>, a: &Arg<'_>) -> PyResult<Bound<'py, PyAny>> {
         Arg::Str(s) => PyString::new(py, s).into_any(),
         Arg::DType(d) => dtype(py, *d)?.into_bound(py).into_any(),
         Arg::Device(d) => device(py, *d)?.into_bound(py).into_any(),
-        Arg::Strided => types::strided(py)?.into_bound(py).into_any(),
+        Arg::Layout(l) => types::layout(py, l.name())?.into_bound(py).into_any(),
         Arg::Format(f) => types::format(py, *f)?,
         Arg::Generator(g) => Bound::new(py, PyGenerator(g.clone()))?.into_any(),
     })

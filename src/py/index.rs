@@ -158,6 +158,9 @@ pub fn set<'py>(
     if watch::answer("__setitem__", Style::Parsed, &args)?.is_some() {
         return Ok(());
     }
+    if crate::ops::sparse::is_sparse(slf.get().get()) {
+        return Err(PyTypeError::new_err("Cannot assign to a sparse tensor"));
+    }
     let _noted = Noted::of(args);
     let indices = all(slf, index)?;
     let converted;

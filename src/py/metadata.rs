@@ -18,9 +18,12 @@ impl PyTensor {
     pub(super) fn strides<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().get();
         if t.storage().is_opaque() && !t.dtype().is_quantized() {
-            return Err(PyRuntimeError::new_err(
-                "sparse tensors do not have strides",
-            ));
+            return match super::parts::compressed_kind(t) {
+                Some(kind) => Err(PyRuntimeError::new_err(format!(
+                    "Sparse {kind} tensors do not have strides"
+                ))),
+                None => sizes::strides(slf.py(), &crate::Dims::filled(t.ndim(), 0)),
+            };
         }
         sizes::strides(slf.py(), t.strides())
     }

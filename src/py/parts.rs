@@ -4,7 +4,7 @@ use super::object::{PyTensor, wrap};
 use super::types::{self, PyLayout};
 use crate::layers::parts;
 use crate::ops::core::helpers;
-use crate::parts::Parts;
+use crate::parts::{Layout, Parts};
 use crate::{Result, Tensor, bail, err};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -20,14 +20,18 @@ fn layout_name(t: &Tensor) -> &'static str {
     of(t).map_or("strided", |p| p.layout())
 }
 
+/// `CSR` of a tensor with compressed rows, and so on.
+pub(super) fn compressed_kind(t: &Tensor) -> Option<String> {
+    match of(t)?.stored() {
+        Layout::Compressed(kind) => Some(format!("{kind:?}").to_ascii_uppercase()),
+        _ => None,
+    }
+}
+
 /// PyTorch's complaint about a method of another layout.
 fn wrong_layout(t: &Tensor, what: &str, wanted: &str) -> crate::Error {
-    let mut name = layout_name(t).to_owned();
-    // "SparseCsr", "Strided".
-    name = name
-        .split('_')
-        .map(|w| w[..1].to_ascii_uppercase() + &w[1..])
-        .collect();
+    let layout = of(t).map_or(Layout::Strided, |p| p.stored());
+    let name = layout.word();
     err!(
         Runtime,
         "{what} expected {wanted} tensor layout but got {name}"
@@ -118,6 +122,19 @@ impl PyTensor {
     }
     fn is_coalesced(&self) -> PyResult<bool> {
         Ok(coo(self.get(), "is_coalesced")?.2)
+    }
+    /// Says whether positions are sorted and distinct.
+    fn _coalesced_<'py>(slf: Bound<'py, Self>, coalesced: bool) -> PyResult<Bound<'py, Self>> {
+        let t = slf.get().get().clone();
+        let (indices, values, _) = coo(&t, "_coalesced_")?;
+        crate::ops::core::writable::check_leaf(&t)?;
+        t.storage().set_parts(Some(Arc::new(Parts::Coo {
+            indices,
+            values,
+            coalesced,
+        })));
+        t.bump();
+        Ok(slf)
     }
     fn _indices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         wrap(py, coo(self.get(), "_indices")?.0)

@@ -104,3 +104,54 @@ def batched_tangents_differ(
                 if not torch.allclose(got, torch.stack([e[k] for e in each]), equal_nan=True):
                     return True
     return False
+
+
+def by_values(
+    func: Callable[..., Any], items: Sequence[Any], masked: bool
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function of the values of its sparse inputs, with strided outputs, and these values as leaves.
+
+    Unless masked, the entries of an input are all of its elements, as their gradients are compared too.
+    """
+    built: dict[int, Tensor] = {}
+    given = list(items)
+    for i, x in enumerate(items):
+        if isinstance(x, Tensor) and x.requires_grad and x.layout != torch.strided:
+            entries = x.detach() if masked else _with_all_entries(x.detach())
+            built[i] = entries.coalesce() if x.layout == torch.sparse_coo else entries
+            given[i] = built[i].values().clone().requires_grad_()
+
+    def of_values(*args: Any) -> Any:
+        made = func(*(_built(built[i], a) if i in built else a for i, a in enumerate(args)))
+        outputs = made if isinstance(made, tuple | list) else (made,)
+        return tuple(
+            o.to_dense() if isinstance(o, Tensor) and o.layout != torch.strided else o
+            for o in outputs
+        )
+
+    return of_values, tuple(given)
+
+
+def _with_all_entries(x: Any) -> Tensor:
+    """The same sparse tensor with an entry for each element."""
+    ones = torch.ones(x.shape, dtype=x.dtype, device=x.device)
+    if x.layout == torch.sparse_coo:
+        return x.to_dense().sparse_mask(ones.to_sparse(x.sparse_dim()))
+    blocks = x.layout in (torch.sparse_bsr, torch.sparse_bsc)
+    at = x.values().dim() - x.dense_dim()
+    size = tuple(x.values().shape[at - 2 : at]) if blocks else None
+    everywhere = ones.to_sparse(layout=x.layout, blocksize=size, dense_dim=x.dense_dim())
+    return x.to_dense().sparse_mask(everywhere)
+
+
+def _built(like: Any, values: Tensor) -> Tensor:
+    """A sparse tensor with the places of another and values of its own."""
+    if like.layout == torch.sparse_coo:
+        return torch.sparse_coo_tensor(like.indices(), values, like.shape, is_coalesced=True)
+    rows = like.layout in (torch.sparse_csr, torch.sparse_bsr)
+    first, second = (
+        (like.crow_indices(), like.col_indices())
+        if rows
+        else (like.ccol_indices(), like.row_indices())
+    )
+    return torch.sparse_compressed_tensor(first, second, values, like.shape, layout=like.layout)

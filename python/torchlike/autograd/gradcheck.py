@@ -123,8 +123,8 @@ def gradcheck(
     """Whether the gradients of ``func`` are what small differences of its values say.
 
     The inputs that require gradients are changed by ``eps``, an element at a time; they should be of double precision.
-    ``fast_mode`` makes the whole check as well, ``check_grad_dtypes`` is always checked, and ``masked`` is about
-    layouts that do not exist here.
+    ``fast_mode`` makes the whole check as well, and ``check_grad_dtypes`` is always checked. Of a sparse input all
+    elements are changed, or with ``masked`` those that have entries.
 
     Args:
         check_forward_ad: tangents of forward mode are compared as well.
@@ -148,6 +148,11 @@ def gradcheck(
             "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
         )
     items = _tuple(inputs)
+    if any(_differentiable(x) and x.layout != torch.strided for x in items):
+        from torchlike.autograd._more_checks import by_values
+
+        func, items = by_values(func, items, bool(masked))
+        inputs = items
     try:
         if check_backward_ad:
             _check(func, inputs, eps, atol, rtol, nondet_tol)

@@ -122,7 +122,7 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
     """
     rows = diagonals if diagonals.dim() == 2 else diagonals.unsqueeze(0)
     places = offsets if offsets.dim() == 1 else offsets.unsqueeze(0)
-    if diagonals.dim() > 2:
+    if not 1 <= diagonals.dim() <= 2:
         raise RuntimeError("Diagonals must be vector or matrix")
     if offsets.dim() > 1:
         raise RuntimeError("Offsets must be scalar or vector")

@@ -110,7 +110,7 @@ impl Val {
             Asked::Sizes => Self::Ints(t.shape().clone()),
             Asked::Strides => Self::Ints(t.strides().clone()),
             Asked::DType => Self::Plain(Arg::DType(t.dtype())),
-            Asked::Device => Self::Plain(Arg::Device(t.device())),
+            Asked::Device => Self::Plain(Arg::Device(crate::parts::located(t))),
             Asked::Ndim => int(t.ndim() as i64),
             Asked::Numel => int(t.numel()),
             Asked::Rows => int(t.size(-2)?),
@@ -263,7 +263,7 @@ fn plain_fits(a: &Arg<'_>, kind: Kind) -> bool {
         (a, kind),
         (Arg::DType(_), Kind::DType)
             | (Arg::Device(_), Kind::Device)
-            | (Arg::Strided, Kind::Layout)
+            | (Arg::Layout(_), Kind::Layout)
             | (Arg::Format(_), Kind::Format)
             | (Arg::Generator(_), Kind::Generator)
             | (Arg::Floats(_), Kind::Floats)

@@ -8,7 +8,7 @@ use crate::ops::sparse::coo::{Coo, gathered};
 use crate::ops::sparse::pressed::Pressed;
 use crate::ops::sparse::{Sparse, indices, is_sparse, numbers};
 use crate::parts::Compressed;
-use crate::{DType, Result, Scalar, Tensor, bail, dims, ensure};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure};
 
 /// Operators that turn zero into zero.
 const KEEP_ZERO: &[&str] = &[
@@ -55,6 +55,24 @@ const KEEP_ZERO: &[&str] = &[
     "trunc",
 ];
 
+/// Those of them that may as well be computed of each part of a sum.
+const LINEAR: &[&str] = &[
+    "_conj",
+    "_neg_view",
+    "conj_physical",
+    "imag",
+    "neg",
+    "positive",
+    "real",
+    "resolve_conj",
+    "resolve_neg",
+];
+
+/// True for operators that change a sparse tensor in place only where each place comes once.
+pub(super) fn wants_sorted(name: &str) -> bool {
+    KEEP_ZERO.contains(&name) && !LINEAR.contains(&name)
+}
+
 /// See [`super::sparse::answer`].
 pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
     let name = args.op.def.name;
@@ -64,9 +82,9 @@ pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
         "mul" => product(args)?,
         "div" | "div#mode" | "floor_divide" | "pow" => by_number(args)?,
         "threshold_backward" | "_grad.scale" => return each(args).map(Some),
-        "zeros_like" | "empty_like" | "zero" => empty_like(args.tensor(0)?)?,
+        "zero" => cleared(args.tensor(0)?)?,
+        "fill" => filled(args)?,
         "copy" => copied(args)?,
-        "new_zeros" | "new_empty" => new_zeros(args)?,
         _ if KEEP_ZERO.contains(&name) && args.tensor(0).is_ok_and(is_sparse) => {
             return each(args).map(Some);
         }
@@ -86,7 +104,7 @@ fn each(args: &Args) -> Result<Ret> {
         );
     };
     let s = match s {
-        Sparse::Coo(c) => Sparse::Coo(c.coalesce()?),
+        Sparse::Coo(c) if !LINEAR.contains(&args.op.def.name) => Sparse::Coo(c.coalesce()?),
         other => other,
     };
     let made = on_values(args, 0, s.values())?;
@@ -116,6 +134,15 @@ fn is_number(args: &Args, i: usize) -> bool {
 fn product(args: &Args) -> Result<Option<Tensor>> {
     let (a, b) = (operand(args, 0), operand(args, 1));
     let sparse = |t: Option<&Tensor>| t.and_then(Sparse::of);
+    // A sparse tensor without dimensions is a number.
+    for (i, other) in [(1, a), (0, b)] {
+        if let (Some(Sparse::Coo(c)), Some(_)) = (sparse(operand(args, i)), sparse(other))
+            && c.shape.is_empty()
+        {
+            let number = c.dense()?;
+            return on_values(args, i, &number).map(Some);
+        }
+    }
     match (sparse(a), sparse(b)) {
         (Some(s), None) if is_number(args, 1) => {
             let made = on_values(args, 0, s.values())?;
@@ -134,7 +161,7 @@ fn product(args: &Args) -> Result<Option<Tensor>> {
 
 /// The product with a strided tensor, at the places of the sparse one.
 fn strided_times(s: Sparse, t: Option<&Tensor>) -> Result<Tensor> {
-    let (pressed, c) = match s {
+    let (pressed, mut c) = match s {
         Sparse::Coo(c) => (None, c),
         Sparse::Pressed(p) => (Some(p.clone()), p.coo()?),
     };
@@ -145,6 +172,9 @@ fn strided_times(s: Sparse, t: Option<&Tensor>) -> Result<Tensor> {
         );
     };
     let shape = dims::broadcast(&c.shape, t.shape())?;
+    if pressed.is_none() && shape != c.shape && !c.indices.is_meta() {
+        c = c.broadcast_to(&shape)?;
+    }
     ensure!(
         shape == c.shape,
         NotImplemented,
@@ -169,8 +199,9 @@ fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
         _ => None,
     };
     let (x, y) = (x.coo()?.coalesce()?, y.coo()?.coalesce()?);
+    let n = x.sparse_dims();
     ensure!(
-        x.shape == y.shape && x.sparse_dims() == y.sparse_dims(),
+        x.shape.len() == y.shape.len() && n == y.sparse_dims() && x.shape[..n] == y.shape[..n],
         Runtime,
         "mul operands have incompatible sizes: {} and {}, with {} and {} sparse dimensions",
         x.shape,
@@ -203,8 +234,8 @@ fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
     )?;
     let made = Coo {
         indices: f::index_select(&x.indices, 1, &at)?,
+        shape: Dims::new(&x.shape[..n]).concat(&values.shape()[1..]),
         values,
-        shape: x.shape,
         coalesced: true,
     };
     match pressed {
@@ -243,11 +274,17 @@ fn by_number(args: &Args) -> Result<Option<Tensor>> {
     let Some(s) = operand(args, 0).and_then(Sparse::of) else {
         return Ok(None);
     };
+    if args.op.def.name == "pow" && !is_number(args, 1) {
+        return Ok(None);
+    }
+    let whole = match args.op.def.name {
+        "floor_divide" => " floor",
+        _ => "",
+    };
     ensure!(
         is_number(args, 1),
         Runtime,
-        "{}(): Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {})",
-        args.name(),
+        "Sparse{whole} division requires a scalar or zero-dim dense tensor divisor (got shape {} for divisor)",
         operand(args, 1).map_or(crate::Dims::EMPTY, |t| t.shape().clone())
     );
     let s = match s {
@@ -270,6 +307,14 @@ fn sum(args: &Args, minus: bool) -> Result<Option<Tensor>> {
     };
     match (Sparse::of(a), Sparse::of(b)) {
         (None, Some(s)) if !a.has_parts() => {
+            ensure!(
+                dims::broadcast(a.shape(), b.shape()).is_ok_and(|both| both == *a.shape()),
+                Runtime,
+                "add: expected 'self' and 'other' to have same size, but self has size {} while other has size {} (FYI: dense-sparse \
+                 addition does not currently support broadcasting)",
+                a.shape(),
+                b.shape()
+            );
             let c = s.coo()?;
             let dense = Coo {
                 values: scaled(&c.values)?,
@@ -313,6 +358,13 @@ fn joined(x: Coo, y: Coo) -> Result<Coo> {
         x.shape,
         y.shape
     );
+    // What has no entry fits any number of sparse dimensions.
+    match (x.entries(), y.entries()) {
+        _ if x.sparse_dims() == y.sparse_dims() => {}
+        (_, 0) => return promoted(x, y.values.dtype()),
+        (0, _) => return promoted(y, x.values.dtype()),
+        _ => {}
+    }
     ensure!(
         x.sparse_dims() == y.sparse_dims(),
         Runtime,
@@ -328,6 +380,15 @@ fn joined(x: Coo, y: Coo) -> Result<Coo> {
         values: f::cat(&[x.values, y.values][..])?,
         shape: x.shape,
         coalesced: false,
+    })
+}
+
+/// The entries of one, in the dtype of a sum with another.
+fn promoted(c: Coo, other: DType) -> Result<Coo> {
+    let dtype = crate::dtype::promote(c.values.dtype(), other).unwrap_or(c.values.dtype());
+    Ok(Coo {
+        values: f::to_dtype(&c.values, dtype)?,
+        ..c
     })
 }
 
@@ -386,28 +447,19 @@ fn copied(args: &Args) -> Result<Option<Tensor>> {
     f::clone(from).map(Some)
 }
 
-/// A sparse tensor of this size without any entry.
-fn new_zeros(args: &Args) -> Result<Option<Tensor>> {
-    let Some(s) = operand(args, 0).and_then(Sparse::of) else {
-        return Ok(None);
-    };
-    let size = args.ints(1)?;
-    let values = s.values();
-    let dtype = args.dtype(2).unwrap_or(values.dtype());
-    let device = args.device(4).unwrap_or(values.device());
-    let empty = |shape: &[i64], dtype: DType| Tensor::empty(shape, dtype, device);
-    Coo {
-        indices: empty(&[size.len() as i64, 0], DType::I64)?,
-        values: empty(&[0], dtype)?,
-        shape: size.clone(),
-        coalesced: true,
+/// A number in the place of each value of a compressed tensor.
+fn filled(args: &Args) -> Result<Option<Tensor>> {
+    match operand(args, 0).and_then(Sparse::of) {
+        Some(s @ Sparse::Pressed(_)) => {
+            let values = on_values(args, 0, s.values())?;
+            s.with_values(values).map(Some)
+        }
+        _ => Ok(None),
     }
-    .build()
-    .map(Some)
 }
 
 /// Without any entry.
-fn empty_like(t: &Tensor) -> Result<Option<Tensor>> {
+fn cleared(t: &Tensor) -> Result<Option<Tensor>> {
     Ok(match Sparse::of(t) {
         Some(Sparse::Coo(c)) => {
             let none = f::NewEmpty::new(&c.indices, &[0i64][..]).call()?;

@@ -121,7 +121,9 @@ fn select(args: &Args) -> Result<Option<Tensor>> {
     let (indices, values) = picked(&c, &at)?;
     if c.sparse_dims() == 1 {
         // What is left is strided.
-        return f::sum_dim(&values, &[0i64][..]).map(Some);
+        let dtype = values.dtype();
+        let sum = f::SumDim::new(&values, &[0i64][..]).dtype(dtype).call();
+        return sum.map(Some);
     }
     let rows: Vec<i64> = (0..c.sparse_dims() as i64)
         .filter(|&d| d != dim as i64)
@@ -344,9 +346,15 @@ fn cat(args: &Args) -> Result<Option<Tensor>> {
     for t in args.tensors(0)? {
         match Sparse::of(t) {
             Some(Sparse::Coo(c)) => all.push(c),
-            _ => bail!(
+            other => bail!(
                 Runtime,
-                "cat(): all tensors have to be sparse COO ones if one is"
+                "Concatenating sparse tensors, but a {} tensor was found at position {}.",
+                if other.is_some() {
+                    "compressed"
+                } else {
+                    "dense"
+                },
+                all.len()
             ),
         }
     }
@@ -354,17 +362,26 @@ fn cat(args: &Args) -> Result<Option<Tensor>> {
         return Ok(None);
     };
     let dim = dim_of(args, &one)?;
-    let fits = |c: &Coo| {
-        c.sparse_dims() == one.sparse_dims()
-            && c.shape.len() == one.shape.len()
-            && (0..c.shape.len()).all(|d| d == dim || c.shape[d] == one.shape[d])
-    };
-    ensure!(
-        all.iter().all(fits),
-        Runtime,
-        "cat(): sizes of sparse tensors must match except in dimension {dim}"
-    );
     let n = one.sparse_dims();
+    for (i, c) in all.iter().enumerate() {
+        let fits = c.shape.len() == one.shape.len()
+            && (0..c.shape.len()).all(|d| d == dim || c.shape[d] == one.shape[d]);
+        ensure!(
+            fits,
+            Runtime,
+            "All tensors must have the same shape: {} (except in the concatenating dimension), but found shape: {} at position {i}.",
+            one.shape,
+            c.shape
+        );
+        ensure!(
+            c.sparse_dims() == n,
+            Runtime,
+            "All tensors must have the same sparse_dim and dense_dim: {n}, {}, but tensor at position {i} has {}, {}.",
+            one.shape.len() - n,
+            c.sparse_dims(),
+            c.shape.len() - c.sparse_dims()
+        );
+    }
     let mut shape = one.shape.clone();
     shape[dim] = all.iter().map(|c| c.shape[dim]).sum();
     let (mut indices, mut values, mut start) = (Vec::new(), Vec::new(), 0);

@@ -1,17 +1,19 @@
 //! The few calls that sparse and quantised tensors answer by their parts; all others refuse them by name.
 
 mod elements;
+mod factories;
 mod index;
+mod results;
 mod sparse;
 
 use super::{Layer, Next};
-use crate::ops::core::args::Args;
+use crate::ops::core::args::{Args, OwnedArg};
+use crate::ops::core::dispatch;
 use crate::ops::core::op::{Body, Ret, Value};
-use crate::ops::core::writable;
 use crate::ops::sparse::{is_sparse, knows};
 use crate::ops::{Call, Form};
 use crate::parts::Parts;
-use crate::{DType, Error, MemoryFormat, Result, Scalar, Tensor, bail, err};
+use crate::{DType, Error, MemoryFormat, Result, Scalar, Tensor, bail, ensure, err};
 use std::sync::Arc;
 
 /// Answers calls with sparse and quantised tensors among their arguments.
@@ -20,7 +22,7 @@ pub struct PartsLayer;
 impl Layer for PartsLayer {
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
         let name = c.args.op.def.name;
-        if name == "detach#inplace" || knows(name) {
+        if matches!(name, "detach#inplace" | "resize_as") || knows(name) {
             return next.call(c);
         }
         match c.form {
@@ -28,38 +30,10 @@ impl Layer for PartsLayer {
                 Some(done) => Ok(done),
                 None => next.call(c),
             },
-            Form::InPlace(target) | Form::Within(target) => written(c.args, target),
-            Form::Out(_) => Err(refusal(c.args)),
+            Form::InPlace(target) | Form::Within(target) => results::over(c.args, target),
+            Form::Out(outs) => results::into(c.args, outs, next),
         }
     }
-}
-
-/// Writes the result of a call with a sparse tensor over a tensor; over a sparse one by giving it other parts.
-fn written(args: &Args, target: &Tensor) -> Result<Ret> {
-    let Some(ret) = run(args)? else {
-        return Err(refusal(args));
-    };
-    let made = match ret {
-        Ret::Same(0) => return Ok(Ret::Same(0)),
-        ret => ret.one()?,
-    };
-    writable::check_target(target)?;
-    writable::check_result(args, target, made.shape(), made.dtype())?;
-    if !is_sparse(target) {
-        crate::ops::helpers::copy_(target, &made)?;
-        return Ok(Ret::Same(0));
-    }
-    let made = if made.dtype() == target.dtype() {
-        made
-    } else {
-        crate::ops::helpers::to_copy(&made, target.dtype(), crate::parts::located(&made))?
-    };
-    if made.storage().parts().map(|p| p.layout()) != target.storage().parts().map(|p| p.layout()) {
-        return Err(refusal(args));
-    }
-    target.storage().set_parts(made.storage().parts());
-    target.bump();
-    Ok(Ret::Same(0))
 }
 
 /// A call with a sparse tensor among its arguments.
@@ -80,6 +54,9 @@ fn among_sparse(args: &Args) -> Result<Option<Ret>> {
 /// That the op is not for such tensors, and what to do.
 #[cold]
 pub fn run(args: &Args) -> Result<Option<Ret>> {
+    if let Some(made) = factories::answer(args)? {
+        return Ok(Some(made));
+    }
     let first = args.tensor(0).ok().filter(|t| t.has_parts());
     let parts = first.and_then(|t| t.storage().parts());
     let (Some(t), Some(parts)) = (first, parts) else {
@@ -96,6 +73,11 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
         ("detach" | "alias", _) => Ok(Ret::One(t.look(&crate::plan::ViewPlan::of(t).detached()))),
         ("clone", _) => {
             let format = args.format(1).unwrap_or(MemoryFormat::Preserve);
+            ensure!(
+                format == MemoryFormat::Preserve || !is_sparse(t),
+                Runtime,
+                "unsupported memory format option {format:?}"
+            );
             rebuilt(t, &parts, t.dtype(), |p, _| {
                 crate::ops::core::helpers::clone(p, format)
             })
@@ -113,6 +95,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
             rebuilt(t, parts, dtype, part).map(Ret::One)
         }
         (name, _) if is_conversion(name) => return Ok(None),
+        ("flip" | "topk" | "sort", Parts::PerTensor { .. }) => by_integers(args, t, &parts),
         // Any view of a tensor with one quantizer has the same.
         (_, Parts::PerTensor { .. }) => return go_on(args, false),
         (_, Parts::PerChannel { .. }) => return go_on(args, true),
@@ -120,6 +103,24 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
         _ => Err(refusal(args)),
     }
     .map(Some)
+}
+
+/// What only moves or orders elements, of the integers of a tensor with one quantizer.
+fn by_integers(args: &Args, t: &Tensor, parts: &Parts) -> Result<Ret> {
+    let mut others = Vec::new();
+    let made = rebuilt(t, parts, t.dtype(), |integers, _| {
+        let mut owned = args.to_owned();
+        owned.values[0] = OwnedArg::Tensor(integers.clone());
+        let mut all = dispatch::fresh(&owned.borrow())?.tensors();
+        others = all.split_off(1);
+        Ok(all.remove(0))
+    })?;
+    Ok(if others.is_empty() {
+        Ret::One(made)
+    } else {
+        others.insert(0, made);
+        Ret::Tuple(others)
+    })
 }
 
 /// Lets what is composed of other calls go on, and views unless they could move the dimension of the channels.

@@ -4,11 +4,13 @@ use super::{elements, index};
 use crate::ops::core::args::{Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Ret;
+use crate::ops::core::rules::dim_list;
 use crate::ops::f;
 use crate::ops::sparse::products::{bmm, mm, mv};
 use crate::ops::sparse::sums::sum as along;
 use crate::ops::sparse::{Sparse, is_sparse};
-use crate::{Result, Scalar, Tensor};
+use crate::parts::Layout;
+use crate::{DType, Result, Scalar, Tensor, ensure};
 
 /// The result of a call with a sparse tensor among its arguments; nothing if it is not known here.
 ///
@@ -78,19 +80,87 @@ fn sums(args: &Args) -> Result<Option<Ret>> {
     let Some(s) = first else {
         return Ok(None);
     };
+    let ndim = args.tensor(0)?.ndim();
     let made = match name {
         "sum" | "any" | "_norm" | "linalg.vector_norm" | "norm" | "frobenius_norm" => {
+            if name != "sum" && name != "any" {
+                whole(args, ndim)?;
+            }
             // All of it: what has no entry is zero.
             let c = s.coo()?.coalesce()?;
             let mut owned = args.to_owned();
             owned.values[0] = OwnedArg::Tensor(c.values);
             return dispatch::fresh(&owned.borrow()).map(Some);
         }
-        "sum#dim" => match args.opt_ints(1) {
-            Some(dim) if !dim.is_empty() => along(s.coo()?, dim)?,
-            _ => f::sum(s.values())?,
-        },
+        "sum#dim" => sum_along(args, s)?,
         _ => return Ok(None),
     };
     Ok(Some(Ret::One(made)))
+}
+
+/// A sum along dimensions, in the layout of a compressed tensor where they are kept.
+fn sum_along(args: &Args, s: Sparse) -> Result<Tensor> {
+    let at = |name: &str| args.op.schema.position(name);
+    let keep = at("keepdim").is_some_and(|i| args.bool(i));
+    let asked = at("dtype").and_then(|i| args.dtype(i));
+    let given = s.values().dtype();
+    let dtype = asked.unwrap_or(if given.is_float() || given.is_complex() {
+        given
+    } else {
+        DType::I64
+    });
+    let kind = match &s {
+        Sparse::Pressed(p) if keep && p.block().is_none() => Some(p.kind),
+        _ => None,
+    };
+    let mut c = s.coo()?;
+    c.values = f::to_dtype(&c.values, dtype)?;
+    let ndim = c.shape.len();
+    let dim: Vec<i64> = match args.opt_ints(1) {
+        Some(dim) if !dim.is_empty() => dim.to_vec(),
+        _ => (0..ndim as i64).collect(),
+    };
+    let mut all = dim_list(Some(&dim), ndim)?;
+    all.sort_unstable();
+    let mut made = match all.len() == ndim {
+        // Sums of whole tensors are strided on every device.
+        true => f::sum(&c.values)?,
+        false => along(c, &dim)?,
+    };
+    if keep {
+        for d in all {
+            made = f::unsqueeze(&made, d as i64)?;
+        }
+    }
+    match kind {
+        Some(kind) => f::_ToSparse::new(&made, Layout::Compressed(kind).name()).call(),
+        None => Ok(made),
+    }
+}
+
+/// Refuses norms of a sparse tensor that are not of all of it.
+fn whole(args: &Args, ndim: usize) -> Result<()> {
+    let at = |name: &str| args.op.schema.position(name);
+    if let Some(given) = at("dim").and_then(|i| args.opt_ints(i)) {
+        let mut seen = vec![false; ndim];
+        for &d in given.iter() {
+            seen[crate::dims::wrap_dim(d, ndim)?] = true;
+        }
+        ensure!(
+            given.is_empty() || seen.iter().all(|s| *s),
+            Runtime,
+            "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input"
+        );
+    }
+    ensure!(
+        !at("keepdim").is_some_and(|i| args.bool(i)),
+        Runtime,
+        "norm_sparse currently does not support keepdim=True"
+    );
+    ensure!(
+        at("dtype").and_then(|i| args.dtype(i)).is_none(),
+        Runtime,
+        "norm_sparse currently does not support 'dtype' argument"
+    );
+    Ok(())
 }

@@ -166,7 +166,7 @@ fn plain(value: &Arg<'_>) -> Option<String> {
         Arg::Bools(x) => format!("{x:?}"),
         Arg::DType(d) => d.to_string(),
         Arg::Device(d) => d.to_string(),
-        Arg::Strided => "strided".to_owned(),
+        Arg::Layout(l) => l.name().to_owned(),
         Arg::Format(f) => format!("{f:?}"),
         Arg::Generator(_) => "generator".to_owned(),
         _ => return None,

@@ -3,6 +3,7 @@
 use crate::dims::MemoryFormat;
 use crate::ops::core::op::{F, FMO, O, OpDef, Q, X, compose};
 use crate::ops::f;
+use crate::ops::sparse::is_sparse;
 use crate::{Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
@@ -215,10 +216,11 @@ pub static OPS: &[OpDef] = &[
     compose(
         "split_copy",
         "(Tensor self, int split_size, int dim=0) -> Tensor[]",
-        F,
+        F | O | X,
         |a| all_copied(f::Split::new(a.input, a.split_size).dim(a.dim).call()),
         "Copies of the pieces of `split`.",
     )
+    .alike(1)
     .samples("f32[5, 2], 2")
     .grad("SplitBackward0_copy | self: _grad.split_back(grads, self.sizes, split_size, dim)"),
     compose(
@@ -272,7 +274,12 @@ fn narrow_copy(a: &calls::NarrowCopy) -> Result<Tensor> {
 }
 
 fn copied(view: Result<Tensor>) -> Result<Tensor> {
-    f::Clone::new(&view?)
+    let view = view?;
+    // Parts of sparse tensors are copies.
+    if is_sparse(&view) {
+        return Ok(view);
+    }
+    f::Clone::new(&view)
         .memory_format(MemoryFormat::Contiguous)
         .call()
 }

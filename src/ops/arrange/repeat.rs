@@ -327,6 +327,7 @@ fn rot90(a: &calls::Rot90) -> Result<Tensor> {
         "expected total dims >= 2, but got total dims = {}",
         t.ndim()
     );
+    let (x, y) = (wrap_dim(dims[0], t.ndim())?, wrap_dim(dims[1], t.ndim())?);
     ensure!(
         dims[0] != dims[1] && (dims[0] - dims[1]).abs() != t.ndim() as i64,
         Runtime,
@@ -334,7 +335,6 @@ fn rot90(a: &calls::Rot90) -> Result<Tensor> {
         dims[0],
         dims[1]
     );
-    let (x, y) = (wrap_dim(dims[0], t.ndim())?, wrap_dim(dims[1], t.ndim())?);
     let (x, y) = (x as i64, y as i64);
     match a.k.rem_euclid(4) {
         1 => f::transpose(&f::flip(t, &[y])?, x, y),

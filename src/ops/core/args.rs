@@ -1,6 +1,7 @@
 //! The arguments of one call, in schema order, without Python.
 
 use crate::ops::core::op::Op;
+use crate::parts::Layout;
 use crate::random::SharedGenerator;
 use crate::{DType, Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail};
 use smallvec::SmallVec;
@@ -39,8 +40,8 @@ pub enum Arg<'a> {
     DType(DType),
     /// A device.
     Device(Device),
-    /// The strided layout.
-    Strided,
+    /// A layout.
+    Layout(Layout),
     /// A memory format.
     Format(MemoryFormat),
     /// A generator.
@@ -407,7 +408,7 @@ impl Arg<'_> {
             Arg::Bools(s) => OwnedArg::Plain(Arg::Bools(s.clone())),
             Arg::DType(s) => OwnedArg::Plain(Arg::DType(*s)),
             Arg::Device(s) => OwnedArg::Plain(Arg::Device(*s)),
-            Arg::Strided => OwnedArg::Plain(Arg::Strided),
+            Arg::Layout(l) => OwnedArg::Plain(Arg::Layout(*l)),
             Arg::Format(s) => OwnedArg::Plain(Arg::Format(*s)),
             Arg::Generator(s) => OwnedArg::Plain(Arg::Generator(s.clone())),
         }

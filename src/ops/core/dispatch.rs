@@ -7,13 +7,14 @@
 use crate::fake::FakeMode;
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
-use crate::ops::core::op::{Body, D, KernelBody, Op, Ret};
+use crate::ops::core::op::{Body, D, KernelBody, O, Op, Ret};
 use crate::ops::core::place::{Placing, place, prepare_out};
 use crate::ops::core::plan::{OutSpec, ViewPlan, Views};
+use crate::ops::core::schema::Returns;
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
 use crate::ops::core::typed::tensor_of;
 use crate::ops::core::{by_host, helpers, scratch, writable};
-use crate::{Device, DeviceKind, Result, Tensor, bail, dims, err, wiring};
+use crate::{Device, DeviceKind, Result, Tensor, bail, dims, ensure, err, wiring};
 use std::sync::Arc;
 
 /// Passes a call through the door.
@@ -243,7 +244,22 @@ fn composite(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
 }
 
 /// Copies results into tensors that the caller gave.
-pub(super) fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) -> Result<Ret> {
+pub(crate) fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) -> Result<Ret> {
+    if args.op.schema.returns == Returns::List {
+        let name = args.name().trim_start_matches('_');
+        ensure!(
+            args.op.has(O),
+            Runtime,
+            "{name} does not support the out kwarg when its results are a tuple"
+        );
+        ensure!(
+            results.len() == outs.len(),
+            Runtime,
+            "{name}_out() expected an out= argument of size {}, got size {}",
+            results.len(),
+            outs.len()
+        );
+    }
     for (nr, (out, result)) in outs.iter_mut().zip(&results).enumerate() {
         let spec = OutSpec {
             shape: result.shape().clone(),

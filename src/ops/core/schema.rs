@@ -58,7 +58,7 @@ pub enum Kind {
     DType,
     /// A device.
     Device,
-    /// A layout (only strided is computed with).
+    /// A layout.
     Layout,
     /// A memory format.
     Format,

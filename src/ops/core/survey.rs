@@ -1,8 +1,9 @@
 //! What a call's arguments say before any rule runs: who wants to see the call, where the data is.
 
-use crate::ops::core::args::Args;
+use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::op::Traits;
-use crate::{Device, DeviceKind, Error, Result, Tensor, err, mode};
+use crate::parts::Layout;
+use crate::{Device, DeviceKind, Error, Result, Tensor, err, mode, storage};
 
 /// What one look at the tensors of a call and at the settings of the thread shows.
 #[derive(Clone, Copy)]
@@ -60,7 +61,18 @@ pub fn glance(args: &Args) -> Seen {
         any: 0,
         all: u16::MAX,
     };
-    args.for_each_tensor(|_, t| seen.add(t));
+    for value in &args.values {
+        match value {
+            Arg::Tensor(t) => seen.add(t),
+            Arg::Tensors(list) => list.iter().for_each(|t| seen.add(t)),
+            Arg::OptTensors(list) => list.iter().flatten().for_each(|t| seen.add(t)),
+            // What is asked for concerns the same layer as what is given.
+            Arg::Layout(l) if *l != Layout::Strided => {
+                seen.flags |= u32::from(storage::OPAQUE) << mode::STORAGE_FLAGS;
+            }
+            _ => {}
+        }
+    }
     seen
 }
 

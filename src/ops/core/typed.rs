@@ -4,6 +4,7 @@ use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::Call;
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Ret;
+use crate::parts::Layout;
 use crate::random::SharedGenerator;
 use crate::{DType, Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail};
 
@@ -170,10 +171,6 @@ impl<'a> From<Vec<Option<&'a Tensor>>> for OptTensors<'a> {
     }
 }
 
-/// The strided layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strided;
-
 /// A kind of argument, read from a call.
 pub trait Read<'a>: Sized {
     /// The argument at position `i`.
@@ -263,7 +260,7 @@ kinds! {
     &'a str, "str", { Arg::Str(s) => *s }, |w| Arg::Str(w);
     DType, "torch.dtype", { Arg::DType(d) => *d }, |w| Arg::DType(*w);
     Device, "torch.device", { Arg::Device(d) => *d }, |w| Arg::Device(*w);
-    Strided, "torch.layout", { Arg::Strided => Strided }, |w| { let _ = w; Arg::Strided };
+    Layout, "torch.layout", { Arg::Layout(l) => *l }, |w| Arg::Layout(*w);
     MemoryFormat, "torch.memory_format", { Arg::Format(f) => *f }, |w| Arg::Format(*w);
     &'a SharedGenerator, "torch.Generator", { Arg::Generator(g) => g }, |w| Arg::Generator((*w).clone());
 }

@@ -111,11 +111,9 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor self, int dim, Tensor index, bool sparse_grad)",
         0,
         |a| {
-            ensure!(
-                !a.sparse_grad,
-                NotImplemented,
-                "gather: gradients are strided here; sparse_grad=True is not available"
-            );
+            if a.sparse_grad {
+                return entries_along(a);
+            }
             let zeros = f::new_zeros(a.grad, a.input.shape())?;
             f::scatter_add(&zeros, a.dim, a.index, a.grad)
         },
@@ -143,6 +141,36 @@ pub static OPS: &[OpDef] = &[
     )
     .through(typed!(cumprod_again)),
 ];
+
+/// The gradient as entries of a sparse tensor, at `index` along a dimension.
+fn entries_along(a: &calls::_GradGatherBackward) -> Result<Tensor> {
+    let (ndim, shape) = (a.input.ndim(), a.index.shape());
+    let count = a.grad.numel();
+    let mut rows = Vec::with_capacity(ndim);
+    if ndim > 0 && a.index.ndim() > 0 {
+        let dim = dims::wrap_dim(a.dim, ndim)?;
+        for d in 0..ndim {
+            let row = if d == dim {
+                a.index.clone()
+            } else {
+                let along = f::Arange::new(shape[d])
+                    .dtype(DType::I64)
+                    .device(a.index.device())
+                    .call()?;
+                let mut sizes = vec![1; ndim];
+                sizes[d] = shape[d];
+                f::expand(&f::reshape(&along, &sizes)?, shape)?
+            };
+            rows.push(f::reshape(&row, &[-1])?);
+        }
+    }
+    let indices = match rows.is_empty() {
+        true => f::NewZeros::new(a.index, &[ndim as i64, count][..]).call()?,
+        false => f::stack(&rows[..])?,
+    };
+    let values = f::reshape(a.grad, &[count])?;
+    f::_SparseCooTensorUnsafe::new(&indices, &values, a.input.shape()).call()
+}
 
 /// Zeros of a size, with the gradient in the part that `view` gives.
 fn placed(

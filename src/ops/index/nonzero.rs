@@ -4,7 +4,7 @@ use crate::cpu::index::{self as cpu_index};
 use crate::ops::batch;
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, OpDef, Plan, Ret, X, compose, kernel};
+use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, OpDef, Plan, X, compose, forward, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::truth::count;
@@ -25,31 +25,29 @@ pub static OPS: &[OpDef] = &[
     .samples("f32([[1, 0], [2, 3]]); b8([True, False])")
     .no_grad()
     .batch(Batch::Unknown),
-    compose(
+    forward(
         "nonzero#tuple",
-        "(Tensor self, *, bool as_tuple, Tensor? out=None) -> Tensor[]",
-        FM,
+        "(Tensor self, *, bool as_tuple) -> Tensor[]",
+        FMO | X,
         |a| {
-            ensure!(
-                a.out.is_none() || !a.as_tuple,
-                Runtime,
-                "nonzero does not support the out kwarg when as_tuple is True"
-            );
-            ensure!(
-                a.out.is_none(),
-                NotImplemented,
-                "nonzero(): with out= the argument as_tuple=False has to be left away"
-            );
-            if a.as_tuple {
-                nonzero_tuple(a.input).map(Ret::from)
+            Ok(if a.as_tuple {
+                f::_NonzeroTuple::new(a.input).args()?.to_owned()
             } else {
-                f::nonzero(a.input).map(Ret::from)
-            }
+                f::Nonzero::new(a.input).args()?.to_owned()
+            })
         },
         "The positions of the elements that are not zero; as one tensor a dimension if asked.",
     )
-    .samples("f32[3, 4], as_tuple=False; b8[3, 4], as_tuple=True")
+    .samples("f32[3, 4], as_tuple=False; b8[3, 4], as_tuple=False")
     .batch(Batch::As(typed!(|a, _h| if a.as_tuple { batch::refused("nonzero_numpy") } else { Err(batch::dynamic("nonzero")) }, Hidden))),
+    compose(
+        "_nonzero#tuple",
+        "(Tensor self) -> Tensor[]",
+        0,
+        |a| nonzero_tuple(a.input),
+        "The positions of the elements that are not zero, one tensor a dimension.",
+    )
+    .samples("f32[3, 4]"),
     kernel(
         "nonzero_static",
         "(Tensor self, *, int size, int fill_value=-1)",

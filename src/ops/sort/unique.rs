@@ -164,7 +164,12 @@ fn selected(t: &Tensor, dim: i64) -> Result<usize> {
     let d = wrap_dim(dim, t.ndim())?;
     let empty = t.shape().iter().enumerate().any(|(i, &n)| n == 0 && i != d);
     ensure!(
-        !empty || size == 0,
+        !empty || size != 0,
+        Runtime,
+        "Number of zero sized dimensions is more than one, so unique cannot be applied "
+    );
+    ensure!(
+        !empty,
         Runtime,
         "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
     );

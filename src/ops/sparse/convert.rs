@@ -6,6 +6,7 @@ use super::{Sparse, is_sparse};
 use crate::ops::core::helpers::has_no_values;
 use crate::ops::core::op::{F, M, OpDef, Ret, compose};
 use crate::ops::f;
+use crate::parts::Layout;
 use crate::{Dims, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
@@ -21,7 +22,7 @@ pub static OPS: &[OpDef] = &[
                 indices: a.indices.clone(),
                 values: a.values.clone(),
                 shape: Dims::new(a.size),
-                coalesced: a.is_coalesced.unwrap_or(false),
+                coalesced: a.is_coalesced.unwrap_or(a.indices.shape().last().is_some_and(|&n| n < 2)),
             }
             .build()
         },
@@ -113,10 +114,8 @@ pub static OPS: &[OpDef] = &[
 
 /// `Strided`, `SparseCsr`: as messages say it.
 pub(crate) fn layout_name(t: &Tensor) -> String {
-    let name = t.storage().parts().map_or("strided", |p| p.layout());
-    name.split('_')
-        .map(|w| w[..1].to_ascii_uppercase() + &w[1..])
-        .collect()
+    let layout = t.storage().parts().map(|p| p.stored());
+    layout.unwrap_or(Layout::Strided).word().to_owned()
 }
 
 fn to_sparse(a: &calls::_ToSparse) -> Result<Ret> {

@@ -106,12 +106,11 @@ impl Coo {
         let mut there = f::ne(t, 0i64)?;
         if dense > 0 {
             let kept = t.shape()[..n].to_vec();
-            let flat = f::reshape(&there, &[&kept[..], &[-1]].concat())?;
             let whole: i64 = t.shape()[n..].iter().product();
             there = if whole == 0 {
                 f::NewZeros::new(&there, &kept[..]).call()?
             } else {
-                f::any_dim(&flat, -1)?
+                f::any_dim(&f::reshape(&there, &[&kept[..], &[whole]].concat())?, -1)?
             };
         }
         let found = f::nonzero(&there)?;
@@ -131,6 +130,48 @@ impl Coo {
         Ok(Self {
             values: f::index_select(&flat, 0, &self.places()?)?,
             ..self.clone()
+        })
+    }
+
+    /// Repeated along dimensions of size 1 and new ones in front, in this shape.
+    pub fn broadcast_to(&self, shape: &Dims) -> Result<Self> {
+        let (n, extra) = (self.sparse_dims(), shape.len() - self.shape.len());
+        let repeats = |d: usize| d < extra || self.shape[d - extra] != shape[d];
+        // The coordinates of the copies of an entry, a list a sparse dimension that has several.
+        let (mut copies, mut grid) = (1i64, vec![Vec::new(); n + extra]);
+        for d in (0..n + extra).filter(|&d| repeats(d)) {
+            let old = copies;
+            copies *= shape[d];
+            for line in &mut grid[..d] {
+                let wider: Vec<i64> = line
+                    .iter()
+                    .flat_map(|&i| vec![i; shape[d] as usize])
+                    .collect();
+                *line = wider;
+            }
+            grid[d] = (0..old).flat_map(|_| 0..shape[d]).collect();
+        }
+        let count = self.entries();
+        let each: Vec<i64> = (0..count).flat_map(|i| vec![i; copies as usize]).collect();
+        let each = indices(&each, &[count * copies], &self.indices)?;
+        let mut rows = Vec::with_capacity(n + extra);
+        for (d, line) in grid.iter().enumerate() {
+            rows.push(if repeats(d) {
+                let line = indices(line, &[1, copies], &self.indices)?;
+                f::reshape(&f::expand(&line, &[count, copies])?, &[count * copies])?
+            } else {
+                f::index_select(&self.row(d - extra)?, 0, &each)?
+            });
+        }
+        let values = Dims::new(&[count]).concat(&shape[n + extra..]);
+        Ok(Self {
+            indices: match rows.is_empty() {
+                true => self.indices.clone(),
+                false => f::stack(&rows[..])?,
+            },
+            values: f::index_select(&f::expand(&self.values, &values)?, 0, &each)?,
+            shape: shape.clone(),
+            coalesced: false,
         })
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod coo;
 pub mod gradients;
 pub(crate) mod pressed;
 pub mod products;
+pub mod resize;
 pub mod sums;
 
 use crate::ops::core::helpers;
@@ -120,8 +121,14 @@ pub fn is_sparse(t: &Tensor) -> bool {
 /// True for rows that take sparse tensors apart themselves.
 #[must_use]
 pub fn knows(name: &str) -> bool {
-    [convert::OPS, products::OPS, sums::OPS, gradients::OPS]
-        .into_iter()
-        .flatten()
-        .any(|row| row.name == name)
+    [
+        convert::OPS,
+        products::OPS,
+        sums::OPS,
+        gradients::OPS,
+        resize::OPS,
+    ]
+    .into_iter()
+    .flatten()
+    .any(|row| row.name == name)
 }

@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
         "The product of two matrices, whose gradient by a sparse one has entries where that has.",
     )
     .samples("see tests/test_sparse.py")
-    .grad("SparseAddmmBackward0 | sparse: _grad.sparse_mm(grad, dense, sparse); dense: mm(sparse.mH(), _grad.strided(grad, dense))"),
+    .grad("SparseAddmmBackward0 | sparse: _grad.sparse_mm(grad, dense, sparse); dense: _grad.masked_by(mm(sparse.mH(), _grad.strided(grad, dense)), dense)"),
     compose(
         "sparse_sampled_addmm",
         "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",
@@ -204,6 +204,18 @@ pub(crate) fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If they do not fit.
 pub(crate) fn mv(a: &Tensor, v: &Tensor) -> Result<Tensor> {
+    ensure!(
+        a.ndim() == 2 && v.ndim() == 1,
+        Runtime,
+        "mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {}Tensor Dim: {}",
+        a.ndim(),
+        v.ndim()
+    );
+    ensure!(
+        a.shape()[1] == v.shape()[0],
+        Runtime,
+        "mv: expected self.size(-1) == vec.size(-1)"
+    );
     let column = match Sparse::of(v) {
         Some(s) => f::unsqueeze(&s.coo()?.dense()?, 1)?,
         None => f::unsqueeze(v, 1)?,

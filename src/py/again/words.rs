@@ -53,7 +53,7 @@ pub fn push_layout(words: &mut Words, t: &Tensor) {
 pub fn push(words: &mut Words, a: &Arg) -> bool {
     match a {
         Arg::None => words.push(PLAIN),
-        Arg::Strided => words.push(PLAIN | 1),
+        Arg::Layout(l) => push_text(words, l.name()),
         Arg::Scalar(s) => push_scalar(words, *s),
         Arg::Int(i) => words.extend([PLAIN | 2, *i as u64]),
         Arg::Float(f) => words.extend([PLAIN | 3, f.to_bits()]),

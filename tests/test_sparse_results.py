@@ -1,0 +1,201 @@
+"""Sparse tensors that factories make, that results are written into, and that get another size."""
+
+from __future__ import annotations
+
+import pytest
+
+import torchlike as torch
+
+NAN = float("nan")
+
+
+def coo():
+    return torch.tensor([[1.0, 0], [-2, 3]]).to_sparse()
+
+
+def uncoalesced():
+    return torch.sparse_coo_tensor([[0, 0, 1], [1, 1, 0]], [1.0, 2.0, 3.0], (2, 2))
+
+
+@pytest.mark.parametrize("make", [torch.zeros, torch.empty])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_factories_make_sparse_layouts(make, device):
+    t = make(2, 3, layout=torch.sparse_coo, device=device)
+    assert (t.layout, t.shape, t.device.type) == (torch.sparse_coo, (2, 3), device)
+    assert (t._nnz(), t.sparse_dim(), t.dense_dim(), t.is_coalesced()) == (0, 2, 0, True)
+    t = make(4, 2, 3, layout=torch.sparse_csr, dtype=torch.int8, device=device)
+    assert (t.crow_indices().shape, t.values().shape, t.dtype) == ((4, 3), (4, 0), torch.int8)
+    assert make(2, 3, layout=torch.sparse_csc, device=device).ccol_indices().shape == (4,)
+    assert make(2, 2, layout=torch.sparse_coo, requires_grad=True).requires_grad
+    with pytest.raises(RuntimeError, match=r"but got size \[4\]"):
+        make(4, layout=torch.sparse_csr)
+    with pytest.raises(RuntimeError, match=r"\(non-block\) tensor layout but got SparseBsr"):
+        make(4, 4, layout=torch.sparse_bsr)
+
+
+def test_factories_that_cannot_say_so():
+    with pytest.raises(RuntimeError, match="not implemented for sparse layout"):
+        torch.ones(2, 3, layout=torch.sparse_coo)
+    with pytest.raises(
+        NotImplementedError, match=r"rand\(\) makes no tensors of layout sparse_coo"
+    ):
+        torch.rand(2, 3, layout=torch.sparse_coo)
+
+
+def test_factories_follow_sparse_tensors():
+    hybrid = torch.ones(2, 3, 4).to_sparse(2)
+    assert torch.zeros_like(hybrid).dense_dim() == 1
+    assert torch.zeros_like(hybrid, device="meta").device.type == "meta"
+    assert torch.zeros_like(hybrid, layout=torch.strided).stride() == (12, 4, 1)
+    assert torch.zeros_like(torch.ones(2, 3), layout=torch.sparse_coo)._nnz() == 0
+    csr = coo().to_sparse_csr()
+    ones = torch.ones_like(csr, dtype=torch.float64)
+    assert ones.values().tolist() == [1.0, 1.0, 1.0] and ones.dtype == torch.float64
+    assert torch.zeros_like(csr)._nnz() == 0 and torch.empty_like(csr)._nnz() == 3
+    assert torch.zeros_like(csr, layout=torch.sparse_coo).layout == torch.sparse_coo
+    assert csr.new_zeros((3, 2)).layout == torch.sparse_csr
+    assert coo().new_zeros((3,), layout=torch.strided).layout == torch.strided
+    with pytest.raises(RuntimeError, match="self is SparseCsr but you requested Strided"):
+        torch.empty_like(csr, layout=torch.strided)
+    with pytest.raises(RuntimeError, match="only supported by strided tensors"):
+        torch.zeros_like(coo(), memory_format=torch.contiguous_format)
+
+
+def test_results_are_written_into_sparse_tensors():
+    out = torch.sparse_coo_tensor((3, 3))
+    assert torch.neg(coo(), out=out) is out
+    assert out.shape == (2, 2) and out.to_dense().tolist() == [[-1.0, 0.0], [2.0, -3.0]]
+    torch.mul(coo(), coo(), out=out)
+    assert out.to_dense().tolist() == [[1.0, 0.0], [4.0, 9.0]]
+    dense = torch.empty(0)
+    torch.mm(coo(), torch.ones(2, 2), out=dense)
+    assert dense.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert torch.zeros(3, 2, out=out)._nnz() == 0 and out.shape == (3, 2)
+    with pytest.raises(RuntimeError, match="result type Float can't be cast"):
+        torch.asin(coo(), out=torch.zeros_like(coo(), dtype=torch.int64))
+    with pytest.raises(RuntimeError, match="layout"):
+        torch.neg(coo(), out=torch.empty(2, 2))
+
+
+def test_what_is_done_in_place():
+    with pytest.raises(RuntimeError, match="sin_ requires coalesced input"):
+        uncoalesced().sin_()
+    assert not uncoalesced().neg_().is_coalesced()
+    t = torch.sparse_coo_tensor([[0], [2]], [5.0], (2, 3)).t_()
+    assert t.shape == (3, 2) and t.to_dense()[2, 0] == 5
+    assert torch.ones(2, 2).mul_(coo()).tolist() == [[1.0, 0.0], [-2.0, 3.0]]
+    with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
+        coo()[0] = 1
+    t = coo()
+    assert t._coalesced_(False) is t and not t.is_coalesced()
+
+
+def test_another_size():
+    t = coo().sparse_resize_((3, 4), 2, 0)
+    assert t.shape == (3, 4) and t.to_dense()[1, :2].tolist() == [-2.0, 3.0]
+    with pytest.raises(
+        RuntimeError, match=r"shrinking the size of sparse dimensions \(from \[2, 2\]"
+    ):
+        coo().sparse_resize_((1, 2), 2, 0)
+    with pytest.raises(RuntimeError, match="changing the number of dense dimensions"):
+        coo().sparse_resize_((2, 2, 3), 2, 1)
+    t = coo().sparse_resize_and_clear_((3, 4), 1, 1)
+    assert (t._nnz(), t.sparse_dim(), t._values().shape) == (0, 1, (0, 4))
+    assert torch.sparse_coo_tensor((2, 2)).resize_as_sparse_(coo().to_sparse()).shape == (2, 2)
+    assert torch.sparse_coo_tensor((1, 2)).resize_as_(coo()).shape == (2, 2)
+
+
+def test_sums_keep_dimensions_and_layouts():
+    csr = coo().to_sparse_csr().sum(0, keepdim=True)
+    assert (csr.layout, csr.shape) == (torch.sparse_csr, (1, 2))
+    assert csr.to_dense().tolist() == [[-1.0, 3.0]]
+    assert coo().sum(1, keepdim=True).shape == (2, 1)
+    assert coo().to(torch.int32).sum(1).dtype == torch.int64
+    with pytest.raises(RuntimeError, match="only supports full reductions"):
+        coo().norm(3, dim=0)
+    assert (
+        torch.sparse_coo_tensor([[0, 0]], torch.tensor([1, 2], dtype=torch.int8), (2,))[0].dtype
+        == torch.int8
+    )
+
+
+def test_parts_are_copied_and_values_drawn():
+    assert coo().narrow_copy(0, 1, 1).to_dense().tolist() == [[-2.0, 3.0]]
+    assert torch.select_copy(coo(), 0, 0).to_dense().tolist() == [1.0, 0.0]
+    csr = coo().to_sparse_csr()
+    torch.manual_seed(3)
+    drawn = torch.randn_like(csr)
+    torch.manual_seed(3)
+    assert drawn.values().equal(torch.randn(3)) and drawn._nnz() == 3
+
+
+def test_products_broadcast():
+    t = coo() * torch.tensor([[[1.0]], [[2.0]]])
+    assert t.shape == (2, 2, 2) and t.to_dense()[1].tolist() == [[2.0, 0.0], [-4.0, 6.0]]
+    assert (coo() * torch.tensor(2.0).to_sparse()).to_dense().tolist() == [[2.0, 0.0], [-4.0, 6.0]]
+    empty = torch.zeros(0, 2, 0).to_sparse(1)
+    assert empty.shape == (0, 2, 0)
+
+
+def test_both_factors_have_gradients_at_their_entries():
+    a, b = coo().requires_grad_(), coo().requires_grad_()
+    torch.sparse.mm(a, b).to_dense().sum().backward()
+    assert a.grad._indices().tolist() == b.grad._indices().tolist() == a._indices().tolist()
+    assert b.grad._values().tolist() == [-1.0, 3.0, 3.0]
+    c = coo().requires_grad_()
+    torch.zeros(2, 2).to_sparse().copy_(c).to_dense().sum().backward()
+    assert c.grad.device.type == "cpu"
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_bsc])
+def test_gradients_are_compared_by_values(layout, masked):
+    block = (1, 2) if layout == torch.sparse_bsc else None
+    t = coo().double().to_dense().to_sparse(layout=layout, blocksize=block).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: x.to_dense() ** 3, (t,), masked=True)
+    if masked:
+        assert torch.autograd.gradcheck(lambda x: x * 2.0, (t,), masked=True)
+
+
+def test_gathered_entries_have_sparse_gradients():
+    x = torch.ones(3, 4, requires_grad=True)
+    at = torch.tensor([[0, 1], [2, 2]])
+    torch.gather(x, 1, at, sparse_grad=True).sum().backward()
+    assert x.grad.layout == torch.sparse_coo and not x.grad.is_coalesced()
+    assert x.grad._indices().tolist() == [[0, 0, 1, 1], [0, 1, 2, 2]]
+    assert x.grad.to_dense()[1].tolist() == [0.0, 0.0, 2.0, 0.0]
+    zero = torch.tensor(2.0, requires_grad=True)
+    torch.gather(zero, 0, torch.tensor([0]), sparse_grad=True).sum().backward()
+    assert zero.grad.to_dense() == 1
+
+
+def test_slices_with_nan_are_as_they_come():
+    made, inverse = torch.unique(torch.tensor([NAN, 1, NAN, 2, 0, NAN]), dim=0, return_inverse=True)
+    assert made[[1, 3, 4]].tolist() == [1.0, 0.0, 2.0]
+    assert inverse.tolist() == [0, 1, 2, 4, 3, 5]
+    many = torch.tensor([[float(i * 7 % 11), NAN] for i in range(40)])
+    assert torch.unique(many, dim=0).shape == (40, 2)
+    with pytest.raises(RuntimeError, match="more than one"):
+        torch.unique(torch.zeros(0, 0), dim=0)
+
+
+def test_lists_and_tuples_as_results():
+    out = torch.empty(0, dtype=torch.int64)
+    assert torch.nonzero(torch.tensor([0, 1, 1]), as_tuple=False, out=out) is out
+    assert out.tolist() == [[1], [2]]
+    assert [t.tolist() for t in torch.nonzero(out, as_tuple=True)] == [[0, 1], [0, 0]]
+    with pytest.raises(RuntimeError, match="does not support the out kwarg"):
+        torch.nonzero(out, as_tuple=True, out=out)
+    outs = [torch.empty(0), torch.empty(0)]
+    torch.split_copy(torch.arange(3.0), 2, out=outs)
+    assert [t.tolist() for t in outs] == [[0.0, 1.0], [2.0]]
+    with pytest.raises(RuntimeError, match="expected an out= argument of size 3, got size 2"):
+        torch.split_copy(torch.arange(3.0), 1, out=outs)
+
+
+def test_quantised_tensors_are_flipped_and_ordered():
+    q = torch.quantize_per_tensor(torch.tensor([1.0, 3.0, 2.0]), 0.5, 1, torch.quint8)
+    assert q.flip(0).dequantize().tolist() == [2.0, 3.0, 1.0]
+    values, at = q.topk(2)
+    assert values.dequantize().tolist() == [3.0, 2.0] and at.tolist() == [1, 2]
+    assert values.q_scale() == 0.5 and q.sort().values.dequantize().tolist() == [1.0, 2.0, 3.0]
