@@ -167,6 +167,7 @@ class TestArguments:
             (lambda ctx, x: written(ctx, x.detach()) * 1, RuntimeError, "not returned as output"),
         ],
     )
+    @pytest.mark.filterwarnings("ignore:Only input Tensors should be given")
     def test_that_are_refused(self, forward, error, text):
         with pytest.raises(error) as e:
             made(forward)(leaf(1.0, 2.0))

@@ -93,8 +93,6 @@ class TestViewsAndIndices:
             aten.trace_backward(torch.ones(()), [2, 3, 4])
         with pytest.raises(RuntimeError, match="step is 0"):
             aten.unfold_backward(torch.ones(2, 3), [4], 0, 3, 0)
-        with pytest.raises(NotImplementedError, match="sparse_grad"):
-            aten.gather_backward(torch.ones(1), torch.ones(2), 0, torch.tensor([0]), True)
 
 
 CONVOLUTIONS = [

@@ -58,13 +58,14 @@ def test_they_are_saved_and_copied_whole(name, tmp_path):
 def test_what_they_cannot_do_says_what_can_be_done(name):
     t = torch.load(MORE / name)
     way = "dequantize|to_dense"
-    acts = [
-        lambda: t.exp(),
-        lambda: t.tolist(),
-        lambda: torch.add(torch.ones(()), t, out=torch.empty(0)),
-    ]
+    acts = [lambda: t.exp(), lambda: t.tolist()]
     if "sparse" not in name:
-        acts += [lambda: t + 1, lambda: torch.zeros_like(t), lambda: t.copy_(t)]
+        acts += [
+            lambda: torch.add(torch.ones(()), t, out=torch.empty(0)),
+            lambda: t + 1,
+            lambda: torch.zeros_like(t),
+            lambda: t.copy_(t),
+        ]
     for act in acts:
         with pytest.raises(NotImplementedError, match=way):
             act()

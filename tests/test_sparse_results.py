@@ -105,6 +105,13 @@ def test_another_size():
     assert torch.sparse_coo_tensor((1, 2)).resize_as_(coo()).shape == (2, 2)
 
 
+@pytest.mark.parametrize("row", ["sparse_resize", "sparse_resize_and_clear", "resize_as_sparse"])
+def test_another_size_is_that_of_a_sparse_tensor(row):
+    size = (coo(),) if row.startswith("resize_as") else ((2, 2), 2, 0)
+    with pytest.raises(RuntimeError, match="sparse"):
+        getattr(torch.ones(2, 2), f"{row}_")(*size)
+
+
 def test_sums_keep_dimensions_and_layouts():
     csr = coo().to_sparse_csr().sum(0, keepdim=True)
     assert (csr.layout, csr.shape) == (torch.sparse_csr, (1, 2))

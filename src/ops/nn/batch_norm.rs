@@ -184,6 +184,17 @@ fn check_lengths(channels: i64, given: [Option<&Tensor>; 4]) -> Result<()> {
     }
 }
 
+/// As the input suggests; channels-last also where that shows only if dimensions of size 1 are left out, as in PyTorch's kernel.
+fn lies(x: &Tensor) -> Result<OutSpec> {
+    let mut spec = suggested(x)?;
+    for format in [MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d] {
+        if !x.is_contiguous() && dims::is_channels_last(x.shape(), x.strides(), format) {
+            spec.strides = dims::format_strides(x.shape(), format)?;
+        }
+    }
+    Ok(spec)
+}
+
 fn rule_train(a: &calls::_NnBatchNormTrain) -> Result<Plan> {
     let x = a.input;
     x.dtype().check_float_kernel("batch_norm")?;
@@ -191,7 +202,7 @@ fn rule_train(a: &calls::_NnBatchNormTrain) -> Result<Plan> {
     check_lengths(channels, [a.weight, a.bias, a.mean, a.var])?;
     let stats = OutSpec::contiguous(&[channels], a.stats);
     Ok(Plan {
-        outs: smallvec![suggested(x)?, stats.clone(), stats.clone(), stats],
+        outs: smallvec![lies(x)?, stats.clone(), stats.clone(), stats],
         device: None,
     })
 }
@@ -205,7 +216,7 @@ fn rule_eval(a: &calls::_NnBatchNormEval) -> Result<Plan> {
     x.dtype().check_float_kernel("batch_norm")?;
     check_lengths(x.size(1)?, [a.weight, a.bias, Some(a.mean), Some(a.var)])?;
     Ok(Plan {
-        outs: smallvec![suggested(x)?],
+        outs: smallvec![lies(x)?],
         device: None,
     })
 }

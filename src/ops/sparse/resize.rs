@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         typed!(|a| resized(a.input, a.size, a.sparse_dim, a.dense_dim)),
         "A larger size, with the same entries; without entries any size.",
     )
-    .samples("see tests/test_sparse.py")
+    .samples("see tests/test_sparse_results.py")
     .no_grad(),
     becomes(
         "sparse_resize_and_clear",
@@ -27,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         typed!(|a| cleared(a.input, a.size, a.sparse_dim, a.dense_dim)),
         "Another size, without entries.",
     )
-    .samples("see tests/test_sparse.py")
+    .samples("see tests/test_sparse_results.py")
     .no_grad(),
     becomes(
         "resize_as_sparse",
@@ -36,7 +36,7 @@ pub static OPS: &[OpDef] = &[
         typed!(|a| resize_as(a.input, a.the_template)),
         "The size of another sparse tensor, with the same entries.",
     )
-    .samples("see tests/test_sparse.py")
+    .samples("see tests/test_sparse_results.py")
     .no_grad(),
 ];
 
