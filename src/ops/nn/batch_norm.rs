@@ -8,7 +8,7 @@ use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, co
 use crate::ops::nn::dropout::py_float;
 use crate::ops::nn::norm::suggested;
 use crate::ops::{Call, Form, dispatch, f};
-use crate::{DType, Dims, Result, Tensor, bail, cpu, ensure, kernels, mode};
+use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, cpu, dims, ensure, kernels, mode};
 use smallvec::smallvec;
 use torchlike_macros::operators;
 
