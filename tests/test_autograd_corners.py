@@ -1,4 +1,4 @@
-"""Walks back where few go: hooks of results without gradients, nodes that are called, threads, views moved without history."""
+"""Walks back where few go: hooks of results without gradients, nodes that are called, threads, views moved."""
 
 from __future__ import annotations
 
@@ -395,14 +395,20 @@ def test_anomalies_tell_what_induced_them():
 
 
 def test_anomalies_are_printed_where_warnings_are_errors(capsys):
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        with warnings.catch_warnings(), pytest.warns(UserWarning, match="Anomaly"):
-            with torch.autograd.detect_anomaly():
-                warnings.simplefilter("error")
-                x = leaf(1.0) + 1
-                y = x**2
-                x += 1
-                y.backward()
+    def run():
+        with torch.autograd.detect_anomaly():
+            warnings.simplefilter("error")
+            x = leaf(1.0) + 1
+            y = x**2
+            x += 1
+            y.backward()
+
+    with (
+        pytest.raises(RuntimeError, match="modified by an inplace operation"),
+        warnings.catch_warnings(),
+        pytest.warns(UserWarning, match="Anomaly"),
+    ):
+        run()
     assert "Error detected in PowBackward0" in capsys.readouterr().err
 
 

@@ -53,7 +53,7 @@ def _numerical(
                 both.append([_parts(o).clone() for o in made])
                 looks.append([(o.shape, o.dtype) for o in made])
                 x.data.copy_(kept)
-            _check_alike(*looks, eps)
+            _check_alike(looks[0], looks[1], eps)
             rows.append([(a - b) / (2 * eps) for a, b in zip(*both, strict=True)])
     count = len(rows[0]) if rows else 0
     return [torch.stack([r[i] for r in rows]) for i in range(count)]
@@ -223,8 +223,8 @@ def _tell_of_undefined() -> None:
     import warnings
 
     warnings.warn(
-        "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may break "
-        "existing callers of this function. If this is true for you, you can call this function with "
+        "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may "
+        "break existing callers of this function. If this is true for you, you can call this function with "
         '"check_undefined_grad=False" to disable the feature',
         stacklevel=4,
     )

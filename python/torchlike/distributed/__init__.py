@@ -235,7 +235,8 @@ class Backend(str):
             NotImplementedError: always, as collectives are this library's own.
         """
         raise NotImplementedError(
-            f"torch.distributed.Backend.register_backend({name!r}) is not supported by torchlike: what moves data is its own"
+            f"torch.distributed.Backend.register_backend({name!r}) is not supported by torchlike: what moves data is "
+            "its own"
         )
 
 
