@@ -297,6 +297,22 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
     {
         return Ok(copied(t, dtype, device)?);
     }
+    let (nest, d) = nested(o, dtype)?;
+    if device.is_meta() && crate::mode::layers() & crate::mode::FAKING == 0 {
+        return Ok(Tensor::empty(&nest.shape, d, Device::META)?);
+    }
+    let t = from_scalars(&nest.values, &nest.shape, d)?;
+    Ok(recorded(t, device)?)
+}
+
+/// A tensor from nested lists, of which nobody is told.
+pub fn unseen(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let (nest, d) = nested(o, None)?;
+    Ok(from_scalars(&nest.values, &nest.shape, d)?)
+}
+
+/// The values in nested lists, and the type of a tensor of them.
+fn nested(o: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Nest, DType)> {
     let nest = Nest::read(o, dtype)?;
     let inferred = nest.inferred();
     let d = dtype.unwrap_or(inferred);
@@ -311,11 +327,7 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
         }));
     }
     check_range(&nest.values, d)?;
-    if device.is_meta() && crate::mode::layers() & crate::mode::FAKING == 0 {
-        return Ok(Tensor::empty(&nest.shape, d, Device::META)?);
-    }
-    let t = from_scalars(&nest.values, &nest.shape, d)?;
-    Ok(recorded(t, device)?)
+    Ok((nest, d))
 }
 
 /// A tensor on the memory of a storage or of what other libraries share by DLPack; None for other objects.

@@ -71,11 +71,18 @@ fn places(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
             type_name(o)
         )));
     }
-    let mut places = data::from_value(o, None, crate::Device::CPU)?;
+    let here = t.get().get();
+    let unwatched = crate::fake::current().is_none() && !crate::layers::recording();
+    let mut places = match is_array(o) {
+        true if unwatched => dispatch::fresh(super::numpy::from_array(o)?)?,
+        // On meta PyTorch makes these where no mode sees it.
+        false if unwatched && here.is_meta() && data::is_sequence(o) => data::unseen(o)?,
+        _ => data::from_value(o, None, crate::Device::CPU)?,
+    };
     if !is_array(o) && !is_mask(&places) {
         places = places.to_dtype(DType::I64)?;
     }
-    Ok(match t.get().get().storage().fake_mode() {
+    Ok(match here.storage().fake_mode() {
         Some(mode) if !places.storage().is_fake() => mode.lift(&places),
         _ => places,
     })

@@ -373,7 +373,7 @@ impl<'py> Saver<'py> {
 
 /// Zeros, in place of bytes that are written later.
 fn room(nbytes: usize, sink: &mut Sink<'_>) -> Result<()> {
-    const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     let mut left = nbytes;
     while left > 0 {
         let now = left.min(ZEROS.len());
