@@ -55,3 +55,27 @@ def test_typed_storages_are_made_of_sizes_and_sequences():
     for wrong in ((1, 2), (2.5,)):
         with pytest.raises((RuntimeError, TypeError), match="invalid combination of arguments"):
             torch.TypedStorage(*wrong)
+
+
+def test_ranges_are_where_their_tensors_are():
+    end = torch.tensor(3, device="meta")
+    assert torch.linspace(1, end, 4).is_meta and torch.logspace(1, end, 4).is_meta
+
+
+def test_powers_of_single_precision_are_rounded_once():
+    wide = torch.logspace(1, 3, 4, dtype=torch.float64)
+    assert torch.equal(torch.logspace(1, 3, 4), wide.float())
+
+
+def test_strides_of_what_has_no_elements_or_no_dimensions():
+    assert torch.zeros(3).nonzero().stride() == (1, 0)
+    assert torch.tensor(1.0).expand(1, 1).stride() == (0, 0)
+    with pytest.warns(UserWarning, match="cholesky is deprecated"):
+        assert torch.cholesky(torch.zeros(0, 5, 5)).stride() == (25, 5, 1)
+
+
+def test_erfcx_where_its_factors_are_large_and_small():
+    # By the series of DLMF 7.12.1 with 14 terms in exact arithmetic.
+    x = torch.tensor([10.0, 25.5, 100.0], dtype=torch.float64)
+    want = [0.05614099274382259, 0.02210810805251983, 0.005641613782989433]
+    assert torch.allclose(torch.special.erfcx(x), torch.tensor(want, dtype=torch.float64), rtol=1e-14)

@@ -15,14 +15,24 @@ pub fn entr(x: f64) -> f64 {
     }
 }
 
-/// exp(x^2) erfc(x).
+/// exp(x^2) erfc(x); by the asymptotic series (DLMF 7.12.1) where erfc is about to vanish.
 #[must_use]
 pub fn erfcx(x: f64) -> f64 {
     if x < 25.0 {
-        return (x * x).exp() * libm::erfc(x);
+        // What the square loses by rounding matters to its exponential.
+        let square = x * x;
+        let lost = x.mul_add(x, -square);
+        let power = square.exp();
+        let scale = if power.is_finite() && lost.is_finite() {
+            power + power * lost
+        } else {
+            power
+        };
+        return scale * libm::erfc(x);
     }
-    let t = 1.0 / (x * x);
-    (1.0 - t * (0.5 - t * (0.75 - t * 1.875))) / (x * PI.sqrt())
+    let t = 0.5 / (x * x);
+    let sum = [11.0, 9.0, 7.0, 5.0, 3.0, 1.0];
+    sum.iter().fold(1.0, |inner, n| 1.0 - n * t * inner) / (x * PI.sqrt())
 }
 
 /// The normal distribution function.

@@ -212,7 +212,7 @@ fn space_rule(
         dtype.scalar_type()
     );
     dtype.check_kernel(dtype != DType::Bool, format_args!("{name}_cpu"))?;
-    let device = match (start.tensor(), device) {
+    let device = match (start.tensor().or(end.tensor()), device) {
         (Some(t), None) => t.device(),
         _ => device_or_default(device)?,
     };
@@ -251,6 +251,9 @@ fn space(out: &Tensor, start: Operand, end: Operand, base: Option<f64>) -> Resul
     let (start, end) = (start.to_f64() as f32, end.to_f64() as f32);
     if dtype.is_reduced_float() && base.is_none() {
         return space_16bit(out, start, end);
+    }
+    if dtype == DType::F32 && base.is_some() {
+        return space_double(out, f64::from(start), f64::from(end), base);
     }
     space_single(out, start, end, base)
 }

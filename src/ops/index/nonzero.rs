@@ -125,7 +125,7 @@ fn nonzero_rule(a: &calls::Nonzero) -> Result<Plan> {
     };
     // Coordinates of one dimension lie together.
     let shape = Dims::new(&[n, a.input.ndim() as i64]);
-    Ok(Plan::one(shape, Dims::new(&[1, n.max(1)]), DType::I64))
+    Ok(Plan::one(shape, Dims::new(&[1, n]), DType::I64))
 }
 
 fn nonzero(a: &calls::Nonzero, (): &(), outs: &[Tensor]) -> Result<()> {

@@ -379,7 +379,9 @@ fn expand(t: &Tensor, size: &[i64]) -> Result<ViewPlan> {
     let mut strides = Dims::filled(size.len(), 0);
     for i in (0..size.len()).rev() {
         let have = if i < lead { 1 } else { t.shape()[i - lead] };
-        let stride = if i < lead {
+        let stride = if t.ndim() == 0 {
+            0
+        } else if i < lead {
             if i + 1 < size.len() {
                 shape[i + 1] * strides[i + 1]
             } else {
