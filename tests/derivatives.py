@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torchlike as torch
+from torchlike.autograd import Function
 
 STEP = 1e-5
 
@@ -92,3 +93,10 @@ def twice(function, leaves):
         return torch.autograd.grad(made, leaves, given, create_graph=True, allow_unused=True)
 
     return back, leaves + given
+
+
+def made(forward, backward=lambda ctx, *grads: grads[0], name="Made", **more):
+    """A function of the user's, of these two and other static methods."""
+    methods = {"forward": forward, "backward": backward, **more}
+    body = {n: staticmethod(f) for n, f in methods.items()}
+    return type(Function)(name, (Function,), body).apply

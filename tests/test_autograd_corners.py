@@ -13,8 +13,16 @@ import pytest
 import torchlike as torch
 import torchlike.autograd.forward_ad as fw
 import torchlike.nn.functional as F
-from derivatives import leaf
-from torchlike.autograd import Function
+from derivatives import leaf, made
+
+
+def clone(ctx, x):
+    return x.clone()
+
+
+def saved(ctx, x):
+    ctx.save_for_backward(x)
+    return x.clone()
 
 
 class TestHooks:
@@ -45,17 +53,11 @@ class TestHooks:
     def test_inputs_of_backward_run_whole(self):
         runs = []
 
-        class Counted(Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x.clone()
+        def counted(ctx, grad):
+            runs.append(grad)
+            return grad
 
-            @staticmethod
-            def backward(ctx, grad):
-                runs.append(grad)
-                return grad
-
-        y = Counted.apply(leaf(2.0))
+        y = made(clone, counted)(leaf(2.0))
         y.backward(inputs=[y])
         assert len(runs) == 1
 
@@ -79,52 +81,41 @@ class TestHooks:
         assert torch.allclose(t.grad, torch.full((3,), 3.0))
 
     def test_prehooks_see_all_outputs_of_a_function(self):
-        class Three(Function):
-            @staticmethod
-            def forward(ctx, x, a, y):
-                ctx.a = a
-                return a * x, a, a * y
+        def forward(ctx, x, a, y):
+            ctx.a = a
+            return a * x, a, a * y
 
-            @staticmethod
-            def backward(ctx, g1, none, g2):
-                assert none is None
-                return ctx.a * g1, None, ctx.a * g2
+        def backward(ctx, g1, none, g2):
+            assert none is None
+            return ctx.a * g1, None, ctx.a * g2
 
         seen = []
         x, y = leaf(1.0), leaf(2.0)
-        first, _, last = Three.apply(x, 3, y)
+        first, _, last = made(forward, backward)(x, 3, y)
         first.grad_fn.register_prehook(seen.extend)
         (first + last).backward()
         assert [g is None for g in seen] == [False, True, False]
         assert (x.grad.item(), y.grad.item(), last.output_nr) == (3.0, 3.0, 2)
 
     def test_cycles_through_hooks_are_collected(self):
-        def made():
+        def cycle():
             node = leaf(1.0).clone().grad_fn
             kept = type("Kept", (), {})()
             node.register_hook(lambda *_: (node, kept))
             return weakref.ref(kept)
 
-        gone = made()
+        gone = cycle()
         gc.collect()
         assert gone() is None
 
     def test_collections_while_functions_are_called(self):
-        class Same(Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x.clone()
-
-            @staticmethod
-            def backward(ctx, grad):
-                return grad
-
+        same = made(clone)
         before = gc.get_threshold()
         gc.set_threshold(1)
         try:
             y = leaf(1.0)
             for _ in range(200):
-                y = Same.apply(y)
+                y = same(y)
         finally:
             gc.set_threshold(*before)
         y.backward()
@@ -152,109 +143,89 @@ class TestNodes:
             torch.autograd.grad(y, (x, unused), materialize_grads=True)
 
     def test_passes_inside_one_another_end(self):
-        class Deep(Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.x = x.detach() - 1
-                return ctx.x.clone()
+        def forward(ctx, x):
+            ctx.x = x.detach() - 1
+            return ctx.x.clone()
 
-            @staticmethod
-            def backward(ctx, grad):
-                if ctx.x > 0:
-                    with torch.enable_grad():
-                        Deep.apply(ctx.x.requires_grad_()).sum().backward()
-                return grad
+        def backward(ctx, grad):
+            if ctx.x > 0:
+                with torch.enable_grad():
+                    deep(ctx.x.requires_grad_()).sum().backward()
+            return grad
 
-        Deep.apply(leaf(20.0)).backward()
+        deep = made(forward, backward)
+        deep(leaf(20.0)).backward()
         before = sys.getrecursionlimit()
         sys.setrecursionlimit(20_000)
         try:
             with pytest.raises(RuntimeError, match="more than 100 backward passes"):
-                Deep.apply(leaf(400.0)).backward()
+                deep(leaf(400.0)).backward()
         finally:
             sys.setrecursionlimit(before)
 
 
 def test_threads_share_a_graph():
-    class Slow(Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
+    began, met, ended = (threading.Event() for _ in range(3))
+    found = {}
 
-        @staticmethod
-        def backward(ctx, grad):
-            here.wait(timeout=10)
-            return grad
+    def backward(ctx, grad):
+        # The walk that holds the graph ends while the other one is in the middle of it.
+        if threading.current_thread().name == "first":
+            began.set()
+            assert met.wait(timeout=10)
+        else:
+            met.set()
+            assert ended.wait(timeout=10)
+        return grad
 
-    # The first walk ends while the others go on: what it held is theirs too.
     x = torch.ones(3, requires_grad=True)
-    out = (Slow.apply(x * 2) * 3).sum()
-    here = threading.Barrier(4)
-    found: list[float] = []
+    out = (made(clone, backward)(x * 2) * 3).sum()
 
     def walk():
-        found.extend(torch.autograd.grad(out, x, retain_graph=True)[0].tolist())
+        (grad,) = torch.autograd.grad(out, x, retain_graph=True)
+        found[threading.current_thread().name] = grad.tolist()
 
-    threads = [threading.Thread(target=walk) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert found == [6.0] * 12
+    first, second = (threading.Thread(target=walk, name=name) for name in ("first", "second"))
+    first.start()
+    assert began.wait(timeout=10)
+    second.start()
+    first.join()
+    ended.set()
+    second.join()
+    assert found == {"first": [6.0] * 3, "second": [6.0] * 3}
 
 
 class TestFunctions:
     def test_views_of_inputs_where_gradients_are_off(self):
-        class Alias(Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x[:]
-
-            @staticmethod
-            def backward(ctx, grad):
-                return grad
-
         x = torch.rand(2, requires_grad=True)
         with torch.no_grad():
-            y, z = Alias.apply(x), x[:]
+            y, z = made(lambda ctx, x: x[:])(x), x[:]
         assert y.requires_grad == z.requires_grad
         with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
             y.zero_()
 
     def test_what_is_marked_dirty_is_an_input(self):
-        class Bad(Function):
-            @staticmethod
-            def forward(ctx, x):
-                y = 3 * x
-                ctx.mark_dirty(y)
-                return y
+        def forward(ctx, x):
+            y = 3 * x
+            ctx.mark_dirty(y)
+            return y
 
-            @staticmethod
-            def backward(ctx, grad):
-                return 3 * grad
-
-        with pytest.warns(UserWarning, match=r"Only input Tensors should be given to ctx.mark_dirty"):
-            Bad.apply(leaf(1.0))
+        with pytest.warns(
+            UserWarning, match=r"Only input Tensors should be given to ctx.mark_dirty"
+        ):
+            made(forward)(leaf(1.0))
 
     def test_jvp_sees_what_was_saved_for_it(self):
-        class Saved(Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x.clone()
+        def backward(ctx, grad):
+            return grad * len(ctx.saved_tensors)
 
-            @staticmethod
-            def backward(ctx, grad):
-                return grad * len(ctx.saved_tensors)
-
-            @staticmethod
-            def jvp(ctx, tangent):
-                assert ctx.saved_tensors == ()
-                return tangent
+        def jvp(ctx, tangent):
+            assert ctx.saved_tensors == ()
+            return tangent
 
         x = leaf(1.0)
         with fw.dual_level():
-            Saved.apply(fw.make_dual(x, torch.ones_like(x))).backward()
+            made(saved, backward, jvp=jvp)(fw.make_dual(x, torch.ones_like(x))).backward()
         assert x.grad.item() == 1.0
 
     @pytest.mark.parametrize(
@@ -265,21 +236,9 @@ class TestFunctions:
         ],
     )
     def test_tangents_of_views_are_views(self, tangent, text):
-        class Part(Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x[:2]
-
-            @staticmethod
-            def backward(ctx, grad):
-                return grad
-
-            @staticmethod
-            def jvp(ctx, t):
-                return tangent(t[:2])
-
+        part = made(lambda ctx, x: x[:2], jvp=lambda ctx, t: tangent(t[:2]))
         with fw.dual_level(), pytest.raises(RuntimeError, match=text):
-            Part.apply(fw.make_dual(torch.ones(3), torch.ones(3)))
+            part(fw.make_dual(torch.ones(3), torch.ones(3)))
 
 
 class TestViews:
@@ -361,37 +320,24 @@ class TestDuals:
 
 
 def test_anomalies_tell_what_induced_them():
-    class Inner(Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad * float("nan")
-
-    class Outer(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            return Inner.apply(grad * ctx.saved_tensors[0])
+    inner = made(clone, lambda ctx, grad: grad * float("nan"), name="Inner")
+    outer = made(saved, lambda ctx, grad: inner(grad * ctx.saved_tensors[0]), name="Outer")
 
     def run():
         x = leaf(1.0)
-        (made,) = torch.autograd.grad(Outer.apply(x * x), x, create_graph=True)
+        (made,) = torch.autograd.grad(outer(x * x), x, create_graph=True)
         made.backward()
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        with pytest.raises(RuntimeError, match="returned nan values"), torch.autograd.detect_anomaly():
+        with (
+            pytest.raises(RuntimeError, match="returned nan values"),
+            torch.autograd.detect_anomaly(),
+        ):
             run()
     texts = [str(w.message) for w in told]
-    assert "Error detected in InnerBackward" in texts[1] and "Inner.apply" in texts[1]
-    assert "induced by OuterBackward" in texts[2] and "Outer.apply" in texts[2]
+    assert "Error detected in InnerBackward" in texts[1] and "inner(grad" in texts[1]
+    assert "induced by OuterBackward" in texts[2] and "outer(x" in texts[2]
 
 
 def test_anomalies_are_printed_where_warnings_are_errors(capsys):

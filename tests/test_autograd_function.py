@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import torchlike as torch
-from derivatives import leaf
+from derivatives import leaf, made
 from torchlike.autograd import Function
 from torchlike.autograd.function import FunctionCtx, NestedIOFunction, once_differentiable
 
@@ -121,12 +121,6 @@ class TestFunction:
 
         with pytest.raises(KeyError, match="mine"):
             Fails.apply(leaf(1.0)).backward()
-
-
-def made(forward, backward=lambda ctx, *grads: grads[0]):
-    """A function of these two."""
-    body = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    return type(Function)("Made", (Function,), body).apply
 
 
 def written(ctx, x):

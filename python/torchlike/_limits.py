@@ -20,7 +20,7 @@ _FLOATS = {
     _C.float8_e5m2fnuz: (1.0, 2.0**-3, 2.0**-15, 57344.0),
     _C.float8_e8m0fnu: (1.0, 1.0, 2.0**-127, 2.0**127),
 }
-_INTEGERS = (
+INTEGERS = (
     _C.uint8,
     _C.int8,
     _C.int16,
@@ -84,7 +84,7 @@ class iinfo:
         _check("iinfo", type)
         if type == _C.bool:
             raise TypeError("torch.bool is not supported by torch.iinfo")
-        if type not in _INTEGERS:
+        if type not in INTEGERS:
             raise TypeError(
                 "torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'"
             )

@@ -340,23 +340,13 @@ class StorageType:
         return f"StorageType(dtype={self.dtype})"
 
 
-_LOCATIONS = [
-    "check_module_version_greater_or_equal",
-    "default_restore_location",
-    "location_tag",
-    "register_package",
-    "storage_to_tensor_type",
-    "validate_cuda_device",
-    "validate_hpu_device",
-]
-
-
 def __getattr__(name: str) -> Any:
     """What few programs use is loaded when it is asked for."""
-    if name in _LOCATIONS:
+    if not name.startswith("_"):
         from torchlike import _locations
 
-        return getattr(_locations, name)
+        if name in _locations.__all__:
+            return getattr(_locations, name)
     raise AttributeError(f"module '{_naming.shown}.serialization' has no attribute '{name}'")
 
 

@@ -8,6 +8,7 @@ from math import ceil, inf, isfinite, prod
 from typing import Any
 
 from torchlike import _C
+from torchlike._limits import INTEGERS
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
@@ -384,7 +385,7 @@ def _bounds(dtype: Any, low: float | None, high: float | None) -> tuple[Any, Any
         least, most, usual = finfo(dtype).min, finfo(dtype).max, (-9, 9)
     elif dtype == _C.bool:
         least, most, usual = 0, 2, (0, 2)
-    elif dtype in _WHOLE:
+    elif dtype in INTEGERS:
         # `randint` takes the limit itself as an int64.
         least, most, usual = iinfo(dtype).min, iinfo(dtype).max + (dtype != _C.int64), (-9, 10)
     else:
@@ -413,21 +414,9 @@ def _bounds(dtype: Any, low: float | None, high: float | None) -> tuple[Any, Any
     return (low, high) if inexact else (ceil(low), ceil(high))
 
 
-_WHOLE = (
-    _C.uint8,
-    _C.int8,
-    _C.int16,
-    _C.int32,
-    _C.int64,
-    _C.uint16,
-    _C.uint32,
-    _C.uint64,
-)
-
-
 def _random(size: tuple[int, ...], dtype: Any, device: Any, low: Any, high: Any) -> Any:
     root = _C._root
-    if dtype == _C.bool or dtype in _WHOLE:
+    if dtype == _C.bool or dtype in INTEGERS:
         return root.randint(low, high, size, device=device, dtype=dtype)
     wide = _C.float32 if dtype.itemsize == 1 else dtype
     made = root.empty(size, device=device, dtype=wide)
