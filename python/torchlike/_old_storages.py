@@ -7,7 +7,7 @@ from typing import Any
 
 from torchlike._C import UntypedStorage
 from torchlike._storage_names import INTEGERS, LEGACY_DTYPES, _warn_typed_storage_removal
-from torchlike._typed_storage import TypedStorage, _is_int, _told
+from torchlike._typed_storage import TypedStorage, _check_alone, _check_untyped, _is_int, _told
 
 
 class _LegacyStorageMeta(type):
@@ -72,14 +72,8 @@ class _LegacyStorage(TypedStorage, metaclass=_LegacyStorageMeta):
 
     @classmethod
     def _wrapped(cls, args: Any, wrap_storage: Any, refusal: str) -> TypedStorage:
-        if args:
-            raise RuntimeError(
-                f"{refusal}No positional arguments should be given when using 'wrap_storage'"
-            )
-        if not isinstance(wrap_storage, UntypedStorage):
-            raise TypeError(
-                f"{refusal}Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}"
-            )
+        _check_alone(refusal, args)
+        _check_untyped(refusal, wrap_storage)
         if wrap_storage.device.type != cls.device_type:
             raise RuntimeError(
                 f"{refusal}Device of 'wrap_storage' must be {cls.device_type}, but got {wrap_storage.device.type}"

@@ -56,7 +56,9 @@ class TypedStorage:
         if not _internal:
             _warn_typed_storage_removal()
         if wrap_storage is not None:
-            _check_wrapping(args, wrap_storage, dtype, device)
+            _check_alone(_TYPED_FORMS, args)
+            _check_options(dtype, device)
+            _check_untyped(_TYPED_FORMS, wrap_storage)
             self._untyped_storage, self.dtype = wrap_storage, dtype
             return
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
@@ -372,12 +374,24 @@ def _is_int(value: Any) -> bool:
     )
 
 
-def _check_wrapping(args: Any, wrap_storage: Any, dtype: Any, device: Any) -> None:
-    """What a typed storage over another one must not be given."""
+def _check_alone(forms: str, args: Any) -> None:
+    """Refuses arguments beside the storage to lie over; ``forms`` are what the constructor takes."""
     if args:
         raise RuntimeError(
-            f"{_TYPED_FORMS}No positional arguments should be given when using 'wrap_storage'"
+            f"{forms}No positional arguments should be given when using 'wrap_storage'"
         )
+
+
+def _check_untyped(forms: str, wrap_storage: Any) -> None:
+    """Refuses what is no storage to lie over."""
+    if not isinstance(wrap_storage, UntypedStorage):
+        raise TypeError(
+            f"{forms}Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}"
+        )
+
+
+def _check_options(dtype: Any, device: Any) -> None:
+    """A typed storage over another one has a dtype, and the device of the other one."""
     if dtype is None:
         raise RuntimeError(f"{_TYPED_FORMS}Argument 'dtype' must be specified")
     if not isinstance(dtype, _C.dtype):
@@ -385,10 +399,6 @@ def _check_wrapping(args: Any, wrap_storage: Any, dtype: Any, device: Any) -> No
     if device is not None:
         raise RuntimeError(
             f"{_TYPED_FORMS}Argument 'device' should not be specified when 'wrap_storage' is given"
-        )
-    if not isinstance(wrap_storage, UntypedStorage):
-        raise TypeError(
-            f"{_TYPED_FORMS}Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}"
         )
 
 
