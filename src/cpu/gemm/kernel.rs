@@ -353,13 +353,23 @@ impl<P: Policy> Block<P> {
                 }
                 return;
             }
-            let alone =
-                self.bias.is_none() && self.alpha == P::Acc::ONE && self.beta == P::Acc::ZERO;
-            if P::ROUNDS && alone && t.w == NV * P::W && c.cs == 1 {
+            if P::ROUNDS && self.plainly_biased() && t.w == NV * P::W && c.cs == 1 {
+                let (alpha, beta) = (P::splat(self.alpha), P::splat(self.beta));
+                let one = P::splat(P::Acc::ONE);
                 for i in 0..MR {
                     let row = c.ptr.offset(i as isize * c.rs);
                     for v in 0..NV {
-                        P::put(row.add(v * P::W), sums[i][v]);
+                        let (at, mut sum) = (row.add(v * P::W), sums[i][v]);
+                        if self.alpha != P::Acc::ONE {
+                            sum = P::muladd(sum, alpha, P::zero());
+                        }
+                        if self.beta != P::Acc::ZERO {
+                            sum = P::muladd(P::load_wide(at), beta, sum);
+                        }
+                        if let Some((bias, _, _)) = self.bias {
+                            sum = P::muladd(P::load_wide(bias.add(t.j0 + v * P::W)), one, sum);
+                        }
+                        P::put(at, sum);
                     }
                 }
                 return;
@@ -397,37 +407,27 @@ impl<P: Policy> Task for Finish<'_, P> {
         let (block, At { r0, j0, w, .. }) = (self.block, self.at);
         // SAFETY: the tile lies within C.
         let c = unsafe { block.c.at(r0, j0) };
-        let plain_bias = block.bias.is_none_or(|(_, rs, cs)| rs == 0 && cs == 1);
+        let plain_bias = block.plainly_biased();
         for i in 0..self.rows {
             // SAFETY: as above; rows of sums were written, and the bias has a value for each row or column.
             unsafe {
-                let sums = std::slice::from_raw_parts_mut(self.sums.add(i * self.width), w);
+                let sums = self.sums.add(i * self.width);
                 let row = c.ptr.offset(i as isize * c.rs);
-                if c.cs == 1 && plain_bias && P::IN_PLACE {
-                    self.block.vectors(sums, row.cast(), j0);
-                } else if c.cs == 1 && plain_bias && block.beta == P::Acc::ZERO {
-                    if block.alpha != P::Acc::ONE {
-                        sums.iter_mut().for_each(|v| *v = *v * block.alpha);
+                if c.cs == 1 && plain_bias {
+                    block.vectors(sums, w, row, j0);
+                    continue;
+                }
+                for j in 0..w {
+                    let at = row.offset(j as isize * c.cs);
+                    let mut v = *sums.add(j) * block.alpha;
+                    if block.beta != P::Acc::ZERO {
+                        v = P::mac(P::widen(*at), block.beta, v);
                     }
-                    if let Some((bias, _, _)) = block.bias {
-                        for (j, v) in sums.iter_mut().enumerate() {
-                            *v = *v + P::widen(*bias.add(j0 + j));
-                        }
+                    if let Some((bias, rs, cs)) = block.bias {
+                        let place = (r0 + i) as isize * rs + (j0 + j) as isize * cs;
+                        v = v + P::widen(*bias.offset(place));
                     }
-                    P::narrow_row(sums.as_ptr(), row, w);
-                } else {
-                    for (j, &sum) in sums.iter().enumerate() {
-                        let at = row.offset(j as isize * c.cs);
-                        let mut v = sum * block.alpha;
-                        if block.beta != P::Acc::ZERO {
-                            v = P::mac(P::widen(*at), block.beta, v);
-                        }
-                        if let Some((bias, rs, cs)) = block.bias {
-                            let place = (r0 + i) as isize * rs + (j0 + j) as isize * cs;
-                            v = v + P::widen(*bias.offset(place));
-                        }
-                        *at = P::narrow(v);
-                    }
+                    *at = P::narrow(v);
                 }
             }
         }
@@ -435,26 +435,46 @@ impl<P: Policy> Task for Finish<'_, P> {
 }
 
 impl<P: Policy> Block<P> {
-    /// A row of sums that need no rounding into a contiguous row of C, with its part of the bias.
+    /// Whether all rows have the same bias, whose values are neighbours, or none.
     #[inline(always)]
-    unsafe fn vectors(&self, sums: &[P::Acc], row: *mut P::Acc, j0: usize) {
+    fn plainly_biased(&self) -> bool {
+        self.bias.is_none_or(|(_, rs, cs)| rs == 0 && cs == 1)
+    }
+
+    /// A row of `w` sums into a contiguous row of C, with its part of the bias.
+    #[inline(always)]
+    unsafe fn vectors(&self, sums: *mut P::Acc, w: usize, row: *mut P::T, j0: usize) {
         // SAFETY: the caller's; sums end with a whole vector.
         unsafe {
             let (alpha, beta) = (P::splat(self.alpha), P::splat(self.beta));
             let one = P::splat(P::Acc::ONE);
-            for j in (0..sums.len()).step_by(P::W) {
-                let (at, n) = (row.add(j), P::W.min(sums.len() - j));
-                let mut v = P::load(sums.as_ptr().add(j));
+            for j in (0..w).step_by(P::W) {
+                let n = P::W.min(w - j);
+                let wide = |x| {
+                    if n == P::W {
+                        P::load_wide(x)
+                    } else {
+                        P::load_part(x, n)
+                    }
+                };
+                let mut v = P::load(sums.add(j));
                 if self.alpha != P::Acc::ONE {
                     v = P::muladd(v, alpha, P::zero());
                 }
                 if self.beta != P::Acc::ZERO {
-                    v = P::muladd(P::load_part(at.cast(), n), beta, v);
+                    v = P::muladd(wide(row.add(j)), beta, v);
                 }
                 if let Some((bias, _, _)) = self.bias {
-                    v = P::muladd(P::load_part(bias.add(j0 + j), n), one, v);
+                    v = P::muladd(wide(bias.add(j0 + j)), one, v);
                 }
-                P::store_part(at, v, n);
+                if P::IN_PLACE {
+                    P::store_part(row.add(j).cast(), v, n);
+                } else {
+                    P::store(sums.add(j), v);
+                }
+            }
+            if !P::IN_PLACE {
+                P::narrow_row(sums, row, w);
             }
         }
     }
