@@ -9,6 +9,7 @@ import pytest
 import torchlike as torch
 from derivatives import leaf
 from torchlike.autograd import Function
+from torchlike.utils._python_dispatch import TorchDispatchMode
 from torchlike.utils.checkpoint import (
     SAC_IGNORED_OPS,
     CheckpointError,
@@ -277,3 +278,37 @@ class TestTools:
         assert grad.is_meta
         torch.materialize(grad)
         assert grad.tolist() == [[1, 1, 1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("make", "kernel"),
+    [
+        (lambda x, y: x @ y, "mm"),
+        (lambda x, y: x.atan2(y), "mul"),
+        (lambda x, y: torch.conv1d(x[None], y[None]), "convolution_backward"),
+    ],
+)
+def test_what_leads_to_no_input_is_not_computed(make, kernel):
+    """As PyTorch: a walk to some inputs computes no gradients of the others."""
+    calls = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            calls.append((func._opname, args))
+            return func(*args, **(kwargs or {}))
+
+    x, y = (torch.rand(3, 3, requires_grad=True) for _ in range(2))
+    out = make(x, y)
+    seed = torch.ones_like(out)
+    counts = []
+    for inputs in ((x,), (y,), (x, y)):
+        calls.clear()
+        with Seen():
+            torch.autograd.grad(out, inputs, seed, retain_graph=True)
+        called = [args for name, args in calls if name == kernel]
+        masks = [sum(args[-1]) for args in called if kernel == "convolution_backward"]
+        counts.append(sum(masks) if masks else len(called))
+    assert counts[0] == counts[1] and 0 < counts[0] < counts[2]
+    # What hooks are told, and what is gathered, is the same.
+    out.backward(seed, inputs=[y])
+    assert x.grad is None and y.grad.shape == (3, 3)

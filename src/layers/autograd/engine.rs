@@ -84,6 +84,12 @@ pub fn is_whole() -> bool {
     GOING.with_borrow(|g| g.iter().all(|g| g.whole))
 }
 
+/// Whether the walk that goes on on this thread asks for the gradients of some inputs only.
+#[must_use]
+pub fn is_partial() -> bool {
+    GOING.with_borrow(|g| g.last().is_some_and(|g| !g.whole))
+}
+
 /// Whether the walk that goes on on this thread runs a place.
 #[must_use]
 pub fn will_run(link: &Link) -> bool {

@@ -1,5 +1,6 @@
 //! Nodes of calls whose rows have a text: what they save, and how they give gradients.
 
+use super::engine;
 use super::eval::Env;
 use super::inputs::{Inputs, check_fixed, differentiable, leads_nowhere};
 use super::rule::{Of, Rule};
@@ -293,10 +294,13 @@ impl Recorded {
         // Their number was an operand, which PyTorch keeps as a tensor.
         let of_operand = matches!(self.op.def.name, "mul" | "div");
         let _within = mode::Within::of((!of_operand).then_some(mode::FORMULA));
+        // Of a walk to some inputs, gradients that lead elsewhere are not computed.
+        let partial = engine::is_partial();
+        let wants = |edge: &Edge| !partial || engine::will_run(&edge.to);
         for clause in &self.rule.clauses {
             let mut needs: SmallVec<[bool; 4]> = SmallVec::new();
             for i in &clause.inputs {
-                needs.push(edges[self.span(*i)].iter().any(Option::is_some));
+                needs.push(edges[self.span(*i)].iter().flatten().any(wants));
             }
             if !needs.contains(&true) {
                 continue;
