@@ -149,6 +149,28 @@ class TestGrids:
                 torch.ones(1, 1, 1, 4), x, grid, mode, outside, True, [True, True]
             )
 
+    @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+    @pytest.mark.parametrize("align", [False, True])
+    def test_many_places_are_sums_of_neighbours(self, mode, align):
+        """More places than are looked at together, in several images, some of them far outside."""
+        x, grid = rand(3, 2, 5, 6), rand(3, 11, 13, 2) * 3 - 1.5
+        grid[0, 0, :4] = torch.tensor([[math.inf, 0], [0, -math.inf], [1e30, 0], [-1e30, 1e30]])
+        x[0, 0, 0, 0] = math.inf  # What is outside of an image is not times zero.
+        size = torch.tensor([6, 5])
+        at = (grid + 1) * (size - 1) / 2 if align else (grid + 1) * size / 2 - 0.5
+        found = F.grid_sample(x, grid, mode=mode, align_corners=align)
+        for n, i, j in itertools.product(range(3), range(11), range(13)):
+            px, py = at[n, i, j].tolist()
+            want = torch.zeros(2, dtype=torch.float64)
+            for row, column in itertools.product(range(5), range(6)):
+                if mode == "nearest":
+                    near = max(abs(px - column), abs(py - row)) <= 0.5
+                    weight = float(near)
+                else:
+                    weight = max(0, 1 - abs(px - column)) * max(0, 1 - abs(py - row))
+                want += weight * x[n, :, row, column] if weight else 0
+            torch.testing.assert_close(found[n, :, i, j], want)
+
     def test_refusals(self):
         x, grid = rand(2, 3, 5, 6), rand(2, 4, 7, 2)
         with pytest.raises(ValueError, match="expected mode to be"):

@@ -82,6 +82,7 @@ pub const CUBIC: f64 = -0.75;
 
 /// The cubic kernel with parameter `a` at distance `t`.
 #[must_use]
+#[inline(always)]
 pub fn cubic(t: f64, a: f64) -> f64 {
     let t = t.abs();
     if t <= 1.0 {
@@ -95,6 +96,7 @@ pub fn cubic(t: f64, a: f64) -> f64 {
 
 /// The slope of [`cubic`] at `t`.
 #[must_use]
+#[inline(always)]
 pub fn cubic_slope(t: f64, a: f64) -> f64 {
     let (sign, t) = (t.signum(), t.abs());
     if t <= 1.0 {

@@ -1,0 +1,254 @@
+//! Sampling of images and volumes at the places of a grid, and its backward: each result is a weighted sum of a few elements,
+//! the product of one-dimensional weights.
+
+#![allow(unsafe_code, reason = "walks planes of dense tensors")]
+
+mod places;
+
+use super::lines::Shared;
+use super::simd::simd_fn;
+use super::{copy, pool, slice, slice_mut};
+use crate::{DType, Device, Result, Scalar, Tensor};
+use places::{RUN, Reads, Real};
+
+/// How values between elements are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// On the line between neighbours.
+    Linear,
+    /// The nearest element.
+    Nearest,
+    /// On a cubic curve through four neighbours.
+    Cubic,
+}
+
+/// What lies outside of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// Zeros.
+    Zeros,
+    /// The element at the edge.
+    Border,
+    /// The mirror image.
+    Reflection,
+}
+
+/// A sampling: the grid holds a place in every last dimension, -1 to 1 from one end of the image to the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// How values between elements are made.
+    pub mode: Mode,
+    /// What lies outside.
+    pub outside: Outside,
+    /// -1 and 1 are the middles of the elements at the ends, else their edges.
+    pub align: bool,
+}
+
+// Not `wide`: instructions that gather are slower than as many loads.
+simd_fn! { stream
+    /// Weighted sums of elements of a plane, which have zeros around them.
+    fn sums<T: Real>(plane: &[T], at: &[[i64; RUN]], weight: &[[T; RUN]], to: &mut [T]) {
+        let mut all = [T::default(); RUN];
+        for (at, weight) in at.iter().zip(weight) {
+            for j in 0..RUN {
+                // SAFETY: places beyond the plane are negative, and the plane is not empty.
+                let v = unsafe { *plane.get_unchecked(at[j].max(0) as usize) };
+                all[j] = all[j] + if at[j] < 0 { T::default() } else { v } * weight[j];
+            }
+        }
+        to.copy_from_slice(&all[..to.len()]);
+    }
+}
+
+impl Sampling {
+    /// The samples of `x` `[batch, channels, ...]` at `grid` `[batch, ..., dimensions]` into `out` `[batch, channels, ...]`.
+    ///
+    /// # Errors
+    /// If memory cannot be had.
+    pub fn forward(&self, out: &Tensor, x: &Tensor, grid: &Tensor) -> Result<()> {
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        let wide = working(x.dtype());
+        let dense = Tensor::empty(out.shape(), wide, Device::CPU)?;
+        let (x, grid) = (copy::dense(x, wide)?, copy::dense(grid, wide)?);
+        if wide == DType::F32 {
+            self.forward_in::<f32>(&dense, &x, &grid);
+        } else {
+            self.forward_in::<f64>(&dense, &x, &grid);
+        }
+        copy::copy(out, &dense)
+    }
+
+    fn forward_in<T: Real>(&self, out: &Tensor, x: &Tensor, grid: &Tensor) {
+        let l = Layout::of(x, grid);
+        let (from, places, to) = (
+            slice::<T>(x),
+            slice::<T>(grid),
+            Shared::new(slice_mut::<T>(out)),
+        );
+        pool::parallel_for(
+            l.batch * l.places,
+            (2048 / l.channels.max(1)).max(16),
+            |r| {
+                let mut reads = Reads::new();
+                let mut i = r.start;
+                while i < r.end {
+                    let (n, p) = (i / l.places, i % l.places);
+                    let run = i..r.end.min(i + RUN).min(i - p + l.places);
+                    reads.find(
+                        self,
+                        &places[run.start * l.dims..run.end * l.dims],
+                        &l,
+                        false,
+                    );
+                    for c in n * l.channels..(n + 1) * l.channels {
+                        let plane = &from[c * l.volume..][..l.volume];
+                        // SAFETY: the places of these samples in the dense result.
+                        let to = unsafe { to.part(c * l.places + p, run.len()) };
+                        sums(plane, &reads.at, &reads.weight, to);
+                    }
+                    i = run.end;
+                }
+            },
+        );
+    }
+
+    /// The gradients of the image (if it is asked for) and of the grid.
+    ///
+    /// # Errors
+    /// If memory cannot be had.
+    pub fn backward(
+        &self,
+        to_x: Option<&Tensor>,
+        to_grid: &Tensor,
+        grad: &Tensor,
+        x: &Tensor,
+        grid: &Tensor,
+    ) -> Result<()> {
+        let wide = working(x.dtype());
+        let sum_x = match to_x {
+            Some(t) => Some(Tensor::empty(t.shape(), wide, Device::CPU)?),
+            None => None,
+        };
+        let sum_grid = Tensor::empty(to_grid.shape(), wide, Device::CPU)?;
+        for t in sum_x.iter().chain([&sum_grid]) {
+            super::fill(t, Scalar::Int(0))?;
+        }
+        let operands = [grad, x, grid].map(|t| copy::dense(t, wide));
+        let [grad, x, grid] = operands;
+        let (grad, x, grid) = (grad?, x?, grid?);
+        if grad.numel() > 0 {
+            if wide == DType::F32 {
+                self.backward_in::<f32>(sum_x.as_ref(), &sum_grid, &grad, &x, &grid);
+            } else {
+                self.backward_in::<f64>(sum_x.as_ref(), &sum_grid, &grad, &x, &grid);
+            }
+        }
+        if let (Some(to), Some(sum)) = (to_x, &sum_x) {
+            copy::copy(to, sum)?;
+        }
+        copy::copy(to_grid, &sum_grid)
+    }
+
+    /// Images are summed each by one task.
+    fn backward_in<T: Real>(
+        &self,
+        to_x: Option<&Tensor>,
+        to_grid: &Tensor,
+        grad: &Tensor,
+        x: &Tensor,
+        grid: &Tensor,
+    ) {
+        let l = Layout::of(x, grid);
+        let (from, places, grads) = (slice::<T>(x), slice::<T>(grid), slice::<T>(grad));
+        let to_x = to_x.map(|t| Shared::at(t.data_ptr()));
+        let to_grid = Shared::at(to_grid.data_ptr());
+        pool::parallel_items(l.batch, |n| {
+            let image = n * l.channels * l.volume..(n + 1) * l.channels * l.volume;
+            let from = &from[image.clone()];
+            // SAFETY: the sums of one image, which no other task writes.
+            let mut sums = to_x.map(|t| unsafe {
+                let start = t.get().cast::<T>().add(image.start);
+                std::slice::from_raw_parts_mut(start, image.len())
+            });
+            let mut reads = Reads::new();
+            for p in (0..l.places).step_by(RUN) {
+                let run = n * l.places + p..n * l.places + l.places.min(p + RUN);
+                let at = run.start * l.dims..run.end * l.dims;
+                reads.find(self, &places[at.clone()], &l, true);
+                let mut slopes = [[T::default(); 3]; RUN];
+                for c in 0..l.channels {
+                    let grads = &grads[(n * l.channels + c) * l.places + p..][..run.len()];
+                    for (j, (&g, slopes)) in grads.iter().zip(&mut slopes).enumerate() {
+                        for (k, at) in reads.at.iter().enumerate() {
+                            let Ok(at) = usize::try_from(at[j]) else {
+                                continue;
+                            };
+                            let at = c * l.volume + at;
+                            for (slope, s) in slopes.iter_mut().zip(&reads.slopes[k]) {
+                                *slope = *slope + g * from[at] * s[j];
+                            }
+                            if let Some(sums) = &mut sums {
+                                sums[at] = sums[at] + g * reads.weight[k][j];
+                            }
+                        }
+                    }
+                }
+                // SAFETY: the coordinates of these places in the dense gradient.
+                let to = unsafe {
+                    let start = to_grid.get().cast::<T>().add(at.start);
+                    std::slice::from_raw_parts_mut(start, at.len())
+                };
+                for (to, slopes) in to.chunks_exact_mut(l.dims).zip(&slopes) {
+                    for (dim, to) in to.iter_mut().enumerate() {
+                        *to = slopes[2 - dim];
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// The dtype that a dtype is sampled in.
+fn working(d: DType) -> DType {
+    if d == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    }
+}
+
+/// Sizes of the tensors.
+struct Layout {
+    batch: usize,
+    channels: usize,
+    /// Spatial sizes of the image; those that it lacks are 1.
+    size: [usize; 3],
+    volume: usize,
+    /// Places of the grid for each image.
+    places: usize,
+    dims: usize,
+}
+
+impl Layout {
+    fn of(x: &Tensor, grid: &Tensor) -> Self {
+        let dims = x.ndim() - 2;
+        let size = std::array::from_fn(|i| {
+            if i + dims < 3 {
+                1
+            } else {
+                x.shape()[i + dims - 1] as usize
+            }
+        });
+        let spatial = &grid.shape()[1..grid.ndim() - 1];
+        Self {
+            batch: x.shape()[0] as usize,
+            channels: x.shape()[1] as usize,
+            size,
+            volume: size.iter().product(),
+            places: spatial.iter().product::<i64>() as usize,
+            dims,
+        }
+    }
+}
