@@ -154,7 +154,7 @@ class TestGrids:
     def test_many_places_are_sums_of_neighbours(self, mode, align):
         """More places than are looked at together, in several images, some of them far outside."""
         x, grid = rand(3, 2, 5, 6), rand(3, 11, 13, 2) * 3 - 1.5
-        grid[0, 0, :4] = torch.tensor([[math.inf, 0], [0, -math.inf], [1e30, 0], [-1e30, 1e30]])
+        grid[0, 0, :4] = torch.tensor([[1e9, 0], [0, -1e9], [1e30, 0], [-1e30, 1e30]])
         x[0, 0, 0, 0] = math.inf  # What is outside of an image is not times zero.
         size = torch.tensor([6, 5])
         at = (grid + 1) * (size - 1) / 2 if align else (grid + 1) * size / 2 - 0.5
