@@ -3,7 +3,8 @@
 
 #![allow(unsafe_code, reason = "matrices are walked by pointer")]
 
-use super::{GemmElement, Mat, MatMut, simple};
+use super::simple::Simple;
+use super::{GemmElement, Mat, MatMut};
 use num_complex::Complex;
 use num_traits::{Float, NumAssign};
 
@@ -36,7 +37,7 @@ pub(super) unsafe fn run<R: Part>(
     if m.min(n) < 4 || k < 4 || !lies {
         // SAFETY: the caller's.
         return unsafe {
-            simple::run(
+            Simple {
                 m,
                 n,
                 k,
@@ -46,9 +47,8 @@ pub(super) unsafe fn run<R: Part>(
                 beta,
                 c,
                 bias,
-                |x, y| x + y,
-                |x, y| x * y,
-            )
+            }
+            .run()
         };
     }
     // SAFETY: the caller's.

@@ -1,7 +1,7 @@
 //! Matrix products: `C = alpha A B + beta C + bias`, any strides, on all threads of the pool.
 //!
-//! Floats run on the micro-kernels of [`policy`], complex numbers as products of real ones, integers on a plain blocked
-//! loop. 16-bit floats are summed in f32 and rounded once. Integer arithmetic wraps.
+//! Floats run on the micro-kernels of [`policy`], complex numbers as products of real ones, integers on tiles that the
+//! compiler makes vectors of. 16-bit floats are summed in f32 and rounded once. Integer arithmetic wraps.
 
 #![allow(unsafe_code, reason = "matrices are passed to the kernels by pointer")]
 
@@ -336,28 +336,19 @@ float_gemm! { f16, f32, F16Portable, F16Avx2, F16Avx512 }
 float_gemm! { bf16, f32, Bf16Portable, Bf16Avx2, Bf16Avx512, Bf16Dot if std::is_x86_feature_detected!("avx512bf16") }
 
 macro_rules! simple_gemm {
-    ($($t:ty, $add:expr, $mul:expr;)+) => { $(
+    ($($t:ty)+) => { $(
         impl GemmElement for $t {
             type Scale = $t;
             unsafe fn gemm(
                 m: usize, n: usize, k: usize, alpha: $t, a: Mat<$t>, b: Mat<$t>, beta: $t, c: MatMut<$t>, bias: Option<*const $t>,
             ) {
                 // SAFETY: the caller's.
-                unsafe { simple::run(m, n, k, alpha, a, b, beta, c, bias, $add, $mul) }
+                unsafe { simple::Simple { m, n, k, alpha, a, b, beta, c, bias }.run() }
             }
         }
     )+ };
 }
-simple_gemm! {
-    u8, u8::wrapping_add, u8::wrapping_mul;
-    i8, i8::wrapping_add, i8::wrapping_mul;
-    i16, i16::wrapping_add, i16::wrapping_mul;
-    i32, i32::wrapping_add, i32::wrapping_mul;
-    i64, i64::wrapping_add, i64::wrapping_mul;
-    u16, u16::wrapping_add, u16::wrapping_mul;
-    u32, u32::wrapping_add, u32::wrapping_mul;
-    u64, u64::wrapping_add, u64::wrapping_mul;
-}
+simple_gemm! { u8 i8 i16 i32 i64 u16 u32 u64 }
 
 macro_rules! complex_gemm {
     ($($t:ty)+) => { $(

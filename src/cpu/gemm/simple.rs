@@ -1,77 +1,186 @@
-//! Products of integers: rows of sums over rows of B, which are packed where they do not lie so.
+//! Products of integers, and of few complex numbers: tiles of sums over blocks of columns of B, and sums of products where there are few columns.
 
 #![allow(unsafe_code, reason = "matrices are walked by pointer")]
 
+use super::complex::Part;
 use super::{Mat, MatMut, PARALLEL_FROM, Shared};
 use crate::cpu::pool;
+use crate::cpu::simd::simd_fn;
+use num_complex::Complex;
 
-/// Columns of sums kept at hand.
-const WIDTH: usize = 256;
+/// Rows of a tile.
+const ROWS: usize = 4;
+/// Columns of a tile.
+const WIDTH: usize = 32;
+/// Sums of a line that are kept apart.
+const LANES: usize = 64;
+/// Columns of B up to which each is summed by itself: a tile would be mostly empty.
+const FEW: usize = 4;
 
-/// As [`gemm`](super::gemm), with the two operations passed in.
-#[allow(clippy::too_many_arguments)]
-pub(super) unsafe fn run<T: Copy + Default + PartialEq>(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: T,
-    a: Mat<T>,
-    b: Mat<T>,
-    beta: T,
-    c: MatMut<T>,
-    bias: Option<*const T>,
-    add: impl Fn(T, T) -> T + Copy,
-    mul: impl Fn(T, T) -> T + Copy,
-) {
-    let zero = T::default();
-    let rows = Shared(move |rows: std::ops::Range<usize>| {
-        let mut sums = [zero; WIDTH];
-        let mut packed = Vec::new();
-        for j in (0..n).step_by(WIDTH) {
-            let width = WIDTH.min(n - j);
-            let sums = &mut sums[..width];
-            // SAFETY: within B, or just behind it.
-            let mut panel = unsafe { b.at(0, j) };
-            if b.cs != 1 {
-                packed.resize(k * width, zero);
-                for (q, p) in (0..width).flat_map(|q| (0..k).map(move |p| (q, p))) {
-                    // SAFETY: within B.
-                    packed[p * width + q] = unsafe { *panel.at(p, q).ptr };
+/// Numbers that are multiplied and added one by one; integers wrap.
+pub(super) trait Number: Copy + Default + PartialEq + 'static {
+    /// `x * y + z`.
+    fn mac(x: Self, y: Self, z: Self) -> Self;
+    fn add(x: Self, y: Self) -> Self;
+}
+macro_rules! integers {
+    ($($t:ty)+) => { $(
+        impl Number for $t {
+            #[inline(always)]
+            fn mac(x: $t, y: $t, z: $t) -> $t { x.wrapping_mul(y).wrapping_add(z) }
+            #[inline(always)]
+            fn add(x: $t, y: $t) -> $t { x.wrapping_add(y) }
+        }
+    )+ };
+}
+integers! { u8 i8 i16 i32 i64 u16 u32 u64 }
+impl<R: Part> Number for Complex<R> {
+    #[inline(always)]
+    fn mac(x: Self, y: Self, z: Self) -> Self {
+        x * y + z
+    }
+    #[inline(always)]
+    fn add(x: Self, y: Self) -> Self {
+        x + y
+    }
+}
+
+simd_fn! { wide
+    /// Sums of products of four lines of A with a block of B, whose lines are `step` elements apart.
+    fn tile<T: Number>(a: [*const T; ROWS], cs: isize, b: *const T, step: isize, k: usize) -> [[T; WIDTH]; ROWS] {
+        let mut sums = [[T::default(); WIDTH]; ROWS];
+        for p in 0..k as isize {
+            // SAFETY: the caller's, who has `k` elements of each line and as many lines of the block.
+            let y = unsafe { *b.wrapping_offset(p * step).cast::<[T; WIDTH]>() };
+            for r in 0..ROWS {
+                // SAFETY: as above.
+                let x = unsafe { *a[r].wrapping_offset(p * cs) };
+                for q in 0..WIDTH {
+                    sums[r][q] = T::mac(x, y[q], sums[r][q]);
                 }
-                panel = Mat::new(packed.as_ptr(), width as isize, 1);
             }
+        }
+        sums
+    }
+}
+
+simd_fn! { wide
+    /// The sum of products of two lines: in lanes, as complex numbers are summed in the same order everywhere.
+    fn dot<T: Number>(x: &[T], y: &[T]) -> T {
+        let mut sums = [T::default(); LANES];
+        let n = x.len().min(y.len());
+        for at in (0..n / LANES * LANES).step_by(LANES) {
+            let (x, y) = (&x[at..at + LANES], &y[at..at + LANES]);
+            for l in 0..LANES {
+                sums[l] = T::mac(x[l], y[l], sums[l]);
+            }
+        }
+        for at in n / LANES * LANES..n {
+            sums[at % LANES] = T::mac(x[at], y[at], sums[at % LANES]);
+        }
+        sums.into_iter().fold(T::default(), T::add)
+    }
+}
+
+/// A product, as [`gemm`](super::gemm) is asked for it.
+pub(super) struct Simple<T> {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub alpha: T,
+    pub a: Mat<T>,
+    pub b: Mat<T>,
+    pub beta: T,
+    pub c: MatMut<T>,
+    pub bias: Option<*const T>,
+}
+
+impl<T: Number> Simple<T> {
+    /// # Safety
+    /// As [`gemm`](super::gemm).
+    pub(super) unsafe fn run(self) {
+        let (m, work) = (self.m, self.n.saturating_mul(self.k).max(1));
+        let grain = (PARALLEL_FROM / 4).div_ceil(work).max(1);
+        let each = Shared(move |rows| {
+            if self.n <= FEW {
+                self.dots(rows);
+            } else {
+                self.tiles(rows);
+            }
+        });
+        let each = &each;
+        pool::parallel_for(m, grain, |rows| each.call(rows));
+    }
+
+    /// Puts a sum in its place.
+    #[inline(always)]
+    fn put(&self, i: usize, j: usize, sum: T) {
+        let zero = T::default();
+        // SAFETY: within C and the bias; rows of different threads are different.
+        unsafe {
+            let at = self.c.at(i, j).ptr;
+            let mut v = T::mac(self.alpha, sum, zero);
+            if self.beta != zero {
+                v = T::mac(self.beta, *at, v);
+            }
+            if let Some(bias) = self.bias {
+                v = T::add(v, *bias.add(j));
+            }
+            *at = v;
+        }
+    }
+
+    /// A line of elements side by side: where it is, or a copy in `room`.
+    fn line<'a>(&self, from: Mat<T>, room: &'a mut Vec<T>) -> &'a [T] {
+        // SAFETY: a line of `k` elements of an operand.
+        unsafe {
+            if from.cs == 1 {
+                return std::slice::from_raw_parts(from.ptr, self.k);
+            }
+            room.clear();
+            room.extend((0..self.k).map(|p| *from.at(0, p).ptr));
+        }
+        room
+    }
+
+    fn dots(&self, rows: std::ops::Range<usize>) {
+        let (mut x, mut y) = (Vec::new(), Vec::new());
+        for j in 0..self.n {
+            // SAFETY: a column of B, and rows of A.
+            let column = self.line(unsafe { self.b.at(0, j) }.t(), &mut y);
             for i in rows.clone() {
-                sums.fill(zero);
-                for p in 0..k {
-                    // SAFETY: the caller's; the element lies within A, and a row of the panel has as many as `sums`.
-                    let (x, row) = unsafe {
-                        let row = panel.at(p, 0).ptr;
-                        (*a.at(i, p).ptr, std::slice::from_raw_parts(row, width))
-                    };
-                    sums.iter_mut()
-                        .zip(row)
-                        .for_each(|(s, &y)| *s = add(*s, mul(x, y)));
+                let row = self.line(unsafe { self.a.at(i, 0) }, &mut x);
+                self.put(i, j, dot(row, column));
+            }
+        }
+    }
+
+    fn tiles(&self, rows: std::ops::Range<usize>) {
+        let mut packed = Vec::new();
+        for j in (0..self.n).step_by(WIDTH) {
+            let width = WIDTH.min(self.n - j);
+            // SAFETY: within B, or just behind it.
+            let mut block = unsafe { self.b.at(0, j) };
+            if block.cs != 1 || width < WIDTH {
+                packed.resize(self.k * WIDTH, T::default());
+                for (q, p) in (0..width).flat_map(|q| (0..self.k).map(move |p| (q, p))) {
+                    // SAFETY: within B.
+                    packed[p * WIDTH + q] = unsafe { *block.at(p, q).ptr };
                 }
-                for (q, &s) in sums.iter().enumerate() {
-                    // SAFETY: within C and the bias; rows of different threads are different.
-                    unsafe {
-                        let at = c.at(i, j + q).ptr;
-                        let mut v = mul(alpha, s);
-                        if beta != zero {
-                            v = add(v, mul(beta, *at));
-                        }
-                        if let Some(bias) = bias {
-                            v = add(v, *bias.add(j + q));
-                        }
-                        *at = v;
+                block = Mat::new(packed.as_ptr(), WIDTH as isize, 1);
+            }
+            for i in rows.clone().step_by(ROWS) {
+                // Of fewer rows the last is summed several times.
+                let row = |r: usize| (i + r).min(rows.end - 1);
+                // SAFETY: rows of A.
+                let lines = std::array::from_fn(|r| unsafe { self.a.at(row(r), 0).ptr });
+                let sums = tile(lines, self.a.cs, block.ptr, block.rs, self.k);
+                for (i, sums) in (i..rows.end).zip(&sums) {
+                    for (q, &sum) in sums[..width].iter().enumerate() {
+                        self.put(i, j + q, sum);
                     }
                 }
             }
         }
-    });
-    let rows = &rows;
-    let grain = (PARALLEL_FROM / 4)
-        .div_ceil(n.saturating_mul(k).max(1))
-        .max(1);
-    pool::parallel_for(m, grain, |r| rows.call(r));
+    }
 }
