@@ -7,7 +7,6 @@
 use super::gather::{copy_line, copy_lines};
 use super::{Geometry, Phase, inside};
 use crate::cpu::gemm::SLACK;
-use crate::cpu::simd::simd_fn;
 use crate::cpu::transpose::four_words;
 
 /// Some output positions: whole images (or slices of volumes), or part of one, or part of a line.
@@ -177,9 +176,15 @@ impl<'a> Frames<'a> {
         let (s, size) = (self.sizes(b), self.g.size);
         let line = b.count[1] + self.reach[1];
         let advance = self.phase.advance;
-        if channels == 1 && !zeros && pixel * advance[2] as usize == 1 {
+        let second = advance[2] == 2 && size_of::<T>() == 4;
+        if channels == 1 && pixel == 1 && (advance[2] == 1 || second) {
             // SAFETY: the caller's.
-            return unsafe { self.fill_lines(b, x, image, to) };
+            return unsafe {
+                if zeros {
+                    self.zeros(b, to);
+                }
+                self.fill_lines(b, x, image, to);
+            };
         }
         for (i, plane) in self.planes.iter().enumerate() {
             let (lo, hi) = self.valid(1, plane[2], b.first[1], line);
@@ -216,7 +221,38 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// [`Frames::fill`] of one channel whose lines are runs, the zeros being there: images of few lines are mostly lines.
+    /// Writes the zeros around the lines of one channel.
+    ///
+    /// # Safety
+    /// `to` has [`Frames::room`].
+    unsafe fn zeros<T: Default>(&self, b: &Block, to: *mut T) {
+        let s = self.sizes(b);
+        let (rows, line) = (b.count[0] + self.reach[0], b.count[1] + self.reach[1]);
+        for (i, plane) in self.planes.iter().enumerate() {
+            let (lo, hi) = self.valid(1, plane[2], b.first[1], line);
+            let (top, end) = self.valid(0, plane[1], b.first[0], rows);
+            for (slice, (_, d)) in self.slices(b).enumerate() {
+                let z = d as i64 * self.phase.advance[0] + plane[0];
+                let there = z >= 0 && z < self.g.size[0] as i64;
+                for row in 0..rows {
+                    let (lo, hi) = if there && (top..end).contains(&row) {
+                        (lo, hi.max(lo))
+                    } else {
+                        (line, line)
+                    };
+                    // SAFETY: within the copy.
+                    unsafe {
+                        let to = to.add(i * s.plane + (slice * s.lines + row) * s.pitch);
+                        zero(to, lo);
+                        zero(to.add(hi), line - hi);
+                    }
+                }
+            }
+        }
+    }
+
+    /// [`Frames::fill`] of one channel of whose lines every element or every second one is copied, the zeros being there:
+    /// images of few lines are mostly lines.
     ///
     /// # Safety
     /// As there.
@@ -229,7 +265,7 @@ impl<'a> Frames<'a> {
             if lo >= hi || top >= end {
                 continue;
             }
-            let column = b.first[1] as i64 + self.low[1] + plane[2] + lo as i64;
+            let column = (b.first[1] as i64 + self.low[1] + lo as i64) * advance[2] + plane[2];
             let line = ((b.first[0] + top) as i64 + self.low[0]) * advance[1] + plane[1];
             for (slice, (n, d)) in self.slices(b).enumerate() {
                 let z = d as i64 * advance[0] + plane[0];
@@ -242,7 +278,11 @@ impl<'a> Frames<'a> {
                     let from = x.add(n * image + first as usize);
                     let to = to.add(i * s.plane + (slice * s.lines + top) * s.pitch + lo);
                     let steps = [advance[1] as usize * size[2], s.pitch];
-                    copy_lines(from, to, steps, end - top, hi - lo);
+                    if advance[2] == 1 {
+                        copy_lines(from, to, steps, end - top, hi - lo);
+                    } else {
+                        every_second(from.cast(), to.cast(), steps, end - top, hi - lo);
+                    }
                 }
             }
         }
@@ -270,8 +310,8 @@ impl<T: Copy> Run<T> {
                 let (from, to) = (self.from.add(c * self.step), to.add(c * each));
                 match self.pixel {
                     1 => copy_line(from, to, self.n),
-                    2 if size_of::<T>() == 4 && self.n >= HALF => {
-                        every_second(from.cast(), self.n, to.cast());
+                    2 if size_of::<T>() == 4 => {
+                        every_second(from.cast(), to.cast(), [0; 2], 1, self.n);
                     }
                     pixel => {
                         for i in 0..self.n {
@@ -284,38 +324,48 @@ impl<T: Copy> Run<T> {
     }
 }
 
-/// The fewest words of which every second one is taken by vectors.
-const HALF: usize = 4;
+/// Words of a vector, of which every machine has some.
+const FOUR: usize = 4;
 
-/// `N` words, every second one from the first on; the second half is read so that it ends with the last that is taken.
+/// Every second word: four of seven.
+///
+/// # Safety
+/// The words exist on both sides.
 #[inline(always)]
-unsafe fn half<const N: usize>(from: *const u32, to: *mut u32) {
+unsafe fn four_of_seven(from: *const u32, to: *mut u32) {
     // SAFETY: the caller's.
     unsafe {
-        let low = from.cast::<[u32; N]>().read_unaligned();
-        let high = from.add(N - 1).cast::<[u32; N]>().read_unaligned();
-        let mut taken = [0; N];
-        for k in 0..N / 2 {
-            taken[k] = low[2 * k];
-            taken[N / 2 + k] = high[2 * k + 1];
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_mm_loadu_ps, _mm_shuffle_ps, _mm_storeu_ps};
+            let (low, high) = (_mm_loadu_ps(from.cast()), _mm_loadu_ps(from.add(3).cast()));
+            _mm_storeu_ps(to.cast(), _mm_shuffle_ps::<0b11_01_10_00>(low, high));
         }
-        to.cast::<[u32; N]>().write_unaligned(taken);
+        #[cfg(not(target_arch = "x86_64"))]
+        for k in 0..FOUR {
+            *to.add(k) = *from.add(2 * k);
+        }
     }
 }
 
-simd_fn! { stream
-    /// Every second one of words: `n` of them, [`HALF`] or more.
-    fn every_second(from: *const u32, n: usize, to: *mut u32) {
-        // SAFETY: the caller's: all words up to the last that is taken exist. The last vector takes some again.
+/// Every second one of the words of some lines, `n` of each line.
+///
+/// # Safety
+/// All words up to the last that is taken exist, and room for those taken.
+unsafe fn every_second(from: *const u32, to: *mut u32, steps: [usize; 2], rows: usize, n: usize) {
+    for row in 0..rows {
+        // SAFETY: the caller's. The last vector takes some again.
         unsafe {
-            if n < 2 * HALF {
-                half::<HALF>(from, to);
-                half::<HALF>(from.add(2 * (n - HALF)), to.add(n - HALF));
-                return;
-            }
-            for i in (0..n).step_by(2 * HALF) {
-                let i = i.min(n - 2 * HALF);
-                half::<{ 2 * HALF }>(from.add(2 * i), to.add(i));
+            let (from, to) = (from.add(row * steps[0]), to.add(row * steps[1]));
+            if n < FOUR {
+                for i in 0..n {
+                    *to.add(i) = *from.add(2 * i);
+                }
+            } else {
+                for i in (0..n).step_by(FOUR) {
+                    let i = i.min(n - FOUR);
+                    four_of_seven(from.add(2 * i), to.add(i));
+                }
             }
         }
     }

@@ -114,6 +114,7 @@ pub(super) unsafe fn copy_line<E: Copy>(from: *const E, to: *mut E, n: usize) {
             4..8 => ends::<E, 4>(from, to, n),
             8..16 => ends::<E, 8>(from, to, n),
             16..33 => ends::<E, 16>(from, to, n),
+            33..65 => ends::<E, 32>(from, to, n),
             _ => std::ptr::copy_nonoverlapping(from, to, n),
         }
     }
@@ -148,6 +149,7 @@ simd_fn! { stream
                 4..8 => lines!(ends::<E, 4>),
                 8..16 => lines!(ends::<E, 8>),
                 16..33 => lines!(ends::<E, 16>),
+                33..65 => lines!(ends::<E, 32>),
                 _ => lines!(copy_line),
             }
         }

@@ -21,7 +21,7 @@ const DEPTH: usize = 2304;
 /// Outputs that are worth a task, which makes its own copy of the windows.
 const FEWEST: usize = 64;
 /// Bytes of a copy for few channels a group, of which the first cache holds two.
-const SMALL: usize = 12 << 10;
+const SMALL: usize = 14 << 10;
 
 /// A convolution by windows in place.
 struct Convolution<'a, T> {
