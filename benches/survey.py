@@ -3,7 +3,7 @@
 Middle-sized tensors (512 x 512) of each type, one thread; each library runs in a process of its own, one after the
 other, and the best of several calls counts. Prints the cases whose ratio is below a limit (`--below 0.6`), the worst
 first, those that only one of the two computes, and the geometric mean. Made for finding what is slow, not for
-measuring it: `kernels.py` takes turns.
+measuring it: `kernels.py` takes turns. `--backward` is of gradients: the walk back from a case's results to `x` and `y`.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ matrix_exp(a) solve_triangular(s,a,upper=True) matrix_norm(a) vector_norm(a,3)
 )
 
 
-def values(torch: Any, name: str) -> dict[str, Any]:
-    """What the expressions of a type speak of."""
+def values(torch: Any, name: str, tracked: bool) -> dict[str, Any]:
+    """What the expressions of a type speak of; if `tracked`, gradients of `x` and `y` are wanted."""
     torch.manual_seed(0)
     u, v = torch.rand(512, 512), torch.rand(512, 512)
     dtype = getattr(torch, name)
@@ -115,6 +115,8 @@ def values(torch: Any, name: str) -> dict[str, Any]:
         x, y = (2 * u - 1).to(dtype), (2 * v - 1).to(dtype)
     else:
         x, y = (u > 0.5, v > 0.5) if name == "bool" else ((100 * u).to(dtype), (100 * v).to(dtype))
+    if tracked:
+        x.requires_grad_(), y.requires_grad_()
     i, j = (512 * u[0]).long(), (512 * v).long()
     found = {
         "torch": torch,
@@ -175,22 +177,36 @@ def best(call: Any) -> float:
     return 1e6 * found
 
 
-def survey(module: str, pattern: str) -> dict[str, float | str]:
+def backward(torch: Any, call: Any, known: dict[str, Any]) -> Any:
+    """The walk back from what a call gives; None if it gives nothing that has a gradient."""
+    made = call()
+    made = list(made) if isinstance(made, tuple | list) else [made]
+    made = [t for t in made if isinstance(t, torch.Tensor) and t.requires_grad]
+    seeds = [torch.rand_like(t) for t in made]
+    to = [known["x"], known["y"]]
+    kept = {"retain_graph": True, "allow_unused": True}
+    return (lambda: torch.autograd.grad(made, to, seeds, **kept)) if made else None
+
+
+def survey(module: str, pattern: str, tracked: bool) -> dict[str, float | str]:
     """The time of every case in this process, or the kind of error."""
     warnings.filterwarnings("ignore")
     torch = importlib.import_module(module)
     torch.set_num_threads(1)
     signal.signal(signal.SIGALRM, give_up)
     found: dict[str, float | str] = {}
-    for name in DTYPES:
-        known = values(torch, name)
+    for name in (*FLOATS, "complex64") if tracked else DTYPES:
+        known = values(torch, name, tracked)
         for text in cases(name):
             if not re.search(pattern, f"{text} {name}"):
                 continue
             call = eval(f"lambda: {text}", known)
             signal.alarm(8)
             try:
-                found[f"{text} {name}"] = best(call)
+                if tracked:
+                    call = backward(torch, call, known)
+                if call is not None:
+                    found[f"{text} {name}"] = best(call)
             except Exception as e:
                 found[f"{text} {name}"] = type(e).__name__
             finally:
@@ -204,21 +220,23 @@ def main() -> None:
     parser.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch")
     parser.add_argument("--filter", default="", metavar="REGEX", help="only these cases")
     parser.add_argument("--below", type=float, default=0.6, help="print cases below this ratio")
+    parser.add_argument("--backward", action="store_true", help="of gradients")
     parser.add_argument("--survey", help=argparse.SUPPRESS)
     a = parser.parse_args()
     if a.survey:
-        print(json.dumps(survey(a.survey, a.filter)))
+        print(json.dumps(survey(a.survey, a.filter, a.backward)))
         return
-    ours = survey("torchlike", a.filter)
+    ours = survey("torchlike", a.filter, a.backward)
     if not a.torch:
         for case, spent in ours.items():
             print(f"{case:70} {spent if isinstance(spent, str) else f'{spent:12.1f} us'}")
         return
     command = [a.torch, __file__, "--survey", "torch", "--filter", a.filter]
+    command += ["--backward"] if a.backward else []
     theirs = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     ratios = []
     for case, spent in ours.items():
-        other = theirs[case]
+        other = theirs.get(case, "nothing")
         if isinstance(spent, str) != isinstance(other, str):
             print(f"{case:70} torchlike {spent}, torch {other}")
         elif not isinstance(spent, str):
