@@ -227,3 +227,10 @@ def test_sequences_with_channels_last(pad):
     assert torch.conv_tbc(x[:1], w, b).shape == (0, 2, 4)
     with pytest.raises(RuntimeError, match="Input must have 3 dims: time, batch, in_channel"):
         torch.conv_tbc(x[0], w, b)
+
+
+def test_truth_values_that_overlap_stay_true():
+    """256 windows meet at an element: more than a byte counts."""
+    windows = torch.ones(1, 256, 256, dtype=torch.bool)
+    folded = F.fold(windows, (31, 31), (16, 16))
+    assert folded.dtype == torch.bool and folded.all()

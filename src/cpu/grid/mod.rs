@@ -10,6 +10,7 @@ use super::simd::simd_fn;
 use super::{copy, pool, slice, slice_mut};
 use crate::{DType, Device, Result, Scalar, Tensor};
 use places::{RUN, Reads, Real};
+use std::ops::Range;
 
 /// How values between elements are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,47 @@ simd_fn! { stream
             }
         }
         to.copy_from_slice(&all[..to.len()]);
+    }
+}
+
+// Not `wide`, as above.
+simd_fn! { stream
+    /// Adds how much samples change along some dimensions, of one channel, times their gradients.
+    fn add_slopes<T: Real>(plane: &[T], at: &[[i64; RUN]], slopes: &[[[T; RUN]; 3]], dims: Range<usize>, grads: &[T; RUN], to: &mut [[T; RUN]; 3]) {
+        for (at, slopes) in at.iter().zip(slopes) {
+            let mut times = [T::default(); RUN];
+            for j in 0..RUN {
+                // SAFETY: places beyond the plane are negative, and the plane is not empty.
+                let v = unsafe { *plane.get_unchecked(at[j].max(0) as usize) };
+                times[j] = if at[j] < 0 { T::default() } else { v } * grads[j];
+            }
+            for d in dims.clone() {
+                for j in 0..RUN {
+                    to[d][j] = to[d][j] + times[j] * slopes[d][j];
+                }
+            }
+        }
+    }
+}
+
+/// An element that a sample reads, of those in the image.
+struct Read<T> {
+    at: usize,
+    weight: T,
+    /// Which place of the run.
+    place: usize,
+}
+
+/// The elements that a run of places reads, place after place.
+fn inside<T: Real>(reads: &Reads<T>, places: usize, list: &mut Vec<Read<T>>) {
+    list.clear();
+    for place in 0..places {
+        for (at, weight) in reads.at.iter().zip(&reads.weight) {
+            if let Ok(at) = usize::try_from(at[place]) {
+                let weight = weight[place];
+                list.push(Read { at, weight, place });
+            }
+        }
     }
 }
 
@@ -172,26 +214,33 @@ impl Sampling {
                 let start = t.get().cast::<T>().add(image.start);
                 std::slice::from_raw_parts_mut(start, image.len())
             });
-            let mut reads = Reads::new();
+            let (mut reads, mut list) = (Reads::new(), Vec::new());
             for p in (0..l.places).step_by(RUN) {
                 let run = n * l.places + p..n * l.places + l.places.min(p + RUN);
                 let at = run.start * l.dims..run.end * l.dims;
                 reads.find(self, &places[at.clone()], &l, true);
-                let mut slopes = [[T::default(); 3]; RUN];
+                inside(&reads, run.len(), &mut list);
+                let mut slopes = [[T::default(); RUN]; 3];
                 for c in 0..l.channels {
+                    let plane = c * l.volume..(c + 1) * l.volume;
                     let grads = &grads[(n * l.channels + c) * l.places + p..][..run.len()];
-                    for (j, (&g, slopes)) in grads.iter().zip(&mut slopes).enumerate() {
-                        for (k, at) in reads.at.iter().enumerate() {
-                            let Ok(at) = usize::try_from(at[j]) else {
-                                continue;
-                            };
-                            let at = c * l.volume + at;
-                            for (slope, s) in slopes.iter_mut().zip(&reads.slopes[k]) {
-                                *slope = *slope + g * from[at] * s[j];
-                            }
-                            if let Some(sums) = &mut sums {
-                                sums[at] = sums[at] + g * reads.weight[k][j];
-                            }
+                    let mut line = [T::default(); RUN];
+                    line[..run.len()].copy_from_slice(grads);
+                    let along = 3 - l.dims..3;
+                    if self.mode != Mode::Nearest {
+                        add_slopes(
+                            &from[plane.clone()],
+                            &reads.at,
+                            &reads.slopes,
+                            along,
+                            &line,
+                            &mut slopes,
+                        );
+                    }
+                    if let Some(sums) = &mut sums {
+                        let sums = &mut sums[plane];
+                        for r in &list {
+                            sums[r.at] = sums[r.at] + line[r.place] * r.weight;
                         }
                     }
                 }
@@ -200,9 +249,9 @@ impl Sampling {
                     let start = to_grid.get().cast::<T>().add(at.start);
                     std::slice::from_raw_parts_mut(start, at.len())
                 };
-                for (to, slopes) in to.chunks_exact_mut(l.dims).zip(&slopes) {
+                for (j, to) in to.chunks_exact_mut(l.dims).enumerate() {
                     for (dim, to) in to.iter_mut().enumerate() {
-                        *to = slopes[2 - dim];
+                        *to = slopes[2 - dim][j];
                     }
                 }
             }
