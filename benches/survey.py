@@ -88,7 +88,26 @@ F.layer_norm(x,(512,)) F.rms_norm(x,(512,)) F.group_norm(im,4) F.batch_norm(im,N
 F.instance_norm(im) F.max_pool2d(im,2) F.avg_pool2d(im,3,1,1) F.adaptive_avg_pool2d(im,7)
 F.interpolate(im,scale_factor=2) F.interpolate(im,scale_factor=2,mode="bilinear")
 F.interpolate(im,scale_factor=2,mode="bicubic") F.conv2d(im,w,padding=1) F.conv2d(im,w,stride=2)
-F.conv_transpose2d(im,w) F.conv1d(x.view(16,64,256),w1) F.unfold(im,3) F.grid_sample(im,g)
+F.conv2d(im,w,padding=2,dilation=2) F.conv2d(im,w[:,:4],groups=4) F.conv2d(im,w[:,:1],groups=16)
+F.conv2d(im,w[:,:1],stride=2,groups=16) F.conv2d(im,w[:,:,:1,:1]) F.conv2d(im,w[:,:,:1,:1],stride=2)
+F.conv3d(im.view(1,16,4,64,64),w[...,None]) F.conv_transpose2d(im,w) F.conv_transpose2d(im,w,stride=2)
+F.conv1d(x.view(16,64,256),w1) F.conv1d(x.view(16,64,256),w1[:,:1],groups=64)
+F.conv_transpose1d(x.view(16,64,256),w1,stride=2) F.unfold(im,3) F.unfold(im,3,stride=3) F.grid_sample(im,g)
+F.max_pool2d(im,3,2,1) F.max_pool1d(x,2) F.max_pool3d(im,2) F.avg_pool1d(x,3,1) F.avg_pool3d(im,2)
+F.adaptive_max_pool2d(im,7) F.lp_pool2d(im,2,2) F.fractional_max_pool2d(im,2,7)
+F.interpolate(x.view(16,64,256),scale_factor=2,mode="linear") F.interpolate(im,scale_factor=0.5,mode="area")
+F.interpolate(im,size=(50,50),mode="bilinear",antialias=True) F.local_response_norm(im,3)
+F.embedding_bag(j[:,:64],x) F.embedding_bag(j[:,:64],x,mode="max") F.bilinear(x[:,:32],y[:,:32],im.view(256,32,32)[:16])
+F.pad(im,(1,1,1,1),"reflect") F.pad(im,(1,1,1,1),"replicate") F.pad(im,(1,1,1,1),"circular")
+F.cross_entropy(im,j.view(-1)[:16384].view(4,64,64)%16) F.nll_loss(im,j.view(-1)[:16384].view(4,64,64)%16)
+F.smooth_l1_loss(x,y) F.soft_margin_loss(x,y.sign()) F.hinge_embedding_loss(x,y.sign()) F.multi_margin_loss(x,t)
+F.gaussian_nll_loss(x,y,x.abs()) F.poisson_nll_loss(x,y) F.pairwise_distance(x,y) F.channel_shuffle(im,4)
+F.pixel_unshuffle(im,2) F.rrelu(x) F.prelu(im,w1[0,:16,0]) F.gumbel_softmax(x) F.cosine_embedding_loss(x,y,t.sign())
+F.scaled_dot_product_attention(q,q,q,attn_mask=x[:256,:256]) F.feature_alpha_dropout(im,0.5,True)
+torch.lstm_cell(x,(y,y),w4,w4) torch.gru_cell(x,y,w4[:1536],w4[:1536]) torch.einsum("bhid,bhjd->bhij",q,q)
+torch.cumulative_trapezoid(x) torch.trapezoid(x) torch.cov(x) torch.corrcoef(x) torch.cross(x[:,:510].view(-1,3),y[:,:510].view(-1,3))
+torch.nn.utils.rnn.pad_sequence(list(x)) torch.block_diag(a,a) torch.cartesian_prod(x[0],x[0]) torch.tensordot(q,q,dims=([0,1],[0,1]))
+torch.fft.rfft(x) torch.fft.fft2(x) torch.stft(x.view(-1),256,window=x[0,:256],return_complex=True)
 F.grid_sample(im,g,mode="nearest") F.pixel_shuffle(im,2) F.embedding(t,x) F.linear(x,x,x[0])
 F.scaled_dot_product_attention(q,q,q) F.scaled_dot_product_attention(q,q,q,is_causal=True) F.dropout(x)
 torch.cdist(x,x)
@@ -136,6 +155,7 @@ def values(torch: Any, name: str, tracked: bool) -> dict[str, Any]:
             "w": x.view(-1)[:2304].view(16, 16, 3, 3),
             "w1": x.view(-1)[:12288].view(64, 64, 3),
             "q": x.view(2, 8, 256, 64),
+            "w4": x.repeat(4, 1).detach(),
         }
     a = x[:128, :128].contiguous()
     if dtype.is_complex or name in FLOATS[:2]:

@@ -1,10 +1,15 @@
-//! Sums, means and maxima of rows that index lists choose; bilinear forms.
+//! Sums, means and maxima of rows that index lists choose.
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
-use super::norm::by_type;
-use super::{copy, slice, slice_mut};
-use crate::{DType, Device, Result, Tensor, bail, ensure};
+use super::folds::Widen;
+use super::halves::Half;
+use super::lines::Shared;
+use super::norm::{finish, wide, working};
+use super::simd::simd_fn;
+use super::{copy, pool, slice, slice_mut};
+use crate::{DType, Element, Result, Tensor, bail, ensure};
+use half::{bf16, f16};
 
 /// How the rows of a bag are joined.
 pub struct Bag<'a> {
@@ -33,14 +38,99 @@ impl Bag<'_> {
     }
 }
 
-/// The same with its numbers at hand.
-struct Rows<'a, T> {
+simd_fn! { wide
+    /// Takes what is larger in a row, or all of it if it is the first, and notes the row's number.
+    fn take_larger<T: Row>(row: &[T], i: i64, first: bool, most: &mut [T::Sum], rows: &mut [i64]) {
+        let n = row.len().min(most.len()).min(rows.len());
+        for j in 0..n {
+            let v = row[j].wide();
+            let take = first | (v > most[j]);
+            most[j] = if take { v } else { most[j] };
+            rows[j] = if take { i } else { rows[j] };
+        }
+    }
+}
+
+/// The same with its numbers at hand; `W` is what rows are summed in.
+struct Rows<'a, T, W> {
     bag: &'a Bag<'a>,
     weight: &'a [T],
     width: usize,
     indices: &'a [i64],
     offsets: &'a [i64],
-    factors: Option<&'a [f64]>,
+    factors: Option<&'a [W]>,
+}
+
+/// Elements of rows.
+trait Row: Element {
+    /// What they are summed in.
+    type Sum: Element + Default + PartialOrd;
+    const SUM: DType;
+    fn wide(self) -> Self::Sum;
+    fn narrow(sum: Self::Sum) -> Self;
+    /// `sum + x * by`.
+    fn add(sum: Self::Sum, x: Self, by: Self::Sum) -> Self::Sum;
+    fn over(sum: Self::Sum, n: i64) -> Self::Sum;
+    fn one() -> Self::Sum;
+}
+macro_rules! row {
+    ($($t:ty, $sum:ty, $dtype:ident, |$v:ident| $narrow:expr;)+) => { $(
+        impl Row for $t {
+            type Sum = $sum;
+            const SUM: DType = DType::$dtype;
+            #[inline(always)]
+            fn wide(self) -> $sum { Widen::widen(self) }
+            #[inline(always)]
+            fn narrow($v: $sum) -> Self { $narrow }
+            #[inline(always)]
+            fn add(sum: $sum, x: Self, by: $sum) -> $sum { sum + Self::wide(x) * by }
+            #[inline(always)]
+            fn over(sum: $sum, n: i64) -> $sum { sum / n as $sum }
+            #[inline(always)]
+            fn one() -> $sum { 1.0 }
+        }
+    )+ };
+}
+row! {
+    f32, f32, F32, |v| v;
+    f64, f64, F64, |v| v;
+    f16, f32, F32, |v| <f16 as Half>::narrow(v);
+    bf16, f32, F32, |v| <bf16 as Half>::narrow(v);
+}
+
+/// Columns whose sums stay in registers.
+const BLOCK: usize = 128;
+
+simd_fn! { wide
+    /// Adds chosen rows, each times its factor if there are some, into `to`; `skip` does not count. Gives how many do.
+    fn sum_rows<T: Row>(weight: &[T], width: usize, chosen: &[i64], factors: Option<&[T::Sum]>, skip: Option<i64>, to: &mut [T::Sum]) -> i64 {
+        let counted = || chosen.iter().enumerate().filter(|(_, i)| Some(**i) != skip);
+        let by = |k: usize| factors.map_or(T::one(), |f| f[k]);
+        let whole = width / BLOCK * BLOCK;
+        for first in (0..whole).step_by(BLOCK) {
+            let mut sums = [T::Sum::default(); BLOCK];
+            for (k, &i) in counted() {
+                let row = &weight[i as usize * width + first..][..BLOCK];
+                let by = by(k);
+                for j in 0..BLOCK {
+                    sums[j] = T::add(sums[j], row[j], by);
+                }
+            }
+            for j in 0..BLOCK {
+                to[first + j] = sums[j];
+            }
+        }
+        let rest = &mut to[whole..width];
+        rest.fill(T::Sum::default());
+        for (k, &i) in counted() {
+            let row = &weight[i as usize * width + whole..][..rest.len()];
+            let by = by(k);
+            for j in 0..rest.len() {
+                rest[j] = T::add(rest[j], row[j], by);
+            }
+        }
+        counted().count() as i64
+    }
 }
 
 /// Joins the rows of each bag: result, bag of each index, sizes of the bags, chosen rows of maxima.
@@ -48,11 +138,9 @@ struct Rows<'a, T> {
 /// # Errors
 /// If a row number or offset is out of range.
 pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
-    let compute = super::norm::compute_type(b.weight.dtype());
-    let weight = copy::dense(b.weight, compute)?;
+    let weight = copy::dense(b.weight, b.weight.dtype())?;
     let indices = copy::dense(b.indices, DType::I64)?;
     let offsets = copy::dense(b.offsets, DType::I64)?;
-    let factors = b.factors.map(|f| copy::dense(f, DType::F64)).transpose()?;
     let (indices, offsets) = (slice::<i64>(&indices), slice::<i64>(&offsets));
     check(b, indices, offsets)?;
     // Elsewhere the last bag goes on to the end, whatever the last offset says.
@@ -64,11 +152,28 @@ pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     };
     let offsets = &offsets[..known.min(offsets.len())];
     let width = weight.shape()[1] as usize;
-    let factors = factors.as_ref().map(slice::<f64>);
-    by_type!(compute, T => {
-        let weight = slice::<T>(&weight);
-        Rows { bag: b, weight, width, indices, offsets, factors }.all(outs)
-    })
+    macro_rules! join {
+        ($t:ty) => {{
+            let factors = wide(b.factors, <$t>::SUM)?;
+            let factors = factors.as_ref().map(slice);
+            let weight = slice::<$t>(&weight);
+            Rows {
+                bag: b,
+                weight,
+                width,
+                indices,
+                offsets,
+                factors,
+            }
+            .all(outs)
+        }};
+    }
+    match weight.dtype() {
+        DType::F64 => join!(f64),
+        DType::F16 => join!(f16),
+        DType::BF16 => join!(bf16),
+        _ => join!(f32),
+    }
 }
 
 fn check(b: &Bag, indices: &[i64], offsets: &[i64]) -> Result<()> {
@@ -102,22 +207,42 @@ fn check(b: &Bag, indices: &[i64], offsets: &[i64]) -> Result<()> {
     );
 }
 
-impl<T: Copy + Into<f64>> Rows<'_, T> {
+impl<T: Row> Rows<'_, T, T::Sum> {
     fn all(&self, outs: &[Tensor]) -> Result<()> {
         let n = outs[0].shape()[0] as usize;
-        let result = Tensor::empty(outs[0].shape(), DType::F64, Device::CPU)?;
-        let to = slice_mut::<f64>(&result);
-        let mut bag_of = vec![0i64; self.indices.len()];
+        let result = working(&outs[0], outs[0].dtype())?;
+        let to = Shared::new(slice_mut::<T>(&result));
         let mut sizes = vec![0i64; n];
-        let mut chosen = vec![if self.bag.is_max() { -1i64 } else { 0 }; n * self.width];
-        for bag in 0..n {
-            let range = self.range(bag);
-            bag_of[range.clone()].fill(bag as i64);
-            let columns = bag * self.width..(bag + 1) * self.width;
-            sizes[bag] = self.join(range, &mut to[columns.clone()], &mut chosen[columns]);
+        let mut chosen = vec![-1i64; if self.bag.is_max() { n * self.width } else { 0 }];
+        let (counts, rows) = (Shared::new(&mut sizes), Shared::new(&mut chosen));
+        let each = self.indices.len() / n.max(1) * self.width;
+        pool::parallel_for(n, (16384 / each.max(1)).max(1), |bags| {
+            let mut sums = vec![T::Sum::default(); self.width];
+            for bag in bags {
+                // SAFETY: every bag has its own row and its own count.
+                let (out, size) =
+                    unsafe { (to.part(bag * self.width, self.width), counts.part(bag, 1)) };
+                let range = self.range(bag);
+                size[0] = if self.bag.is_max() {
+                    // SAFETY: as above.
+                    let rows = unsafe { rows.part(bag * self.width, self.width) };
+                    self.largest(range, &mut sums, rows)
+                } else {
+                    self.sum(range, &mut sums)
+                };
+                for (out, &sum) in out.iter_mut().zip(&sums) {
+                    *out = T::narrow(sum);
+                }
+            }
+        });
+        finish(&outs[0], &result)?;
+        if outs[1].numel() > 0 {
+            let mut bag_of = vec![0i64; self.indices.len()];
+            for bag in 0..n {
+                bag_of[self.range(bag)].fill(bag as i64);
+            }
+            write(&outs[1], &bag_of)?;
         }
-        copy::copy(&outs[0], &result)?;
-        write(&outs[1], &bag_of)?;
         write(&outs[2], &sizes)?;
         write(&outs[3], if self.bag.is_max() { &chosen } else { &sizes })
     }
@@ -133,29 +258,36 @@ impl<T: Copy + Into<f64>> Rows<'_, T> {
         place(bag)..place(bag + 1).max(place(bag))
     }
 
-    /// Joins the rows of a bag; gives how many count.
-    fn join(&self, range: std::ops::Range<usize>, out: &mut [f64], chosen: &mut [i64]) -> i64 {
+    /// The sum or the mean of the rows of a bag; gives how many count.
+    fn sum(&self, range: std::ops::Range<usize>, sums: &mut [T::Sum]) -> i64 {
+        let factors = self.factors.map(|f| &f[range.clone()]);
+        let chosen = &self.indices[range];
+        let size = sum_rows(
+            self.weight,
+            self.width,
+            chosen,
+            factors,
+            self.bag.padding,
+            sums,
+        );
+        if self.bag.mode == 1 && size > 1 {
+            sums.iter_mut().for_each(|sum| *sum = T::over(*sum, size));
+        }
+        size
+    }
+
+    /// The largest elements of the rows of a bag, and the rows that they are of; gives how many count.
+    fn largest(&self, range: std::ops::Range<usize>, most: &mut [T::Sum], rows: &mut [i64]) -> i64 {
         let mut size = 0;
-        out.fill(0.0);
+        most.fill(T::Sum::default());
         for k in range {
             let i = self.indices[k];
             if Some(i) == self.bag.padding {
                 continue;
             }
-            let factor = self.factors.map_or(1.0, |f| f[k]);
             let row = &self.weight[i as usize * self.width..][..self.width];
-            for ((o, chosen), &v) in out.iter_mut().zip(&mut *chosen).zip(row) {
-                let v = v.into() * factor;
-                if !self.bag.is_max() {
-                    *o += v;
-                } else if size == 0 || v > *o {
-                    (*o, *chosen) = (v, i);
-                }
-            }
+            take_larger(row, i, size == 0, most, rows);
             size += 1;
-        }
-        if self.bag.mode == 1 && size > 1 {
-            out.iter_mut().for_each(|o| *o /= size as f64);
         }
         size
     }
@@ -167,73 +299,4 @@ fn write(out: &Tensor, v: &[i64]) -> Result<()> {
         Some(v) => copy::copy(out, &Tensor::from_slice(v, out.shape())?),
         None => Ok(()),
     }
-}
-
-/// x A y + b for each pair of rows and each matrix A of `weight`.
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn bilinear(
-    out: &Tensor,
-    x: &Tensor,
-    y: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-) -> Result<()> {
-    let dense = |t: &Tensor| copy::dense(t, DType::F64);
-    let (x, y, w) = (dense(x)?, dense(y)?, dense(weight)?);
-    let bias = bias.map(dense).transpose()?;
-    let (o, i, j) = (
-        w.shape()[0] as usize,
-        w.shape()[1] as usize,
-        w.shape()[2] as usize,
-    );
-    let result = Tensor::empty(out.shape(), DType::F64, Device::CPU)?;
-    let (x, y, w) = (slice::<f64>(&x), slice::<f64>(&y), slice::<f64>(&w));
-    let to = super::lines::Shared::new(slice_mut::<f64>(&result));
-    let rows = (out.numel() as usize).checked_div(o).unwrap_or(0);
-    super::pool::parallel_for(rows, (16384 / (o * i * j).max(1)).max(1), |range| {
-        for r in range {
-            let (x, y) = (&x[r * i..][..i], &y[r * j..][..j]);
-            // SAFETY: every bag has its own row.
-            let row = unsafe { to.part(r * o, o) };
-            for (k, v) in row.iter_mut().enumerate() {
-                let start = bias.as_ref().map_or(0.0, |b| slice::<f64>(b)[k]);
-                *v = (0..i).fold(start, |s, a| {
-                    let row = &w[(k * i + a) * j..][..j];
-                    s + x[a] * super::lanes::sum2_by(row, y, |p, q| p * q)
-                });
-            }
-        }
-    });
-    copy::copy(out, &result)
-}
-
-/// The gradient of [`bilinear`] by its weights: the sum over rows of `g[o] x[i] y[j]`, into `out` `[o, i, j]`.
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn bilinear_weight(out: &Tensor, g: &Tensor, x: &Tensor, y: &Tensor) -> Result<()> {
-    let dense = |t: &Tensor| copy::dense(t, DType::F64);
-    let (g, x, y) = (dense(g)?, dense(x)?, dense(y)?);
-    let [o, i, j] = [&g, &x, &y].map(|t| t.shape()[1] as usize);
-    let result = Tensor::empty(out.shape(), DType::F64, Device::CPU)?;
-    let (g, x, y) = (slice::<f64>(&g), slice::<f64>(&x), slice::<f64>(&y));
-    let to = super::lines::Shared::new(slice_mut::<f64>(&result));
-    let rows = g.len().checked_div(o).unwrap_or(0);
-    super::pool::parallel_for(o * i, (16384 / (rows * j).max(1)).max(1), |range| {
-        for r in range {
-            let (k, a) = (r / i, r % i);
-            // SAFETY: every pair of an output and an element of `x` has its own row.
-            let sum = unsafe { to.part(r * j, j) };
-            sum.fill(0.0);
-            for n in 0..rows {
-                let by = g[n * o + k] * x[n * i + a];
-                for (s, &v) in sum.iter_mut().zip(&y[n * j..][..j]) {
-                    *s += by * v;
-                }
-            }
-        }
-    });
-    copy::copy(out, &result)
 }

@@ -11,6 +11,7 @@ pub(crate) mod attention_room;
 pub(crate) mod bag;
 pub(crate) mod batch;
 pub(crate) mod batch_backward;
+pub(crate) mod bilinear;
 mod columns;
 pub(crate) mod complex;
 pub(crate) mod conv;

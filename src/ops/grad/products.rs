@@ -3,7 +3,7 @@
 use crate::ops::core::op::{OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::grad::pointwise::scale;
-use crate::{DType, Result, Scalar, cpu, ensure};
+use crate::{Result, Scalar, cpu, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -43,9 +43,10 @@ pub static OPS: &[OpDef] = &[
         "_grad.bilinear_weight",
         "(Tensor grad_rows, Tensor input1, Tensor input2)",
         0,
-        body!(bilinear_rule, |a, (), outs| cpu::bag::bilinear_weight(&outs[0], a.grad_rows, a.input1, a.input2), scratch: |a, (), outs, room| {
-            room.all_dense([a.grad_rows, a.input1, a.input2].map(Some), DType::F64)?;
-            room.empty(outs[0].shape(), DType::F64).map(drop)
+        body!(bilinear_rule, |a, (), outs| cpu::bilinear::weight_gradient(&outs[0], a.grad_rows, a.input1, a.input2), scratch: |a, (), outs, room| {
+            let each = a.grad_rows.shape()[1] * a.input1.shape()[1];
+            let operands = [a.grad_rows, a.input1, a.input2].map(Some);
+            cpu::bilinear::room(room, &outs[0], operands, a.grad_rows.shape()[0], each)
         }),
         "The gradient of bilinear by its weight, of rows.",
     )

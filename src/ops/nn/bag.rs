@@ -39,8 +39,10 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)",
         F,
         body!(bilinear_rule, bilinear, scratch: |a, (), outs, room| {
-            room.all_dense([Some(a.input1), Some(a.input2), Some(a.weight), a.bias], DType::F64)?;
-            room.empty(outs[0].shape(), DType::F64).map(drop)
+            let (o, i) = (a.weight.shape()[0], a.weight.shape()[1]);
+            let rows = outs[0].numel().checked_div(o).unwrap_or(0);
+            let operands = [Some(a.input1), Some(a.input2), Some(a.weight), a.bias];
+            cpu::bilinear::room(room, &outs[0], operands, rows, o * i)
         }),
         "x A y + b for each of several matrices A.",
     ).samples("f32[3], f32[4], f32[5, 3, 4]")
@@ -361,5 +363,5 @@ fn recorded_bilinear(a: &calls::Bilinear) -> Result<Ret> {
 }
 
 fn bilinear(a: &calls::Bilinear, (): &(), outs: &[Tensor]) -> Result<()> {
-    cpu::bag::bilinear(&outs[0], a.input1, a.input2, a.weight, a.bias)
+    cpu::bilinear::bilinear(&outs[0], a.input1, a.input2, a.weight, a.bias)
 }
