@@ -19,12 +19,23 @@ impl Adjoint {
     #[must_use]
     pub fn of(taps: &[Taps], size: usize) -> Self {
         let all = || {
-            let each = |(j, t): (usize, &Taps)| {
-                let parts = t.parts.clone();
-                parts.into_iter().map(move |(i, w)| (i, j, w))
-            };
-            taps.iter().enumerate().flat_map(each)
+            let outputs = taps.iter().enumerate();
+            outputs.flat_map(|(j, t)| t.parts.iter().map(move |&(i, w)| (i, j, w)))
         };
+        Self::turned(all, size)
+    }
+
+    /// From the one input of each output.
+    #[must_use]
+    pub fn of_places(places: &[usize], size: usize) -> Self {
+        Self::turned(
+            || places.iter().enumerate().map(|(j, &i)| (i, j, 1.0)),
+            size,
+        )
+    }
+
+    /// From all inputs, output after output, each with its weight.
+    fn turned<I: Iterator<Item = (usize, usize, f64)>>(all: impl Fn() -> I, size: usize) -> Self {
         let mut starts = vec![0; size + 1];
         all().for_each(|(i, ..)| starts[i + 1] += 1);
         for i in 0..size {
@@ -54,15 +65,6 @@ impl Adjoint {
     #[must_use]
     pub fn parts(&self) -> (&[usize], &[(usize, f64)]) {
         (&self.starts, &self.parts)
-    }
-
-    /// From the one input of each output.
-    #[must_use]
-    pub fn of_places(places: &[usize], size: usize) -> Self {
-        let tap = |&i: &usize| Taps {
-            parts: vec![(i, 1.0)],
-        };
-        Self::of(&places.iter().map(tap).collect::<Vec<_>>(), size)
     }
 
     /// How many inputs there are.

@@ -9,12 +9,13 @@ use super::taps::{Axis, Mode, fixed_point, narrow, nearest, wide};
 use super::{copy, pool};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Result, Tensor};
+use smallvec::{SmallVec, smallvec};
 
 /// The inputs of one output index: the first, and the weights (positions are clamped to the input beforehand).
 #[derive(Clone, Debug, Default)]
 pub struct Taps {
     /// Positions and weights.
-    pub parts: Vec<(usize, f64)>,
+    pub parts: SmallVec<[(usize, f64); 2]>,
 }
 
 /// Real numbers with fused multiply-add.
@@ -304,7 +305,7 @@ impl Resampling {
     pub fn taps(&self, axis: Axis) -> Vec<Taps> {
         let one = |at: Vec<usize>| {
             let tap = |i| Taps {
-                parts: vec![(i, 1.0)],
+                parts: smallvec![(i, 1.0)],
             };
             at.into_iter().map(tap).collect()
         };

@@ -1,6 +1,7 @@
 //! Which input elements an output element of a resampling is made of, and their weights.
 
 use super::resize::Taps;
+use smallvec::{SmallVec, smallvec};
 
 /// How values between elements are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,9 +148,9 @@ pub fn narrow(axis: Axis, mode: Mode) -> Vec<Taps> {
                     .map(|k| (clamp(first + k), cubic(t - k as f64, CUBIC)))
                     .collect()
             } else if t == 0.0 {
-                vec![(clamp(first), 1.0)]
+                smallvec![(clamp(first), 1.0)]
             } else {
-                vec![(clamp(first), 1.0 - t), (clamp(first + 1), t)]
+                smallvec![(clamp(first), 1.0 - t), (clamp(first + 1), t)]
             };
             Taps { parts }
         })
@@ -173,7 +174,7 @@ pub fn wide(axis: Axis, mode: Mode) -> Vec<Taps> {
             let center = s * (i as f64 + 0.5);
             let from = ((center - support + 0.5) as i64).max(0);
             let to = ((center + support + 0.5) as i64).min(size);
-            let mut parts: Vec<(usize, f64)> = (from..to)
+            let mut parts: SmallVec<[(usize, f64); 2]> = (from..to)
                 .map(|j| (j as usize, weight((j as f64 - center + 0.5) * inverse)))
                 .collect();
             let total: f64 = parts.iter().map(|p| p.1).sum();
