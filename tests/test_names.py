@@ -480,9 +480,7 @@ def test_settings_of_files_are_kept() -> None:
         s.set_default_load_endianness("big")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="but got 99"):
         s.set_default_mmap_options(99)
-    for call in (
-        lambda: s.set_default_mmap_options(mmap.MAP_SHARED),
-    ):
+    for call in (lambda: s.set_default_mmap_options(mmap.MAP_SHARED),):
         with pytest.raises(NotImplementedError, match="not supported by torchlike"):
             call()
     assert torch.__config__.show()

@@ -78,4 +78,6 @@ def test_erfcx_where_its_factors_are_large_and_small():
     # By the series of DLMF 7.12.1 with 14 terms in exact arithmetic.
     x = torch.tensor([10.0, 25.5, 100.0], dtype=torch.float64)
     want = [0.05614099274382259, 0.02210810805251983, 0.005641613782989433]
-    assert torch.allclose(torch.special.erfcx(x), torch.tensor(want, dtype=torch.float64), rtol=1e-14)
+    assert torch.allclose(
+        torch.special.erfcx(x), torch.tensor(want, dtype=torch.float64), rtol=1e-14
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = [
     "ConstantArgument",
+    "ExportBackwardSignature",
     "ExportGraphSignature",
     "InputKind",
     "InputSpec",
@@ -30,6 +31,17 @@ class ConstantArgument:
 
     name: str
     value: Any
+
+
+@dataclass
+class ModuleCallSignature:
+    """How a module is called: the structures of its inputs and outputs."""
+
+    inputs: list[Any]
+    outputs: list[Any]
+    in_spec: Any
+    out_spec: Any
+    forward_arg_names: list[str] | None = None
 
 
 class InputKind(Enum):
@@ -75,6 +87,15 @@ class OutputSpec:
     def __str__(self) -> str:
         target = "" if self.target is None else f" target='{self.target}'"
         return f"{self.arg.name}: {self.kind.name}{target}"
+
+
+@dataclass
+class ExportBackwardSignature:
+    """The outputs of a graph with gradients that are those of parameters and inputs, and its loss."""
+
+    gradients_to_parameters: dict[str, str]
+    gradients_to_user_inputs: dict[str, str]
+    loss_output: str
 
 
 @dataclass
