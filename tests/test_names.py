@@ -37,7 +37,8 @@ ABSENT = {
     "utils.mobile_optimizer": "optimize_for_mobile",
     "accelerator": "Graph current_stream set_stream",
     "backends.cuda": "SDPAParams",
-    "cuda": "CUDAGraph graph MemPool utilization memory_summary",
+    "cuda.memory": "MemPool change_current_allocator list_gpu_processes",
+    "cuda": "CUDAGraph graph MemPool utilization current_blas_handle",
     "_custom_ops": "custom_op impl",
 }
 

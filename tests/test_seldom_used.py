@@ -1,0 +1,224 @@
+"""What few programs use of PyTorch's: switches, old names of checks, and what stands behind processes and scripts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import warnings
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import pytest
+
+import torchlike as torch
+from torchlike import multiprocessing as mp
+
+REDUCTIONS: Any = importlib.import_module("torchlike.multiprocessing.reductions")
+CHECKS: Any = importlib.import_module("torchlike.autograd.gradcheck")
+COMPILER: Any = importlib.import_module("torchlike.compiler")
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="says what is said without a GPU")
+
+
+def sent(value: Any) -> Any:
+    return pickle.loads(bytes(ForkingPickler.dumps(value)))
+
+
+def _double(queue: Any, back: Any) -> None:
+    for t in queue.get():
+        (t._values() if t.layout is torch.sparse_coo else t).mul_(2)
+    back.put(True)
+
+
+def test_sparse_tensors_share_their_values_with_processes() -> None:
+    context: Any = mp.get_context("spawn")
+    queue, back = context.Queue(), context.Queue()
+    sparse, plain = torch.eye(3).to_sparse(), torch.ones(2)
+    process = context.Process(target=_double, args=(queue, back))
+    process.start()
+    queue.put((sparse, plain))
+    assert back.get()
+    process.join()
+    assert torch.equal(plain, torch.full((2,), 2.0))
+    assert torch.equal(sparse.to_dense(), 2 * torch.eye(3))
+
+
+@pytest.mark.parametrize("kind", ["coo", "csr", "csc", "bsr", "bsc", "empty"])
+def test_tensors_that_were_sent(kind: str) -> None:
+    dense = torch.randn(4, 4).tril()
+    blocks = {"blocksize": (2, 2)} if kind in ("bsr", "bsc") else {}
+    given = torch.empty(0) if kind == "empty" else None
+    if given is None:
+        name = "to_sparse" if kind == "coo" else f"to_sparse_{kind}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            given = getattr(dense, name)(**blocks)
+    made = sent(given)
+    assert made.layout == given.layout and made.shape == given.shape
+    assert kind == "empty" or torch.equal(made.to_dense(), dense)
+    if kind == "coo":
+        assert made.is_coalesced() is given.is_coalesced()
+    with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf"):
+        sent(given.clone().requires_grad_() * 2)
+
+
+def test_storages_by_their_place() -> None:
+    t = torch.ones(3)
+    ref, other = (REDUCTIONS.StorageWeakRef(x.untyped_storage()) for x in (t, t.view(3, 1)))
+    assert ref == other and hash(ref) == hash(other) == t.untyped_storage()._cdata
+    assert ref != REDUCTIONS.StorageWeakRef(torch.ones(3).untyped_storage())
+    with pytest.raises(NotImplementedError, match=r"StorageWeakRef\.expired"):
+        ref.expired()
+    assert REDUCTIONS.rebuild_storage_empty(torch.UntypedStorage).size() == 0
+    with open(__file__) as a, open(__file__) as b, open(os.devnull) as c:
+        assert REDUCTIONS.fd_id(a.fileno()) == REDUCTIONS.fd_id(b.fileno())
+        assert REDUCTIONS.fd_id(a.fileno()) != REDUCTIONS.fd_id(c.fileno())
+    for name in ("rebuild_cuda_tensor", "reduce_event"):
+        with pytest.raises(NotImplementedError, match=name):
+            getattr(REDUCTIONS, name)()
+
+
+@pytest.mark.filterwarnings("ignore:.*jacobian.*:FutureWarning")
+def test_old_names_of_jacobians() -> None:
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    z = torch.tensor([1 + 2j], requires_grad=True, dtype=torch.complex128)
+
+    def product(inputs: Any) -> Any:
+        return inputs[0] * inputs[1][0]
+
+    wanted = torch.eye(2, dtype=torch.float64) * 3, torch.tensor([[1.0, 2.0], [0.0, 0.0]]).double()
+    found = CHECKS.get_numerical_jacobian(product, (x, y))
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+    (found,) = CHECKS.get_numerical_jacobian(product, (x, y), target=y, eps=1e-6)
+    torch.testing.assert_close(found, wanted[1])
+    found, same, sizes, types = CHECKS.get_analytical_jacobian((x, y), product((x, y)))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+    assert (same, sizes, types) == (True, True, True)
+    two = CHECKS.get_numerical_jacobian_wrt_specific_input(
+        lambda a, b: (a * b, a + 1), 1, (x, y), outputs=(x * y, x + 1), eps=1e-6
+    )
+    torch.testing.assert_close(two[0], torch.diag(x.detach()))
+    assert torch.equal(two[1], torch.zeros(2, 2, dtype=torch.float64))
+
+    def square(t: Any) -> Any:
+        return (t[0] * t[0].conj()).real
+
+    (found,) = CHECKS.get_numerical_jacobian(square, (z,), eps=1e-6)
+    torch.testing.assert_close(found, CHECKS.get_analytical_jacobian((z,), square((z,)))[0][0])
+    for call in (
+        lambda: CHECKS.get_numerical_jacobian(product, (x, y), grad_out=2.0),
+        lambda: CHECKS.get_analytical_jacobian((x, y), product((x, y)), grad_out=2.0),
+    ):
+        with pytest.raises(ValueError, match=r"Expected grad_out to be 1\.0"):
+            call()
+    with pytest.raises(ValueError, match="Expected output to be non-complex"):
+        CHECKS.get_analytical_jacobian((z,), z * z)
+
+
+def test_switches_of_the_compiler() -> None:
+    assert COMPILER.get_default_backend() == "inductor"
+    COMPILER.set_default_backend("eager")
+    assert COMPILER.get_default_backend() == "eager"
+    COMPILER.set_default_backend(None)
+    assert COMPILER.get_default_backend() == "inductor"
+    assert COMPILER.set_enable_guard_collectives(True) is False
+    assert COMPILER.set_enable_guard_collectives(False) is True
+    assert COMPILER.save_cache_artifacts() is None
+    with pytest.raises(NotImplementedError, match=r"compiler\.load_cache_artifacts"):
+        COMPILER.load_cache_artifacts(b"")
+    assert COMPILER.skip_all_guards_unsafe([1, 2]) == [False, False]
+
+    @COMPILER.nested_compile_region
+    def twice(x: Any) -> Any:
+        return x * 2
+
+    assert twice(3) == 6 and COMPILER.nested_compile_region(max_reuse_entries=2)(twice) is twice
+
+    @COMPILER.wrap_numpy
+    def mean(x: Any, *, scale: Any) -> Any:
+        assert type(x).__module__ == "numpy"
+        return {"mean": x.mean(), "rows": x.sum(1) * scale}
+
+    made = mean(torch.arange(6.0).view(2, 3), scale=2)
+    assert made["mean"] == torch.tensor(2.5)
+    assert torch.equal(made["rows"], torch.tensor([6.0, 24.0]))
+
+
+def test_functions_by_their_text() -> None:
+    unit = torch.jit.CompilationUnit(
+        """
+        def more(x, by: int = 2):
+            return x + by
+
+        def all(x, rows: List[int]):
+            total = torch.zeros_like(x)
+            for i in rows:
+                total = total + more(x, i)
+            return total
+        """
+    )
+    x = torch.ones(3)
+    assert torch.equal(unit.all(x, [1, 2]), x * 5) and torch.equal(unit.more(x), x * 3)
+    assert unit.find_function("nothing") is None and len(unit.get_functions()) == 2
+    unit.define("def less(x):\n    return more(x, -1)")
+    assert torch.equal(unit.find_function("less")(x), x * 0)
+    with pytest.raises(AttributeError, match="'CompilationUnit' has no attribute 'nothing'"):
+        unit.nothing()
+    with pytest.raises(RuntimeError, match="method 'less' already defined"):
+        unit.define("def less(x):\n    return x")
+    for text in ("import os", "@property\ndef f(x):\n  return x", "def f(x=print(3)):\n  return x"):
+        with pytest.raises(torch.jit.NotSupportedError, match="CompilationUnit"):
+            torch.jit.CompilationUnit(text)
+    unit.drop_all_functions()
+    assert unit.get_functions() == []
+
+
+def test_switches_of_scripts() -> None:
+    before = torch.jit.set_fusion_strategy([("STATIC", 1)])
+    assert before == [("STATIC", 2), ("DYNAMIC", 10)]
+    assert torch.jit.set_fusion_strategy(before) == [("STATIC", 1)]
+    with pytest.raises(ValueError, match="only supported 'STATIC' or 'DYNAMIC', got: X"):
+        torch.jit.set_fusion_strategy([("X", 2)])
+    torch.jit.enable_onednn_fusion(True)
+    assert torch.jit.onednn_fusion_enabled()
+    torch.jit.enable_onednn_fusion(False)
+    with pytest.warns(UserWarning, match="Only works in script mode"), torch.jit.strict_fusion():
+        pass
+    with pytest.raises(NotImplementedError, match=r"jit\.export_opnames"):
+        torch.jit.export_opnames(None)
+    kinds = torch.jit.annotations
+    assert (
+        kinds.is_list(list[int])
+        and kinds.is_tuple(tuple[int, str])
+        and kinds.is_dict(dict[str, int])
+    )
+    assert kinds.is_optional(int | None) and kinds.is_union(int | str)
+    assert not kinds.is_optional(int | str) and not kinds.is_list(int)
+    with pytest.raises(RuntimeError, match="without a contained type"):
+        kinds.is_list(list)
+
+
+@NO_GPU
+def test_memory_without_a_gpu() -> None:
+    memory = torch.cuda.memory
+    assert memory.memory_stats_as_nested_dict() == {} == memory.host_memory_stats_as_nested_dict()
+    assert memory.get_allocator_backend() == "native" and memory.memory_cached() == 0
+    with memory.caching_allocator_disabled():
+        memory.caching_allocator_enable(False)
+    assert memory.memory_summary().splitlines()[4].split() == ["allocated", "0", "B", "0", "B"]
+    for call in (
+        lambda: memory.caching_allocator_alloc(16),
+        memory.get_per_process_memory_fraction,
+        lambda: torch.cuda.get_stream_from_external(0),
+    ):
+        with pytest.raises(RuntimeError, match="Found no NVIDIA driver"):
+            call()
+    with pytest.raises(RuntimeError, match="invalid device pointer: 0x4d2"):
+        memory.caching_allocator_delete(1234)
+    with pytest.raises(RuntimeError, match="invalid argument to reset_accumulated_memory_stats"):
+        memory.reset_accumulated_memory_stats()
+    torch.cuda.check_error(0)
+    with pytest.raises(torch.cuda.CudaError, match=r"\(2\)"):
+        torch.cuda.check_error(2)
+    assert not hasattr(torch.cuda, "nothing")
