@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import torchlike as torch
+from test_gloo import played
 from torchlike import multiprocessing as mp
 
 REDUCTIONS: Any = importlib.import_module("torchlike.multiprocessing.reductions")
@@ -222,3 +223,120 @@ def test_memory_without_a_gpu() -> None:
     with pytest.raises(torch.cuda.CudaError, match=r"\(2\)"):
         torch.cuda.check_error(2)
     assert not hasattr(torch.cuda, "nothing")
+
+
+TEXT = "alpha beta\ngamma delta\nalpha zeta\nend\n"
+
+
+def checks() -> Any:
+    return torch.testing.FileCheck()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: checks().check("beta").check("zeta"),
+        lambda: checks().check("beta").check_not("omega").check("zeta"),
+        lambda: checks().check("end").check_not("alpha"),
+        lambda: checks().check("alpha").check_same("beta").check_next("gamma"),
+        lambda: checks().check_count("alpha", 2, exactly=True).check("end"),
+        lambda: checks().check_count("a", 2),
+        lambda: checks().check_dag("delta").check_dag("beta").check("zeta"),
+        lambda: checks().check_regex(r"g.*a\sd"),
+    ],
+)
+def test_checks_of_texts_that_hold(made: Any) -> None:
+    made().run(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (
+            lambda: checks().check("zeta").check("beta"),
+            'Expected to find "beta" but did not find it',
+        ),
+        (
+            lambda: checks().check("beta").check_not("gamma").check("zeta"),
+            'to not find "gamma" but',
+        ),
+        (lambda: checks().check_not("end"), 'Expected to not find "end" but found it'),
+        (lambda: checks().check("alpha").check_same("gamma"), "From CHECK-SAME: gamma"),
+        (lambda: checks().check("alpha").check_next("zeta"), "From CHECK-NEXT: zeta"),
+        (lambda: checks().check("alpha").check_next("beta"), "From CHECK-NEXT: beta"),
+        (lambda: checks().check_count("alpha", 1, exactly=True), "From CHECK-NOT: alpha"),
+        (lambda: checks().check_count("alpha", 3), "From CHECK-COUNT-3: alpha"),
+        (lambda: checks().check_dag("zeta").check_dag("beta").check("gamma"), "From CHECK: gamma"),
+        (lambda: checks().check_dag("delta").check_not("x").check_dag("beta"), "CHECK-DAG: beta"),
+        (lambda: checks().check_regex("q+"), 'Expected to find regex "q\\+"'),
+        (lambda: checks(), "No checks have been added"),
+    ],
+)
+def test_checks_of_texts_that_do_not_hold(made: Any, text: str) -> None:
+    with pytest.raises(RuntimeError, match=text):
+        made().run(TEXT)
+
+
+def test_checks_of_texts_by_lines_and_marks() -> None:
+    checks().run("# CHECK: beta\n# CHECK-NEXT: gamma\n # CHECK-COUNT-2: a\n text", TEXT)
+    checks().run("# CHECK-COUNT-EXACTLY-2: alpha", TEXT)
+    with pytest.raises(RuntimeError, match="From CHECK-NOT: gamma"):
+        checks().run("# CHECK: beta\n# CHECK-NOT: gamma\n# CHECK: zeta", TEXT)
+    marked = checks().check_source_highlighted("beta")
+    marked.run("beta alpha beta x\n           ~~~~ <--- HERE\n")
+    for below, text in (("          ~~~~~", 'not find "~"'), ("", "highlighted but it is not")):
+        with pytest.raises(RuntimeError, match=text):
+            marked.run(f"beta alpha beta x\n{below}\n")
+    graph = torch.fx.symbolic_trace(torch.nn.ReLU()).graph
+    checks().check("placeholder").check("relu").check("return relu").run(graph)
+    assert "CHECK: x" in str(checks().check("x")) and "not run" in str(checks())
+
+
+def test_arguments_that_were_missing(tmp_path: Any) -> None:
+    fused = torch.ao.nn.intrinsic
+    conv, norm = torch.nn.Conv1d(2, 2, 1), torch.nn.BatchNorm1d(2)
+    made = fused.ConvBn1d(conv, bn=norm)
+    assert made[0] is conv and made[1] is norm
+    with pytest.raises(TypeError, match="takes the layers conv, bn"):
+        fused.ConvBn1d(conv)
+    with torch.autograd.profiler.profile() as p:
+        torch.ones(2) + 1
+    p.export_chrome_trace(str(tmp_path / "trace.json"), metadata={"mine": 7})
+    assert '"mine": 7' in (tmp_path / "trace.json").read_text()
+    assert len(p.function_events.key_averages(group_by_input_shapes=True)) > 0
+    assert not torch.xpu.is_bf16_supported(including_emulation=False)
+    mode = torch.inference_mode(False).clone()
+    with mode:
+        assert not torch.is_inference_mode_enabled()
+    with torch.no_grad().clone():
+        assert not torch.is_grad_enabled()
+    data = torch.utils.data.ConcatDataset([[1, 2], [3]])
+    with pytest.warns(DeprecationWarning, match="renamed to cumulative_sizes"):
+        assert data.cummulative_sizes == [2, 3]
+    key = torch.ones(1)
+    first = torch.utils.weak.WeakTensorKeyDictionary({key: 5})
+    second = first.copy()
+    second[key] = 6
+    assert (first[key], second[key]) == (5, 6) and first.keyrefs()[0]() is key
+
+
+def test_groups_in_an_order_of_their_own(tmp_path: Any) -> None:
+    body = """
+    begin()
+    group = dist.new_group([1, 0], sort_ranks=False)
+    assert dist.get_process_group_ranks(group) == [1, 0]
+    assert dist.get_group_rank(group, rank) == 1 - rank
+    found = [torch.zeros(1), torch.zeros(1)]
+    dist.all_gather(found, torch.tensor([float(rank)]), group=group)
+    assert [int(t) for t in found] == [1, 0]
+    assert dist.get_process_group_ranks(dist.new_group([1, 0])) == [0, 1]
+    dist.barrier(timeout=timedelta(seconds=20))
+    if rank == 0:
+        dist.send_object_list([{"a": 1}], dst=1, use_batch=True)
+    else:
+        given = [None]
+        dist.recv_object_list(given, src=0, use_batch=True)
+        assert given == [{"a": 1}]
+    print("done")
+    """
+    assert [out.strip() for out in played(tmp_path, body)] == ["done", "done"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
-from torchlike.autograd.profiler_util import EventList, FunctionEventAvg, events_of
+from torchlike.autograd.profiler_util import EventList, FunctionEventAvg, chrome_trace, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,9 +143,17 @@ class profile:
         """Microseconds of all together."""
         return self.function_events.self_cpu_time_total
 
-    def export_chrome_trace(self, path: str) -> None:
-        """Writes a file for `chrome://tracing`."""
-        self.function_events.export_chrome_trace(path)
+    def export_chrome_trace(
+        self, path: str, metadata: dict[str, Any] | None = None, use_python_export: bool = False
+    ) -> None:
+        """Writes a file for `chrome://tracing`.
+
+        Args:
+            metadata: noted in it, too.
+            use_python_export: accepted; there is one way.
+        """
+        with open(path, "w") as file:
+            json.dump(chrome_trace(self.function_events, metadata or {}), file)
 
     def __repr__(self) -> str:
         return "<unfinished torch.autograd.profile>" if self._events is None else repr(self._events)

@@ -65,6 +65,7 @@ def new_group(
     use_local_synchronization: bool = False,
     group_desc: str | None = None,
     device_id: Any = None,
+    sort_ranks: bool = True,
 ) -> Any:
     """A group of some ranks; a number that says so, if this process is not among them.
 
@@ -74,7 +75,9 @@ def new_group(
     from torchlike.distributed import GroupMember
 
     world = _groups.world()
-    chosen = sorted(range(world.size) if ranks is None else ranks)
+    chosen = list(range(world.size) if ranks is None else ranks)
+    if sort_ranks:
+        chosen.sort()
     if any(not 0 <= r < world.size for r in chosen) or len(set(chosen)) < len(chosen):
         raise ValueError(
             "the new group's rank should be within the world_size set by init_process_group"

@@ -48,7 +48,17 @@ def guard_or_false(a: Any) -> bool:
     return bool(a)
 
 
-guard_or_true = guard_size_oblivious = statically_known_true = guard_or_false
+def statically_known_true(x: Any) -> bool:
+    """The truth of a condition on sizes."""
+    return bool(x)
+
+
+def guard_size_oblivious(expr: Any) -> bool:
+    """The truth of a condition on sizes."""
+    return bool(expr)
+
+
+guard_or_true = guard_or_false
 definitely_true = guard_bool = guard_or_false
 
 
