@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
+import threading
+import time
 import warnings
+from datetime import datetime, timedelta
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -340,3 +343,75 @@ def test_groups_in_an_order_of_their_own(tmp_path: Any) -> None:
     print("done")
     """
     assert [out.strip() for out in played(tmp_path, body)] == ["done", "done"]
+
+
+def test_numbers_of_windows_are_told() -> None:
+    monitor: Any = importlib.import_module("torchlike.monitor")
+    kinds = monitor.Aggregation
+    told: list[Any] = []
+    handle = monitor.register_event_handler(told.append)
+    try:
+        stat = monitor.Stat("loss", tuple(kinds), timedelta(days=1000), max_samples=3)
+        assert (stat.name, stat.count) == ("loss", 0)
+        stat.add(1.0)
+        stat.add(5)
+        assert stat.count == 2 and stat.get()[kinds.SUM] == 0 and not told
+        for late in (3, 100):  # the window is full with the first of them
+            stat.add(late)
+        wanted = {"value": 3.0, "mean": 3.0, "count": 3.0, "sum": 9.0, "max": 5.0, "min": 1.0}
+        assert {k.name.lower(): v for k, v in stat.get().items()} == wanted
+        assert [e.data for e in told] == [{f"loss.{k}": v for k, v in wanted.items()}]
+        short = monitor.Stat("short", [kinds.SUM], timedelta(milliseconds=20))
+        short.add(2)
+        time.sleep(0.03)
+        short.add(4)
+        assert short.get() == {kinds.SUM: 2.0} and told[-1].data == {"short.sum": 2.0}
+        del short  # what was not told yet
+        assert told[-1].data == {"short.sum": 4.0}
+        with pytest.raises(TypeError, match="is no number"):
+            stat.add("1")
+    finally:
+        monitor.unregister_event_handler(handle)
+    count = len(told)
+    monitor.log_event(monitor.Event("more", datetime.now(), {"a": 1}))
+    assert len(told) == count
+    with pytest.raises(ValueError, match="not registered"):
+        monitor.unregister_event_handler(handle)
+    for wrong in (("a", 3, {}), ("a", datetime.now(), {"b": [1]})):
+        with pytest.raises(TypeError, match="Event"):
+            monitor.Event(*wrong)
+
+    class Writer:
+        def add_scalar(self, *args: Any, walltime: float) -> None:
+            told.append((*args, walltime))
+
+    curves = monitor.TensorboardEventHandler(Writer())
+    event = monitor.Event("torch.monitor.Stat", datetime.now(), {"loss.sum": 2.0})
+    curves(event)
+    curves(monitor.Event("other", datetime.now(), {"x": 1}))
+    assert told[count:] == [("loss.sum", 2.0, event.timestamp.timestamp())]
+
+
+def test_files_that_one_process_holds(tmp_path: Any) -> None:
+    baton: Any = importlib.import_module("torchlike.utils.file_baton").FileBaton
+    path = str(tmp_path / "lock")
+    first, second = baton(path), baton(path, wait_seconds=0.01, warn_after_seconds=0)
+    assert first.try_acquire() and not second.try_acquire()
+    later = threading.Timer(0.1, first.release)
+    later.start()
+    with pytest.warns(UserWarning, match="Waited on lock file"):
+        second.wait()
+    later.join()
+    assert second.try_acquire()
+    second.release()
+    assert not os.path.exists(path)
+
+
+def test_pools_by_their_old_path() -> None:
+    pools: Any = importlib.import_module("torchlike.multiprocessing.pool")
+    queues: Any = importlib.import_module("torchlike.multiprocessing.queue")
+    with pools.Pool(1, context=mp.get_context("spawn")) as pool:
+        assert torch.equal(pool.map(torch.neg, [torch.ones(2)])[0], -torch.ones(2))
+    queue = queues.SimpleQueue(ctx=mp.get_context("spawn"))
+    queue.put(torch.ones(2))
+    assert torch.equal(queue.get(), torch.ones(2))

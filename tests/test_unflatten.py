@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import sys
 from typing import Any
@@ -424,3 +425,49 @@ def test_drafts_say_what_they_took_to_be_constant(caplog: Any) -> None:
     assert draft.range_constraints == {} and torch.equal(draft.module()(x), x)
     with pytest.raises(NotImplementedError, match="apply_suggested_fixes"):
         draft._report.apply_suggested_fixes()
+
+
+def test_programs_on_another_device() -> None:
+    class Making(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(3, 3)
+            self.other = nn.Linear(3, 3)
+            self.other.weight = self.lin.weight
+            self.register_buffer("calls", torch.zeros(()), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            self.calls.add_(1)
+            return self.other(self.lin(x)) + torch.ones(3, device="cpu") + torch.tensor(2.0)
+
+    passes: Any = importlib.import_module("torchlike.export.passes")
+    program = X.export(Making(), (torch.ones(2, 3),))
+    for where in ("meta", {"cpu": "meta"}):
+        moved = passes.move_to_device_pass(program, where)
+        values = [*moved.state_dict.values(), *moved.constants.values(), *moved.example_inputs[0]]
+        assert {t.device.type for t in values} == {"meta"}
+        assert moved.state_dict["lin.weight"] is moved.state_dict["other.weight"]
+        made = moved.module()(torch.ones(2, 3, device="meta"))
+        assert made.device.type == "meta" and made.shape == (2, 3)
+    same = passes.move_to_device_pass(program, {"cuda:0": "meta"})
+    x = torch.randn(2, 3)
+    assert torch.equal(same.module()(x), program.module()(x))
+
+
+def test_names_in_a_signature_follow_the_graph() -> None:
+    program = X.export(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), (torch.ones(1, 2),))
+    signature = copy.deepcopy(program.graph_signature)
+    assert signature.parameters_to_mutate == {} and signature.lifted_custom_objs == ()
+    assert signature.backward_signature is None and signature.input_tokens == ()
+    graph_module = copy.deepcopy(program.graph_module)
+    graph = graph_module.graph
+    (relu,) = (n for n in graph.nodes if n.name == "relu")
+    with graph_module._set_replace_hook(signature.get_replace_hook()):
+        with graph.inserting_after(relu):
+            new = graph.call_function(torch.ops.aten.abs.default, (relu.args[0],))
+        relu.replace_all_uses_with(new)
+    assert signature.user_outputs == (new.name,)
+    signature.replace_all_uses("p_0_weight", "w")
+    assert signature.inputs_to_parameters["w"] == "0.weight"
+    table = X.default_decompositions()
+    assert isinstance(table.copy(), X.CustomDecompTable) and table.materialize() == {}

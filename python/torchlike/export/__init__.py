@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchlike.export._draft_export import DraftExportReport, log
 from torchlike.export._probe import probed
+from torchlike.export.decomp_utils import CustomDecompTable
 from torchlike.export.dynamic_shapes import (
     AdditionalInputs,
     Dim,
@@ -226,18 +227,6 @@ def load(
 def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = None) -> None:
     """Makes a dataclass a container of inputs and outputs."""
     _pytree.register_dataclass(cls)
-
-
-class CustomDecompTable(dict[Any, Any]):
-    """Functions by operator, for `run_decompositions`."""
-
-    def copy(self) -> CustomDecompTable:
-        """The same functions in another table."""
-        return CustomDecompTable(self)
-
-    def materialize(self) -> dict[Any, Any]:
-        """A plain dictionary."""
-        return dict(self)
 
 
 def default_decompositions() -> CustomDecompTable:

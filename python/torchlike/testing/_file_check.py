@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 __all__ = ["FileCheck"]
 
@@ -14,18 +13,17 @@ _WRITTEN = re.compile(
 )
 
 
-@dataclass
-class _Check:
+class _Check(NamedTuple):
     """One check: its kind as it is written, and what is looked for."""
 
     kind: str
     text: str
-    count: int = 1
+    times: int = 1
 
     @property
     def name(self) -> str:
         """The check as it is written in a file."""
-        kind = f"COUNT-{self.count}" if self.kind == "COUNT" else self.kind
+        kind = f"COUNT-{self.times}" if self.kind == "COUNT" else self.kind
         return f"CHECK-{kind}: {self.text}" if kind else f"CHECK: {self.text}"
 
 
@@ -168,7 +166,7 @@ class _Run:
             return match.span()
         start = self._next(check, self.at)
         end = start + len(check.text)
-        for _ in range(1, check.count):
+        for _ in range(1, check.times):
             end = self._next(check, end) + len(check.text)
         if check.kind in ("SAME", "NEXT"):
             self._lines(check, self.text.count("\n", self.at, start), start)
