@@ -149,6 +149,58 @@ def test_switches_of_the_compiler() -> None:
     assert torch.equal(made["rows"], torch.tensor([6.0, 24.0]))
 
 
+def test_settings_of_the_compiler() -> None:
+    settings = COMPILER.config
+    assert settings.cache_key_tag == "" and settings.force_disable_caches is False
+    dynamo: Any = importlib.import_module("torchlike._dynamo.config")
+    assert settings.recompile_limit == dynamo.recompile_limit
+    assert importlib.import_module("torchlike.compiler.config").job_id is None
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        _ = settings.nothing_of_the_kind
+
+
+def test_steps_that_profiles_count() -> None:
+    tracker = torch.autograd.profiler.KinetoStepTracker
+    before = tracker.current_step()
+    try:
+        assert tracker.increment_step("a") == before + 1
+        tracker.init_step_count("b")
+        assert [tracker.increment_step(n) for n in "aba"] == [before + 2, before + 2, before + 3]
+        assert tracker.current_step() == before + 3
+    finally:
+        assert tracker.erase_step_count("a") and tracker.erase_step_count("b")
+    assert not tracker.erase_step_count("a")
+
+
+def test_stores_and_backends() -> None:
+    dist = torch.distributed
+    store = dist.HashStore()
+    twin = store.clone()
+    came: list[str] = []
+
+    def come(where: Any, name: str) -> None:
+        where.barrier("here", 3, timedelta(seconds=20))
+        came.append(name)
+
+    threads = [threading.Thread(target=come, args=(s, n)) for s, n in ((store, "a"), (twin, "b"))]
+    for t in threads:
+        t.start()
+    time.sleep(0.05)
+    assert not came
+    come(store, "c")
+    for t in threads:
+        t.join()
+    assert sorted(came) == ["a", "b", "c"]
+    with pytest.raises(dist.DistStoreError):
+        store.barrier("there", 2, timedelta(milliseconds=10))
+    assert dist.get_default_backend_for_device("cpu") == "gloo"
+    assert dist.get_default_backend_for_device(torch.device("cuda:0")) == "nccl"
+    with pytest.raises(ValueError, match="Default backend not registered for device : meta"):
+        dist.get_default_backend_for_device("meta")
+    assert dist.supports_complex(dist.ReduceOp.SUM) and not dist.supports_complex(dist.ReduceOp.MAX)
+    assert dist.all_gather_single is dist.all_gather_into_tensor
+
+
 def test_functions_by_their_text() -> None:
     unit = torch.jit.CompilationUnit(
         """

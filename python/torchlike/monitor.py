@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import threading
@@ -11,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = [
     "Aggregation",
@@ -201,3 +202,15 @@ class TensorboardEventHandler:
         if event.name == STAT_EVENT:
             for name, value in event.data.items():
                 self._writer.add_scalar(name, value, walltime=event.timestamp.timestamp())
+
+
+class _WaitCounter:
+    """Names a kind of waiting; nobody asks how long it takes."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    @contextlib.contextmanager
+    def guard(self) -> Iterator[None]:
+        """A block that waits."""
+        yield

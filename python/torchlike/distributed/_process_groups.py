@@ -24,6 +24,25 @@ def get_backend(group: Any = None) -> str:
     return group_of(group).backend
 
 
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend for tensors on a device.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    import torchlike
+
+    kind = torchlike.device(device).type
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"Default backend not registered for device : {device}")
+    return "gloo" if kind == "cpu" else "nccl"
+
+
+def supports_complex(reduceOp: Any) -> bool:
+    """Whether complex numbers can be reduced so."""
+    return getattr(reduceOp, "name", "") in ("SUM", "AVG", "PREMUL_SUM")
+
+
 def get_backend_config(group: Any = None) -> str:
     """Which backend moves the data of which device."""
     found = group_of(group)

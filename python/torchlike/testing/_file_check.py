@@ -52,6 +52,11 @@ class FileCheck:
         rows = [] if self._ran else ["You have not run this instance of FileCheck!"]
         return "\n".join([*rows, "FileCheck checks:", *(f"\t{c.name}" for c in self._checks), ""])
 
+    def __del__(self) -> None:
+        # a forgotten `run()` would make a test that cannot fail
+        if not getattr(self, "_ran", True):
+            print(self, end="")
+
     def _add(self, kind: str, text: str, count: int = 1) -> FileCheck:
         self._checks.append(_Check(kind, text, count))
         return self

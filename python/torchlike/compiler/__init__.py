@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torchlike import _absent
+from torchlike import _absent, _lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,7 @@ __all__ = [
     "wrap_numpy",
 ]
 
+config = _lazy.module("torchlike.compiler.config")
 _backend: Any = "inductor"
 _guard_collectives = False
 
