@@ -6,6 +6,7 @@ import copy
 import importlib
 import io
 import sys
+import zipfile
 from typing import Any
 
 import pytest
@@ -349,82 +350,46 @@ def test_graphs_run_as_code_and_can_be_traced() -> None:
     assert alike(again.module()(x), model(x))
 
 
-def test_shapes_by_tensor() -> None:
-    class Nested(nn.Module):
-        def forward(self, x: Any, y: Any = None) -> Any:
-            return x["k"][0] + y
+def test_archives_that_say_what_is_not_so() -> None:
+    class Keyed(nn.Module):
+        def forward(self, x: Any, *, by: Any) -> Any:
+            return x * by
 
-    x, y, b = torch.ones(3, 2), torch.ones(3, 2), Dim("b")
-    shapes = X.ShapesCollection()
-    shapes[x] = {0: b}
-    shapes[y][0] = b
-    given = ({"k": [x]}, y)
-    assert shapes.dynamic_shapes(Nested(), given) == {"x": {"k": [{0: b}]}, "y": {0: b}}
-    assert len(shapes) == 2
-    program = X.export(Nested(), given, dynamic_shapes=shapes)
-    assert program.module()({"k": [torch.ones(7, 2)]}, torch.ones(7, 2)).shape == (7, 2)
-    with pytest.raises(AssertionError, match="do not match: expected"):
-        shapes[x] = {0: Dim("other")}
-    with pytest.raises(AssertionError, match="Cannot assign shape to non-tensor"):
-        shapes[3] = {}
-    with pytest.raises(ValueError, match="were not found in args"):
-        shapes.dynamic_shapes(Nested(), ({"k": [y]}, y))
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.child = Keyed()
 
+        def forward(self, x: Any) -> Any:
+            return self.child(x, by=x + 1)
 
-def test_shapes_by_more_inputs() -> None:
-    class Scaled(nn.Module):
-        def forward(self, x: Any, k: float = 1.0) -> Any:
-            return x * k
+    file, x = io.BytesIO(), torch.ones(2)
+    X.save(X.export(Outer(), (x,), preserve_module_call_signature=("child",)), file)
+    with zipfile.ZipFile(file) as archive:
+        records = {n: archive.read(n) for n in archive.namelist()}
+    (place,) = (n for n in records if n.endswith("models/model.json"))
 
-    more = X.AdditionalInputs()
-    more.add((torch.ones(5, 4),))
-    more.add((torch.ones(9, 4),))
-    assert more.dynamic_shapes(Scaled(), (torch.ones(3, 4),)) == {"x": (Dim.DYNAMIC, None)}
-    program = X.export(Scaled(), (torch.ones(3, 4),), dynamic_shapes=more)
-    assert program.module()(torch.ones(17, 4)).shape == (17, 4)
-    more.verify(program)
-    more.add((torch.ones(5, 5),))
-    with pytest.raises(RuntimeError, match=r"\*args\[0\].shape\[1\] to be equal to 4, but got 5"):
-        more.verify(program)
-    other = X.AdditionalInputs()
-    other.add((torch.ones(3, 4), 2.5))
-    with pytest.raises(ValueError, match="cannot be marked as dynamic"):
-        other.dynamic_shapes(Scaled(), (torch.ones(3, 4), 2.0))
-    whole = X.AdditionalInputs()
-    whole.add((torch.ones(3, 4), 2))
-    with pytest.raises(NotImplementedError, match="an input that is a number, 3, cannot vary"):
-        X.export(Scaled(), (torch.ones(3, 4), 3), dynamic_shapes=whole)
-    for wrong, text in (
-        ((torch.ones(2),), "must be a tuple"),
-        (((), [1]), "must be None or a dict"),
+    def opened(old: str, new: str) -> Any:
+        text = records[place].decode()
+        assert old in text
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w") as archive:
+            for name, data in records.items():
+                archive.writestr(name, text.replace(old, new) if name == place else data)
+        made.seek(0)
+        with UNFLATTEN._disable_interpreter():
+            return X.unflatten(X.load(made))
+
+    assert torch.equal(opened("Outer", "Outer")(x), x * 2)
+    keys = r"[\\\"by\\\"]"
+    for old, new, kind, text in (
+        (keys, keys.replace("by", "by=print(1)"), RuntimeError, "is no name of an argument"),
+        ("L__self__child,child,", "L__self__child,", torch.CheckpointError, "damaged"),
+        ('"fqn": "child"', '"fqn": "a..b"', RuntimeError, "there is no module 'a.'"),
+        ('"fqn": "child"', '"fqn": "graph"', RuntimeError, "'graph' has the name of an attribute"),
     ):
-        with pytest.raises(AssertionError, match=text):
-            other.add(*wrong)
-
-
-def test_drafts_say_what_they_took_to_be_constant(caplog: Any) -> None:
-    class Reading(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x * int(x.sum().item())
-
-    class Branching(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x * 2 if x.shape[0] > 10 else x
-
-    x = torch.ones(2, 3)
-    sound = X.draft_export(nn.ReLU(), (x,), dynamic_shapes=({0: Dim("b")},))
-    assert sound._report.successful() and list(sound.range_constraints) == ["s0"]
-    draft = X.draft_export(Reading(), (x,))
-    (failure,) = draft._report.failures
-    assert failure.failure_type.name == "DATA_DEPENDENT_ERROR" and failure.data["result"] == "6.0"
-    assert failure.data["user_stack"][-1]["filename"] == __file__
-    assert "became a constant" in caplog.text
-    assert torch.equal(draft.module()(x * 2), x * 12)
-    draft = X.draft_export(Branching(), (x,), dynamic_shapes=({0: Dim("b", max=64)},))
-    assert not draft._report.successful() and "b == 2" in str(draft._report)
-    assert draft.range_constraints == {} and torch.equal(draft.module()(x), x)
-    with pytest.raises(NotImplementedError, match="apply_suggested_fixes"):
-        draft._report.apply_suggested_fixes()
+        with pytest.raises(kind, match=text):
+            opened(old, new)
 
 
 def test_programs_on_another_device() -> None:

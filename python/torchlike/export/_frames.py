@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import operator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -255,6 +256,10 @@ class Cutter:
         """Begins a graph whose arguments have the structure of the original's."""
         graph = call.graph
         positional, named = signature.in_spec.children_specs
+        # archives say how arguments are called, and generated code names them
+        strange = [k for k in named.context if not k.isidentifier() or keyword.iskeyword(k)]
+        if strange:
+            raise RuntimeError(f"unflatten: {strange[0]!r} is no name of an argument")
         args = tuple(
             graph.placeholder(f"_positional_arg_{i}") for i in range(positional.num_children)
         )

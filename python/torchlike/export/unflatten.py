@@ -15,7 +15,7 @@ from torchlike.export._writes import write_in_place
 from torchlike.export.graph_signature import InputKind
 from torchlike.fx._symbolic_trace import is_fx_symbolic_tracing
 from torchlike.fx.graph import Graph
-from torchlike.fx.graph_module import GraphModule, _assign_attr
+from torchlike.fx.graph_module import GraphModule
 from torchlike.fx.interpreter import Interpreter
 from torchlike.fx.node import Node
 from torchlike.nn import Module, Parameter
@@ -270,6 +270,24 @@ class UnflattenedModule(_SubmoduleBase):
         return pytree.tree_unflatten(self._run(*leaves), self._call_signature.out_spec)
 
 
+# what modules of graphs are given beside the original's names
+_OWN = frozenset(
+    (
+        *vars(Module),
+        *vars(_SubmoduleBase),
+        *vars(UnflattenedModule),
+        *("graph", "meta", "adapted", "module_call_graph", "graph_signature", "range_constraints"),
+        *(
+            "equality_constraints",
+            "flat_args_adapter",
+            "check_input_constraints",
+            "input_placeholders",
+        ),
+        *("arg_names", "call_modules", "_ty", "_owner", "_code", "_run_with_interpreter", "_sizes"),
+    )
+)
+
+
 class _Builder:
     """Makes the modules of a program below a root."""
 
@@ -374,8 +392,25 @@ class _Builder:
                         self._put(call.name, module)
 
     def _put(self, path: str, module: Module) -> None:
+        above, name = self._place_of(path)
+        above.add_module(name, module)
+
+    def _place_of(self, path: str) -> tuple[Module, str]:
+        """The module that a path leads to, and the name in it.
+
+        Raises:
+            RuntimeError: for a name that modules of graphs have themselves, and for a way that is none.
+        """
         above, _, name = path.rpartition(".")
-        self.root.get_submodule(above).add_module(name, module)
+        try:
+            module = self.root.get_submodule(above)
+        except AttributeError as e:
+            raise RuntimeError(f"unflatten: there is no module {above!r} for {path!r}") from e
+        if name in _OWN or not name:
+            raise RuntimeError(
+                f"unflatten: {path!r} has the name of an attribute that modules of graphs have"
+            )
+        return module, name
 
     def _state(self) -> None:
         """Puts parameters, buffers and constants at all their paths; what was one tensor is one here too."""
@@ -390,19 +425,18 @@ class _Builder:
                     copied = Parameter(copied, requires_grad=value.requires_grad)
                 made[id(value)] = copied
             new = made[id(value)]
+            module, name = self._place_of(path)
             if isinstance(value, Parameter):
-                _assign_attr(new, self.root, path)
+                module.register_parameter(name, new)
             elif path in program.state_dict or path in buffers:
-                above, _, name = path.rpartition(".")
-                persistent = path in program.state_dict
-                self.root.get_submodule(above).register_buffer(name, new, persistent=persistent)
+                module.register_buffer(name, new, persistent=path in program.state_dict)
             elif "." in path:
-                above, _, name = path.rpartition(".")
-                setattr(self.root.get_submodule(above), name, new)
+                setattr(module, name, new)
         for (above, name), node in self.placed.items():
             target = self.specs[node.name].target
             assert target is not None
-            setattr(self.root.get_submodule(above), name, made[id(program.constants[target])])
+            module, name = self._place_of(f"{above}.{name}" if above else name)
+            setattr(module, name, made[id(program.constants[target])])
 
 
 def unflatten(
