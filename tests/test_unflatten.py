@@ -140,6 +140,34 @@ def test_modules_are_those_of_the_original(name: str, way: str) -> None:
     assert not alike(made(*inputs), model(*inputs))
 
 
+@pytest.mark.parametrize("way", ["module", "unflattened", "archived", "decomposed"])
+def test_statistics_are_written_in_training(way: str) -> None:
+    model = Images()
+    model.first[1].momentum = 0.3
+    inputs, before = torch.randn(4, 3, 8, 8), copy.deepcopy(model)
+    program = X.export(model, (inputs,))
+    assert all(torch.equal(a, b) for a, b in zip(model.buffers(), before.buffers(), strict=True))
+    made = {
+        "module": program.module,
+        "unflattened": lambda: X.unflatten(program),
+        "archived": lambda: X.unflatten(archived(program)),
+        "decomposed": program.run_decompositions().module,
+    }[way]()
+    for _ in range(2):
+        assert torch.equal(made(inputs), before(inputs))
+        found, wanted = made.state_dict(), before.state_dict()
+        assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert wanted["first.1.num_batches_tracked"] == 2
+
+
+def test_what_is_not_saved_stays_so() -> None:
+    program = X.export(Shared(), (torch.ones(1, 4),))
+    for made in (program.module(), program.run_decompositions().module()):
+        assert set(made.state_dict()) <= set(program.state_dict)
+        assert "block.shift" in dict(made.named_buffers())
+        assert "block.shift" not in made.state_dict()
+
+
 def test_what_was_one_is_one() -> None:
     model = Shared()
     made = X.unflatten(X.export(model, (torch.ones(2, 4),)))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torchlike.fx.proxy import Proxy
 
 Tensor = torchlike.Tensor
-_NORMS = ("native_batch_norm", "cudnn_batch_norm", "batch_norm", "_native_batch_norm_legit")
+aten: Any = torchlike.ops.aten
 
 
 @dataclass
@@ -127,6 +127,18 @@ class _Mode(ProxyTorchDispatchMode):
             self._refuse_values("aten::_local_scalar_dense", (tensor,))
 
 
+def _norm_with_statistics(
+    input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *rest: Any
+) -> Any:
+    """Batch norm that writes its statistics, by the operator that has a form which does not write."""
+    if not training or mean is None:
+        return NotImplemented
+    return aten._native_batch_norm_legit(input, weight, bias, mean, var, training, *rest)
+
+
+_NORMALISED = {aten.native_batch_norm.default: _norm_with_statistics}
+
+
 class _Trace:
     """The state of a trace."""
 
@@ -141,7 +153,7 @@ class _Trace:
         self.tracer.root = Module()
         self.tracer.graph = Graph()
         self.tracer.tensor_attrs = {}
-        self.mode = _Mode(self.tracer, decomposition_table=table)
+        self.mode = _Mode(self.tracer, decomposition_table={**_NORMALISED, **(table or {})})
         self.mode.report = report
         self.found = Traced(self.tracer.graph)
         self.specs: dict[str, tuple[Any, Any]] = {}
@@ -212,7 +224,6 @@ class _Trace:
         leaves, self.found.out_spec = pytree.tree_flatten(result)
         values = tuple(tracer.create_arg(self._leaf(leaf)) for leaf in leaves)
         graph.output(values)
-        _refuse_norms(graph)
         changed = functionalize_graph(graph, write_back=False)
         _drop_aliases(graph)
         self._lift()
@@ -271,15 +282,6 @@ class _Trace:
             graph.erase_node(node)
 
 
-def _refuse_norms(graph: Graph) -> None:
-    for node in graph.nodes:
-        name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
-        if name in _NORMS and len(node.args) > 5 and node.args[5] and node.args[3] is not None:
-            raise NotImplementedError(
-                f"export: {node.target} changes running statistics; call eval() of the model before"
-            )
-
-
 def _drop_aliases(graph: Graph) -> None:
     """Takes calls out that give their argument: without writes and gradients nothing tells them apart."""
     for node in graph.nodes:
@@ -309,7 +311,7 @@ def trace(
     # a trace runs the model, which may write its buffers, its inputs, and draw random numbers
     with torchlike.no_grad():
         args, kwargs = pytree.tree_map_only(Tensor, _copied, (args, kwargs))
-        buffers = [(b, b.detach().clone(), b._version) for b in model.buffers()]
+        buffers = [(b, b.detach().clone()) for b in model.buffers()]
     state.add_state()
     state.add_inputs(args, kwargs)
     try:
@@ -321,8 +323,8 @@ def trace(
         state.finish(result)
     finally:
         with torchlike.no_grad():
-            for buffer, before, version in buffers:
-                if buffer._version != version:
+            for buffer, before in buffers:
+                if not buffer.is_meta and not torchlike.equal(buffer, before):
                     buffer.copy_(before)
     return state.found
 

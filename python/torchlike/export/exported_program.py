@@ -211,6 +211,11 @@ class ExportedProgram:
         info = _PyTreeInfo(names, signature.in_spec, signature.out_spec)
         graph._codegen = _PyTreeCodeGen(info)
         made = GraphModule(root, graph)
+        for spec in self.graph_signature.input_specs:
+            unsaved = spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+            if unsaved and not spec.persistent and spec.target is not None:
+                above, _, name = spec.target.rpartition(".")
+                made.get_submodule(above)._non_persistent_buffers_set.add(name)
         made.train(False)
         if check_guards:
             made.register_forward_pre_hook(self._check, with_kwargs=True)

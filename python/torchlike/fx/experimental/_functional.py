@@ -182,6 +182,9 @@ class _Functional:
         args = map_arg(node.args, self._current)
         made = self.graph.call_function(getattr(aten, name).default, args, dict(node.kwargs))
         made.meta = dict(node.meta)
+        if isinstance(made.meta.get("val"), list | tuple):
+            beside = (t.meta.get("val") for t in targets.values() if isinstance(t, Node))
+            made.meta["val"] = (*made.meta["val"], *beside)
         node.replace_all_uses_with(made)
         for i, place in places.items():
             target = targets[i]
