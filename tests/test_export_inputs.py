@@ -89,3 +89,27 @@ def test_drafts_say_what_they_took_to_be_constant(caplog: Any) -> None:
     assert draft.range_constraints == {} and torch.equal(draft.module()(x), x)
     with pytest.raises(NotImplementedError, match="apply_suggested_fixes"):
         draft._report.apply_suggested_fixes()
+
+
+def test_example_inputs_can_be_others() -> None:
+    class Keyed(nn.Module):
+        def forward(self, x: Any, k: int, *, z: Any) -> Any:
+            return x * k + z
+
+    x = torch.ones(2)
+    program = X.export(Keyed(), (x, 3), {"z": x})
+    values = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    assert values["k"] == 3 and values["x"].shape == (2,)
+    program.example_inputs = ((x * 2, 3), {"z": x})
+    assert torch.equal(program.example_inputs[0][0], x * 2)
+    for wrong, text in (
+        (3, "Example inputs should be a tuple containing"),
+        (([x, 3], {"z": x}), "Example inputs should be a tuple containing"),
+        (((x, 3), {}), r"Got the following keywords \[\] but expected \['z'\]"),
+        (((x,), {"z": x}), "Trying to flatten user inputs"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            program.example_inputs = wrong
+    program.example_inputs = None
+    with pytest.raises(X.UserError, match="needs the example inputs"):
+        program.run_decompositions()

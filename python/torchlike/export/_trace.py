@@ -197,6 +197,8 @@ class _Trace:
             node = self.placeholder(name, leaf).node
             self.found.users.append(node)
             tensor = isinstance(leaf, Tensor)
+            if not tensor:
+                node.meta["val"] = leaf
             arg: Any = TensorArgument(node.name) if tensor else ConstantArgument(node.name, leaf)
             self.found.inputs.append(InputSpec(InputKind.USER_INPUT, arg, None))
 

@@ -128,8 +128,26 @@ class ExportedProgram:
 
     @property
     def example_inputs(self) -> Any:
-        """The inputs that the program was traced with."""
+        """The inputs that the program was traced with, or others of their structure."""
         return self._example_inputs
+
+    @example_inputs.setter
+    def example_inputs(self, value: Any) -> None:
+        if value is not None:
+            pair = isinstance(value, tuple) and len(value) == 2
+            if not pair or type(value[0]) is not tuple or type(value[1]) is not dict:
+                raise ValueError(
+                    "Example inputs should be a tuple containing example arguments (as a tuple), "
+                    "and example kwargs (as a dictionary)."
+                )
+            order = self._signature().in_spec.children_specs[1].context
+            if set(value[1]) != set(order):
+                raise ValueError(
+                    "Ran into a kwarg keyword mismatch: Got the following keywords "
+                    f"{list(value[1])} but expected {order}"
+                )
+            self._leaves(*value)
+        self._example_inputs = value
 
     @property
     def dialect(self) -> str:
