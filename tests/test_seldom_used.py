@@ -467,3 +467,19 @@ def test_pools_by_their_old_path() -> None:
     queue = queues.SimpleQueue(ctx=mp.get_context("spawn"))
     queue.put(torch.ones(2))
     assert torch.equal(queue.get(), torch.ones(2))
+
+
+@pytest.mark.cuda
+def test_memory_of_a_gpu() -> None:
+    memory = torch.cuda.memory
+    place = memory.caching_allocator_alloc(1000)
+    figures = memory.memory_stats_as_nested_dict()
+    assert place > 0 and figures["allocated_bytes"]["all"]["current"] >= 1000
+    assert memory.get_per_process_memory_fraction() == 1.0
+    assert "KiB" in memory.memory_summary() or "MiB" in memory.memory_summary()
+    memory.caching_allocator_delete(place)
+    with pytest.raises(RuntimeError, match="invalid device pointer"):
+        memory.caching_allocator_delete(place)
+    memory.reset_accumulated_memory_stats()
+    with pytest.raises(NotImplementedError, match="memory has one allocator"):
+        memory.caching_allocator_enable(False)
