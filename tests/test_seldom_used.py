@@ -470,6 +470,7 @@ def test_pools_by_their_old_path() -> None:
 
 
 @pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU, or the emulated one")
 def test_memory_of_a_gpu() -> None:
     memory = torch.cuda.memory
     place = memory.caching_allocator_alloc(1000)
