@@ -14,6 +14,11 @@ def available() -> bool:
     return False
 
 
+def no_bf16(including_emulation: bool = True) -> bool:
+    """False: there is no such device."""
+    return False
+
+
 def count() -> int:
     """0: there is no such device."""
     return 0

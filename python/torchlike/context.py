@@ -92,6 +92,10 @@ class _Mode:
     def __exit__(self, *exc: object) -> None:
         _C._set_grad_enabled(self._before.pop())
 
+    def clone(self) -> Any:
+        """Another one that does the same."""
+        return type(self)(*([self._mode] if hasattr(self, "_mode") else []))
+
 
 class no_grad(_Mode):
     """Results made inside do not require gradients."""

@@ -293,7 +293,9 @@ def register_fake(
     return inner if func is None else inner(func)
 
 
-impl_abstract = register_fake
+def impl_abstract(qualname: Any, func: Any = None, *, lib: Any = None, _stacklevel: int = 1) -> Any:
+    """The old name of `register_fake`."""
+    return register_fake(qualname, func, lib=lib)
 
 
 def register_autograd(

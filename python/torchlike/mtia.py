@@ -9,7 +9,8 @@ _text = (
     "your python src file and include `//mtia/host_runtime/torch_mtia:torch_mtia` as your target dependency!"
 )
 
-is_available = is_initialized = is_bf16_supported = _elsewhere.available
+is_available = is_initialized = _elsewhere.available
+is_bf16_supported = _elsewhere.no_bf16
 device_count = _elsewhere.count
 memory_allocated = memory_reserved = max_memory_allocated = max_memory_reserved = _elsewhere.zero
 empty_cache = manual_seed = manual_seed_all = _elsewhere.nothing

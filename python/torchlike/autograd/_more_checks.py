@@ -155,3 +155,120 @@ def _built(like: Any, values: Tensor) -> Tensor:
         else (like.ccol_indices(), like.row_indices())
     )
     return torch.sparse_compressed_tensor(first, second, values, like.shape, layout=like.layout)
+
+
+def _tell_of_old(name: str) -> None:
+    import warnings
+
+    warnings.warn(
+        f"`{name}` was part of PyTorch's private API and not meant to be exposed. It will be removed; "
+        "torch.autograd.functional.jacobian is the public way to a Jacobian.",
+        FutureWarning,
+        stacklevel=3,
+    )
+
+
+def _refuse_old(name: str, outputs: Any, grad_out: Any) -> None:
+    if grad_out != 1.0:
+        raise ValueError(
+            f"Expected grad_out to be 1.0. {name} no longer supports values of grad_out != 1.0."
+        )
+    if any(isinstance(o, Tensor) and o.is_complex() for o in outputs):
+        raise ValueError(
+            f"Expected output to be non-complex. {name} no longer supports functions that return "
+            "complex outputs."
+        )
+
+
+def _joined(rows: Tensor, x: Tensor) -> Tensor:
+    """Derivatives by the numbers of an input; those by both parts of a complex one as one."""
+    if not x.is_complex():
+        return rows
+    return torch.complex(rows[0::2], rows[1::2])
+
+
+def get_numerical_jacobian_wrt_specific_input(
+    fn: Callable[..., Any],
+    input_idx: int,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    eps: float,
+    input: Any = None,
+    is_forward_ad: bool = False,
+) -> tuple[Tensor, ...]:
+    """By differences, for each output its derivatives by one input: [numbers of the input, of the output].
+
+    Args:
+        input: what is changed, if that is not the input itself.
+    """
+    from torchlike.autograd.gradcheck import _numerical, _tuple
+
+    x = inputs[input_idx] if input is None else input
+
+    def tracked(*given: Any) -> Any:
+        return tuple(
+            o if o.requires_grad else o.detach().requires_grad_() for o in _tuple(fn(*given))
+        )
+
+    _refuse_old("get_numerical_jacobian_wrt_specific_input", outputs, 1.0)
+    return tuple(_joined(rows, x) for rows in _numerical(tracked, inputs, x, eps))
+
+
+def get_numerical_jacobian(
+    fn: Callable[..., Any],
+    inputs: Any,
+    target: Any = None,
+    eps: float = 1e-3,
+    grad_out: float = 1.0,
+) -> tuple[Tensor, ...]:
+    """By differences, for each input that requires gradients the derivatives of the first output.
+
+    Args:
+        fn: takes all inputs as one tuple.
+        target: the inputs that are changed, if those are not all.
+    """
+    _tell_of_old("get_numerical_jacobian")
+    outputs = fn(inputs)
+    outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
+    _refuse_old("get_numerical_jacobian", outputs, grad_out)
+    chosen = inputs if target is None else target
+    chosen = chosen if isinstance(chosen, tuple | list) else (chosen,)
+    return tuple(
+        get_numerical_jacobian_wrt_specific_input(
+            lambda *given: fn(given), i, inputs, outputs, eps, x
+        )[0]
+        for i, x in enumerate(chosen)
+        if isinstance(x, Tensor) and x.requires_grad
+    )
+
+
+def get_analytical_jacobian(
+    inputs: Any, output: Tensor, nondet_tol: float = 0.0, grad_out: float = 1.0
+) -> tuple[tuple[Tensor, ...], bool, bool, bool]:
+    """By gradients, for each input the derivatives of an output: [numbers of the input, of the output].
+
+    Returns:
+        Beside them whether a second time gives the same, and whether gradients have the sizes and types of inputs.
+    """
+    _tell_of_old("get_analytical_jacobian")
+    _refuse_old("get_analytical_jacobian", (output,), grad_out)
+    wanted = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    sizes = types = True
+    rounds: list[list[Tensor]] = []
+    for _ in range(2):
+        columns: list[list[Tensor]] = [[] for _ in wanted]
+        for place in range(output.numel()):
+            v = torch.zeros(output.numel(), dtype=output.dtype, device=output.device)
+            v[place] = 1.0
+            grads = torch.autograd.grad(
+                output, wanted, v.view(output.shape), retain_graph=True, allow_unused=True
+            )
+            for column, g, x in zip(columns, grads, wanted, strict=True):
+                if g is not None:
+                    sizes &= g.shape == x.shape
+                    types &= g.dtype == x.dtype
+                column.append((torch.zeros_like(x) if g is None else g).detach().reshape(-1))
+        rounds.append([torch.stack(c, dim=1) for c in columns])
+    pairs = zip(*rounds, strict=True)
+    same = all(bool((a - b).abs().max() <= nondet_tol) for a, b in pairs if a.numel())
+    return tuple(rounds[0]), same, sizes, types

@@ -6,12 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike._C import Tensor
+from torchlike.autograd._more_checks import (
+    get_analytical_jacobian,
+    get_numerical_jacobian,
+    get_numerical_jacobian_wrt_specific_input,
+)
 from torchlike.autograd.function import Function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+__all__ = [
+    "GradcheckError",
+    "get_analytical_jacobian",
+    "get_numerical_jacobian",
+    "get_numerical_jacobian_wrt_specific_input",
+    "gradcheck",
+    "gradgradcheck",
+]
 
 
 class GradcheckError(RuntimeError):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchlike import _C
-from torchlike.autograd.profiler_util import EventList, FunctionEventAvg, events_of
+from torchlike.autograd.profiler_util import EventList, FunctionEventAvg, chrome_trace, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,15 +143,54 @@ class profile:
         """Microseconds of all together."""
         return self.function_events.self_cpu_time_total
 
-    def export_chrome_trace(self, path: str) -> None:
-        """Writes a file for `chrome://tracing`."""
-        self.function_events.export_chrome_trace(path)
+    def export_chrome_trace(
+        self, path: str, metadata: dict[str, Any] | None = None, use_python_export: bool = False
+    ) -> None:
+        """Writes a file for `chrome://tracing`.
+
+        Args:
+            metadata: noted in it, too.
+            use_python_export: accepted; there is one way.
+        """
+        with open(path, "w") as file:
+            json.dump(chrome_trace(self.function_events, metadata or {}), file)
 
     def __repr__(self) -> str:
         return "<unfinished torch.autograd.profile>" if self._events is None else repr(self._events)
 
     def __str__(self) -> str:
         return "<unfinished torch.autograd.profile>" if self._events is None else str(self._events)
+
+
+class KinetoStepTracker:
+    """Counts steps for those that begin and end profiles with them: the most that anyone has made."""
+
+    _steps: ClassVar[dict[str, int]] = {}
+    _current = 0
+
+    @classmethod
+    def init_step_count(cls, requester: str) -> None:
+        """Begins to count for someone, from where the others are."""
+        cls._steps[requester] = cls._current
+
+    @classmethod
+    def erase_step_count(cls, requester: str) -> bool:
+        """Counts no more for someone; False if that was not done."""
+        return cls._steps.pop(requester, None) is not None
+
+    @classmethod
+    def increment_step(cls, requester: str) -> int:
+        """Counts a step for someone, and gives the most of all."""
+        if requester not in cls._steps:
+            cls.init_step_count(requester)
+        cls._steps[requester] += 1
+        cls._current = max(cls._current, cls._steps[requester])
+        return cls._current
+
+    @classmethod
+    def current_step(cls) -> int:
+        """The most that anyone has made."""
+        return cls._current
 
 
 class emit_nvtx:

@@ -175,18 +175,18 @@ class EventList(list[Any]):
 
     def key_averages(
         self,
-        group_by_input_shape: bool = False,
+        group_by_input_shapes: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> EventList:
         """A sum for each name, or each name and shapes."""
         sums: dict[Any, FunctionEventAvg] = {}
         for event in self:
-            key = (event.key, str(event.input_shapes) if group_by_input_shape else "")
+            key = (event.key, str(event.input_shapes) if group_by_input_shapes else "")
             sums.setdefault(key, FunctionEventAvg()).add(event)
         found = EventList(sums.values(), self._profile_memory, self._with_flops)
         for entry in found:
-            if not group_by_input_shape:
+            if not group_by_input_shapes:
                 entry.input_shapes = ""
         return found
 

@@ -196,7 +196,10 @@ def __getattr__(name: str) -> Any:
     if name in ("streams", "nvtx", "random", "memory", "graphs", "profiler", "_more"):
         from importlib import import_module
 
-        return import_module(f"torchlike.cuda.{name}")
+        try:
+            return import_module(f"torchlike.cuda.{name}")
+        except ModuleNotFoundError as e:
+            raise AttributeError(f"module 'torchlike.cuda' has no attribute {name!r}") from e
     if name == "_initialized":
         return is_initialized()
     if name == "default_generators":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 
 from torchlike import _C, _absent, _legacy, cuda, storage
 from torchlike._C import OutOfMemoryError as OutOfMemoryError
 from torchlike._streams import AcceleratorError as AcceleratorError
+from torchlike.cuda import memory
 from torchlike.cuda.streams import Event as Event
 from torchlike.cuda.streams import ExternalStream as ExternalStream
 from torchlike.cuda.streams import Stream, StreamContext
@@ -15,6 +15,36 @@ from torchlike.cuda.streams import current_stream as current_stream
 from torchlike.cuda.streams import default_stream as default_stream
 
 _module = "torchlike.cuda"
+
+
+class CudaError(RuntimeError):
+    """A failure of CUDA, by its number."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"CUDA error ({code})")
+
+
+class DeferredCudaCallError(Exception):
+    """A call that waited for the first use of a GPU has failed."""
+
+
+class cudaStatus:
+    """Numbers that CUDA's functions give."""
+
+    SUCCESS: int = 0
+    ERROR_NOT_READY: int = 34
+
+
+def check_error(res: int) -> None:
+    """Raises `CudaError` for a number that is no success."""
+    if res != cudaStatus.SUCCESS:
+        raise CudaError(res)
+
+
+def get_stream_from_external(data_ptr: int, device: Any = None) -> ExternalStream:
+    """A stream that another library has made."""
+    _C._cuda_check(cuda._index(device))
+    return ExternalStream(data_ptr, device)
 
 
 def stream(stream: Stream | None) -> StreamContext:
@@ -31,63 +61,6 @@ def set_stream(stream: Stream | None) -> None:
 def is_current_stream_capturing() -> bool:
     """False: there are no graphs of a GPU's work."""
     return False
-
-
-def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
-    """The figures of memory that are kept; none without a GPU in use."""
-    if not cuda.is_initialized():
-        return OrderedDict()
-    allocated, reserved, peak = _C._cuda_memory_stats(cuda._index(device))
-    return OrderedDict(
-        {
-            "allocated_bytes.all.current": allocated,
-            "allocated_bytes.all.peak": peak,
-            "reserved_bytes.all.current": reserved,
-        }
-    )
-
-
-def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes taken from the driver: those of now, as none are given back unasked."""
-    return cuda.memory_reserved(device)
-
-
-def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[Any]:
-    """Nothing: blocks are not noted."""
-    return []
-
-
-def reset_peak_memory_stats(device: Any = None) -> None:
-    """Not supported with a GPU.
-
-    Raises:
-        RuntimeError: without a GPU in use.
-    """
-    if not cuda.is_initialized():
-        raise RuntimeError("invalid argument to reset_peak_memory_stats")
-    raise NotImplementedError(
-        "torch.cuda.reset_peak_memory_stats is not supported by torchlike: the peak is the process's"
-    )
-
-
-def reset_max_memory_allocated(device: Any = None) -> None:
-    """The old name of :func:`reset_peak_memory_stats`."""
-    reset_peak_memory_stats(device)
-
-
-def reset_max_memory_cached(device: Any = None) -> None:
-    """The old name of :func:`reset_peak_memory_stats`."""
-    reset_peak_memory_stats(device)
-
-
-def memory_cached(device: Any = None) -> int:
-    """The old name of `memory_reserved`."""
-    return cuda.memory_reserved(device)
-
-
-def max_memory_cached(device: Any = None) -> int:
-    """The old name of :func:`max_memory_reserved`."""
-    return max_memory_reserved(device)
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -161,19 +134,6 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     return False
 
 
-def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
-    """Not supported: the driver's memory is the limit."""
-    _C._cuda_check(cuda._index(device))
-    raise NotImplementedError(
-        "torch.cuda.set_per_process_memory_fraction is not supported by torchlike"
-    )
-
-
-def host_memory_stats() -> OrderedDict[str, Any]:
-    """Nothing: memory of the host is not cached."""
-    return OrderedDict()
-
-
 def get_sync_debug_mode() -> int:
     """0: nothing is said of waiting."""
     return 0
@@ -208,15 +168,16 @@ _absent_names = _absent.names(
 )
 _absent_names |= _absent.names(
     _module,
-    "memory has one allocator",
-    "MemPool use_mem_pool CUDAPluggableAllocator change_current_allocator caching_allocator_alloc "
-    "caching_allocator_delete caching_allocator_enable memory_summary memory_stats_as_nested_dict",
+    "the driver's figures are not read",
+    "utilization temperature power_draw clock_rate memory_usage device_memory_used cudart",
 )
 _absent_names |= _absent.names(
     _module,
-    "the driver's figures are not read",
-    "utilization temperature power_draw clock_rate memory_usage device_memory_used list_gpu_processes cudart",
+    "what CUDA's libraries hold is not shown",
+    "current_blas_handle current_solver_handle GreenContext",
 )
 globals().update(_absent_names)
+globals().update({name: getattr(memory, name) for name in memory.__all__})
+globals().update(memory.absent_names)
 globals().update(_legacy.types(_module, "cuda"))
 globals().update(storage._legacy_storages(_module, "cuda"))

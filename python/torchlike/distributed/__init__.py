@@ -332,6 +332,7 @@ from torchlike.distributed._collectives import (  # noqa: E402
 from torchlike.distributed._process_groups import (  # noqa: E402
     get_backend,
     get_backend_config,
+    get_default_backend_for_device,
     get_global_rank,
     get_group_rank,
     get_process_group_ranks,
@@ -341,10 +342,12 @@ from torchlike.distributed._process_groups import (  # noqa: E402
     new_subgroups,
     new_subgroups_by_enumeration,
     split_group,
+    supports_complex,
 )
 from torchlike.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
 
-_all_gather_base, _reduce_scatter_base = all_gather_into_tensor, reduce_scatter_tensor
+_all_gather_base = all_gather_single = all_gather_into_tensor
+_reduce_scatter_base = reduce_scatter_single = reduce_scatter_tensor
 
 __all__ = [
     "Backend",
@@ -369,6 +372,7 @@ __all__ = [
     "all_gather",
     "all_gather_into_tensor",
     "all_gather_object",
+    "all_gather_single",
     "all_reduce",
     "all_reduce_coalesced",
     "all_to_all",
@@ -383,6 +387,7 @@ __all__ = [
     "get_backend",
     "get_backend_config",
     "get_debug_level",
+    "get_default_backend_for_device",
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",
@@ -412,10 +417,12 @@ __all__ = [
     "recv_object_list",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_single",
     "reduce_scatter_tensor",
     "scatter",
     "scatter_object_list",
     "send",
     "send_object_list",
     "split_group",
+    "supports_complex",
 ]

@@ -261,9 +261,14 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Any]:
     return [p.op(p.tensor, p.peer, p.group, p.tag) for p in p2p_op_list]
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
-    """Waits for all ranks; those that are played here are there."""
-    return _done(c10d.barrier(torch.empty(0), _one(group, "barrier")), async_op)
+def barrier(
+    group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None
+) -> Any:
+    """Waits for all ranks, with `timeout` no longer than that; those that are played here are there."""
+    found = _one(group, "barrier")
+    if timeout is not None and found.connected:
+        _gloo.meet(found, timeout.total_seconds())
+    return _done(c10d.barrier(torch.empty(0), found), async_op)
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
@@ -340,6 +345,7 @@ def send_object_list(
     group: Any = None,
     device: Any = None,
     group_dst: int | None = None,
+    use_batch: bool = False,
 ) -> None:
     """Sends objects to a rank, which receives as many."""
     found = _one(group, "send_object_list")
@@ -354,6 +360,7 @@ def recv_object_list(
     group: Any = None,
     device: Any = None,
     group_src: int | None = None,
+    use_batch: bool = False,
 ) -> int:
     """Receives objects from a rank, whose number is returned; on a `fake` group they stay what they are."""
     found = _one(group, "recv_object_list")

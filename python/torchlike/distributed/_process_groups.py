@@ -24,6 +24,25 @@ def get_backend(group: Any = None) -> str:
     return group_of(group).backend
 
 
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend for tensors on a device.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    import torchlike
+
+    kind = torchlike.device(device).type
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"Default backend not registered for device : {device}")
+    return "gloo" if kind == "cpu" else "nccl"
+
+
+def supports_complex(reduceOp: Any) -> bool:
+    """Whether complex numbers can be reduced so."""
+    return getattr(reduceOp, "name", "") in ("SUM", "AVG", "PREMUL_SUM")
+
+
 def get_backend_config(group: Any = None) -> str:
     """Which backend moves the data of which device."""
     found = group_of(group)
@@ -65,6 +84,7 @@ def new_group(
     use_local_synchronization: bool = False,
     group_desc: str | None = None,
     device_id: Any = None,
+    sort_ranks: bool = True,
 ) -> Any:
     """A group of some ranks; a number that says so, if this process is not among them.
 
@@ -74,7 +94,9 @@ def new_group(
     from torchlike.distributed import GroupMember
 
     world = _groups.world()
-    chosen = sorted(range(world.size) if ranks is None else ranks)
+    chosen = list(range(world.size) if ranks is None else ranks)
+    if sort_ranks:
+        chosen.sort()
     if any(not 0 <= r < world.size for r in chosen) or len(set(chosen)) < len(chosen):
         raise ValueError(
             "the new group's rank should be within the world_size set by init_process_group"

@@ -7,6 +7,7 @@ table is says the class. Whoever waits for a key waits no longer than the store'
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import struct
 import threading
@@ -193,6 +194,16 @@ class Store:
         """
         self._find(keys, timeout)
 
+    def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
+        """Waits until so many have come here with this key.
+
+        Raises:
+            DistStoreError: if they have not in time.
+        """
+        if self.add(f"{key}/came", 1) >= world_size:
+            self.set(f"{key}/all", b"1")
+        self.wait([f"{key}/all"], timeout)
+
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all keys have values."""
         return bool(self._run("find", *(key.encode() for key in keys)))
@@ -255,6 +266,10 @@ class HashStore(Store):
     def __init__(self) -> None:
         super().__init__()
         self._table, self._changed = _Table(), threading.Condition()
+
+    def clone(self) -> HashStore:
+        """The same store as another object."""
+        return copy.copy(self)
 
     def _run(self, name: str, *args: bytes) -> list[bytes]:
         with self._changed:

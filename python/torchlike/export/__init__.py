@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torchlike.export._draft_export import DraftExportReport, log
 from torchlike.export._probe import probed
-from torchlike.export.dynamic_shapes import Dim, UserError, dims, specs_of, variables_of
+from torchlike.export.decomp_utils import CustomDecompTable
+from torchlike.export.dynamic_shapes import (
+    AdditionalInputs,
+    Dim,
+    ShapesCollection,
+    UserError,
+    dims,
+    specs_of,
+    variables_of,
+)
 from torchlike.export.exported_program import (
     ExportedProgram,
     ModuleCallEntry,
@@ -17,7 +27,8 @@ from torchlike.export.exported_program import (
     _Sizes,
     arg_names,
 )
-from torchlike.export.graph_signature import ExportGraphSignature
+from torchlike.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
+from torchlike.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 from torchlike.nn import Module
 from torchlike.utils import _pytree
 
@@ -25,18 +36,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "AdditionalInputs",
+    "CustomDecompTable",
     "Dim",
+    "ExportBackwardSignature",
     "ExportGraphSignature",
     "ExportedProgram",
+    "FlatArgsAdapter",
     "ModuleCallEntry",
     "ModuleCallSignature",
+    "ShapesCollection",
+    "UnflattenedModule",
     "UserError",
     "default_decompositions",
     "dims",
+    "draft_export",
     "export",
     "load",
     "register_dataclass",
     "save",
+    "unflatten",
 ]
 
 
@@ -58,23 +77,61 @@ def export(
         kwargs: example inputs by name.
         dynamic_shapes: for each input which of its sizes vary: `{"x": {0: Dim("batch")}}`.
         strict: accepted; programs are always traced by running them.
+        preserve_module_call_signature: paths of modules that `unflatten` gives back with their own arguments.
 
     Raises:
         UserError: if the program is another one at other sizes, or decides by values.
     """
+    return _exported(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature)
+
+
+def draft_export(
+    mod: Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    strict: bool = False,
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:
+    """A program in any case: what cannot be exported becomes constant, and `_report` of the program says what.
+
+    Args:
+        mod: the model.
+        args: example inputs.
+        kwargs: example inputs by name.
+        dynamic_shapes: for each input which of its sizes vary, where the program lets them.
+    """
+    report = DraftExportReport()
+    made = _exported(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature, report)
+    made._report = report
+    if not report.successful():
+        log.warning("%s", report)
+    return made
+
+
+def _exported(
+    mod: Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    preserved: tuple[str, ...],
+    report: DraftExportReport | None = None,
+) -> ExportedProgram:
+    """Checks what `export` is given, and traces."""
     if not isinstance(mod, Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):
         raise UserError(
             f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}"
         )
-    if preserve_module_call_signature:
-        raise NotImplementedError("export: preserve_module_call_signature is not supported")
     named = dict(kwargs or {})
     specs = specs_of(mod, args, named, dynamic_shapes)
     leaves = _pytree.tree_leaves((args, named))
     variables, places = variables_of(leaves, specs)
-    return _export(mod, args, named, _Sizes(variables, places))
+    sizes = _Sizes(variables, places)
+    return _export(mod, args, named, sizes, preserved=preserved, report=report)
 
 
 def _export(
@@ -84,9 +141,14 @@ def _export(
     sizes: _Sizes,
     table: Any = None,
     of: ExportedProgram | None = None,
+    preserved: tuple[str, ...] = (),
+    report: DraftExportReport | None = None,
 ) -> ExportedProgram:
     """Traces a model; `of` is the program that it is a module of."""
-    traced, variables, places = probed(mod, args, kwargs, sizes.variables, sizes.places, table)
+    known = None if of is None else of._signatures()
+    traced, variables, places = probed(
+        mod, args, kwargs, sizes.variables, sizes.places, table, preserved, known, report
+    )
     signature = ExportGraphSignature(traced.inputs, traced.outputs)
     state = dict(mod.state_dict(keep_vars=True)) if of is None else of.state_dict
     constants = dict(traced.constants)
@@ -96,19 +158,25 @@ def _export(
     for spec in signature.input_specs:
         # a module of a program has only buffers: what they were, the program knows
         if of is not None and spec.target in of.constants:
-            known = {s.target: s for s in of.graph_signature.input_specs}[spec.target]
-            spec.kind, spec.persistent = known.kind, known.persistent
+            before = {s.target: s for s in of.graph_signature.input_specs}[spec.target]
+            spec.kind, spec.persistent = before.kind, before.persistent
     names = arg_names(mod, args, kwargs) if of is None else of._signature().forward_arg_names
     call = ModuleCallSignature([], [], traced.in_spec, traced.out_spec, names)
+    modules = [(n, m) for n, m in mod.named_modules(remove_duplicate=False) if n]
+    paths = [n for n, _ in modules] if of is None else [e.fqn for e in of.module_call_graph[1:]]
+    paths += [name for name in traced.signatures if name not in paths]
     entries = [ModuleCallEntry("", call)]
-    entries += [ModuleCallEntry(name) for name, _ in mod.named_modules() if name]
-    if of is not None:
-        entries[1:] = of.module_call_graph[1:]
+    entries += [ModuleCallEntry(path, traced.signatures.get(path)) for path in paths]
     example = (args, kwargs)
     found = _Sizes(variables, places)
-    return ExportedProgram(
+    made = ExportedProgram(
         Module(), traced.graph, signature, state, found, entries, example, constants
     )
+    firsts = {id(m): n for n, m in reversed(modules)}
+    made._aliases = {n: firsts[id(m)] for n, m in modules if firsts[id(m)] != n}
+    if of is not None:
+        made._aliases = of._aliases
+    return made
 
 
 def save(
@@ -161,6 +229,6 @@ def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = Non
     _pytree.register_dataclass(cls)
 
 
-def default_decompositions() -> dict[Any, Any]:
+def default_decompositions() -> CustomDecompTable:
     """No functions: graphs have PyTorch's core operators already."""
-    return {}
+    return CustomDecompTable()

@@ -16,6 +16,8 @@ from torchlike.utils import _pytree as pytree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torchlike.export._draft_export import DraftExportReport
+
 Tensor = torchlike.Tensor
 _SAMPLES = 5
 
@@ -184,22 +186,28 @@ class _Sizes:
 
     def __init__(self, traced: Traced, places: list[Place]) -> None:
         self.traced, self.graph = traced, traced.graph
-        self.places = {p.variable: p for p in reversed(places)}
+        # where a size stands as it is, it is taken from there
+        order = sorted(reversed(places), key=lambda p: (p.factor, p.offset) == (1, 0))
+        self.places = {p.variable: p for p in order}
         self.sizes: dict[str, Node] = {}
 
     def size(self, name: str) -> Node:
         """The node of a size, behind the inputs."""
         if name not in self.sizes:
             place = self.places[name]
-            if (place.factor, place.offset) != (1, 0):
-                raise UserError(f"{name} has to be the size of an input itself, too")
             first = next(n for n in self.graph.nodes if n.op != "placeholder")
             source = self.traced.users[place.leaf]
             with self.graph.inserting_before(first):
                 node = self.graph.call_function(
                     torchlike.ops.aten.sym_size.int, (source, place.dim)
                 )
-            node.meta["expr"] = Expr((((name,), 1),), 0)
+                node.meta["expr"] = Expr((((name,), place.factor),), place.offset)
+                if place.offset:
+                    whole = Expr((((name,), place.factor),), 0)
+                    node = self.call(operator.add, node, -place.offset, whole)
+                if place.factor != 1:
+                    one = Expr((((name,), 1),), 0)
+                    node = self.call(operator.floordiv, node, place.factor, one)
             self.sizes[name] = node
         return self.sizes[name]
 
@@ -250,11 +258,14 @@ def probed(
     variables: dict[str, Variable],
     places: list[Place],
     table: Any = None,
+    preserved: Any = (),
+    of: Any = None,
+    report: DraftExportReport | None = None,
 ) -> tuple[Traced, dict[str, Variable], list[Place]]:
     """A graph for all sizes, and the sizes that do vary in it."""
 
     def run(a: Any, k: Any) -> Traced:
-        return trace(model, a, k, table)
+        return trace(model, a, k, table, preserved, of, report)
 
     while True:
         probe = Probe(run, args, kwargs, places)
@@ -263,8 +274,11 @@ def probed(
         try:
             probe.trace_all(variables)
             arguments = probe.compare()
-        except Branched:
+        except Branched as e:
             fixed = [n for n, v in variables.items() if v.optional]
+            if not fixed and report is not None:
+                fixed = list(variables)
+                report.note_constant_size(fixed[-1], variables[fixed[-1]].example, e)
             if not fixed:
                 raise
             # sizes that nobody insists on become constant, the last first

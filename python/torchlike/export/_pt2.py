@@ -115,7 +115,7 @@ class _Graph:
             "target": target,
             "inputs": inputs,
             "outputs": self.outputs(node),
-            "metadata": {},
+            "metadata": _metadata(node),
             "is_hop_single_tensor_return": None,
             "name": node.name,
         }
@@ -187,6 +187,18 @@ class _Graph:
         }
 
 
+def _metadata(node: Node) -> dict[str, str]:
+    """The calls of modules that a node was made in, key, path and class of each, and the input that it writes."""
+    found = {}
+    stack = node.meta.get("nn_module_stack")
+    if stack:
+        rows = (",".join((key, path, kind)) for key, (path, kind) in stack.items())
+        found["nn_module_stack"] = ";".join(rows)
+    if "writes" in node.meta:
+        found["writes"] = node.meta["writes"]
+    return found
+
+
 def _takes_item(node: Node) -> bool:
     import operator
 
@@ -234,14 +246,19 @@ def _signature(program: ExportedProgram, graph: _Graph) -> dict[str, Any]:
     return {"input_specs": inputs, "output_specs": outputs}
 
 
-def _calls(program: ExportedProgram) -> list[Any]:
+def _calls(program: ExportedProgram, graph: _Graph) -> list[Any]:
+    nodes = {n.name: n for n in program.graph.nodes}
+
+    def argument(arg: Any) -> dict[str, Any]:
+        return graph.value(arg.value if isinstance(arg, ConstantArgument) else nodes.get(arg.name))
+
     found = []
     for entry in program.module_call_graph:
         signature = None
         if entry.signature is not None:
             signature = {
-                "inputs": [],
-                "outputs": [],
+                "inputs": [argument(a) for a in entry.signature.inputs],
+                "outputs": [argument(a) for a in entry.signature.outputs],
                 "in_spec": pytree.treespec_dumps(entry.signature.in_spec, 1),
                 "out_spec": pytree.treespec_dumps(entry.signature.out_spec, 1),
                 "forward_arg_names": entry.signature.forward_arg_names,
@@ -263,7 +280,7 @@ def program_data(program: ExportedProgram) -> dict[str, Any]:
         "graph_module": {
             "graph": data,
             "signature": _signature(program, graph),
-            "module_call_graph": _calls(program),
+            "module_call_graph": _calls(program, graph),
             "metadata": {},
             "treespec_namedtuple_fields": {},
         },

@@ -95,6 +95,7 @@ class _Reader:
         self.nodes: dict[str, Node] = {}
         self.symbols: dict[str, int] = {}
         self.tensors = self.module["graph"]["tensor_values"]
+        self.stack: dict[str, tuple[str, str]] = {}
 
     # values
 
@@ -189,6 +190,8 @@ class _Reader:
         if not name.isidentifier() or name in self.nodes:
             raise CheckpointError(f"{name[:60]!r} is no name of a value, or there twice")
         node = self.graph.create_node(op, target, args, kwargs, name)
+        if self.stack:
+            node.meta["nn_module_stack"] = self.stack
         self.nodes[name] = node
         return node
 
@@ -272,7 +275,12 @@ class _Reader:
             if isinstance(spec.arg, TensorArgument):
                 self.describe(spec.arg.name, node, exact=True)
         for call in data["nodes"]:
+            notes = call.get("metadata") or {}
+            self.stack = _stack(notes.get("nn_module_stack"))
             self.call(call)
+            made = self.nodes.get(call.get("name"))
+            if made is not None and notes.get("writes") in self.nodes:
+                made.meta["writes"] = notes["writes"]
         self.graph.output(tuple(self.value(v) for v in data["outputs"]))
         outputs = [self.output_spec(s) for s in signature["output_specs"]]
         if len(outputs) != len(data["outputs"]):
@@ -352,16 +360,30 @@ class _Reader:
         return found
 
 
+def _stack(text: Any) -> dict[str, tuple[str, str]]:
+    """The calls of modules that a node was made in."""
+    found = {}
+    for row in _text(text).split(";") if text else ():
+        key, path, kind = row.split(",", 2)
+        found[key] = (path, kind)
+    return found
+
+
 def _tensors(archive: Archive, folder: str, config: str) -> dict[str, Any]:
     """The tensors of a group by name; those of one record share their memory."""
     found: dict[str, Any] = {}
     shared: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     if not archive.has(f"{folder}/{config}"):
         return found
     for name, entry in archive.json(f"{folder}/{config}")["config"].items():
         path = _text(entry["path_name"])
         if entry.get("use_pickle") or "/" in path or path.startswith("."):
             raise NotImplementedError(f"{name!r} is stored as {path!r}, which is not supported")
+        alike = repr((path, entry.get("is_param"), entry["tensor_meta"]))
+        if alike in known:
+            found[name] = known[alike]
+            continue
         meta = entry["tensor_meta"]
         dtype = schema.DTYPES.get(meta["dtype"])
         if dtype is None or meta["layout"] != schema.STRIDED:
@@ -386,20 +408,26 @@ def _tensors(archive: Archive, folder: str, config: str) -> dict[str, Any]:
             tensor = flat[:whole].view(dtype).as_strided(sizes, strides, offset)
         if entry.get("is_param"):
             tensor = Parameter(tensor, requires_grad=bool(meta.get("requires_grad")))
-        found[name] = tensor
+        found[name] = known[alike] = tensor
     return found
 
 
-def _calls(data: Any) -> list[ModuleCallEntry]:
+def _calls(reader: _Reader) -> list[ModuleCallEntry]:
+    def argument(data: Any) -> Any:
+        value = reader.value(data)
+        if isinstance(value, Node):
+            return TensorArgument(value.name)
+        return ConstantArgument("", value)
+
     found = []
-    for entry in data:
+    for entry in reader.module["module_call_graph"]:
         signature = entry.get("signature")
         made = None
         if signature is not None:
             names = signature.get("forward_arg_names")
             made = ModuleCallSignature(
-                [],
-                [],
+                [argument(a) for a in signature["inputs"]],
+                [argument(a) for a in signature["outputs"]],
                 pytree.treespec_loads(_text(signature["in_spec"])),
                 pytree.treespec_loads(_text(signature["out_spec"])),
                 None if names is None else [_identifier(n) for n in names],
@@ -439,7 +467,7 @@ def _program(archive: Archive) -> ExportedProgram:
 
         record = io.BytesIO(archive.bytes("data/sample_inputs/model.pt"))
         example = torchlike.load(record, weights_only=True)
-    calls = _calls(reader.module["module_call_graph"])
+    calls = _calls(reader)
     return ExportedProgram(
         Module(), reader.graph, signature, state, sizes, calls, example, constants
     )

@@ -8,28 +8,35 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike.export._module_calls import Calls, Replay, taken_out, tracepoint
 from torchlike.export.graph_signature import (
     ConstantArgument,
     InputKind,
     InputSpec,
+    ModuleCallSignature,
     OutputKind,
     OutputSpec,
     TensorArgument,
 )
 from torchlike.fx.experimental._functional import functionalize_graph
-from torchlike.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, PythonKeyTracer
+from torchlike.fx.experimental.proxy_tensor import (
+    ProxyTorchDispatchMode,
+    PythonKeyTracer,
+    _place,
+)
 from torchlike.fx.graph import Graph
 from torchlike.fx.node import Node
 from torchlike.nn import Module
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from torchlike.export._draft_export import DraftExportReport
     from torchlike.fx.proxy import Proxy
 
 Tensor = torchlike.Tensor
-_NORMS = ("native_batch_norm", "cudnn_batch_norm", "batch_norm", "_native_batch_norm_legit")
+aten: Any = torchlike.ops.aten
 
 
 @dataclass
@@ -43,6 +50,7 @@ class Traced:
     users: list[Node] = field(default_factory=list)  # placeholders of the caller's inputs
     in_spec: Any = None
     out_spec: Any = None
+    signatures: dict[str, ModuleCallSignature] = field(default_factory=dict)
 
 
 def identifier(path: str) -> str:
@@ -62,33 +70,93 @@ def input_names(model: Module, args: Any, kwargs: Any) -> list[str]:
 
 
 class _Noting(PythonKeyTracer):
-    """Notes where tensors are, too."""
+    """Notes where tensors are, too, and takes values from the call of a module that uses them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.repeated: dict[Any, dict[str, Proxy]] = {}
 
     def track(self, tensor: Any, proxy: Proxy, *, anew: bool = False) -> None:
         """Notes the node of a tensor."""
+        key = _place(tensor)
+        known = None if anew else self.values.get(key)
         super().track(tensor, proxy, anew=anew)
         proxy.node.meta["device"] = str(tensor.device)
+        if known is None:
+            self.repeated.pop(key, None)
+        elif known[1].node.target == proxy.node.target:
+            self.repeated.setdefault(key, {}).setdefault(self._call(), proxy)
+
+    def find(self, tensor: Any, *, saved: bool = False) -> Proxy | None:
+        """The node of a tensor; where the same view was made in several calls, that of this call."""
+        if self.repeated:
+            found = self.repeated.get(_place(tensor), {}).get(self._call())
+            if found is not None:
+                return found
+        return super().find(tensor, saved=saved)
+
+    def hand_back(self, result: Any) -> None:
+        """Notes that the caller of a call takes repeated views from it."""
+        mine, *rest = reversed(self.module_stack)
+        for leaf in pytree.tree_leaves(result) if self.repeated else ():
+            known = self.repeated.get(_place(leaf), {}) if isinstance(leaf, Tensor) else {}
+            if mine in known:
+                known[rest[0] if rest else ""] = known[mine]
+
+    def _call(self) -> str:
+        return next(reversed(self.module_stack), "")
 
 
 class _Mode(ProxyTorchDispatchMode):
     """Refuses what reads elements of lists too: a program must not keep those of its examples."""
+
+    report: DraftExportReport | None = None  # where reads are noted instead
+
+    def _refuse_values(self, name: str, given: Iterable[Any]) -> None:
+        if self.report is None:
+            super()._refuse_values(name, given)
+            return
+        found = [t for t in given if isinstance(t, Tensor)]
+        try:
+            super()._refuse_values(name, found)
+        except RuntimeError:
+            self.report.note_read(name, found)
 
     def _reads(self, tensor: Tensor) -> None:
         if self.enable_tracing:
             self._refuse_values("aten::_local_scalar_dense", (tensor,))
 
 
+def _norm_with_statistics(
+    input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *rest: Any
+) -> Any:
+    """Batch norm that writes its statistics, by the operator that has a form which does not write."""
+    if not training or mean is None:
+        return NotImplemented
+    return aten._native_batch_norm_legit(input, weight, bias, mean, var, training, *rest)
+
+
+_NORMALISED = {aten.native_batch_norm.default: _norm_with_statistics}
+
+
 class _Trace:
     """The state of a trace."""
 
-    def __init__(self, model: Module, table: Mapping[Any, Callable[..., Any]] | None) -> None:
+    def __init__(
+        self,
+        model: Module,
+        table: Mapping[Any, Callable[..., Any]] | None,
+        report: DraftExportReport | None,
+    ) -> None:
         self.model = model
         self.tracer = _Noting()
         self.tracer.root = Module()
         self.tracer.graph = Graph()
         self.tracer.tensor_attrs = {}
-        self.mode = _Mode(self.tracer, decomposition_table=table)
+        self.mode = _Mode(self.tracer, decomposition_table={**_NORMALISED, **(table or {})})
+        self.mode.report = report
         self.found = Traced(self.tracer.graph)
+        self.specs: dict[str, tuple[Any, Any]] = {}
 
     def placeholder(self, name: str, value: Any) -> Proxy:
         """An input of the graph."""
@@ -129,8 +197,28 @@ class _Trace:
             node = self.placeholder(name, leaf).node
             self.found.users.append(node)
             tensor = isinstance(leaf, Tensor)
+            if not tensor:
+                node.meta["val"] = leaf
             arg: Any = TensorArgument(node.name) if tensor else ConstantArgument(node.name, leaf)
             self.found.inputs.append(InputSpec(InputKind.USER_INPUT, arg, None))
+
+    def call(self, preserved: Iterable[str], args: Any, kwargs: Any) -> Any:
+        """Runs the model."""
+        calls = Calls(self.model, self.tracer, preserved, self.note)
+        with calls.watched():
+            result = self.model(*args, **kwargs)
+        self.specs = calls.specs
+        return result
+
+    def replay(self, of: dict[str, ModuleCallSignature], args: Any, kwargs: Any) -> Any:
+        """Runs the module of a program, node by node."""
+        replay = Replay(self.model, self.tracer)
+        leaves = pytree.tree_leaves((args, kwargs))
+        result = replay.run(*leaves, enable_io_processing=False)
+        own = {name: s for name, s in of.items() if name}
+        replay.note_signatures(own, self.note)
+        self.specs = {name: (s.in_spec, s.out_spec) for name, s in own.items()}
+        return pytree.tree_unflatten(result, of[""].out_spec)
 
     def finish(self, result: Any) -> None:
         """The output, and a graph without writes."""
@@ -138,7 +226,6 @@ class _Trace:
         leaves, self.found.out_spec = pytree.tree_flatten(result)
         values = tuple(tracer.create_arg(self._leaf(leaf)) for leaf in leaves)
         graph.output(values)
-        _refuse_norms(graph)
         changed = functionalize_graph(graph, write_back=False)
         _drop_aliases(graph)
         self._lift()
@@ -162,6 +249,16 @@ class _Trace:
             self.found.outputs.append(OutputSpec(OutputKind.USER_OUTPUT, arg, None))
         output.args = ((*updates, *output.args[0]),)
         graph.eliminate_dead_code()
+        for name, given in taken_out(graph).items():
+            in_spec, out_spec = self.specs[name]
+            self.found.signatures[name] = ModuleCallSignature(
+                given["inputs"], given["outputs"], in_spec, out_spec
+            )
+
+    def note(self, *values: Any) -> None:
+        """Marks values, which the graph shows until it is finished."""
+        found = tuple(self._leaf(v) for v in values)
+        self.tracer.create_proxy("call_function", tracepoint, found, {})
 
     def _leaf(self, leaf: Any) -> Any:
         return self.mode._argument(leaf) if isinstance(leaf, Tensor) else leaf
@@ -187,15 +284,6 @@ class _Trace:
             graph.erase_node(node)
 
 
-def _refuse_norms(graph: Graph) -> None:
-    for node in graph.nodes:
-        name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
-        if name in _NORMS and len(node.args) > 5 and node.args[5] and node.args[3] is not None:
-            raise NotImplementedError(
-                f"export: {node.target} changes running statistics; call eval() of the model before"
-            )
-
-
 def _drop_aliases(graph: Graph) -> None:
     """Takes calls out that give their argument: without writes and gradients nothing tells them apart."""
     for node in graph.nodes:
@@ -210,23 +298,35 @@ def trace(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     table: Mapping[Any, Callable[..., Any]] | None = None,
+    preserved: Iterable[str] = (),
+    of: dict[str, ModuleCallSignature] | None = None,
+    report: DraftExportReport | None = None,
 ) -> Traced:
-    """The operators that a call of a model comes down to."""
-    state = _Trace(model, table)
+    """The operators that a call of a model comes down to.
+
+    Args:
+        preserved: the modules whose calls' signatures are noted.
+        of: the signatures of a program, if the model is the module of one.
+        report: notes values that are read, which are refused without it.
+    """
+    state = _Trace(model, table, report)
     # a trace runs the model, which may write its buffers, its inputs, and draw random numbers
     with torchlike.no_grad():
         args, kwargs = pytree.tree_map_only(Tensor, _copied, (args, kwargs))
-        buffers = [(b, b.detach().clone(), b._version) for b in model.buffers()]
+        buffers = [(b, b.detach().clone()) for b in model.buffers()]
     state.add_state()
     state.add_inputs(args, kwargs)
     try:
         with torchlike.random.fork_rng(devices=()), torchlike.no_grad(), state.mode:
-            result = model(*args, **kwargs)
+            if of is None:
+                result = state.call(preserved, args, kwargs)
+            else:
+                result = state.replay(of, args, kwargs)
         state.finish(result)
     finally:
         with torchlike.no_grad():
-            for buffer, before, version in buffers:
-                if buffer._version != version:
+            for buffer, before in buffers:
+                if not buffer.is_meta and not torchlike.equal(buffer, before):
                     buffer.copy_(before)
     return state.found
 

@@ -9,7 +9,7 @@ from typing import Any
 from torchlike._C import Tensor
 from torchlike.utils import _pytree as pytree
 
-__all__ = ["Dim", "UserError", "dims"]
+__all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "UserError", "dims"]
 
 _MAX = (1 << 63) - 1
 
@@ -110,6 +110,127 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
     return tuple(Dim(name, min=min, max=max) for name in names)
 
 
+class ShapesCollection:
+    """Says of tensors, wherever they are among the inputs, which of their sizes vary.
+
+    `shapes[x] = {0: Dim("batch")}`, and the collection is what `dynamic_shapes` is.
+    """
+
+    def __init__(self) -> None:
+        self._shapes: dict[int, Any] = {}
+
+    def __setitem__(self, t: Any, shape: Any) -> None:
+        self._known(t)
+        known = self._shapes.setdefault(id(t), shape)
+        if known != shape:
+            raise AssertionError(
+                f"Shapes assigned to input do not match: expected {known}, got {shape}"
+            )
+
+    def __getitem__(self, t: Any) -> Any:
+        self._known(t)
+        return self._shapes.setdefault(id(t), {})
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    @staticmethod
+    def _known(t: Any) -> None:
+        if not isinstance(t, Tensor):
+            raise AssertionError(
+                f"Cannot assign shape to non-tensor or non-_IntWrapper type {type(t)}"
+            )
+
+    def dynamic_shapes(
+        self, m: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """What is said of each input, in the structure of the inputs.
+
+        Raises:
+            ValueError: if a tensor that something is said of is not among them.
+        """
+        seen: set[int] = set()
+
+        def find(leaf: Any) -> Any:
+            seen.add(id(leaf))
+            return self._shapes.get(id(leaf))
+
+        found = pytree.tree_map(find, _combined(m, args, kwargs))
+        if not set(self._shapes) <= seen:
+            raise ValueError(
+                "Some tensors that were assigned shapes were not found in args. "
+                "Maybe such tensors were copied when passing them as args? "
+                "Maybe such tensors are contained in classes that were not registered with pytree?"
+            )
+        return found
+
+
+class AdditionalInputs:
+    """Finds sizes that vary by other inputs, which the program has to be valid for too."""
+
+    def __init__(self) -> None:
+        self._examples: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = []
+
+    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        """One more call of the program."""
+        if type(args) is not tuple:
+            raise AssertionError(f"Representative args {args} must be a tuple")
+        if kwargs is not None and type(kwargs) is not dict:
+            raise AssertionError(f"Representative kwargs {kwargs} must be None or a dict")
+        self._examples.append((args, kwargs))
+
+    def dynamic_shapes(
+        self, m: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """`Dim.DYNAMIC` for each size that is not the same in all calls, in the structure of the inputs.
+
+        Raises:
+            ValueError: if something else than sizes and whole numbers differs.
+        """
+        first = _combined(m, args, kwargs)
+        others = [_combined(m, a, k) for a, k in self._examples]
+        return pytree.tree_map(_varying, first, *others)
+
+    def verify(self, ep: Any) -> None:
+        """Checks that a program is valid for all calls.
+
+        Raises:
+            RuntimeError: with what does not hold.
+        """
+        from torchlike.export._inputs import check_call
+
+        for args, kwargs in self._examples:
+            leaves = ep._leaves(args, kwargs or {})
+            spec = ep._signature().in_spec
+            check_call(ep.graph_signature, ep.graph, ep._sizes, leaves, spec)
+
+
+def _combined(m: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """The inputs by the names of their parameters."""
+    function = getattr(m, "forward", m)
+    return dict(inspect.signature(function).bind(*args, **(kwargs or {})).arguments)
+
+
+def _varying(*values: Any) -> Any:
+    """What differs among the same input of several calls."""
+    if all(isinstance(v, Tensor) for v in values):
+        if len({v.dim() for v in values}) > 1:
+            shapes = tuple(tuple(v.shape) for v in values)
+            raise ValueError(
+                f"The following tensors were found to have differing numbers of dimensions: {shapes}"
+            )
+        sizes = zip(*(v.shape for v in values), strict=True)
+        return tuple(Dim.DYNAMIC if len(set(s)) > 1 else None for s in sizes)
+    if all(v == values[0] for v in values[1:]):
+        return None
+    if all(type(v) is int for v in values):
+        return Dim.DYNAMIC
+    raise ValueError(
+        "The following inputs were found to have differing values, "
+        f"but they cannot be marked as dynamic: {values}."
+    )
+
+
 @dataclass
 class Variable:
     """One size that is varied: its name, its range, and where it stands."""
@@ -156,6 +277,8 @@ def specs_of(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> list[An
     Raises:
         UserError: if that does not have the structure of the inputs.
     """
+    if isinstance(dynamic_shapes, ShapesCollection | AdditionalInputs):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(model, args, kwargs)
     if dynamic_shapes is None:
         return [None] * len(pytree.tree_leaves((args, kwargs)))
     signature = inspect.signature(model.forward)
@@ -194,6 +317,11 @@ def variables_of(leaves: list[Any], specs: list[Any]) -> tuple[dict[str, Variabl
     variables: dict[str, Variable] = {}
     places: list[Place] = []
     for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
+        if isinstance(leaf, int | float) and spec not in (None, Dim.STATIC, Dim.AUTO):
+            raise NotImplementedError(
+                f"export: an input that is a number, {leaf}, cannot vary: it becomes part of the "
+                "program; give a tensor"
+            )
         if spec is None or not isinstance(leaf, Tensor):
             continue
         items = spec.items() if isinstance(spec, dict) else enumerate(spec)

@@ -6,14 +6,13 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torchlike
-from torchlike.export._trace import input_names
+from torchlike.export._inputs import check_guards
+from torchlike.export._writes import write_in_place
 from torchlike.export.dynamic_shapes import Place, UserError, Variable
 from torchlike.export.graph_signature import (
-    ConstantArgument,
     ExportGraphSignature,
     InputKind,
-    OutputKind,
+    ModuleCallSignature,
 )
 from torchlike.fx._codegen import _PyTreeCodeGen, _PyTreeInfo
 from torchlike.fx.graph_module import GraphModule, _assign_attr
@@ -37,17 +36,6 @@ class ValueRanges(NamedTuple):
     def __repr__(self) -> str:
         upper = "int_oo" if self.upper >= (1 << 63) - 1 else self.upper
         return f"VR[{self.lower}, {upper}]"
-
-
-@dataclass
-class ModuleCallSignature:
-    """How a module is called: the structures of its inputs and outputs."""
-
-    inputs: list[Any]
-    outputs: list[Any]
-    in_spec: Any
-    out_spec: Any
-    forward_arg_names: list[str] | None = None
 
 
 @dataclass
@@ -92,6 +80,8 @@ class ExportedProgram:
         self._module_call_graph = module_call_graph
         self._example_inputs = example_inputs
         self._constants = constants or {}
+        self._report: Any = None
+        self._aliases: dict[str, str] = {}  # other paths of modules, with their first
 
     @property
     def graph_module(self) -> GraphModule:
@@ -138,8 +128,26 @@ class ExportedProgram:
 
     @property
     def example_inputs(self) -> Any:
-        """The inputs that the program was traced with."""
+        """The inputs that the program was traced with, or others of their structure."""
         return self._example_inputs
+
+    @example_inputs.setter
+    def example_inputs(self, value: Any) -> None:
+        if value is not None:
+            pair = isinstance(value, tuple) and len(value) == 2
+            if not pair or type(value[0]) is not tuple or type(value[1]) is not dict:
+                raise ValueError(
+                    "Example inputs should be a tuple containing example arguments (as a tuple), "
+                    "and example kwargs (as a dictionary)."
+                )
+            order = self._signature().in_spec.children_specs[1].context
+            if set(value[1]) != set(order):
+                raise ValueError(
+                    "Ran into a kwarg keyword mismatch: Got the following keywords "
+                    f"{list(value[1])} but expected {order}"
+                )
+            self._leaves(*value)
+        self._example_inputs = value
 
     @property
     def dialect(self) -> str:
@@ -150,6 +158,9 @@ class ExportedProgram:
         found = self._module_call_graph[0].signature
         assert found is not None
         return found
+
+    def _signatures(self) -> dict[str, ModuleCallSignature]:
+        return {e.fqn: e.signature for e in self._module_call_graph if e.signature is not None}
 
     def parameters(self) -> Iterator[Any]:
         """The parameters."""
@@ -209,36 +220,24 @@ class ExportedProgram:
             _assign_attr(self._value(spec.target), root, spec.target)
             with graph.inserting_before(node):
                 fetched = graph.create_node("get_attr", spec.target)
-            fetched.meta = node.meta
+            fetched.meta = {**node.meta, "input": node.name}
             node.replace_all_uses_with(fetched)
             graph.erase_node(node)
-        self._write_back(graph, nodes)
+            nodes[spec.arg.name] = fetched
+        write_in_place(graph, self.graph_signature, nodes)
         names = signature.forward_arg_names or [n.name for n in graph.find_nodes(op="placeholder")]
         info = _PyTreeInfo(names, signature.in_spec, signature.out_spec)
         graph._codegen = _PyTreeCodeGen(info)
         made = GraphModule(root, graph)
+        for spec in self.graph_signature.input_specs:
+            unsaved = spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+            if unsaved and not spec.persistent and spec.target is not None:
+                above, _, name = spec.target.rpartition(".")
+                made.get_submodule(above)._non_persistent_buffers_set.add(name)
         made.train(False)
         if check_guards:
             made.register_forward_pre_hook(self._check, with_kwargs=True)
         return made
-
-    def _write_back(self, graph: Graph, nodes: dict[str, Any]) -> None:
-        """Writes what a call changes, and leaves the results."""
-        output = graph.output_node()
-        kept = []
-        for spec, value in zip(self.graph_signature.output_specs, output.args[0], strict=True):
-            if spec.kind is OutputKind.USER_OUTPUT:
-                kept.append(value)
-                continue
-            with graph.inserting_before(output):
-                target = None
-                if spec.kind is OutputKind.USER_INPUT_MUTATION and spec.target is not None:
-                    target = nodes[spec.target]
-                if target is None:
-                    assert spec.target is not None
-                    target = graph.create_node("get_attr", spec.target)
-                graph.call_function(torchlike.ops.aten.copy_.default, (target, value))
-        output.args = (tuple(kept),)
 
     def _check(self, module: Any, args: Any, kwargs: Any) -> None:
         """Refuses inputs for which the program is not valid.
@@ -247,6 +246,11 @@ class ExportedProgram:
             ValueError: for another structure.
             AssertionError: for sizes and values that it was not traced for.
         """
+        leaves = self._leaves(args, kwargs)
+        check_guards(self.graph_signature, self.graph, self._sizes, leaves)
+
+    def _leaves(self, args: Any, kwargs: Any) -> list[Any]:
+        """The leaves of arguments that have the structure of the program's."""
         wanted = self._signature().in_spec
         if list(kwargs) != list(wanted.children_specs[1].context):
             order = wanted.children_specs[1].context
@@ -259,7 +263,7 @@ class ExportedProgram:
                 "Please check that the inputs have the same number and type of args and kwargs as "
                 "the ones you used when tracing."
             )
-        check_inputs(self, leaves)
+        return leaves
 
     def run_decompositions(self, decomp_table: Any = None, **_: Any) -> ExportedProgram:
         """The program with operators replaced by what a table says; traced again.
@@ -276,50 +280,16 @@ class ExportedProgram:
         return _export(module, args, kwargs, self._sizes, decomp_table, self)
 
 
-def check_inputs(program: ExportedProgram, leaves: list[Any]) -> None:
-    """Checks sizes and constant values of the caller's inputs.
-
-    Raises:
-        AssertionError: with what does not hold.
-    """
-    specs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
-    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
-    sizes = program._sizes
-    seen: dict[str, int] = {}
-    for i, (spec, leaf) in enumerate(zip(specs, leaves, strict=True)):
-        name = spec.arg.name
-        if isinstance(spec.arg, ConstantArgument):
-            if leaf != spec.arg.value:
-                raise AssertionError(f"Guard failed: {name} == {spec.arg.value!r}")
-            continue
-        example = nodes[name].meta["val"]
-        varying = {p.dim: p for p in sizes.places if p.leaf == i}
-        if not isinstance(leaf, torchlike.Tensor) or leaf.dim() != example.dim():
-            raise AssertionError(f"Guard failed: {name} is a tensor of {example.dim()} dimensions")
-        for dim, size in enumerate(leaf.shape):
-            shown = f"{name}.size()[{dim}]"
-            place = varying.get(dim)
-            if place is None:
-                if size != example.shape[dim]:
-                    raise AssertionError(f"Guard failed: {shown} == {example.shape[dim]}")
-                continue
-            value, rest = divmod(size - place.offset, place.factor)
-            variable = sizes.variables[place.variable]
-            if value > variable.high:
-                raise AssertionError(f"Guard failed: {shown} <= {variable.high}")
-            if value < variable.low:
-                raise AssertionError(f"Guard failed: {shown} >= {variable.low}")
-            if rest or seen.setdefault(place.variable, value) != value:
-                known = (
-                    seen[place.variable] * place.factor + place.offset if not rest else "a multiple"
-                )
-                raise AssertionError(f"Guard failed: {shown} == {known}")
-
-
 def arg_names(model: Any, args: Any, kwargs: Any) -> list[str]:
     """Names of the arguments of the program's function."""
     import inspect
 
-    bound = inspect.signature(model.forward).bind(*args, **kwargs).arguments
-    names = list(bound)
-    return names if len(names) == len(args) + len(kwargs) else input_names(model, args, kwargs)
+    signature = inspect.signature(model.forward)
+    names: list[str] = []
+    for name, value in signature.bind(*args, **kwargs).arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            names += [f"{name}_{i}" for i in range(len(value))]
+        else:
+            names += list(value) if kind is inspect.Parameter.VAR_KEYWORD else [name]
+    return names

@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = [
     "ConstantArgument",
+    "ExportBackwardSignature",
     "ExportGraphSignature",
     "InputKind",
     "InputSpec",
@@ -30,6 +31,17 @@ class ConstantArgument:
 
     name: str
     value: Any
+
+
+@dataclass
+class ModuleCallSignature:
+    """How a module is called: the structures of its inputs and outputs."""
+
+    inputs: list[Any]
+    outputs: list[Any]
+    in_spec: Any
+    out_spec: Any
+    forward_arg_names: list[str] | None = None
 
 
 class InputKind(Enum):
@@ -78,6 +90,15 @@ class OutputSpec:
 
 
 @dataclass
+class ExportBackwardSignature:
+    """The outputs of a graph with gradients that are those of parameters and inputs, and its loss."""
+
+    gradients_to_parameters: dict[str, str]
+    gradients_to_user_inputs: dict[str, str]
+    loss_output: str
+
+
+@dataclass
 class ExportGraphSignature:
     """The inputs and outputs of a graph, in order."""
 
@@ -101,6 +122,33 @@ class ExportGraphSignature:
     def inputs_to_lifted_tensor_constants(self) -> dict[str, str]:
         """Names of constants, by the names of their inputs."""
         return self._inputs(InputKind.CONSTANT_TENSOR)
+
+    @property
+    def inputs_to_lifted_custom_objs(self) -> dict[str, str]:
+        """Nothing: programs hold tensors alone."""
+        return {}
+
+    @property
+    def lifted_custom_objs(self) -> tuple[str, ...]:
+        """Nothing: programs hold tensors alone."""
+        return ()
+
+    @property
+    def backward_signature(self) -> ExportBackwardSignature | None:
+        """None: graphs compute no gradients."""
+        return None
+
+    @property
+    def assertion_dep_token(self) -> dict[int, str] | None:
+        """None: graphs make no assertions."""
+        return None
+
+    @property
+    def input_tokens(self) -> tuple[str, ...]:
+        """Nothing: graphs have no calls whose order tokens keep."""
+        return ()
+
+    output_tokens = input_tokens
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -146,6 +194,36 @@ class ExportGraphSignature:
     def buffers_to_mutate(self) -> dict[str, str]:
         """Paths of buffers that a call changes, by the outputs that are their new values."""
         return self._outputs(OutputKind.BUFFER_MUTATION)
+
+    @property
+    def parameters_to_mutate(self) -> dict[str, str]:
+        """Nothing: programs that write parameters are refused."""
+        return {}
+
+    def replace_all_uses(self, old: str, new: str) -> None:
+        """Puts a new name of a node in the place of an old one."""
+        if not isinstance(old, str) or not isinstance(new, str):
+            raise AssertionError(f"expected the names of nodes, got {old!r} and {new!r}")
+        args = [s.arg for s in self.input_specs] + [s.arg for s in self.output_specs]
+        for arg in args:
+            if isinstance(arg, TensorArgument) and arg.name == old:
+                arg.name = new
+        for out in self.output_specs:
+            if out.kind is OutputKind.USER_INPUT_MUTATION and out.target == old:
+                out.target = new
+
+    def get_replace_hook(self, replace_inputs: bool = False) -> Any:
+        """A hook for graphs: names stay those of the nodes that take the place of others.
+
+        Args:
+            replace_inputs: for inputs, too; for outputs alone otherwise.
+        """
+
+        def hook(old: Any, new: str, user: Any) -> None:
+            if user.op == "output" or (replace_inputs and old.op == "placeholder"):
+                self.replace_all_uses(old.name, new)
+
+        return hook
 
     @property
     def user_inputs_to_mutate(self) -> dict[str, str]:

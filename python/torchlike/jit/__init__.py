@@ -8,6 +8,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
+from torchlike import _absent
 from torchlike.futures import Future
 from torchlike.jit import _marks
 from torchlike.jit._errors import CompilationUnitError as CompilationUnitError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attribute",
+    "CompilationUnit",
     "CompilationUnitError",
     "Error",
     "Final",
@@ -31,7 +33,9 @@ __all__ = [
     "TracerWarning",
     "TracingCheckError",
     "annotate",
+    "enable_onednn_fusion",
     "export",
+    "export_opnames",
     "fork",
     "freeze",
     "fuser",
@@ -48,6 +52,8 @@ __all__ = [
     "script",
     "script_if_tracing",
     "script_method",
+    "set_fusion_strategy",
+    "strict_fusion",
     "trace",
     "trace_module",
     "unused",
@@ -196,16 +202,60 @@ def fuser(name: str) -> Iterator[None]:
     yield
 
 
+_onednn = False
+_strategy = [("STATIC", 2), ("DYNAMIC", 10)]
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Kept, without an effect: operators are not fused."""
+    global _onednn
+    _onednn = bool(enabled)
+
+
 def onednn_fusion_enabled() -> bool:
-    """False."""
-    return False
+    """What `enable_onednn_fusion` was told last."""
+    return _onednn
+
+
+def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Kept, without an effect: operators are not fused. Gives the strategy before.
+
+    Raises:
+        ValueError: for a name that is neither `STATIC` nor `DYNAMIC`.
+    """
+    global _strategy
+    for name, _ in strategy:
+        if name not in ("STATIC", "DYNAMIC"):
+            raise ValueError(f"FusionBehavior only supported 'STATIC' or 'DYNAMIC', got: {name}")
+    before, _strategy = _strategy, [(name, int(depth)) for name, depth in strategy]
+    return before
+
+
+class strict_fusion:
+    """A block in which all would have to be fused; Python runs it as it is, and says so."""
+
+    def __init__(self) -> None:
+        import warnings
+
+        warnings.warn("Only works in script mode", stacklevel=2)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, type: Any, value: Any, tb: Any) -> None:
+        pass
+
+
+export_opnames = _absent.function(
+    __name__, "export_opnames", "TorchScript for phones, which asks for operators, is not written"
+)
 
 
 _LAZY = {
     "load": "_read", "save": "_write", "script": "_script", "trace": "_trace", "trace_module": "_trace",
     "ScriptModule": "_module", "RecursiveScriptModule": "_module", "ScriptFunction": "_module",
     "TracedModule": "_module", "TopLevelTracedModule": "_module", "TracerWarning": "_trace",
-    "TracingCheckError": "_trace",
+    "TracingCheckError": "_trace", "CompilationUnit": "_compilation_unit",
 }  # fmt: skip
 
 

@@ -281,7 +281,7 @@ class profile:
             group_by_input_shape, group_by_stack_n, group_by_overload_name
         )
 
-    def export_chrome_trace(self, path: str) -> None:
+    def export_chrome_trace(self, path: str, use_python_export: bool = False) -> None:
         """Writes a file for `chrome://tracing`, packed if its name ends with `.gz`."""
         metadata = {
             "record_shapes": int(self.record_shapes),

@@ -9,8 +9,9 @@ from typing import Any
 
 from torchlike import _C
 from torchlike._limits import INTEGERS
+from torchlike.testing._file_check import FileCheck
 
-__all__ = ["assert_allclose", "assert_close", "make_tensor"]
+__all__ = ["FileCheck", "assert_allclose", "assert_close", "make_tensor"]
 
 # the relative and absolute difference allowed by default; other dtypes have to be equal
 _TOLERANCES = {

@@ -69,6 +69,18 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
             if key is not None:
                 yield key
 
+    def keyrefs(self) -> list[Any]:
+        """The references to the keys."""
+        return list(self.data)
+
+    def copy(self) -> Any:
+        """The same entries in another dictionary."""
+        made = type(self)(ref_type=self.ref_type)
+        made.update(self)
+        return made
+
+    __copy__ = copy
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {id(self):#x}>"
 

@@ -7,7 +7,8 @@ from torchlike import _elsewhere
 _text = "Torch not compiled with XPU enabled"
 
 is_available = is_initialized = _elsewhere.available
-is_bf16_supported = is_tf32_supported = is_current_stream_capturing = _elsewhere.available
+is_bf16_supported = _elsewhere.no_bf16
+is_tf32_supported = is_current_stream_capturing = _elsewhere.available
 device_count = _elsewhere.count
 memory_allocated = memory_reserved = max_memory_allocated = max_memory_reserved = _elsewhere.zero
 empty_cache = seed = seed_all = manual_seed = manual_seed_all = _elsewhere.nothing

@@ -24,6 +24,10 @@ _SCATTERS = {
 _RESHAPES = ("view", "_unsafe_view", "unsqueeze", "squeeze", "alias", "detach", "reshape")
 _KINDS = (*_SCATTERS, *_RESHAPES, "t", "transpose", "permute", "split", "split_with_sizes")
 _KINDS += ("expand", "unbind", "unfold")
+# what is known of a value wherever it comes from
+_KEPT = ("val", "tensor_meta")
+# what is known of where it was made
+_PLACED = ("nn_module_stack", "writes")
 # operators that write beside their results: the one that gives what they write too, and where, by place of the argument
 _BESIDE = {"_native_batch_norm_legit": ("_native_batch_norm_legit_functional", {3: 3, 4: 4})}
 
@@ -47,14 +51,18 @@ class _Functional:
         self.chain: dict[Node, list[Node]] = {}  # the views that lead there, from the base on
         self.now: dict[Node, Node] = {}  # a base that was written: its value now
         self.written_inputs: dict[Node, None] = {}
+        self.at: Node = next(iter(graph.nodes))  # the node that is rewritten
 
     def run(self) -> None:
         """Rewrites every node, in order."""
         for node in list(self.graph.nodes):
+            self.at = node
             if node.op == "output":
                 self._finish(node)
                 continue
             if not _is_operator(node) and node.target is not operator.getitem:
+                with self.graph.inserting_before(node):
+                    self._update_arguments(node, None)
                 continue
             written = self._written(node)
             with self.graph.inserting_before(node):
@@ -118,8 +126,14 @@ class _Functional:
         made = self.graph.call_function(
             view.target, (of, *view.args[1:]), dict(view.kwargs), name=_name(view) or None
         )
-        made.meta = dict(view.meta)
+        self._describe(made, view.meta)
         return made
+
+    def _describe(self, made: Node, like: dict[str, Any]) -> None:
+        """Notes what a new node's value is like; it belongs to the call that is rewritten."""
+        made.meta = {k: v for k, v in like.items() if k not in _PLACED}
+        if "nn_module_stack" in self.at.meta:
+            made.meta["nn_module_stack"] = self.at.meta["nn_module_stack"]
 
     def _note_view(self, node: Node, of: Node) -> None:
         origin = self._original(of)
@@ -146,6 +160,7 @@ class _Functional:
             new = self._put_back(view, before, new)
         self.now[root] = new
         if root.op == "placeholder":
+            new.meta["writes"] = root.name
             self.written_inputs[root] = None
 
     def _turn(self, node: Node, target: Node) -> None:
@@ -167,12 +182,15 @@ class _Functional:
         args = map_arg(node.args, self._current)
         made = self.graph.call_function(getattr(aten, name).default, args, dict(node.kwargs))
         made.meta = dict(node.meta)
+        if isinstance(made.meta.get("val"), list | tuple):
+            beside = (t.meta.get("val") for t in targets.values() if isinstance(t, Node))
+            made.meta["val"] = (*made.meta["val"], *beside)
         node.replace_all_uses_with(made)
         for i, place in places.items():
             target = targets[i]
             if isinstance(target, Node):
                 new = self.graph.call_function(operator.getitem, (made, place))
-                new.meta = {k: target.meta[k] for k in ("val", "tensor_meta") if k in target.meta}
+                self._describe(new, {k: target.meta[k] for k in _KEPT if k in target.meta})
                 values = self._views(self._root(target), self.chain.get(target, []))
                 self._hold(target, values, new)
         self.graph.erase_node(node)
@@ -242,7 +260,7 @@ class _Functional:
         else:
             raise NotImplementedError(f"functionalize: a write to a view made by {view.target}")
         made = self.graph.call_function(*call)
-        made.meta = {k: before.meta[k] for k in ("val", "tensor_meta") if k in before.meta}
+        self._describe(made, {k: before.meta[k] for k in _KEPT if k in before.meta})
         return made
 
     def _finish(self, output: Node) -> None:

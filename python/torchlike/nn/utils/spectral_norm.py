@@ -92,11 +92,11 @@ class SpectralNormLoadStateDictPreHook:
 class SpectralNormStateDictHook:
     """Says in the state which form of it this is: one that has both vectors."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
 
     def __call__(self, module: Any, state_dict: Any, prefix: str, local_metadata: Any) -> None:
-        local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = 1
+        local_metadata.setdefault("spectral_norm", {})[self.fn.name + ".version"] = 1
 
 
 def _hook(module: Any, name: str) -> tuple[int, SpectralNorm] | None:
@@ -137,7 +137,7 @@ def spectral_norm(
     module.register_buffer(name + "_u", u)
     module.register_buffer(name + "_v", v)
     module.register_forward_pre_hook(norm)
-    module._register_state_dict_hook(SpectralNormStateDictHook(name))
+    module._register_state_dict_hook(SpectralNormStateDictHook(norm))
     module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(norm))
     return module
 
@@ -155,7 +155,7 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     module.register_parameter(name, Parameter(weight.detach()))
     del module._forward_pre_hooks[key]
     for other, saved in module._state_dict_hooks.items():
-        if isinstance(saved, SpectralNormStateDictHook) and saved.name == name:
+        if isinstance(saved, SpectralNormStateDictHook) and saved.fn.name == name:
             del module._state_dict_hooks[other]
             break
     for other, loads in module._load_state_dict_pre_hooks.items():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 import statistics
 import textwrap
 import timeit
@@ -13,11 +15,25 @@ import torchlike
 from torchlike import _absent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["Compare", "Measurement", "TaskSpec", "Timer", "select_unit", "timer"]
+__all__ = [
+    "Compare",
+    "Measurement",
+    "TaskSpec",
+    "Timer",
+    "ordered_unique",
+    "select_unit",
+    "set_torch_threads",
+    "timer",
+    "trim_sigfig",
+    "unit_to_english",
+]
 
 _UNITS = (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
+_WORDS = {"ns": "nanosecond", "us": "microsecond", "ms": "millisecond", "s": "second"}
+_LEAST_INTERVAL = 25e-9
+_MOST_FIGURES = 4
 _NOTE = "This could indicate system fluctuation."
 
 
@@ -28,6 +44,35 @@ def select_unit(t: float) -> tuple[str, float]:
         if t >= unit[1]:
             chosen = unit
     return chosen
+
+
+def unit_to_english(u: str) -> str:
+    """The word for a unit."""
+    return _WORDS[u]
+
+
+def trim_sigfig(x: float, n: int) -> float:
+    """A number with so many digits that are not 0."""
+    if x == 0:
+        return 0.0
+    scale = 10.0 ** (math.ceil(math.log10(abs(x))) - n)
+    return float(round(x / scale) * scale)
+
+
+def ordered_unique(elements: Iterable[Any]) -> list[Any]:
+    """Each element once, in the order in which they come first."""
+    return list(dict.fromkeys(elements))
+
+
+@contextlib.contextmanager
+def set_torch_threads(n: int) -> Iterator[None]:
+    """A block that computes with so many threads."""
+    before = torchlike.get_num_threads()
+    torchlike.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torchlike.set_num_threads(before)
 
 
 @dataclasses.dataclass(init=True, repr=False, eq=True, frozen=True)
@@ -54,6 +99,19 @@ class TaskSpec:
     def row(self) -> str:
         """What stands in front of a row of a table."""
         return self.sub_label or self.label or self.stmt
+
+    def setup_str(self) -> str:
+        """The preparations, as text; empty without any."""
+        if self.setup == "pass" or not self.setup:
+            return ""
+        if "\n" in self.setup:
+            return f"setup:\n{textwrap.indent(self.setup, '  ')}"
+        return f"setup: {self.setup}"
+
+    def summarize(self) -> str:
+        """What was measured, as lines."""
+        rows = [self.title, self.description or "", self.setup_str()]
+        return "\n".join(row for row in rows if row)
 
 
 @dataclasses.dataclass(init=True, repr=False)
@@ -106,6 +164,35 @@ class Measurement:
         low, high = self._quartiles()
         return high - low
 
+    @property
+    def title(self) -> str:
+        """What was measured."""
+        return self.task_spec.title
+
+    @property
+    def env(self) -> str | None:
+        """Where it was measured."""
+        return self.task_spec.env
+
+    @property
+    def as_row_name(self) -> str:
+        """What stands in front of a row of a table."""
+        return self.task_spec.row
+
+    @property
+    def has_warnings(self) -> bool:
+        """Whether blocks differ more than they should."""
+        return len(self.times) > 2 and not self.meets_confidence()
+
+    @property
+    def significant_figures(self) -> int:
+        """How many digits of the median can be trusted, by how the middle half of the blocks differs."""
+        ordered, count = sorted(self.times), len(self.times)
+        middle = ordered[count // 4 : math.ceil(3 * count / 4)]
+        interval = 1.645 * statistics.pstdev(middle) / math.sqrt(len(middle))
+        figures = math.floor(math.log10(self.median / max(interval, _LEAST_INTERVAL)))
+        return min(max(figures, 1), _MOST_FIGURES)
+
     def meets_confidence(self, threshold: float = 0.1) -> bool:
         """Whether the quartiles are close, of three blocks or more."""
         return len(self.times) > 2 and self.iqr / self.median < threshold
@@ -132,7 +219,7 @@ class Measurement:
             f"  {len(self.times)} measurement{'s' * (len(self.times) > 1)}, {self.number_per_run} runs "
             f"{'per measurement' if len(self.times) > 1 else ''}, {threads} thread{'s' * (threads > 1)}"
         )
-        if len(self.times) > 2 and not self.meets_confidence():
+        if self.has_warnings:
             lines.append(
                 f"  WARNING: Interquartile range is {self.iqr / self.median:.1%} of the median measurement."
             )
@@ -190,12 +277,8 @@ class Timer:
         return now
 
     def _run(self, number: int) -> float:
-        threads = torchlike.get_num_threads()
-        torchlike.set_num_threads(self._task.num_threads)
-        try:
+        with set_torch_threads(self._task.num_threads):
             return max(self._timer.timeit(number), 1e-9)
-        finally:
-            torchlike.set_num_threads(threads)
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
         """One block of so many runs, after a shorter one."""
@@ -241,6 +324,14 @@ class Timer:
                 break
         return Measurement(number, times, self._task)
 
+    def repeat(self, repeat: int = -1, number: int = -1) -> None:
+        """Not here, as in PyTorch."""
+        raise NotImplementedError("See `Timer.blocked_autorange.`")
+
+    def autorange(self, callback: Any = None) -> None:
+        """Not here, as in PyTorch."""
+        raise NotImplementedError("See `Timer.blocked_autorange.`")
+
     def collect_callgrind(self, *_: Any, **__: Any) -> Any:
         """Not supported: no instructions are counted."""
         raise NotImplementedError(
@@ -275,8 +366,7 @@ class Compare:
         for label in dict.fromkeys(m.task_spec.label or m.task_spec.stmt for m in self._results):
             rows = [m for m in self._results if (m.task_spec.label or m.task_spec.stmt) == label]
             blocks.append(self._table(label, rows, size))
-        words = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds"}
-        return "\n\n".join(blocks) + f"\n\nTimes are in {words[unit]} ({unit}).\n"
+        return "\n\n".join(blocks) + f"\n\nTimes are in {_WORDS[unit]}s ({unit}).\n"
 
     @staticmethod
     def _table(label: str, rows: list[Measurement], size: float) -> str:

@@ -121,6 +121,18 @@ class ConcatDataset(Dataset[Any]):
         """Where each data set ends."""
         return list(accumulate(len(d) for d in sequence))
 
+    @property
+    def cummulative_sizes(self) -> list[int]:
+        """The old name of `cumulative_sizes`."""
+        import warnings
+
+        warnings.warn(
+            "cummulative_sizes attribute is renamed to cumulative_sizes",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.cumulative_sizes
+
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 

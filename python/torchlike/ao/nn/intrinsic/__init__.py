@@ -6,15 +6,31 @@ from typing import Any
 
 from torchlike.nn.modules.container import Sequential
 
+# what arguments are called, by the words for layers, in their order
+_ARGUMENTS = {
+    "convolution": "conv",
+    "linear layer": "linear",
+    "batch norm": "bn",
+    "Batch norm": "batch_norm",
+    "ReLU": "relu",
+}
+
 
 class _FusedModule(Sequential):
     """Layers that belong together."""
 
 
 def _sequence(name: str, what: str) -> Any:
-    return type(
-        name, (_FusedModule,), {"__module__": __name__, "__doc__": f"{what}, in this order."}
-    )
+    names = [_ARGUMENTS[word] for word in _ARGUMENTS if word in what]
+
+    def init(self: Any, *layers: Any, **named: Any) -> None:
+        missing = [n for n in names[len(layers) :] if n not in named]
+        if missing or len(layers) + len(named) != len(names):
+            raise TypeError(f"{name} takes the layers {', '.join(names)}")
+        _FusedModule.__init__(self, *layers, *(named[n] for n in names[len(layers) :]))
+
+    body = {"__module__": __name__, "__doc__": f"{what}, in this order.", "__init__": init}
+    return type(name, (_FusedModule,), body)
 
 
 ConvReLU1d = _sequence("ConvReLU1d", "A convolution and ReLU")

@@ -30,6 +30,7 @@ def fully_shard(
     mp_policy: MixedPrecisionPolicy = MixedPrecisionPolicy(),  # noqa: B008
     offload_policy: OffloadPolicy = OffloadPolicy(),  # noqa: B008
     ignored_params: set[nn.Parameter] | None = None,
+    dp_mesh_dims: Any = None,
 ) -> Any:
     """Cuts the parameters of a module, or of several that are gathered together, over a mesh; those of modules below
     that were given to it before are left alone. The module gets the methods of `FSDPModule`. Works on meta.
@@ -47,6 +48,10 @@ def fully_shard(
     Raises:
         ValueError: for containers without a forward pass, scalar parameters and meshes of more dimensions.
     """
+    if dp_mesh_dims is not None:
+        raise NotImplementedError(
+            "fully_shard: dp_mesh_dims is not supported by torchlike; give the mesh of these dimensions"
+        )
     modules = tuple(module) if isinstance(module, list | tuple) else (module,)
     for m in modules:
         if isinstance(m, ModuleList | ModuleDict) and type(m).forward is nn.Module.forward:

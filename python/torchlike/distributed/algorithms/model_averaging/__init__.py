@@ -1,0 +1,1 @@
+"""Parameters that are the mean of all processes' now and then."""
