@@ -3,7 +3,7 @@
 Middle-sized tensors (512 x 512) of each type, one thread; each library runs in a process of its own, one after the
 other, and the best of several calls counts. Prints the cases whose ratio is below a limit (`--below 0.6`), the worst
 first, those that only one of the two computes, and the geometric mean. Made for finding what is slow, not for
-measuring it: `kernels.py` takes turns. `--backward` is of gradients: the walk back from a case's results to `x` and `y`.
+measuring it: `kernels.py` takes turns. `--backward` is of gradients: the walk back from results to `x` and `y`.
 """
 
 from __future__ import annotations
@@ -105,8 +105,10 @@ F.gaussian_nll_loss(x,y,x.abs()) F.poisson_nll_loss(x,y) F.pairwise_distance(x,y
 F.pixel_unshuffle(im,2) F.rrelu(x) F.prelu(im,w1[0,:16,0]) F.gumbel_softmax(x) F.cosine_embedding_loss(x,y,t.sign())
 F.scaled_dot_product_attention(q,q,q,attn_mask=x[:256,:256]) F.feature_alpha_dropout(im,0.5,True)
 torch.lstm_cell(x,(y,y),w4,w4) torch.gru_cell(x,y,w4[:1536],w4[:1536]) torch.einsum("bhid,bhjd->bhij",q,q)
-torch.cumulative_trapezoid(x) torch.trapezoid(x) torch.cov(x) torch.corrcoef(x) torch.cross(x[:,:510].view(-1,3),y[:,:510].view(-1,3))
-torch.nn.utils.rnn.pad_sequence(list(x)) torch.block_diag(a,a) torch.cartesian_prod(x[0],x[0]) torch.tensordot(q,q,dims=([0,1],[0,1]))
+torch.cumulative_trapezoid(x) torch.trapezoid(x) torch.cov(x) torch.corrcoef(x)
+torch.cross(x[:,:510].view(-1,3),y[:,:510].view(-1,3))
+torch.nn.utils.rnn.pad_sequence(list(x)) torch.block_diag(a,a) torch.cartesian_prod(x[0],x[0])
+torch.tensordot(q[:,:,:8],q[:,:,:8],dims=([0,1],[0,1]))
 torch.fft.rfft(x) torch.fft.fft2(x) torch.stft(x.view(-1),256,window=x[0,:256],return_complex=True)
 F.grid_sample(im,g,mode="nearest") F.pixel_shuffle(im,2) F.embedding(t,x) F.linear(x,x,x[0])
 F.scaled_dot_product_attention(q,q,q) F.scaled_dot_product_attention(q,q,q,is_causal=True) F.dropout(x)
