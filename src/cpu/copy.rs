@@ -4,7 +4,7 @@
 
 use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
-use super::lines;
+use super::{lines, planes};
 use crate::{DType, Device, Element, Result, Tensor, dims};
 use half::{bf16, f16};
 use num_complex::{Complex, Complex32, Complex64};
@@ -49,8 +49,24 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
         [dst.strides(), &strides],
         [dst.dtype().size(), src.dtype().size()],
     );
-    // SAFETY: the walk stays within both layouts, and the row function is made for these two dtypes.
-    walk.run(GRAIN, |p, s, n| unsafe { row(p[0], s[0], p[1], s[1], n) });
+    let short = walk.inner().filter(|(_, [n, _])| *n <= planes::SHORT);
+    if let Some(([row_step, next], [n, _])) =
+        short.filter(|_| same_type && !dst.shares_storage(src))
+    {
+        let plane = planes::copier(dst.dtype().size());
+        let steps = |k: usize| [row_step[k], next[k]];
+        walk.run_groups(
+            1024 / n,
+            || (),
+            |(), p, rows| {
+                // SAFETY: the walk stays within both layouts, which lie apart.
+                unsafe { plane(p[0], steps(0), p[1], steps(1), [n, rows]) };
+            },
+        );
+    } else {
+        // SAFETY: the walk stays within both layouts, and the row function is made for these two dtypes.
+        walk.run(GRAIN, |p, s, n| unsafe { row(p[0], s[0], p[1], s[1], n) });
+    }
     if !plain {
         flip(
             dst,

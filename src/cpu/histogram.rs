@@ -1,6 +1,6 @@
 //! Counting in bins.
 
-use super::{copy, halves, slice, sort};
+use super::{copy, groups, halves, slice, sort};
 use crate::{DType, Result, Tensor};
 
 /// How many elements fall in each of `bins` equal bins from `lo` to `hi`.
@@ -103,8 +103,7 @@ pub fn occurrences(t: &Tensor, weights: Option<&Tensor>, size: usize) -> Result<
     let t = copy::dense(t, DType::I64)?;
     let places = slice::<i64>(&t);
     let Some(w) = weights else {
-        let mut counts = vec![0i64; size];
-        places.iter().for_each(|&p| counts[p as usize] += 1);
+        let counts = groups::tally(places.iter().map(|&p| p as usize), size);
         return Tensor::from_slice(&counts, &[size as i64]);
     };
     let w = copy::dense(w, DType::F64)?;

@@ -30,6 +30,7 @@ fn check(n: usize, out: usize, a: (usize, usize), b: (usize, usize), stream: boo
             kernel,
             ctx: &Ctx::default(),
             sides: [side, side, side],
+            items: [4; 3],
             stream,
             meeting: Meeting::Mixed,
         };

@@ -1,0 +1,46 @@
+//! Planes of short rows, element by element: a row at a time, what comes before it would cost more than itself.
+
+#![allow(unsafe_code, reason = "copies between checked layouts")]
+
+/// Rows of at most so many elements are copied down their columns.
+pub const SHORT: usize = 16;
+
+/// Copies a plane: destination, source, their steps within rows and between them in bytes, elements of a row, rows.
+pub type Plane = unsafe fn(*mut u8, [isize; 2], *const u8, [isize; 2], [usize; 2]);
+
+/// What copies planes of elements of a size.
+#[must_use]
+pub fn copier(size: usize) -> Plane {
+    match size {
+        1 => copy::<u8>,
+        2 => copy::<u16>,
+        4 => copy::<u32>,
+        8 => copy::<u64>,
+        _ => copy::<[u64; 2]>,
+    }
+}
+
+/// Down the columns, whose loops are long.
+unsafe fn copy<T: Copy>(
+    to: *mut u8,
+    [to_step, to_next]: [isize; 2],
+    from: *const u8,
+    [from_step, from_next]: [isize; 2],
+    [n, rows]: [usize; 2],
+) {
+    for i in 0..n as isize {
+        let (mut to, mut from) = (
+            to.wrapping_offset(i * to_step),
+            from.wrapping_offset(i * from_step),
+        );
+        for _ in 0..rows {
+            // SAFETY: the caller gives such planes on both sides.
+            unsafe {
+                to.cast::<T>()
+                    .write_unaligned(from.cast::<T>().read_unaligned())
+            };
+            to = to.wrapping_offset(to_next);
+            from = from.wrapping_offset(from_next);
+        }
+    }
+}
