@@ -264,11 +264,16 @@ unsafe fn scatter_row<T: Copy>(
     let item = size_of::<T>() as isize;
     // SAFETY: the caller gives n elements of each operand; offsets are checked against the axis.
     unsafe {
-        if s[2] == 0 && s[0] == item && s[1] == item {
+        if s[2] == 0 && s[0] == item && (s[1] == item || s[1] == 0) {
             let Some(at) = axis.offset(*p[2].cast::<i64>(), bad) else {
                 return;
             };
-            std::ptr::copy(p[1].cast::<T>(), p[0].offset(at).cast::<T>(), n);
+            let (from, to) = (p[1].cast::<T>(), p[0].offset(at).cast::<T>());
+            if s[1] == 0 {
+                std::slice::from_raw_parts_mut(to, n).fill(*from);
+            } else {
+                std::ptr::copy(from, to, n);
+            }
             return;
         }
         for i in 0..n as isize {
@@ -350,23 +355,31 @@ unsafe fn merge_row<T: Merge + Element, const HOW: u8>(
     axis: &Axis,
     bad: &AtomicI64,
 ) {
+    let item = size_of::<T>() as isize;
+    let merged = |was: T, from: T| match HOW {
+        ADD => was.add(from),
+        MUL => was.mul(from),
+        MAX => was.max_(from),
+        _ => was.min_(from),
+    };
     // SAFETY: the caller gives n elements of each operand; offsets are checked against the axis.
     unsafe {
+        if s[2] == 0 && s[0] == item && s[1] == item {
+            let Some(at) = axis.offset(*p[2].cast::<i64>(), bad) else {
+                return;
+            };
+            let (to, from) = (p[0].offset(at).cast::<T>(), p[1].cast::<T>());
+            for i in 0..n {
+                *to.add(i) = merged(T::load(to.add(i)), T::load(from.add(i)));
+            }
+            return;
+        }
         for i in 0..n as isize {
             let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
                 return;
             };
-            let (to, from) = (
-                p[0].offset(i * s[0] + at).cast::<T>(),
-                T::load(p[1].offset(i * s[1]).cast()),
-            );
-            let was = T::load(to);
-            *to = match HOW {
-                ADD => was.add(from),
-                MUL => was.mul(from),
-                MAX => was.max_(from),
-                _ => was.min_(from),
-            };
+            let to = p[0].offset(i * s[0] + at).cast::<T>();
+            *to = merged(T::load(to), T::load(p[1].offset(i * s[1]).cast()));
         }
     }
 }

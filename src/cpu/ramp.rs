@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "blocks go to checked memory of any type")]
 
-use super::copy;
+use super::copy::{self, Cast as _};
 use super::halves::{self, Half};
 use super::iter::GRAIN;
 use super::lines::Shared;
@@ -112,7 +112,10 @@ simd_fn! { wide
     pub fn integers(to: &mut [i64], first: usize, all: Between<f64>) {
         for (o, i) in to.iter_mut().zip(first..) {
             let (end, step, k) = all.terms(i);
-            *o = step.mul_add(k as f64, end) as i64;
+            let x = step.mul_add(k as f64, end);
+            // Instructions make the lowest number of what is too large.
+            let cut: i64 = x.cast();
+            *o = if x >= -(i64::MIN as f64) { i64::MAX } else { cut };
         }
     }
 }

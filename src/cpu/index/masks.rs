@@ -10,7 +10,7 @@ use crate::cpu::iter::{GRAIN, Walk};
 use crate::cpu::lines::Shared;
 use crate::cpu::pool;
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Dims, Tensor, dims};
+use crate::{DType, Tensor, dims};
 use std::mem::MaybeUninit;
 
 /// Writes one element wherever `mask` is true; `mask` is broadcast to `dst`.
@@ -171,24 +171,23 @@ pub fn write_coordinates(places: &[i64], shape: &[i64], out: &Tensor) {
         return;
     };
     pool::parallel_for(places.len(), GRAIN, |range| {
-        // Neighbours mostly lie in one line, whose coordinates need dividing once.
-        let (mut line, mut base) = (Dims::from(outer), None);
-        for i in range {
-            let p = places[i];
-            let first = match base {
-                Some(first) if (first..first + width).contains(&p) => first,
-                _ => {
-                    for (d, (&size, &step)) in outer.iter().zip(steps.iter()).enumerate() {
-                        line[d] = p / step % size;
-                    }
-                    p / width * width
-                }
-            };
-            base = Some(first);
-            for (d, &at) in line.iter().chain([&(p - first)]).enumerate() {
-                let place = i as i64 * down + d as i64 * right;
-                // SAFETY: within the sizes that were asserted.
-                unsafe { *to.get().offset(place as isize) = at };
+        let (mut i, mut base) = (range.start, 0);
+        let coordinate = |i: usize, d: usize, at: i64| {
+            let place = i as i64 * down + d as i64 * right;
+            // SAFETY: within the sizes that were asserted.
+            unsafe { *to.get().offset(place as isize) = at };
+        };
+        // Neighbours mostly lie in one line, whose other coordinates are computed once.
+        while i < range.end {
+            base += (places[i] - base) / width * width;
+            let first = i;
+            while i < range.end && places[i] < base + width {
+                coordinate(i, outer.len(), places[i] - base);
+                i += 1;
+            }
+            for (d, (&size, &step)) in outer.iter().zip(steps.iter()).enumerate() {
+                let at = base / step % size;
+                (first..i).for_each(|i| coordinate(i, d, at));
             }
         }
     });
