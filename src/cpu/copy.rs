@@ -302,8 +302,8 @@ macro_rules! complex_casts {
         impl Cast<$b> for Complex<$t> { #[inline(always)] fn cast(self) -> $b { self.re.cast() } }
     )+
         impl Cast<bool> for Complex<$t> { #[inline(always)] fn cast(self) -> bool { self.re != 0.0 || self.im != 0.0 } }
-        impl Cast<Complex32> for Complex<$t> { fn cast(self) -> Complex32 { Complex32::new(self.re as f32, self.im as f32) } }
-        impl Cast<Complex64> for Complex<$t> { fn cast(self) -> Complex64 { Complex64::new(self.re as f64, self.im as f64) } }
+        impl Cast<Complex32> for Complex<$t> { #[inline(always)] fn cast(self) -> Complex32 { Complex32::new(self.re as f32, self.im as f32) } }
+        impl Cast<Complex64> for Complex<$t> { #[inline(always)] fn cast(self) -> Complex64 { Complex64::new(self.re as f64, self.im as f64) } }
     };
 }
 int_casts!(u8, i8, i16, i32, i64, u16, u32, u64);
@@ -335,6 +335,9 @@ unsafe fn cast_row_avx512<A: Element + Cast<B>, B: Copy>(
     unsafe { cast_row_body::<A, B>(dst, sd, src, ss, n) }
 }
 
+/// Fewer elements that lie apart are converted one by one.
+const FEWEST: usize = 16;
+
 unsafe fn widen_halves<H: Half + Element + Cast<f32>>(
     dst: *mut u8,
     sd: isize,
@@ -345,9 +348,18 @@ unsafe fn widen_halves<H: Half + Element + Cast<f32>>(
     // SAFETY: as the caller promises; conversions never run in place.
     unsafe {
         if sd == 4 && ss == 2 {
-            halves::widen_row::<H>(src.cast(), dst.cast(), n);
-        } else {
-            cast_row_body::<H, f32>(dst, sd, src, ss, n);
+            return halves::widen_row::<H>(src.cast(), dst.cast(), n);
+        }
+        if sd != 4 || n < FEWEST {
+            return cast_row_body::<H, f32>(dst, sd, src, ss, n);
+        }
+        // Elements that lie apart are brought together, and then widened by vector instructions.
+        let mut room = [0u16; 256];
+        let room = room.as_mut_ptr();
+        for at in (0..n).step_by(256) {
+            let m = (n - at).min(256);
+            same_row::<u16>(room.cast(), 2, src.offset(at as isize * ss), ss, m);
+            halves::widen_row::<H>(room.cast(), dst.cast::<f32>().add(at), m);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Counting in bins.
 
+use super::simd::simd_fn;
 use super::{copy, groups, halves, slice, sort};
 use crate::{DType, Result, Tensor};
 
@@ -93,6 +94,18 @@ pub fn sums(
         }
     }
     Ok(sums)
+}
+
+simd_fn! { wide
+    /// The smallest and the largest of integers and 0.
+    pub fn ends(all: &[i64]) -> (i64, i64) {
+        let (mut lo, mut hi) = (0, 0);
+        for &x in all {
+            lo = if x < lo { x } else { lo };
+            hi = if x > hi { x } else { hi };
+        }
+        (lo, hi)
+    }
 }
 
 /// How often each of the first `size` integers occurs, or the sum of the weights of its occurrences.

@@ -329,15 +329,19 @@ merge!(int u8 i8 i16 i32 i64 u16 u32 u64);
 merge!(float f32 f64);
 merge!(complex Complex32 Complex64);
 impl Merge for bool {
+    #[inline(always)]
     fn add(self, o: Self) -> Self {
         self | o
     }
+    #[inline(always)]
     fn mul(self, o: Self) -> Self {
         self & o
     }
+    #[inline(always)]
     fn max_(self, o: Self) -> Self {
         self | o
     }
+    #[inline(always)]
     fn min_(self, o: Self) -> Self {
         self & o
     }

@@ -256,7 +256,7 @@ fn log_add_complex(a: Complex64, b: Complex64) -> Complex64 {
 /// If memory cannot be had.
 pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Result<()> {
     let real = if input.dtype().is_complex() {
-        reduce::magnitudes(input)?
+        super::copy::converted(&reduce::magnitudes(input)?, DType::F64)?
     } else {
         super::copy::converted(input, DType::F64)?
     };
@@ -268,14 +268,7 @@ pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Res
         f64::INFINITY => (reduce::Kind::AbsMax, Post::None),
         _ => (reduce::Kind::PowSum, Post::Pow(1.0 / p)),
     };
-    reduce::run_kind(
-        kind,
-        &norms,
-        &super::copy::converted(&real, DType::F64)?,
-        &dims,
-        p,
-        post,
-    )?;
+    reduce::run_kind(kind, &norms, &real, &dims, p, post)?;
     let factors: Vec<f64> = super::slice::<f64>(&norms)
         .iter()
         .map(|&n| if n > max { max / (n + 1e-7) } else { 1.0 })

@@ -12,6 +12,7 @@ use crate::cpu::pool;
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Tensor, dims};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Writes one element wherever `mask` is true; `mask` is broadcast to `dst`.
 pub fn fill_where(dst: &Tensor, mask: &Tensor, value: &[u64; 2]) {
@@ -130,65 +131,82 @@ fn apart(a: *const u8, b: *const u8, n: usize) -> bool {
 /// Elements of a mask that a task takes at a time.
 const PART: usize = 1 << 16;
 
-/// The places of the true elements of a row-major bool tensor, as row-major positions, up to `limit` of them.
-#[must_use]
-pub fn true_places(mask: &Tensor, limit: usize) -> Vec<i64> {
-    let bytes = crate::cpu::truths(mask);
+/// Calls `f(first element, bytes, range of their places)` for the parts of a mask that have any of the first `limit` true
+/// elements, on all threads.
+fn each_part(bytes: &[u8], limit: usize, f: impl Fn(usize, &[u8], Range<usize>) + Sync) {
     let count = |part: &[u8]| part.iter().map(|&b| u32::from(b != 0)).sum::<u32>() as usize;
-    // Where the places of each part go.
     let mut starts = vec![0; bytes.len().div_ceil(PART) + 1];
     for (i, part) in bytes.chunks(PART).enumerate() {
         starts[i + 1] = starts[i] + count(part);
     }
-    let mut out = vec![0i64; limit.min(starts[starts.len() - 1])];
-    let to = Shared::new(&mut out);
     pool::parallel_items(starts.len() - 1, |i| {
-        let (start, end) = (starts[i].min(limit), starts[i + 1].min(limit));
+        let first = i * PART;
+        let part = &bytes[first..bytes.len().min(first + PART)];
+        f(first, part, starts[i].min(limit)..starts[i + 1].min(limit));
+    });
+}
+
+/// The places of the true elements of a row-major bool tensor, as row-major positions.
+#[must_use]
+pub fn true_places(mask: &Tensor) -> Vec<i64> {
+    let count = count_true(mask) as usize;
+    let mut out = vec![0i64; count];
+    let to = Shared::new(&mut out);
+    each_part(crate::cpu::truths(mask), count, |first, part, places| {
         // SAFETY: every part of the mask has its own places.
-        let to = unsafe { to.part(start, end - start) };
-        let (part, mut at) = (&bytes[i * PART..bytes.len().min((i + 1) * PART)], 0);
+        let to = unsafe { to.part(places.start, places.len()) };
+        let mut at = 0;
         for (k, &b) in part.iter().enumerate() {
             // Written whether it is true or not: a branch would be guessed wrong too often.
             let Some(place) = to.get_mut(at) else { break };
-            *place = (i * PART + k) as i64;
+            *place = (first + k) as i64;
             at += usize::from(b != 0);
         }
     });
     out
 }
 
-/// Writes row-major positions within `shape` as coordinates, a row of `out` each.
+/// Writes the coordinates of the first true elements of a row-major bool tensor, a row of `out` each.
 ///
 /// # Panics
-/// If `out` does not have these sizes.
-pub fn write_coordinates(places: &[i64], shape: &[i64], out: &Tensor) {
-    let sizes = [places.len() as i64, shape.len() as i64];
-    assert!(out.dtype() == DType::I64 && out.shape()[..] == sizes);
-    let steps = dims::contiguous_strides(shape);
-    let to = Shared::at(out.data_ptr().cast::<i64>());
-    let (down, right) = (out.strides()[0], out.strides()[1]);
-    let Some((&width, outer)) = shape.split_last() else {
+/// If the sizes of `out` are not so many, and as many as the tensor has dimensions.
+pub fn write_coordinates(mask: &Tensor, out: &Tensor) {
+    assert!(out.dtype() == DType::I64 && out.ndim() == 2);
+    assert!(out.shape()[1] as usize == mask.ndim());
+    let Some((&width, outer)) = mask.shape().split_last() else {
         return;
     };
-    pool::parallel_for(places.len(), GRAIN, |range| {
-        let (mut i, mut base) = (range.start, 0);
-        let coordinate = |i: usize, d: usize, at: i64| {
-            let place = i as i64 * down + d as i64 * right;
-            // SAFETY: within the sizes that were asserted.
-            unsafe { *to.get().offset(place as isize) = at };
-        };
-        // Neighbours mostly lie in one line, whose other coordinates are computed once.
-        while i < range.end {
-            base += (places[i] - base) / width * width;
-            let first = i;
-            while i < range.end && places[i] < base + width {
-                coordinate(i, outer.len(), places[i] - base);
-                i += 1;
+    let steps = dims::contiguous_strides(mask.shape());
+    let to = Shared::at(out.data_ptr().cast::<i64>());
+    let (down, right) = (out.strides()[0], out.strides()[1]);
+    let column = |at: usize, d: usize| {
+        let place = at as i64 * down + d as i64 * right;
+        to.get().wrapping_offset(place as isize)
+    };
+    let limit = out.shape()[0] as usize;
+    each_part(crate::cpu::truths(mask), limit, |first, part, places| {
+        let (mut at, mut k) = (places.start, 0);
+        while k < part.len() && at < places.end {
+            let base = (first + k) as i64 / width * width;
+            let begin = at;
+            // Written whether they are true or not, as above.
+            let line = ((base + width) as usize - first).min(part.len());
+            for (k, &b) in (k..line).zip(&part[k..line]) {
+                if at >= places.end {
+                    break;
+                }
+                // SAFETY: rows of the part's own.
+                unsafe { *column(at, outer.len()) = (first + k) as i64 - base };
+                at += usize::from(b != 0);
             }
             for (d, (&size, &step)) in outer.iter().zip(steps.iter()).enumerate() {
-                let at = base / step % size;
-                (first..i).for_each(|i| coordinate(i, d, at));
+                let coordinate = base / step % size;
+                for at in begin..at {
+                    // SAFETY: as above.
+                    unsafe { *column(at, d) = coordinate };
+                }
             }
+            k = line;
         }
     });
 }

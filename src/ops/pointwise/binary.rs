@@ -304,6 +304,9 @@ map_op! { InverseSquare, 1, [light] |x, c| 1.0 / (x * x), [complex] |x, c| compl
 /// The loops of exponents that need no logarithm; PyTorch has the same.
 fn power_by_number(exponent: Scalar, d: DType) -> Option<&'static Loop> {
     let exponent = exponent.to_c64();
+    if d.is_integral(false) && exponent == Complex64::new(2.0, 0.0) {
+        return Square::kernel(d);
+    }
     if !(d.is_float() || d.is_complex()) || exponent.im != 0.0 {
         return None;
     }

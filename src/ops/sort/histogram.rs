@@ -344,9 +344,7 @@ fn bincount<'a>(a: &calls::Bincount<'a>) -> Result<(Plan, Option<&'a Tensor>)> {
 /// How many integers there are from 0 to the largest.
 fn integers(t: &Tensor) -> Result<i64> {
     let t = cpu::copy::dense(t, DType::I64)?;
-    let (lo, hi) = cpu::slice::<i64>(&t)
-        .iter()
-        .fold((0, 0), |(lo, hi): (i64, i64), &x| (lo.min(x), hi.max(x)));
+    let (lo, hi) = counting::ends(cpu::slice::<i64>(&t));
     ensure!(
         lo >= 0,
         Runtime,
