@@ -343,6 +343,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn running_extremes_are_the_last_of_equals() {
+        for n in [1usize, 31, 32, 33, 200] {
+            for nan in [n, n / 2] {
+                let line: Vec<f32> = (0..n)
+                    .map(|i| {
+                        if i == nan {
+                            f32::NAN
+                        } else {
+                            ((i * 37) % 11) as f32
+                        }
+                    })
+                    .collect();
+                for max in [false, true] {
+                    let (mut values, mut places) = (vec![0f32; n], vec![0i64; n]);
+                    running(&line, &mut values, &mut places, max);
+                    let mut best = 0;
+                    for (k, &x) in line.iter().enumerate() {
+                        let b = line[best];
+                        if x.is_nan() || !b.is_nan() && if max { x >= b } else { x <= b } {
+                            best = k;
+                        }
+                        assert_eq!(places[k], best as i64);
+                        assert_eq!(values[k].to_bits(), line[best].to_bits());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn columns_and_lines_agree() {
         let v: Vec<f32> = (0..2 * 30 * 16)
             .map(|i| {

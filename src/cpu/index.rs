@@ -12,6 +12,7 @@ pub use grid::pick_grid;
 pub use masks::{choose, count_true, fill_where, true_places, write_coordinates};
 
 use super::iter::{GRAIN, Walk};
+use super::simd::simd_fn;
 use super::{past, pool};
 use crate::{DType, Dims, Element, Result, Tensor, with_dtype};
 use num_complex::{Complex32, Complex64};
@@ -37,6 +38,19 @@ impl Axis {
         wrap: false,
     };
 
+    /// What is added to an index, and what the sum must lie below.
+    fn bounds(&self) -> (i64, u64) {
+        let low = if self.wrap { self.size } else { 0 };
+        (low, self.size as u64 + low as u64)
+    }
+
+    /// The offset of an index that lies inside.
+    #[inline(always)]
+    fn inside(&self, index: i64) -> isize {
+        let turn = self.size & (index >> 63);
+        index.wrapping_add(turn) as isize * self.step
+    }
+
     #[inline(always)]
     fn offset(&self, index: i64, bad: &AtomicI64) -> Option<isize> {
         let mut i = index;
@@ -48,6 +62,20 @@ impl Axis {
             return None;
         }
         Some(i as isize * self.step)
+    }
+}
+
+/// Indices that are checked together.
+const AT_ONCE: usize = 64;
+
+simd_fn! { stream
+    /// Whether all indices plus a number lie below another, as unsigned ones.
+    fn all_inside(index: &[i64], low: i64, span: u64) -> bool {
+        let mut outside = false;
+        for &i in index {
+            outside |= i.wrapping_add(low) as u64 >= span;
+        }
+        !outside
     }
 }
 
@@ -204,7 +232,23 @@ unsafe fn gather_row<T: Copy>(
             }
             return;
         }
-        for i in 0..n as isize {
+        let mut done = 0;
+        if s[2] == 8 {
+            let index = std::slice::from_raw_parts(p[2].cast::<i64>(), n);
+            let (low, span) = axis.bounds();
+            let (mut to, mut from) = (p[0], p[1]);
+            for part in index.chunks(AT_ONCE).filter(|_| n >= AT_ONCE) {
+                if !all_inside(part, low, span) {
+                    break;
+                }
+                for &i in part {
+                    *to.cast::<T>() = *from.offset(axis.inside(i)).cast::<T>();
+                    (to, from) = (to.wrapping_offset(s[0]), from.wrapping_offset(s[1]));
+                }
+                done += part.len() as isize;
+            }
+        }
+        for i in done..n as isize {
             let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
                 return;
             };

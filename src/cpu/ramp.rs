@@ -8,24 +8,34 @@ use super::iter::GRAIN;
 use super::lines::Shared;
 use super::pool;
 use super::simd::simd_fn;
-use crate::{Element, Result, Tensor};
+use crate::{Device, Element, Result, Tensor};
 use num_complex::Complex64;
 
 /// Numbers made at a time.
 pub const BLOCK: usize = 1024;
 
-/// Fills a tensor of one dimension with what `f(place of the first, block)` makes, converted to the tensor's type.
+/// Fills a tensor in row-major order with what `f(place of the first, block)` makes, converted to the tensor's type.
 ///
 /// # Errors
 /// If there is no conversion.
 pub fn fill<T: Element + Default>(out: &Tensor, f: impl Fn(usize, &mut [T]) + Sync) -> Result<()> {
+    if out.ndim() != 1 && !out.is_contiguous() {
+        // A result that was given may have its own shape.
+        let dense = Tensor::empty(out.shape(), out.dtype(), Device::CPU)?;
+        fill(&dense, f)?;
+        return copy::copy(out, &dense);
+    }
     let row = if out.dtype() == T::DTYPE {
         copy::row_copy(size_of::<T>())
     } else {
         copy::converter(T::DTYPE, out.dtype())?
     };
     let n = out.numel() as usize;
-    let step = out.strides().first().copied().unwrap_or(1) as isize * out.dtype().size() as isize;
+    let item = out.dtype().size() as isize;
+    let step = match out.strides()[..] {
+        [step] => step as isize * item,
+        _ => item,
+    };
     let to = Shared::at(out.data_ptr());
     let straight = out.dtype() == T::DTYPE && out.is_contiguous();
     pool::parallel_for(n.div_ceil(BLOCK), GRAIN / BLOCK, |blocks| {
@@ -167,7 +177,7 @@ pub fn rounded<H: Half + Element>(to: &mut [f32], first: usize, all: Between<f32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Device};
+    use crate::DType;
 
     #[test]
     fn blocks_join_in_every_type_and_layout() {
@@ -187,6 +197,11 @@ mod tests {
                     };
                     assert_eq!(super::super::slice::<i64>(&wide), want, "{n} {d} {stride}");
                 }
+                let turned = all.view_with([n as i64, 2].into(), [1, n.max(1) as i64].into(), 0);
+                fill(&turned, |at, to| whole_steps(to, at, 0, 1)).unwrap();
+                let wide = copy::dense(&turned, DType::I64).unwrap();
+                let counted = super::super::slice::<i64>(&wide).iter().zip(0..);
+                assert!(counted.clone().count() == 2 * n && counted.clone().all(|(x, i)| *x == i));
             }
         }
     }

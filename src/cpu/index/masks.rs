@@ -166,6 +166,27 @@ pub fn true_places(mask: &Tensor) -> Vec<i64> {
     out
 }
 
+/// Writes the places of true elements, counted from `first`, `step` elements apart; says how many.
+///
+/// # Safety
+/// There is room for so many.
+unsafe fn write_true(bytes: &[u8], first: i64, to: *mut i64, step: isize, room: usize) -> usize {
+    let (mut to, end) = (to, to.wrapping_offset(room as isize * step));
+    let mut count = 0;
+    for (&b, at) in bytes.iter().zip(first..) {
+        if to == end {
+            break;
+        }
+        let is = usize::from(b != 0);
+        // Written whether it is true or not, as above.
+        // SAFETY: as the caller promises, and before the end.
+        unsafe { *to = at };
+        to = to.wrapping_offset(step * is as isize);
+        count += is;
+    }
+    count
+}
+
 /// Writes the coordinates of the first true elements of a row-major bool tensor, a row of `out` each.
 ///
 /// # Panics
@@ -189,16 +210,13 @@ pub fn write_coordinates(mask: &Tensor, out: &Tensor) {
         while k < part.len() && at < places.end {
             let base = (first + k) as i64 / width * width;
             let begin = at;
-            // Written whether they are true or not, as above.
             let line = ((base + width) as usize - first).min(part.len());
-            for (k, &b) in (k..line).zip(&part[k..line]) {
-                if at >= places.end {
-                    break;
-                }
-                // SAFETY: rows of the part's own.
-                unsafe { *column(at, outer.len()) = (first + k) as i64 - base };
-                at += usize::from(b != 0);
-            }
+            let at_first = (first + k) as i64 - base;
+            // SAFETY: rows of the part's own.
+            at += unsafe {
+                let to = column(at, outer.len());
+                write_true(&part[k..line], at_first, to, down as isize, places.end - at)
+            };
             for (d, (&size, &step)) in outer.iter().zip(steps.iter()).enumerate() {
                 let coordinate = base / step % size;
                 for at in begin..at {
@@ -219,4 +237,46 @@ pub fn count_true(mask: &Tensor) -> i64 {
         .chunks(1 << 20)
         .map(|c| i64::from(c.iter().map(|&b| u32::from(b != 0)).sum::<u32>()))
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn places_and_coordinates_are_those_of_true_elements() {
+        let sizes = [
+            &[5i64][..],
+            &[0],
+            &[3, 0],
+            &[7, 1],
+            &[1, 7],
+            &[3, 5, 4],
+            &[700, 300],
+        ];
+        for shape in sizes {
+            let n = shape.iter().product::<i64>() as usize;
+            let bits: Vec<bool> = (0..n).map(|i| (i * 7919) % 5 < 2).collect();
+            let mask = Tensor::from_slice(&bits, shape).unwrap();
+            let want: Vec<i64> = (0..n as i64).filter(|&i| bits[i as usize]).collect();
+            assert_eq!(true_places(&mask), want);
+            let steps = dims::contiguous_strides(shape);
+            for count in [want.len(), want.len() / 2] {
+                let sizes = [count as i64, shape.len() as i64];
+                let rows = Tensor::empty(&sizes, DType::I64, Device::CPU).unwrap();
+                let strides = crate::Dims::new(&[1, sizes[0]]);
+                let columns = rows.view_with(crate::Dims::new(&sizes), strides, 0);
+                for out in [rows, columns] {
+                    write_coordinates(&mask, &out);
+                    let got = crate::cpu::copy::dense(&out, DType::I64).unwrap();
+                    let got = crate::cpu::read_slice::<i64>(&got);
+                    for (row, place) in got.chunks(shape.len()).zip(&want) {
+                        let at: i64 = row.iter().zip(steps.iter()).map(|(i, s)| i * s).sum();
+                        assert_eq!(at, *place);
+                    }
+                }
+            }
+        }
+    }
 }
