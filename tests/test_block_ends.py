@@ -124,3 +124,16 @@ def test_lists_of_every_shape():
             assert x.tolist() == np.ones(shape, dtype=x.float().numpy().dtype if dtype == tl.float16 else x.numpy().dtype).tolist()
             assert x.mT.tolist() == x.mT.contiguous().tolist() if x.ndim > 1 else True
     assert tl.tensor([1 + 2j]).conj().tolist() == [1 - 2j]
+
+
+def test_rows_that_share_memory_are_written_one_after_the_other():
+    x = tl.arange(1.0, 9.0)
+    over = x.as_strided((3, 4), (2, 1))
+    over.square_()
+    want = np.arange(1.0, 9.0, dtype=np.float32)
+    for r in range(3):
+        want[2 * r : 2 * r + 4] **= 2
+    assert np.array_equal(x.numpy(), want)
+    y = tl.zeros(8)
+    y.as_strided((3, 4), (2, 1)).copy_(tl.arange(12.0).view(3, 4))
+    assert y.tolist() == [0, 1, 4, 5, 8, 9, 10, 11]

@@ -49,10 +49,11 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
         [dst.strides(), &strides],
         [dst.dtype().size(), src.dtype().size()],
     );
-    let short = walk.inner().filter(|(_, [n, _])| *n <= planes::SHORT);
-    if let Some(([row_step, next], [n, _])) =
-        short.filter(|_| same_type && !dst.shares_storage(src))
-    {
+    let short = walk.inner().filter(|([row, next], [n, _])| {
+        let few = *n <= planes::SHORT && planes::are_apart(row[0], next[0], *n);
+        few && same_type && !dst.shares_storage(src)
+    });
+    if let Some(([row_step, next], [n, _])) = short {
         let plane = planes::copier(dst.dtype().size());
         let steps = |k: usize| [row_step[k], next[k]];
         walk.run_groups(

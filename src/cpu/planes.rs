@@ -5,6 +5,12 @@
 /// Rows of at most so many elements are copied down their columns.
 pub const SHORT: usize = 16;
 
+/// Whether rows of `n` elements share no memory with those after them. Of others each has to see what those before it wrote.
+#[must_use]
+pub fn are_apart(step: isize, next: isize, n: usize) -> bool {
+    step != 0 && next.unsigned_abs() >= n * step.unsigned_abs()
+}
+
 /// Copies a plane: destination, source, their steps within rows and between them in bytes, elements of a row, rows.
 pub type Plane = unsafe fn(*mut u8, [isize; 2], *const u8, [isize; 2], [usize; 2]);
 

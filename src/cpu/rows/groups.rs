@@ -45,7 +45,8 @@ pub(super) fn run<const N: usize>(rows: &Rows<N>, walk: &Walk<N>, lay: Lay) -> b
     let Some(([row, next], [n, _])) = walk.inner() else {
         return false;
     };
-    if n >= SHORT || rows.meeting == Meeting::Mixed {
+    let apart = planes::are_apart(row[0], next[0], n);
+    if n >= SHORT || rows.meeting == Meeting::Mixed || !apart {
         return false;
     }
     let number = |k: usize| row[k] == 0 && next[k] == 0 && rows.sides[k].convert.is_none();
