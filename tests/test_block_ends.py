@@ -1,4 +1,4 @@
-"""Kernels that take elements, rows or indices in blocks: what lies at their ends, in all layouts and numbers of threads."""
+"""Kernels that take elements, rows or indices in blocks: what lies at their ends, in all layouts, on any threads."""
 
 import numpy as np
 import pytest
