@@ -419,6 +419,7 @@ fn with_avx512(from: DType, to: DType) -> Option<Row> {
         (U8, F64) => cast_row_avx512::<u8, f64>,
         (I32, F64) => cast_row_avx512::<i32, f64>,
         (U8, I64) => cast_row_avx512::<u8, i64>,
+        (I64, U8) => cast_row_avx512::<i64, u8>,
         (I32, Bool) => cast_row_avx512::<i32, bool>,
         (F64, Bool) => cast_row_avx512::<f64, bool>,
         (C64, Bool) => cast_row_avx512::<Complex32, bool>,

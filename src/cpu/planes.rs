@@ -26,20 +26,45 @@ pub fn copier(size: usize) -> Plane {
     }
 }
 
-/// Down the columns, whose loops are long.
+/// Rows farther apart, in bytes, are copied one by one: a column of them would touch a cache line for each element.
+const FAR: usize = 256;
+
+/// Down the columns, whose loops are long, or row by row.
 unsafe fn copy<T: Copy>(
+    to: *mut u8,
+    to_steps: [isize; 2],
+    from: *const u8,
+    from_steps: [isize; 2],
+    sizes: [usize; 2],
+) {
+    let far = |[_, next]: [isize; 2]| next.unsigned_abs() >= FAR;
+    let turn = |[a, b]: [isize; 2]| [b, a];
+    // SAFETY: as the caller promises.
+    unsafe {
+        if far(to_steps) || far(from_steps) {
+            let [n, rows] = sizes;
+            lines::<T>(to, turn(to_steps), from, turn(from_steps), [rows, n]);
+        } else {
+            lines::<T>(to, to_steps, from, from_steps, sizes);
+        }
+    }
+}
+
+/// Along the second dimension, for each place of the first.
+#[inline(always)]
+unsafe fn lines<T: Copy>(
     to: *mut u8,
     [to_step, to_next]: [isize; 2],
     from: *const u8,
     [from_step, from_next]: [isize; 2],
-    [n, rows]: [usize; 2],
+    [count, length]: [usize; 2],
 ) {
-    for i in 0..n as isize {
+    for i in 0..count as isize {
         let (mut to, mut from) = (
             to.wrapping_offset(i * to_step),
             from.wrapping_offset(i * from_step),
         );
-        for _ in 0..rows {
+        for _ in 0..length {
             // SAFETY: the caller gives such planes on both sides.
             unsafe {
                 to.cast::<T>()
