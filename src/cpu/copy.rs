@@ -4,7 +4,7 @@
 
 use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
-use super::lines;
+use super::{lines, planes};
 use crate::{DType, Device, Element, Result, Tensor, dims};
 use half::{bf16, f16};
 use num_complex::{Complex, Complex32, Complex64};
@@ -49,8 +49,25 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
         [dst.strides(), &strides],
         [dst.dtype().size(), src.dtype().size()],
     );
-    // SAFETY: the walk stays within both layouts, and the row function is made for these two dtypes.
-    walk.run(GRAIN, |p, s, n| unsafe { row(p[0], s[0], p[1], s[1], n) });
+    let short = walk.inner().filter(|([row, next], [n, _])| {
+        let few = *n <= planes::SHORT && planes::are_apart(row[0], next[0], *n);
+        few && same_type && !dst.shares_storage(src)
+    });
+    if let Some(([row_step, next], [n, _])) = short {
+        let plane = planes::copier(dst.dtype().size());
+        let steps = |k: usize| [row_step[k], next[k]];
+        walk.run_groups(
+            1024 / n,
+            || (),
+            |(), p, rows| {
+                // SAFETY: the walk stays within both layouts, which lie apart.
+                unsafe { plane(p[0], steps(0), p[1], steps(1), [n, rows]) };
+            },
+        );
+    } else {
+        // SAFETY: the walk stays within both layouts, and the row function is made for these two dtypes.
+        walk.run(GRAIN, |p, s, n| unsafe { row(p[0], s[0], p[1], s[1], n) });
+    }
     if !plain {
         flip(
             dst,
@@ -239,7 +256,6 @@ macro_rules! int_casts {
     ($($a:ty),+) => { $(
         int_casts!(@to $a => u8 i8 i16 i32 i64 u16 u32 u64 f32 f64);
         impl Cast<bool> for $a { #[inline(always)] fn cast(self) -> bool { self != 0 } }
-        half_casts!(@from_num $a);
         complex_casts!(@from_num $a);
     )+ };
     (@to $a:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b { self as $b } })+ };
@@ -252,7 +268,6 @@ macro_rules! float_casts {
         float_casts!(@unsigned $a, i32 => u32);
         float_casts!(@unsigned $a, i64 => u64);
         impl Cast<bool> for $a { #[inline(always)] fn cast(self) -> bool { self != 0.0 } }
-        half_casts!(@from_num $a);
         complex_casts!(@from_num $a);
     )+ };
     // As x86 converts: to a register of 32 or 64 bits, NaN and what lies beyond it becoming the register's lowest
@@ -273,19 +288,11 @@ macro_rules! float_casts {
     (@direct $a:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b { self as $b } })+ };
 }
 macro_rules! half_casts {
-    (@from_num $a:ty) => {
-        impl Cast<f16> for $a { #[inline(always)] fn cast(self) -> f16 { f16::from_f32(self as f32) } }
-        impl Cast<bf16> for $a { #[inline(always)] fn cast(self) -> bf16 { bf16::narrow(self as f32) } }
-    };
-    (@from_half $($h:ty),+) => { $(
-        half_casts!(@via $h => u8 i8 i16 i32 i64 u16 u32 u64 bool f32 f64 Complex32 Complex64);
-    )+
-        impl Cast<bf16> for f16 { fn cast(self) -> bf16 { bf16::narrow(self.to_f32()) } }
-        impl Cast<f16> for bf16 { fn cast(self) -> f16 { f16::from_f32(self.widen()) } }
-        impl Cast<f16> for f16 { fn cast(self) -> f16 { self } }
-        impl Cast<bf16> for bf16 { fn cast(self) -> bf16 { self } }
-    };
-    (@via $h:ty => $($b:ty)+) => { $(impl Cast<$b> for $h { #[inline(always)] fn cast(self) -> $b { <f32 as Cast<$b>>::cast(self.widen()) } })+ };
+    ($($h:ty)+) => { $(
+        impl Cast<f32> for $h { #[inline(always)] fn cast(self) -> f32 { self.widen() } }
+        impl Cast<$h> for f32 { #[inline(always)] fn cast(self) -> $h { <$h>::narrow(self) } }
+        impl Cast<$h> for Complex64 { #[inline(always)] fn cast(self) -> $h { <$h>::narrow(self.re as f32) } }
+    )+ };
 }
 macro_rules! complex_casts {
     (@from_num $a:ty) => {
@@ -295,21 +302,21 @@ macro_rules! complex_casts {
     (@from_complex $t:ty => $($b:ty)+) => { $(
         impl Cast<$b> for Complex<$t> { #[inline(always)] fn cast(self) -> $b { self.re.cast() } }
     )+
-        impl Cast<bool> for Complex<$t> { fn cast(self) -> bool { self.re != 0.0 || self.im != 0.0 } }
-        impl Cast<Complex32> for Complex<$t> { fn cast(self) -> Complex32 { Complex32::new(self.re as f32, self.im as f32) } }
-        impl Cast<Complex64> for Complex<$t> { fn cast(self) -> Complex64 { Complex64::new(self.re as f64, self.im as f64) } }
+        impl Cast<bool> for Complex<$t> { #[inline(always)] fn cast(self) -> bool { self.re != 0.0 || self.im != 0.0 } }
+        impl Cast<Complex32> for Complex<$t> { #[inline(always)] fn cast(self) -> Complex32 { Complex32::new(self.re as f32, self.im as f32) } }
+        impl Cast<Complex64> for Complex<$t> { #[inline(always)] fn cast(self) -> Complex64 { Complex64::new(self.re as f64, self.im as f64) } }
     };
 }
 int_casts!(u8, i8, i16, i32, i64, u16, u32, u64);
 float_casts!(f32, f64);
-half_casts!(@from_half f16, bf16);
-complex_casts!(@from_complex f32 => u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64);
-complex_casts!(@from_complex f64 => u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64);
+half_casts!(f16 bf16);
+complex_casts!(@from_complex f32 => u8 i8 i16 i32 i64 u16 u32 u64 f32 f64);
+complex_casts!(@from_complex f64 => u8 i8 i16 i32 i64 u16 u32 u64 f32 f64);
 
 macro_rules! bool_casts {
     ($($b:ty)+) => { $(impl Cast<$b> for bool { #[inline(always)] fn cast(self) -> $b { <u8 as Cast<$b>>::cast(u8::from(self)) } })+ };
 }
-bool_casts!(u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64 Complex32 Complex64);
+bool_casts!(u8 i8 i16 i32 i64 u16 u32 u64 f32 f64 Complex32 Complex64);
 impl Cast<bool> for bool {
     fn cast(self) -> bool {
         self
@@ -329,6 +336,9 @@ unsafe fn cast_row_avx512<A: Element + Cast<B>, B: Copy>(
     unsafe { cast_row_body::<A, B>(dst, sd, src, ss, n) }
 }
 
+/// Fewer elements that lie apart are converted one by one.
+const FEWEST: usize = 16;
+
 unsafe fn widen_halves<H: Half + Element + Cast<f32>>(
     dst: *mut u8,
     sd: isize,
@@ -339,9 +349,18 @@ unsafe fn widen_halves<H: Half + Element + Cast<f32>>(
     // SAFETY: as the caller promises; conversions never run in place.
     unsafe {
         if sd == 4 && ss == 2 {
-            halves::widen_row::<H>(src.cast(), dst.cast(), n);
-        } else {
-            cast_row_body::<H, f32>(dst, sd, src, ss, n);
+            return halves::widen_row::<H>(src.cast(), dst.cast(), n);
+        }
+        if sd != 4 || n < FEWEST {
+            return cast_row_body::<H, f32>(dst, sd, src, ss, n);
+        }
+        // Elements that lie apart are brought together, and then widened by vector instructions.
+        let mut room = [0u16; 256];
+        let room = room.as_mut_ptr();
+        for at in (0..n).step_by(256) {
+            let m = (n - at).min(256);
+            same_row::<u16>(room.cast(), 2, src.offset(at as isize * ss), ss, m);
+            halves::widen_row::<H>(room.cast(), dst.cast::<f32>().add(at), m);
         }
     }
 }
@@ -396,8 +415,43 @@ fn with_avx512(from: DType, to: DType) -> Option<Row> {
         (Bool, I64) => cast_row_avx512::<bool, i64>,
         (F32, Bool) => cast_row_avx512::<f32, bool>,
         (I64, Bool) => cast_row_avx512::<i64, bool>,
+        (Bool, F64) => cast_row_avx512::<bool, f64>,
+        (U8, F64) => cast_row_avx512::<u8, f64>,
+        (I32, F64) => cast_row_avx512::<i32, f64>,
+        (U8, I64) => cast_row_avx512::<u8, i64>,
+        (I64, U8) => cast_row_avx512::<i64, u8>,
+        (I32, Bool) => cast_row_avx512::<i32, bool>,
+        (F64, Bool) => cast_row_avx512::<f64, bool>,
+        (C64, Bool) => cast_row_avx512::<Complex32, bool>,
         _ => return None,
     })
+}
+
+/// Halves become other types, and are made of such, by way of single precision.
+unsafe fn through_single<A: Element, B: Element>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
+    const BLOCK: usize = 512;
+    let (Ok(widen), Ok(narrow)) = (
+        converter(A::DTYPE, DType::F32),
+        converter(DType::F32, B::DTYPE),
+    ) else {
+        return;
+    };
+    let mut room = [std::mem::MaybeUninit::<f32>::uninit(); BLOCK];
+    let room = room.as_mut_ptr().cast::<u8>();
+    for at in (0..n).step_by(BLOCK) {
+        let m = BLOCK.min(n - at);
+        // SAFETY: the caller gives n elements on both sides; the room holds a block.
+        unsafe {
+            widen(room, 4, src.offset(at as isize * ss), ss, m);
+            narrow(dst.offset(at as isize * sd), sd, room, 4, m);
+        }
+    }
 }
 
 /// The row function from one dtype to another.
@@ -408,9 +462,15 @@ pub(super) fn converter(from: DType, to: DType) -> Result<Row> {
     if let Some(row) = frequent(from, to) {
         return Ok(row);
     }
-    crate::with_dtype!(from, [bool int uint half float complex] => A, {
-        crate::with_dtype!(to, [bool int uint half float complex] => B, {
+    crate::with_dtype!(from, [bool int uint float complex] => A, {
+        crate::with_dtype!(to, [bool int uint float complex] => B, {
             return Ok(cast_row::<A, B>);
+        }, else {});
+        crate::with_dtype!(to, [half] => B, { return Ok(through_single::<A, B>); }, else {});
+    }, else {});
+    crate::with_dtype!(from, [half] => A, {
+        crate::with_dtype!(to, [bool int uint half float complex] => B, {
+            return Ok(through_single::<A, B>);
         }, else {});
     }, else {});
     super::narrow::converter(from, to)

@@ -1,14 +1,17 @@
 //! Distinct elements, or slices along a dimension.
 
+use super::groups::{self, Besides, First, Groups};
 use super::index::{self, Axis, Lay};
-use super::{copy, lines, sort};
+use super::{copy, lines};
 use crate::dims::contiguous_strides;
 use crate::{Dims, Result, Tensor};
 use smallvec::SmallVec;
 
 /// The groups of equal elements or slices of a tensor.
 pub struct Distinct {
-    groups: sort::Groups,
+    groups: Groups,
+    /// How many elements or slices there were.
+    len: usize,
     /// A row for each element or slice.
     rows: Tensor,
     /// Sizes of the distinct ones, with the dimension they lie along first.
@@ -22,12 +25,12 @@ impl Distinct {
     ///
     /// # Errors
     /// If the dtype has no order.
-    pub fn new(t: &Tensor, dim: Option<usize>, consecutive: bool) -> Result<Self> {
+    pub fn new(t: &Tensor, dim: Option<usize>, consecutive: bool, ask: Besides) -> Result<Self> {
         let moved = match dim {
             Some(d) => t.permuted(&in_front(t.ndim(), d)),
             None => t.clone(),
         };
-        let dense = copy::dense(&moved, t.dtype())?;
+        let dense = super::normal(&copy::dense(&moved, t.dtype())?)?;
         let n = match dim {
             Some(_) => dense.shape()[0],
             None => dense.numel(),
@@ -35,14 +38,18 @@ impl Distinct {
         let width = if n == 0 { 1 } else { dense.numel() / n };
         let shape = Dims::from([n, width]);
         let rows = dense.view_with(shape.clone(), contiguous_strides(&shape), dense.offset());
-        let groups = sort::unique(&rows, consecutive, dim.is_some())?;
-        let count = groups.first.len() as i64;
+        let groups = match dim {
+            Some(_) => groups::of_rows(&rows, consecutive, ask)?,
+            None => groups::of_elements(&rows, consecutive, ask)?,
+        };
+        let count = groups.count as i64;
         let shape = match dim {
             Some(_) => dense.shape().with(0, count),
             None => Dims::from([count]),
         };
         Ok(Self {
             groups,
+            len: n as usize,
             rows,
             shape,
             dim,
@@ -65,13 +72,13 @@ impl Distinct {
     /// How many elements or slices there were.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.groups.inverse.len()
+        self.len
     }
 
     /// How many of them are distinct.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.groups.first.len()
+        self.groups.count
     }
 
     /// Writes the distinct elements or slices.
@@ -83,10 +90,20 @@ impl Distinct {
             Some(d) => out.permuted(&in_front(out.ndim(), d)),
             None => out.clone(),
         };
+        let first = match &self.groups.first {
+            First::At(first) => Tensor::from_slice(first, &[self.count() as i64])?,
+            First::Integers(list) => {
+                return copy::copy(&out, &Tensor::from_slice(list, out.shape())?);
+            }
+            First::Changes => {
+                let to = lines::results(&out, self.rows.dtype())?;
+                groups::write_changes(&self.rows, &to)?;
+                return lines::put(&out, &to);
+            }
+        };
         let to = lines::results(&out, self.rows.dtype())?;
         let sizes = Dims::from([self.count() as i64, self.rows.shape()[1]]);
         let rows = to.view_with(sizes.clone(), contiguous_strides(&sizes), to.offset());
-        let first = Tensor::from_slice(&self.groups.first, &[sizes[0]])?;
         let item = self.rows.dtype().size();
         let axis = Axis {
             step: self.rows.strides()[0] as isize * item as isize,

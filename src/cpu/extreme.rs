@@ -4,6 +4,7 @@
 
 use super::folds::{Max, Min};
 use super::{lines, simd, sweep};
+use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor, bail};
 
 /// An element that can be compared; NaN is beyond everything.
@@ -269,6 +270,45 @@ fn arg_lines(values: Option<&Tensor>, indices: &Tensor, from: &Tensor, max: bool
     Ok(())
 }
 
+simd_fn! { stream
+    /// Whether an element takes the place of an extreme before it.
+    fn any_beats<T: Ranked>(part: &[T], best: T, max: bool) -> bool {
+        let mut found = false;
+        for &x in part {
+            found |= beats(x, best, max);
+        }
+        found
+    }
+}
+
+#[inline(always)]
+fn beats<T: Ranked>(x: T, best: T, max: bool) -> bool {
+    x.nan() | if max { x >= best } else { x <= best }
+}
+
+/// The extremes of a line so far and their places. Mostly they stay what they are for long.
+fn running<T: Ranked>(line: &[T], values: &mut [T], places: &mut [i64], max: bool) {
+    const PART: usize = 32;
+    let Some(&(mut best)) = line.first() else {
+        return;
+    };
+    let mut place = 0;
+    let parts = line.chunks(PART).zip(values.chunks_mut(PART));
+    for ((part, (x, v)), at) in parts.enumerate().zip(places.chunks_mut(PART)) {
+        if !any_beats(x, best, max) {
+            v.fill(best);
+            at.fill(place);
+            continue;
+        }
+        for (k, &x) in x.iter().enumerate() {
+            if beats(x, best, max) {
+                (best, place) = (x, (part * PART + k) as i64);
+            }
+            (v[k], at[k]) = (best, place);
+        }
+    }
+}
+
 /// The extreme of each line's elements so far, and where it was (the last of equals).
 ///
 /// # Errors
@@ -288,19 +328,11 @@ pub fn running_extreme(
     );
     let n = from.shape()[1] as usize;
     by_type!(d, T => {
-        let data = super::slice::<T>(&from);
-        let (v, at) = (super::slice_mut::<T>(&v), super::slice_mut::<i64>(&at));
-        for (i, line) in data.chunks_exact(n.max(1)).enumerate() {
-            let mut best = 0;
-            for (k, &x) in line.iter().enumerate() {
-                let b = line[best];
-                if x.nan() || (!b.nan() && if max { x >= b } else { x <= b }) {
-                    best = k;
-                }
-                v[i * n + k] = line[best];
-                at[i * n + k] = best as i64;
-            }
-        }
+        let (data, v) = (super::slice::<T>(&from), lines::Shared::new(super::slice_mut::<T>(&v)));
+        lines::for_each(data, n, super::slice_mut::<i64>(&at), n, |i, line, at| {
+            // SAFETY: every line has its own part.
+            running(line, unsafe { v.part(i * n, n) }, at, max);
+        });
     });
     lines::finish(values, dim, &v)?;
     lines::finish(indices, dim, &at)
@@ -309,6 +341,36 @@ pub fn running_extreme(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn running_extremes_are_the_last_of_equals() {
+        for n in [1usize, 31, 32, 33, 200] {
+            for nan in [n, n / 2] {
+                let line: Vec<f32> = (0..n)
+                    .map(|i| {
+                        if i == nan {
+                            f32::NAN
+                        } else {
+                            ((i * 37) % 11) as f32
+                        }
+                    })
+                    .collect();
+                for max in [false, true] {
+                    let (mut values, mut places) = (vec![0f32; n], vec![0i64; n]);
+                    running(&line, &mut values, &mut places, max);
+                    let mut best = 0;
+                    for (k, &x) in line.iter().enumerate() {
+                        let b = line[best];
+                        if x.is_nan() || !b.is_nan() && if max { x >= b } else { x <= b } {
+                            best = k;
+                        }
+                        assert_eq!(places[k], best as i64);
+                        assert_eq!(values[k].to_bits(), line[best].to_bits());
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn columns_and_lines_agree() {

@@ -1,6 +1,7 @@
 //! Counting in bins.
 
-use super::{copy, halves, slice, sort};
+use super::simd::simd_fn;
+use super::{copy, groups, halves, slice, sort};
 use crate::{DType, Result, Tensor};
 
 /// How many elements fall in each of `bins` equal bins from `lo` to `hi`.
@@ -95,6 +96,18 @@ pub fn sums(
     Ok(sums)
 }
 
+simd_fn! { wide
+    /// The smallest and the largest of integers and 0.
+    pub fn ends(all: &[i64]) -> (i64, i64) {
+        let (mut lo, mut hi) = (0, 0);
+        for &x in all {
+            lo = if x < lo { x } else { lo };
+            hi = if x > hi { x } else { hi };
+        }
+        (lo, hi)
+    }
+}
+
 /// How often each of the first `size` integers occurs, or the sum of the weights of its occurrences.
 ///
 /// # Errors
@@ -103,8 +116,7 @@ pub fn occurrences(t: &Tensor, weights: Option<&Tensor>, size: usize) -> Result<
     let t = copy::dense(t, DType::I64)?;
     let places = slice::<i64>(&t);
     let Some(w) = weights else {
-        let mut counts = vec![0i64; size];
-        places.iter().for_each(|&p| counts[p as usize] += 1);
+        let counts = groups::tally(places.iter().map(|&p| p as usize), size);
         return Tensor::from_slice(&counts, &[size as i64]);
     };
     let w = copy::dense(w, DType::F64)?;

@@ -12,6 +12,7 @@ pub use grid::pick_grid;
 pub use masks::{choose, count_true, fill_where, true_places, write_coordinates};
 
 use super::iter::{GRAIN, Walk};
+use super::simd::simd_fn;
 use super::{past, pool};
 use crate::{DType, Dims, Element, Result, Tensor, with_dtype};
 use num_complex::{Complex32, Complex64};
@@ -37,6 +38,19 @@ impl Axis {
         wrap: false,
     };
 
+    /// What is added to an index, and what the sum must lie below.
+    fn bounds(&self) -> (i64, u64) {
+        let low = if self.wrap { self.size } else { 0 };
+        (low, self.size as u64 + low as u64)
+    }
+
+    /// The offset of an index that lies inside.
+    #[inline(always)]
+    fn inside(&self, index: i64) -> isize {
+        let turn = self.size & (index >> 63);
+        index.wrapping_add(turn) as isize * self.step
+    }
+
     #[inline(always)]
     fn offset(&self, index: i64, bad: &AtomicI64) -> Option<isize> {
         let mut i = index;
@@ -48,6 +62,20 @@ impl Axis {
             return None;
         }
         Some(i as isize * self.step)
+    }
+}
+
+/// Indices that are checked together.
+const AT_ONCE: usize = 64;
+
+simd_fn! { stream
+    /// Whether all indices plus a number lie below another, as unsigned ones.
+    fn all_inside(index: &[i64], low: i64, span: u64) -> bool {
+        let mut outside = false;
+        for &i in index {
+            outside |= i.wrapping_add(low) as u64 >= span;
+        }
+        !outside
     }
 }
 
@@ -204,7 +232,23 @@ unsafe fn gather_row<T: Copy>(
             }
             return;
         }
-        for i in 0..n as isize {
+        let mut done = 0;
+        if s[2] == 8 {
+            let index = std::slice::from_raw_parts(p[2].cast::<i64>(), n);
+            let (low, span) = axis.bounds();
+            let (mut to, mut from) = (p[0], p[1]);
+            for part in index.chunks(AT_ONCE).filter(|_| n >= AT_ONCE) {
+                if !all_inside(part, low, span) {
+                    break;
+                }
+                for &i in part {
+                    *to.cast::<T>() = *from.offset(axis.inside(i)).cast::<T>();
+                    (to, from) = (to.wrapping_offset(s[0]), from.wrapping_offset(s[1]));
+                }
+                done += part.len() as isize;
+            }
+        }
+        for i in done..n as isize {
             let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
                 return;
             };
@@ -264,11 +308,16 @@ unsafe fn scatter_row<T: Copy>(
     let item = size_of::<T>() as isize;
     // SAFETY: the caller gives n elements of each operand; offsets are checked against the axis.
     unsafe {
-        if s[2] == 0 && s[0] == item && s[1] == item {
+        if s[2] == 0 && s[0] == item && (s[1] == item || s[1] == 0) {
             let Some(at) = axis.offset(*p[2].cast::<i64>(), bad) else {
                 return;
             };
-            std::ptr::copy(p[1].cast::<T>(), p[0].offset(at).cast::<T>(), n);
+            let (from, to) = (p[1].cast::<T>(), p[0].offset(at).cast::<T>());
+            if s[1] == 0 {
+                std::slice::from_raw_parts_mut(to, n).fill(*from);
+            } else {
+                std::ptr::copy(from, to, n);
+            }
             return;
         }
         for i in 0..n as isize {
@@ -324,15 +373,19 @@ merge!(int u8 i8 i16 i32 i64 u16 u32 u64);
 merge!(float f32 f64);
 merge!(complex Complex32 Complex64);
 impl Merge for bool {
+    #[inline(always)]
     fn add(self, o: Self) -> Self {
         self | o
     }
+    #[inline(always)]
     fn mul(self, o: Self) -> Self {
         self & o
     }
+    #[inline(always)]
     fn max_(self, o: Self) -> Self {
         self | o
     }
+    #[inline(always)]
     fn min_(self, o: Self) -> Self {
         self & o
     }
@@ -350,23 +403,31 @@ unsafe fn merge_row<T: Merge + Element, const HOW: u8>(
     axis: &Axis,
     bad: &AtomicI64,
 ) {
+    let item = size_of::<T>() as isize;
+    let merged = |was: T, from: T| match HOW {
+        ADD => was.add(from),
+        MUL => was.mul(from),
+        MAX => was.max_(from),
+        _ => was.min_(from),
+    };
     // SAFETY: the caller gives n elements of each operand; offsets are checked against the axis.
     unsafe {
+        if s[2] == 0 && s[0] == item && s[1] == item {
+            let Some(at) = axis.offset(*p[2].cast::<i64>(), bad) else {
+                return;
+            };
+            let (to, from) = (p[0].offset(at).cast::<T>(), p[1].cast::<T>());
+            for i in 0..n {
+                *to.add(i) = merged(T::load(to.add(i)), T::load(from.add(i)));
+            }
+            return;
+        }
         for i in 0..n as isize {
             let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
                 return;
             };
-            let (to, from) = (
-                p[0].offset(i * s[0] + at).cast::<T>(),
-                T::load(p[1].offset(i * s[1]).cast()),
-            );
-            let was = T::load(to);
-            *to = match HOW {
-                ADD => was.add(from),
-                MUL => was.mul(from),
-                MAX => was.max_(from),
-                _ => was.min_(from),
-            };
+            let to = p[0].offset(i * s[0] + at).cast::<T>();
+            *to = merged(T::load(to), T::load(p[1].offset(i * s[1]).cast()));
         }
     }
 }

@@ -153,6 +153,49 @@ impl<const N: usize> Walk<N> {
         }
     }
 
+    /// Calls `f(what new() gave the task, pointers, rows)` for groups of at most `most` rows that follow each other in the
+    /// second dimension, on all threads if there are many elements.
+    pub fn run_groups<S>(
+        &self,
+        most: usize,
+        new: impl Fn() -> S + Sync,
+        f: impl Fn(&mut S, &[*mut u8; N], usize) + Sync,
+    ) {
+        let (&[n, count, ref sizes @ ..], [_, next, strides @ ..]) =
+            (&self.sizes[..], &self.strides[..])
+        else {
+            return;
+        };
+        if self.total == 0 {
+            return;
+        }
+        let most = most.max(1);
+        let groups = count.div_ceil(most);
+        let all = self.total / (n * count) * groups;
+        let grain = (GRAIN / (n * most.min(count))).max(1);
+        pool::parallel_for(all, grain, |range| {
+            let mut state = new();
+            for at in range {
+                let (first, mut rest, mut ptrs) = (at % groups * most, at / groups, self.ptrs);
+                shift(&mut ptrs, next, first as isize);
+                for (size, steps) in sizes.iter().zip(strides) {
+                    shift(&mut ptrs, steps, (rest % size) as isize);
+                    rest /= size;
+                }
+                f(&mut state, &ptrs, most.min(count - first));
+            }
+        });
+    }
+
+    /// The steps within rows and from a row to the next in the second dimension, and their sizes, if there are two.
+    #[must_use]
+    pub fn inner(&self) -> Option<([[isize; N]; 2], [usize; 2])> {
+        match (&self.sizes[..], &self.strides[..]) {
+            (&[n, count, ..], &[row, next, ..]) => Some(([row, next], [n, count])),
+            _ => None,
+        }
+    }
+
     /// Where its operands start.
     #[must_use]
     pub fn starts(&self) -> [*mut u8; N] {
@@ -163,10 +206,8 @@ impl<const N: usize> Walk<N> {
     /// any and each follows the one before by the same steps.
     #[must_use]
     pub fn rows(&self) -> Option<([[isize; N]; 2], [usize; 2])> {
-        match (&self.sizes[..], &self.strides[..]) {
-            (&[n, count], &[row, next]) if self.total > 0 => Some(([row, next], [count, n])),
-            _ => None,
-        }
+        let ([row, next], [n, count]) = self.inner()?;
+        (self.sizes.len() == 2 && self.total > 0).then_some(([row, next], [count, n]))
     }
 }
 

@@ -111,18 +111,21 @@ unsafe impl<T> Send for Shared<T> {}
 
 impl<T> Shared<T> {
     /// Shares a slice between tasks that write disjoint parts of it.
+    #[inline]
     #[must_use]
     pub fn new(s: &mut [T]) -> Self {
         Self(s.as_mut_ptr(), s.len())
     }
 
     /// Shares memory of any length between tasks that write disjoint parts of it, or only read.
+    #[inline]
     #[must_use]
     pub fn at(p: *mut T) -> Self {
         Self(p, usize::MAX)
     }
 
     /// Where it begins.
+    #[inline]
     #[must_use]
     pub fn get(self) -> *mut T {
         self.0
@@ -140,6 +143,7 @@ impl<T> Shared<T> {
         clippy::mut_from_ref,
         reason = "tasks write disjoint parts"
     )]
+    #[inline]
     #[must_use]
     pub unsafe fn part<'a>(&self, start: usize, len: usize) -> &'a mut [T] {
         assert!(start.checked_add(len).is_some_and(|end| end <= self.1));

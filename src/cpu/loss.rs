@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
+use super::halves::Half as _;
 use super::{slice, slice_mut};
 use crate::{DType, Device, Dims, Result, Tensor, ensure, err};
 
@@ -110,6 +111,16 @@ pub fn multilabel_margin(
     super::copy::copy(&outs[1], &Tensor::from_slice(&chosen, outs[1].shape())?)
 }
 
+/// The type that [`nll`] reads its input in: few elements are read at all, so halves stay what they are.
+#[must_use]
+pub fn read_type(d: DType) -> DType {
+    if d.is_reduced_float() {
+        d
+    } else {
+        super::norm::compute_type(d)
+    }
+}
+
 /// Minus the weighted entry of each position's class, read as (samples, classes, positions): result and total weight.
 ///
 /// # Errors
@@ -122,9 +133,8 @@ pub fn nll(
     reduction: i64,
     ignore: i64,
 ) -> Result<()> {
-    let compute = super::norm::compute_type(x.dtype());
     let (x, target) = (
-        super::copy::dense(x, compute)?,
+        super::copy::dense(x, read_type(x.dtype()))?,
         super::copy::dense(target, DType::I64)?,
     );
     let weight = weight
@@ -143,12 +153,11 @@ pub fn nll(
     };
     let size: usize = x.shape().iter().skip(2).map(|&n| n as usize).product();
     let target = slice::<i64>(&target);
-    let at = |i: usize| -> f64 {
-        if compute == DType::F64 {
-            slice::<f64>(&x)[i]
-        } else {
-            f64::from(slice::<f32>(&x)[i])
-        }
+    let at = |i: usize| match x.dtype() {
+        DType::F64 => slice::<f64>(&x)[i],
+        DType::F16 => f64::from(slice::<half::f16>(&x)[i].widen()),
+        DType::BF16 => f64::from(slice::<half::bf16>(&x)[i].widen()),
+        _ => f64::from(slice::<f32>(&x)[i]),
     };
     let mut losses = vec![0f64; if reduction == 0 { target.len() } else { 0 }];
     let (mut sum, mut total) = (0.0, 0.0);

@@ -26,6 +26,8 @@ pub trait Op<A> {
     type Out: Element;
     /// How many operands it has.
     const OPERANDS: usize;
+    /// Whether its two operands may change places.
+    const SWAPS: bool = false;
     /// The result for one element of each operand; those beyond the operator's own are to be ignored.
     fn f(x: [A; 3], c: &Ctx) -> Self::Out;
     /// Whether a branch-free `f` may not have reached this result's operands.
@@ -91,6 +93,7 @@ impl Form {
 pub struct Loop {
     block: fn(Form, Level) -> Option<Block>,
     unit: usize,
+    swaps: bool,
     reads: DType,
     /// What numbers beside the operands are read as.
     numbers: DType,
@@ -109,6 +112,7 @@ impl Loop {
         Self {
             block,
             unit,
+            swaps: O::SWAPS,
             reads: A::DTYPE,
             numbers: A::DTYPE,
             writes: O::Out::DTYPE,
@@ -155,6 +159,12 @@ impl Loop {
         self.unit == 1 && self.reads != DType::BF16
     }
 
+    /// Whether its two operands may change places.
+    #[must_use]
+    pub fn swaps(&self) -> bool {
+        self.swaps
+    }
+
     /// Counts of elements are multiples of this, a power of two.
     #[must_use]
     pub fn unit(&self) -> usize {
@@ -186,9 +196,10 @@ struct Truths<O>(PhantomData<O>);
 impl<O: Op<bool>> Op<u8> for Truths<O> {
     type Out = O::Out;
     const OPERANDS: usize = O::OPERANDS;
+    const SWAPS: bool = O::SWAPS;
     #[inline(always)]
     fn f(x: [u8; 3], c: &Ctx) -> O::Out {
-        O::f(x.map(|byte| byte != 0), c)
+        O::f([x[0] != 0, x[1] != 0, x[2] != 0], c)
     }
 }
 
@@ -201,6 +212,7 @@ struct Exact<O>(PhantomData<O>);
 impl<O: Op<f32, Out = f32>> Op<bf16> for Exact<O> {
     type Out = bf16;
     const OPERANDS: usize = O::OPERANDS;
+    const SWAPS: bool = O::SWAPS;
     #[inline(always)]
     fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
         bf16::from_bits(
@@ -212,6 +224,7 @@ impl<O: Op<f32, Out = f32>> Op<bf16> for Exact<O> {
 impl<O: Op<f32, Out = f32>> Op<bf16> for Rounded<O> {
     type Out = bf16;
     const OPERANDS: usize = O::OPERANDS;
+    const SWAPS: bool = O::SWAPS;
     #[inline(always)]
     fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
         bf16::narrow(O::f([x[0].widen(), x[1].widen(), x[2].widen()], c))

@@ -12,6 +12,7 @@ use crate::{DType, Dims, Result, Tensor};
 use places::{Meeting, Place, meeting};
 use std::mem::MaybeUninit;
 
+mod groups;
 mod places;
 mod short;
 pub use places::Operand;
@@ -95,6 +96,8 @@ struct Rows<'a, const N: usize> {
     kernel: &'a Loop,
     ctx: &'a Ctx,
     sides: [Side; N],
+    /// Bytes of their elements in memory.
+    items: [usize; N],
     /// Results go past the caches, which are too small for them.
     stream: bool,
     meeting: Meeting,
@@ -386,6 +389,9 @@ fn run_sides<const N: usize>(
             }
         };
     }
+    if N == 3 && kernel.swaps() && places[1].repeats_in(&places[2], out.shape()) {
+        places.swap(1, 2);
+    }
     let mut sides = [Side::new(kernel.writes(), out.dtype(), kernel.writes())?; N];
     for (side, place) in sides.iter_mut().zip(&places).skip(1) {
         let read = if place.is_number() {
@@ -401,6 +407,7 @@ fn run_sides<const N: usize>(
         kernel,
         ctx,
         sides,
+        items: places.map(|p| p.dtype.size()),
         // What is read before it is written is in the caches anyhow.
         stream: large && kernel.is_brief() && meeting == Meeting::Apart,
         meeting,
@@ -446,9 +453,12 @@ fn walk<const N: usize>(rows: &Rows<N>, places: &[Place; N], shape: &Dims, n: us
         shape,
         ptrs,
         std::array::from_fn(|k| &*strides[k]),
-        places.map(|p| p.dtype.size()),
+        rows.items,
     );
     let lay = rows.lay(&walk.steps(), walk.row());
+    if groups::run(rows, &walk, lay) {
+        return;
+    }
     // SAFETY: the walk visits each element of the sides' common shape once.
     walk.run(GRAIN, |p, s, n| unsafe { rows.run(lay, p, s, n) });
 }

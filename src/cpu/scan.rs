@@ -63,17 +63,20 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
         .skip(dim + 1)
         .map(|&n| n as usize)
         .product();
-    let dense = |t: &Tensor| t.dtype() == d && t.is_contiguous() && !t.is_lazy();
+    let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
     let few = inner > 1 && input.numel() <= FEW;
     let beside = (inner >= 8 || few) && dense(input) && dense(out);
+    let written;
     let (from, to) = if beside {
+        written = lines::results(out, d)?;
         let n = input.shape()[dim];
         let flat = [input.numel() / (n * inner as i64).max(1), n, inner as i64];
         let strides = Dims::from([n * inner as i64, inner as i64, 1]);
         let view = |t: &Tensor| t.view_with(flat.into(), strides.clone(), t.offset());
-        (view(input), view(out))
+        (view(&super::copy::dense(input, d)?), view(&written))
     } else {
-        (lines::read(input, &[dim], d)?, lines::target(out, dim, d)?)
+        written = lines::target(out, dim, d)?;
+        (lines::read(input, &[dim], d)?, written.clone())
     };
     match (d, kind) {
         (DType::I64, Kind::Sum) => run::<i64, i64>(&from, &to, 0, |a, x| a.wrapping_add(x), |a| a),
@@ -100,25 +103,31 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
         (DType::C64, _) => {
             let narrow = |a: Complex64| Complex32::new(a.re as f32, a.im as f32);
             let wide = |x: Complex32| Complex64::new(f64::from(x.re), f64::from(x.im));
-            let (start, step) = complex(kind);
-            run::<Complex32, Complex64>(&from, &to, start, |a, x| step(a, wide(x)), narrow);
+            complex::<Complex32>(kind, &from, &to, wide, narrow);
         }
-        _ => {
-            let (start, step) = complex(kind);
-            run::<Complex64, Complex64>(&from, &to, start, step, |a| a);
-        }
+        _ => complex::<Complex64>(kind, &from, &to, |x| x, |a| a),
     }
     if beside {
-        return Ok(());
+        return lines::put(out, &written);
     }
-    lines::finish(out, dim, &to)
+    lines::finish(out, dim, &written)
 }
 
-fn complex(kind: Kind) -> (Complex64, fn(Complex64, Complex64) -> Complex64) {
+fn complex<T: Element>(
+    kind: Kind,
+    from: &Tensor,
+    to: &Tensor,
+    wide: impl Fn(T) -> Complex64 + Sync,
+    narrow: impl Fn(Complex64) -> T + Sync,
+) {
+    let start = |re| Complex64::new(re, 0.0);
     match kind {
-        Kind::Sum => (Complex64::new(0.0, 0.0), |a, x| a + x),
-        Kind::Prod => (Complex64::new(1.0, 0.0), |a, x| a * x),
-        Kind::LogSumExp => (Complex64::new(f64::NEG_INFINITY, 0.0), log_add_complex),
+        Kind::Sum => run(from, to, start(0.0), |a, x| a + wide(x), narrow),
+        Kind::Prod => run(from, to, start(1.0), |a, x| a * wide(x), narrow),
+        Kind::LogSumExp => {
+            let step = |a, x| log_add_complex(a, wide(x));
+            run(from, to, start(f64::NEG_INFINITY), step, narrow);
+        }
     }
 }
 
@@ -247,7 +256,7 @@ fn log_add_complex(a: Complex64, b: Complex64) -> Complex64 {
 /// If memory cannot be had.
 pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Result<()> {
     let real = if input.dtype().is_complex() {
-        reduce::magnitudes(input)?
+        super::copy::converted(&reduce::magnitudes(input)?, DType::F64)?
     } else {
         super::copy::converted(input, DType::F64)?
     };
@@ -259,14 +268,7 @@ pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Res
         f64::INFINITY => (reduce::Kind::AbsMax, Post::None),
         _ => (reduce::Kind::PowSum, Post::Pow(1.0 / p)),
     };
-    reduce::run_kind(
-        kind,
-        &norms,
-        &super::copy::converted(&real, DType::F64)?,
-        &dims,
-        p,
-        post,
-    )?;
+    reduce::run_kind(kind, &norms, &real, &dims, p, post)?;
     let factors: Vec<f64> = super::slice::<f64>(&norms)
         .iter()
         .map(|&n| if n > max { max / (n + 1e-7) } else { 1.0 })

@@ -4,8 +4,9 @@
 
 use super::lines;
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Element, Result, Tensor, bail, with_dtype};
+use crate::{DType, Element, Result, Tensor};
 use half::{bf16, f16};
+use std::hint::select_unpredictable;
 
 /// An element that can be ordered by an unsigned key.
 pub trait Key: Element {
@@ -13,7 +14,7 @@ pub trait Key: Element {
     const SHORT: bool;
     /// The key: equal elements have equal keys, NaN has the largest.
     fn key(self) -> u64;
-    /// The key of what equals nothing, itself included.
+    /// The key of what equals nothing, itself included; integers have none.
     const ODD: Option<u64> = None;
 }
 macro_rules! keys {
@@ -53,7 +54,7 @@ const RADIX_FROM: usize = 2048;
 const DIGIT: usize = 11;
 
 /// Positions of a line's elements in order, equal ones in the order they came.
-fn order<T: Key>(line: &[T], descending: bool, out: &mut [i64]) {
+pub(super) fn order<T: Key>(line: &[T], descending: bool, out: &mut [i64]) {
     let n = line.len();
     // Wide keys of a small range are as good as short ones.
     let (lo, hi) = if T::SHORT {
@@ -200,9 +201,10 @@ fn few<T: Key>(line: &[T], k: usize, flip: u64, out: &mut [i64]) {
 
 macro_rules! sortable {
     ($d:expr, $T:ident => $body:block) => {
-        with_dtype!($d, [bool int uint half float] => $T, $body, else { bail!(NotImplemented, "no order of {}", $d) })
+        $crate::with_dtype!($d, [bool int uint half float] => $T, $body, else { $crate::bail!(NotImplemented, "no order of {}", $d) })
     };
 }
+pub(super) use sortable;
 
 /// Sorts along `dim`.
 ///
@@ -275,85 +277,6 @@ fn pick(
     lines::finish(indices, dim, &at)
 }
 
-/// What [`unique`] finds out: positions of the first of each group, the group of each row, and how many rows it has.
-#[derive(Debug, Default)]
-pub struct Groups {
-    /// Row of each group's representative.
-    pub first: Vec<i64>,
-    /// Group of each row.
-    pub inverse: Vec<i64>,
-    /// Rows of each group.
-    pub counts: Vec<i64>,
-}
-
-/// Groups equal rows of a dense `[rows, width]` matrix: all of them in ascending order, or only neighbours. Rows that are
-/// `slices` are compared element by element, and what is not a number is neither less nor greater there.
-///
-/// # Errors
-/// If the dtype has no order.
-pub fn unique(rows: &Tensor, consecutive: bool, slices: bool) -> Result<Groups> {
-    let (n, width) = (rows.shape()[0] as usize, rows.shape()[1] as usize);
-    let rows = super::normal(rows)?;
-    let mut sorted: Vec<i64> = match consecutive {
-        true => Vec::new(),
-        false => (0..n as i64).collect(),
-    };
-    let (keys, odd, strange) = sortable!(rows.dtype(), T => {
-        let data = super::slice::<T>(&rows);
-        let keys: Vec<u64> = data.iter().map(|x| x.key()).collect();
-        let strange = slices && keys.iter().any(|&k| Some(k) == T::ODD);
-        if !consecutive && width == 1 && !strange {
-            order(data, false, &mut sorted);
-        }
-        (keys, T::ODD, strange)
-    });
-    let row = |i: i64| &keys[i as usize * width..(i as usize + 1) * width];
-    // Rows are mostly of one element: comparing slices would be a call for each.
-    let same = |a: i64, b: i64| {
-        let (a, b) = (a as usize * width, b as usize * width);
-        (0..width).all(|k| keys[a + k] == keys[b + k] && Some(keys[a + k]) != odd)
-    };
-    if consecutive {
-        return Ok(grouped(n, 0..n as i64, same));
-    }
-    if strange {
-        let less = |a: i64, b: i64| {
-            let mut pairs = row(a).iter().zip(row(b));
-            let told = pairs.find(|(x, y)| x != y && Some(**x) != odd && Some(**y) != odd);
-            told.is_some_and(|(x, y)| x < y)
-        };
-        super::unordered::sort(&mut sorted, &less);
-    } else if width != 1 {
-        sorted.sort_by(|&a, &b| row(a).cmp(row(b)));
-    }
-    Ok(grouped(n, sorted.into_iter(), same))
-}
-
-/// The groups of `n` positions in an order, where `same` says whether neighbours belong together.
-fn grouped(
-    n: usize,
-    positions: impl Iterator<Item = i64>,
-    same: impl Fn(i64, i64) -> bool,
-) -> Groups {
-    let mut g = Groups {
-        inverse: vec![0; n],
-        ..Groups::default()
-    };
-    let mut last = 0;
-    for i in positions {
-        match g.counts.last_mut() {
-            Some(count) if same(i, last) => *count += 1,
-            _ => {
-                g.first.push(i);
-                g.counts.push(1);
-            }
-        }
-        last = i;
-        g.inverse[i as usize] = g.first.len() as i64 - 1;
-    }
-    g
-}
-
 /// Places of `values` in the sorted lines of `edges`; `sorter` gives the order of unsorted lines.
 pub fn search<T: PartialOrd + Copy>(edges: &[T], sorter: Option<&[i64]>, x: T, right: bool) -> i64 {
     let (mut lo, mut hi) = (0, edges.len());
@@ -363,9 +286,10 @@ pub fn search<T: PartialOrd + Copy>(edges: &[T], sorter: Option<&[i64]>, x: T, r
             Some(s) => edges[s[mid] as usize],
             None => edges[mid],
         };
-        // Stated so that NaN is beyond everything.
+        // Stated so that NaN is beyond everything. A branch would be guessed wrong every other time.
         let before = if right { !(e > x) } else { !(e >= x) };
-        if before { lo = mid + 1 } else { hi = mid }
+        lo = select_unpredictable(before, mid + 1, lo);
+        hi = select_unpredictable(before, hi, mid);
     }
     lo as i64
 }

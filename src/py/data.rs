@@ -373,7 +373,33 @@ pub fn to_list<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> 
             _ => e.into(),
         })?;
     let real = crate::ops::helpers::resolve(&real)?;
+    if t.dtype() == DType::Bool || !real.is_contiguous() {
+        return build(py, &real, 0, 0);
+    }
+    crate::with_dtype!(t.dtype(), [int uint half float complex] => T, {
+        return list_of(py, cpu::slice::<T>(&real), real.shape());
+    }, else {});
     build(py, &real, 0, 0)
+}
+
+/// The nested list of a row-major tensor's elements.
+fn list_of<'py, T: Element>(
+    py: Python<'py>,
+    all: &[T],
+    shape: &[i64],
+) -> PyResult<Bound<'py, PyAny>> {
+    let [n, inner @ ..] = shape else {
+        return scalar(py, all[0].to_scalar());
+    };
+    if inner.is_empty() {
+        let numbers = all.iter().map(|v| scalar(py, v.to_scalar()));
+        let numbers: Vec<_> = numbers.collect::<PyResult<_>>()?;
+        return Ok(PyList::new(py, numbers)?.into_any());
+    }
+    let each = all.len().checked_div(*n as usize).unwrap_or(0);
+    let parts = (0..*n as usize).map(|i| list_of(py, &all[i * each..(i + 1) * each], inner));
+    let parts: Vec<_> = parts.collect::<PyResult<_>>()?;
+    Ok(PyList::new(py, parts)?.into_any())
 }
 
 fn build<'py>(py: Python<'py>, t: &Tensor, dim: usize, offset: i64) -> PyResult<Bound<'py, PyAny>> {

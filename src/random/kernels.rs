@@ -10,6 +10,7 @@
 
 use super::generator::{Generator, d53, f24};
 use crate::Element;
+use crate::cpu::halves;
 use half::{bf16, f16};
 use std::f64::consts::PI;
 
@@ -122,15 +123,16 @@ fn uniform32_body<const F: bool, T: Float32Like>(
     to: f64,
 ) {
     let (a, b) = (from as f32, to as f32);
-    let (low, high) = (T::of(a), T::of(b));
+    let (low, high) = (T::from_f64(from), T::from_f64(to));
     let mut u = [0f32; CHUNK];
     for part in out.chunks_mut(CHUNK) {
         let u = &mut u[..part.len()];
         fill_f24(g, u);
-        for (o, &u) in part.iter_mut().zip(&*u) {
-            let v = T::of(fma32::<F>(u, b - a, a));
+        u.iter_mut().for_each(|u| *u = fma32::<F>(*u, b - a, a));
+        T::round(u, part);
+        for o in part {
             // Rounding can reach the excluded end.
-            *o = if v == high { low } else { v };
+            *o = if *o == high { low } else { *o };
         }
     }
 }
@@ -251,20 +253,32 @@ fn normal_half_body<const F: bool, T: Float32Like>(
     std: f64,
 ) {
     let (mean, std) = (mean as f32, std as f32);
-    let mut one = |o: &mut [T; 16]| {
-        let mut b = [0f32; 16];
-        fill_f24(g, &mut b);
-        normal16::<F>(&mut b, mean, std);
-        for (o, v) in o.iter_mut().zip(b) {
-            *o = T::of(v);
-        }
-    };
-    out.as_chunks_mut::<16>().0.iter_mut().for_each(&mut one);
-    if out.len() % 16 != 0
+    let whole = out.len() / 16 * 16;
+    for part in out[..whole].chunks_mut(CHUNK) {
+        normal_rounded::<F, T>(g, part, mean, std);
+    }
+    if whole < out.len()
         && let Some(last) = out.last_chunk_mut::<16>()
     {
-        one(last);
+        normal_rounded::<F, T>(g, last, mean, std);
     }
+}
+
+/// Normals of a multiple of 16 elements, at most [`CHUNK`].
+#[inline(always)]
+fn normal_rounded<const F: bool, T: Float32Like>(
+    g: &mut Generator,
+    out: &mut [T],
+    mean: f32,
+    std: f32,
+) {
+    let mut room = [0f32; CHUNK];
+    let room = &mut room[..out.len()];
+    fill_f24(g, room);
+    for b in room.as_chunks_mut::<16>().0 {
+        normal16::<F>(b, mean, std);
+    }
+    T::round(room, out);
 }
 
 #[inline(always)]
@@ -366,7 +380,8 @@ pub(super) fn advance_normal_serial(g: &mut Generator, mut n: u64) {
 
 /// Element types whose arithmetic is f32's.
 pub(super) trait Float32Like: RandomElement {
-    fn of(v: f32) -> Self;
+    /// Rounds numbers into a row as long.
+    fn round(from: &[f32], to: &mut [Self]);
 }
 
 macro_rules! float_random {
@@ -388,19 +403,17 @@ float_random! {
 
 impl Float32Like for f32 {
     #[inline(always)]
-    fn of(v: f32) -> Self {
-        v
+    fn round(from: &[f32], to: &mut [Self]) {
+        to.copy_from_slice(from);
     }
 }
 impl Float32Like for f16 {
-    #[inline(always)]
-    fn of(v: f32) -> Self {
-        Self::from_f32(v)
+    fn round(from: &[f32], to: &mut [Self]) {
+        halves::narrowed(from, to);
     }
 }
 impl Float32Like for bf16 {
-    #[inline(always)]
-    fn of(v: f32) -> Self {
-        Self::from_f32(v)
+    fn round(from: &[f32], to: &mut [Self]) {
+        halves::narrowed(from, to);
     }
 }

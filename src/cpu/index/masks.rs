@@ -10,8 +10,9 @@ use crate::cpu::iter::{GRAIN, Walk};
 use crate::cpu::lines::Shared;
 use crate::cpu::pool;
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Dims, Tensor, dims};
+use crate::{DType, Tensor, dims};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Writes one element wherever `mask` is true; `mask` is broadcast to `dst`.
 pub fn fill_where(dst: &Tensor, mask: &Tensor, value: &[u64; 2]) {
@@ -130,66 +131,100 @@ fn apart(a: *const u8, b: *const u8, n: usize) -> bool {
 /// Elements of a mask that a task takes at a time.
 const PART: usize = 1 << 16;
 
-/// The places of the true elements of a row-major bool tensor, as row-major positions, up to `limit` of them.
-#[must_use]
-pub fn true_places(mask: &Tensor, limit: usize) -> Vec<i64> {
-    let bytes = crate::cpu::truths(mask);
+/// Calls `f(first element, bytes, range of their places)` for the parts of a mask that have any of the first `limit` true
+/// elements, on all threads.
+fn each_part(bytes: &[u8], limit: usize, f: impl Fn(usize, &[u8], Range<usize>) + Sync) {
     let count = |part: &[u8]| part.iter().map(|&b| u32::from(b != 0)).sum::<u32>() as usize;
-    // Where the places of each part go.
     let mut starts = vec![0; bytes.len().div_ceil(PART) + 1];
     for (i, part) in bytes.chunks(PART).enumerate() {
         starts[i + 1] = starts[i] + count(part);
     }
-    let mut out = vec![0i64; limit.min(starts[starts.len() - 1])];
-    let to = Shared::new(&mut out);
     pool::parallel_items(starts.len() - 1, |i| {
-        let (start, end) = (starts[i].min(limit), starts[i + 1].min(limit));
+        let first = i * PART;
+        let part = &bytes[first..bytes.len().min(first + PART)];
+        f(first, part, starts[i].min(limit)..starts[i + 1].min(limit));
+    });
+}
+
+/// The places of the true elements of a row-major bool tensor, as row-major positions.
+#[must_use]
+pub fn true_places(mask: &Tensor) -> Vec<i64> {
+    let count = count_true(mask) as usize;
+    let mut out = vec![0i64; count];
+    let to = Shared::new(&mut out);
+    each_part(crate::cpu::truths(mask), count, |first, part, places| {
         // SAFETY: every part of the mask has its own places.
-        let to = unsafe { to.part(start, end - start) };
-        let (part, mut at) = (&bytes[i * PART..bytes.len().min((i + 1) * PART)], 0);
+        let to = unsafe { to.part(places.start, places.len()) };
+        let mut at = 0;
         for (k, &b) in part.iter().enumerate() {
             // Written whether it is true or not: a branch would be guessed wrong too often.
             let Some(place) = to.get_mut(at) else { break };
-            *place = (i * PART + k) as i64;
+            *place = (first + k) as i64;
             at += usize::from(b != 0);
         }
     });
     out
 }
 
-/// Writes row-major positions within `shape` as coordinates, a row of `out` each.
+/// Writes the places of true elements, counted from `first`, `step` elements apart; says how many.
+///
+/// # Safety
+/// There is room for so many.
+unsafe fn write_true(bytes: &[u8], first: i64, to: *mut i64, step: isize, room: usize) -> usize {
+    let (mut to, end) = (to, to.wrapping_offset(room as isize * step));
+    let mut count = 0;
+    for (&b, at) in bytes.iter().zip(first..) {
+        if to == end {
+            break;
+        }
+        let is = usize::from(b != 0);
+        // Written whether it is true or not, as above.
+        // SAFETY: as the caller promises, and before the end.
+        unsafe { *to = at };
+        to = to.wrapping_offset(step * is as isize);
+        count += is;
+    }
+    count
+}
+
+/// Writes the coordinates of the first true elements of a row-major bool tensor, a row of `out` each.
 ///
 /// # Panics
-/// If `out` does not have these sizes.
-pub fn write_coordinates(places: &[i64], shape: &[i64], out: &Tensor) {
-    let sizes = [places.len() as i64, shape.len() as i64];
-    assert!(out.dtype() == DType::I64 && out.shape()[..] == sizes);
-    let steps = dims::contiguous_strides(shape);
-    let to = Shared::at(out.data_ptr().cast::<i64>());
-    let (down, right) = (out.strides()[0], out.strides()[1]);
-    let Some((&width, outer)) = shape.split_last() else {
+/// If the sizes of `out` are not so many, and as many as the tensor has dimensions.
+pub fn write_coordinates(mask: &Tensor, out: &Tensor) {
+    assert!(out.dtype() == DType::I64 && out.ndim() == 2);
+    assert!(out.shape()[1] as usize == mask.ndim());
+    let Some((&width, outer)) = mask.shape().split_last() else {
         return;
     };
-    pool::parallel_for(places.len(), GRAIN, |range| {
-        // Neighbours mostly lie in one line, whose coordinates need dividing once.
-        let (mut line, mut base) = (Dims::from(outer), None);
-        for i in range {
-            let p = places[i];
-            let first = match base {
-                Some(first) if (first..first + width).contains(&p) => first,
-                _ => {
-                    for (d, (&size, &step)) in outer.iter().zip(steps.iter()).enumerate() {
-                        line[d] = p / step % size;
-                    }
-                    p / width * width
-                }
+    let steps = dims::contiguous_strides(mask.shape());
+    let to = Shared::at(out.data_ptr().cast::<i64>());
+    let (down, right) = (out.strides()[0], out.strides()[1]);
+    let column = |at: usize, d: usize| {
+        let place = at as i64 * down + d as i64 * right;
+        to.get().wrapping_offset(place as isize)
+    };
+    let limit = out.shape()[0] as usize;
+    each_part(crate::cpu::truths(mask), limit, |first, part, places| {
+        let (mut at, mut k) = (places.start, 0);
+        while k < part.len() && at < places.end {
+            let base = (first + k) as i64 / width * width;
+            let begin = at;
+            let line = ((base + width) as usize - first).min(part.len());
+            let at_first = (first + k) as i64 - base;
+            // SAFETY: rows of the part's own.
+            at += unsafe {
+                let to = column(at, outer.len());
+                write_true(&part[k..line], at_first, to, down as isize, places.end - at)
             };
-            base = Some(first);
-            for (d, &at) in line.iter().chain([&(p - first)]).enumerate() {
-                let place = i as i64 * down + d as i64 * right;
-                // SAFETY: within the sizes that were asserted.
-                unsafe { *to.get().offset(place as isize) = at };
+            for (d, (&size, &step)) in outer.iter().zip(steps.iter()).enumerate() {
+                let coordinate = base / step % size;
+                for at in begin..at {
+                    // SAFETY: as above.
+                    unsafe { *column(at, d) = coordinate };
+                }
             }
+            k = line;
         }
     });
 }
@@ -202,4 +237,46 @@ pub fn count_true(mask: &Tensor) -> i64 {
         .chunks(1 << 20)
         .map(|c| i64::from(c.iter().map(|&b| u32::from(b != 0)).sum::<u32>()))
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn places_and_coordinates_are_those_of_true_elements() {
+        let sizes = [
+            &[5i64][..],
+            &[0],
+            &[3, 0],
+            &[7, 1],
+            &[1, 7],
+            &[3, 5, 4],
+            &[700, 300],
+        ];
+        for shape in sizes {
+            let n = shape.iter().product::<i64>() as usize;
+            let bits: Vec<bool> = (0..n).map(|i| (i * 7919) % 5 < 2).collect();
+            let mask = Tensor::from_slice(&bits, shape).unwrap();
+            let want: Vec<i64> = (0..n as i64).filter(|&i| bits[i as usize]).collect();
+            assert_eq!(true_places(&mask), want);
+            let steps = dims::contiguous_strides(shape);
+            for count in [want.len(), want.len() / 2] {
+                let sizes = [count as i64, shape.len() as i64];
+                let rows = Tensor::empty(&sizes, DType::I64, Device::CPU).unwrap();
+                let strides = crate::Dims::new(&[1, sizes[0]]);
+                let columns = rows.view_with(crate::Dims::new(&sizes), strides, 0);
+                for out in [rows, columns] {
+                    write_coordinates(&mask, &out);
+                    let got = crate::cpu::copy::dense(&out, DType::I64).unwrap();
+                    let got = crate::cpu::read_slice::<i64>(&got);
+                    for (row, place) in got.chunks(shape.len()).zip(&want) {
+                        let at: i64 = row.iter().zip(steps.iter()).map(|(i, s)| i * s).sum();
+                        assert_eq!(at, *place);
+                    }
+                }
+            }
+        }
+    }
 }

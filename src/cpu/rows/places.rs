@@ -75,6 +75,12 @@ impl<'a> Place<'a> {
         self.tensor.map_or_else(none, |t| t.strides_for(shape))
     }
 
+    /// Whether it has one element for all of a row of another tensor, which has more.
+    pub fn repeats_in(&self, other: &Self, shape: &Dims) -> bool {
+        let within = |p: &Self| p.tensor.is_some().then(|| p.strides(shape).last().copied());
+        within(self) == Some(Some(0)) && within(other).flatten().is_some_and(|step| step != 0)
+    }
+
     /// Just past its last byte.
     fn end(&self, shape: &Dims) -> usize {
         let last = match self.run {

@@ -30,6 +30,7 @@ fn check(n: usize, out: usize, a: (usize, usize), b: (usize, usize), stream: boo
             kernel,
             ctx: &Ctx::default(),
             sides: [side, side, side],
+            items: [4; 3],
             stream,
             meeting: Meeting::Mixed,
         };
@@ -185,6 +186,60 @@ fn short_calls_agree_wherever_the_operands_are() {
                     assert_eq!(got[n as usize..], values[n as usize..]);
                 }
             }
+        }
+    }
+}
+
+/// The difference of two tensors broadcast to a shape, in a result of its own, in every second place, or over the first.
+fn of_short_rows(shape: &[i64], steps: [&[i64]; 2], d: crate::DType) {
+    let count = |steps: &[i64]| {
+        let ends = shape.iter().zip(steps).map(|(n, s)| (n - 1) * s);
+        ends.sum::<i64>() + 1
+    };
+    let values: Vec<f32> = (0..4096).map(|i| ((i * 37) % 101) as f32).collect();
+    let all = Tensor::from_slice(&values, &[4096]).unwrap();
+    let all = copy::converted(&all, d).unwrap();
+    let view = |t: &Tensor, steps: &[i64], offset: i64| {
+        assert!(count(steps) + offset <= t.numel());
+        t.view_with(Dims::new(shape), Dims::new(steps), offset)
+    };
+    let (a, b) = (view(&all, steps[0], 0), view(&all, steps[1], 7));
+    let kernel = map::light::<Minus>(crate::DType::F32).expect("a loop");
+    let dense = crate::dims::contiguous_strides(shape);
+    let last = shape.len() - 1;
+    let wider = Dims::new(shape).with(last, 2 * shape[last] + 1);
+    let apart = crate::dims::contiguous_strides(&wider).with(last, 2);
+    let want: Vec<f32> = [&a, &b]
+        .map(|t| super::super::read_slice::<f32>(&copy::dense(t, crate::DType::F32).unwrap()))
+        .into_iter()
+        .reduce(|a, b| a.iter().zip(&b).map(|(a, b)| a - b).collect())
+        .unwrap();
+    let over = copy::converted(&copy::dense(&a, d).unwrap(), d).unwrap();
+    for (steps, over) in [(&dense, None), (&apart, None), (&dense, Some(over))] {
+        let room = Tensor::empty(&[65536], d, Device::CPU).unwrap();
+        let out = over.clone().unwrap_or_else(|| view(&room, steps, 0));
+        let first = over.as_ref().unwrap_or(&a);
+        let operands = [Operand::Tensor(first), Operand::Tensor(&b)];
+        run(kernel, &Ctx::default(), d, &operands, &out).unwrap();
+        let got = copy::dense(&out, crate::DType::F32).unwrap();
+        assert_eq!(
+            super::super::read_slice::<f32>(&got),
+            want,
+            "{shape:?} {steps:?} {d}"
+        );
+    }
+}
+
+#[test]
+fn short_rows_are_computed_together() {
+    for d in [crate::DType::F32, crate::DType::F64, crate::DType::I32] {
+        for n in [1i64, 3, 8, 32, 33, 63, 64, 65] {
+            let long = 1030 / n + 3;
+            of_short_rows(&[long, n], [&[n, 1], &[0, 1]], d);
+            of_short_rows(&[long, n], [&[1, 0], &[0, 1]], d);
+            of_short_rows(&[long, n], [&[n, 1], &[1, 0]], d);
+            of_short_rows(&[3, 5, 7, n], [&[0, 1, 0, 5], &[2, 0, 3, 0]], d);
+            of_short_rows(&[2, 40, n], [&[41, 1, 0], &[0, n, 1]], d);
         }
     }
 }

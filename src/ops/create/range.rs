@@ -1,11 +1,12 @@
 //! Sequences: arange, linspace, logspace.
 
 use crate::cpu::halves;
+use crate::cpu::ramp::{self, Between};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, K, O, OpDef, Plan, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::create::factory::{device_or_default, via_host, write_with};
-use crate::{DType, Device, Result, Scalar, Tensor, bail, ensure, kernels, mode};
+use crate::{DType, Device, Element, Result, Scalar, Tensor, bail, ensure, kernels, mode};
 use num_complex::Complex64;
 use torchlike_macros::operators;
 
@@ -149,15 +150,26 @@ impl Steps {
     fn fill(&self, out: &Tensor) -> Result<()> {
         if out.dtype().is_integral(true) {
             let (s, d) = (self.start.to_i64(), self.step.to_i64());
-            return write_with(out, |i| Scalar::Int(s.wrapping_add(d.wrapping_mul(i))));
+            return fill(out, |at, to| ramp::whole_steps(to, at, s, d));
         }
-        let (mut s, d) = (self.start.to_f64(), self.step.to_f64());
-        if out.dtype() == DType::F32 {
-            // The vector kernel computes start + step * i in double, from a rounded start, and rounds once.
-            s = f64::from(s as f32);
+        let (s, d) = (self.start.to_f64(), self.step.to_f64());
+        match out.dtype() {
+            DType::F64 => fill(out, |at, to| ramp::steps(to, at, s, d)),
+            DType::F32 => {
+                // The vector kernel computes start + step * i in double, from a rounded start, and rounds once.
+                let s = f64::from(s as f32);
+                fill(out, |at, to| ramp::single_steps(to, at, s, d))
+            }
+            _ => fill(out, |at, to| ramp::single_steps(to, at, s, d)),
         }
-        write_with(out, |i| Scalar::Float(s + d * i as f64))
     }
+}
+
+/// Fills a sequence block by block.
+fn fill<T: Element + Default>(out: &Tensor, f: impl Fn(usize, &mut [T]) + Sync) -> Result<()> {
+    let d = out.dtype();
+    d.check_kernel(!d.is_storage_only() && d != DType::C32, "arange_cpu")?;
+    ramp::fill(out, f)
 }
 
 /// The number at an end of `linspace`.
@@ -259,66 +271,49 @@ fn space(out: &Tensor, start: Operand, end: Operand, base: Option<f64>) -> Resul
 }
 
 fn space_complex(out: &Tensor, s: Complex64, e: Complex64, base: Option<f64>) -> Result<()> {
-    let n = out.numel();
-    let step = if n > 1 {
-        (e - s) / (n - 1) as f64
-    } else {
-        s * 0.0
-    };
-    write_with(out, |i| {
-        let v = if i < n / 2 {
-            s + step * i as f64
-        } else {
-            e - step * (n - 1 - i) as f64
-        };
-        power(base, Scalar::Complex(v))
+    let (re, im) = (between(out, s.re, e.re), between(out, s.im, e.im));
+    fill(out, |at, to: &mut [Complex64]| {
+        ramp::complex(to, at, re, im);
+        if let Some(b) = base {
+            let b = Complex64::new(b, 0.0);
+            to.iter_mut().for_each(|o| *o = b.powc(*o));
+        }
     })
 }
 
 /// In double precision with fused steps, cut off.
 fn space_integral(out: &Tensor, s: i64, e: i64) -> Result<()> {
-    let n = out.numel();
-    let (start, end) = (s as f64, e as f64);
-    let step = if n > 1 {
-        (end - start) / (n - 1) as f64
-    } else {
-        0.0
-    };
-    write_with(out, |i| {
-        Scalar::Int(if i < n / 2 {
-            step.mul_add(i as f64, start) as i64
-        } else {
-            (-step).mul_add((n - 1 - i) as f64, end) as i64
-        })
-    })
+    let all = between(out, s as f64, e as f64);
+    fill(out, |at, to| ramp::integers(to, at, all))
+}
+
+fn between(out: &Tensor, s: f64, e: f64) -> Between<f64> {
+    let n = out.numel() as usize;
+    let step = if n > 1 { (e - s) / (n - 1) as f64 } else { 0.0 };
+    let ends = [s, e];
+    Between { n, ends, step }
 }
 
 fn space_double(out: &Tensor, s: f64, e: f64, base: Option<f64>) -> Result<()> {
-    let n = out.numel();
-    let step = if n > 1 { (e - s) / (n - 1) as f64 } else { 0.0 };
-    write_with(out, |i| {
-        let v = if i < n / 2 {
-            step.mul_add(i as f64, s)
-        } else {
-            (-step).mul_add((n - 1 - i) as f64, e)
-        };
-        power(base, Scalar::Float(v))
+    let all = between(out, s, e);
+    fill(out, |at, to: &mut [f64]| {
+        ramp::doubles(to, at, all);
+        if let Some(b) = base {
+            to.iter_mut().for_each(|o| *o = b.powf(*o));
+        }
     })
 }
 
 /// In single precision with fused steps, as the vector kernel has it.
 fn space_single(out: &Tensor, s: f32, e: f32, base: Option<f64>) -> Result<()> {
-    let n = out.numel();
+    let n = out.numel() as usize;
     let step = if n > 1 { (e - s) / (n - 1) as f32 } else { 0.0 };
-    write_with(out, |i| {
-        let v = if i < n / 2 {
-            step.mul_add(i as f32, s)
-        } else {
-            (-step).mul_add((n - 1 - i) as f32, e)
-        };
-        match base {
-            None => Scalar::Float(f64::from(v)),
-            Some(b) => Scalar::Float(f64::from((b as f32).powf(v))),
+    let ends = [s, e];
+    let all = Between { n, ends, step };
+    fill(out, |at, to: &mut [f32]| {
+        ramp::singles(to, at, all);
+        if let Some(b) = base {
+            to.iter_mut().for_each(|o| *o = (b as f32).powf(*o));
         }
     })
 }
@@ -326,19 +321,16 @@ fn space_single(out: &Tensor, s: f32, e: f32, base: Option<f64>) -> Result<()> {
 /// Evenly spaced 16-bit numbers: every intermediate value is rounded to the type, as PyTorch's scalar arithmetic does.
 fn space_16bit(out: &Tensor, start: f32, end: f32) -> Result<()> {
     let r = halves::rounding(out.dtype());
-    let n = out.numel();
-    let (start, end) = (r(start), r(end));
+    let n = out.numel() as usize;
+    let ends = [r(start), r(end)];
     let step = if n > 1 {
-        r(r(end - start) / r((n - 1) as f32))
+        r(r(ends[1] - ends[0]) / r((n - 1) as f32))
     } else {
         0.0
     };
-    write_with(out, |i| {
-        let v = if n == 1 || i < n / 2 {
-            start + r(step * r(i as f32))
-        } else {
-            end - r(step * r((n - 1 - i) as f32))
-        };
-        Scalar::Float(f64::from(r(v)))
+    let all = Between { n, ends, step };
+    fill(out, |at, to| match out.dtype() {
+        DType::F16 => ramp::rounded::<half::f16>(to, at, all),
+        _ => ramp::rounded::<half::bf16>(to, at, all),
     })
 }

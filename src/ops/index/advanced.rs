@@ -10,7 +10,7 @@ use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::{apart, long, start};
 use crate::ops::index::scatter::{of_halves, widened};
-use crate::ops::index::truth::{coordinates, count, is_mask, truth};
+use crate::ops::index::truth::{coordinates, count, flat_places, is_mask, truth};
 use crate::{
     DType, Device, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err, kernels,
 };
@@ -256,6 +256,14 @@ impl Layout {
             size: base.shape[self.at + k],
             wrap: true,
         };
+        if let Some(mask) = self.only_mask(&base, indices) {
+            let places = flat_places(mask)?;
+            let strides = self.index_strides(&base, places.shape(), places.strides());
+            let step = axis(self.slots.len() - 1).step;
+            let size = mask.numel();
+            let wrap = false;
+            return Ok((places, strides, Axis { step, size, wrap }));
+        }
         let mut positions = positions(indices)?;
         if positions.len() == 1
             && let Some(only) = positions.pop()
@@ -272,6 +280,18 @@ impl Layout {
         }
         let strides = self.index_strides(&base, &self.lead, sum.strides());
         Ok((sum, strides, Axis::OFFSETS))
+    }
+
+    /// The mask that is the only index, if the dimensions that it covers are as good as one: its positions need not be taken
+    /// apart.
+    fn only_mask<'a>(&self, base: &ViewPlan, indices: &OptTensors<'a>) -> Option<&'a Tensor> {
+        let mut given = indices.0.iter().flatten();
+        let mask = *given.next().filter(|mask| mask.dtype() == DType::Bool)?;
+        let covered = self.at..self.at + self.slots.len();
+        let (sizes, strides) = (&base.shape[covered.clone()], &base.strides[covered]);
+        let mut pairs = (1..sizes.len()).map(|d| strides[d - 1] == strides[d] * sizes[d]);
+        let alone = given.next().is_none() && mask.ndim() > 0 && !helpers::lies_beside(mask);
+        (alone && pairs.all(|one| one)).then_some(mask)
     }
 
     /// The indexed tensor as an operand of the loop.

@@ -255,7 +255,7 @@ fn masked_select_rule(a: &calls::MaskedSelect) -> Result<(Plan, Dims)> {
 
 fn masked_select(a: &calls::MaskedSelect, shape: &Dims, outs: &[Tensor]) -> Result<()> {
     let bits = spread(a.mask, shape, DType::Bool)?;
-    let places = cpu_index::true_places(&bits, usize::MAX);
+    let places = cpu_index::true_places(&bits);
     let src = spread(a.input, shape, a.input.dtype())?;
     let index = Tensor::from_slice(&places, &[places.len() as i64])?;
     pick_flat(&outs[0], &src, &index)
@@ -312,7 +312,7 @@ fn masked_scatter(a: &calls::MaskedScatter, (): &(), outs: &[Tensor]) -> Result<
     let out = &outs[0];
     let source = apart(a.source, out)?;
     let source = cpu::copy::dense(&source, source.dtype())?;
-    let places = cpu_index::true_places(&spread(a.mask, out.shape(), DType::Bool)?, usize::MAX);
+    let places = cpu_index::true_places(&spread(a.mask, out.shape(), DType::Bool)?);
     ensure!(
         places.len() as i64 <= source.numel(),
         Runtime,

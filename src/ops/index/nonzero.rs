@@ -130,8 +130,7 @@ fn nonzero_rule(a: &calls::Nonzero) -> Result<Plan> {
 
 fn nonzero(a: &calls::Nonzero, (): &(), outs: &[Tensor]) -> Result<()> {
     let bits = cpu::copy::dense(a.input, DType::Bool)?;
-    let places = cpu_index::true_places(&bits, usize::MAX);
-    cpu_index::write_coordinates(&places, bits.shape(), &outs[0]);
+    cpu_index::write_coordinates(&bits, &outs[0]);
     Ok(())
 }
 
@@ -165,9 +164,7 @@ fn nonzero_static_rule(a: &calls::NonzeroStatic) -> Result<Plan> {
 fn nonzero_static(a: &calls::NonzeroStatic, (): &(), outs: &[Tensor]) -> Result<()> {
     let (out, bits) = (&outs[0], cpu::copy::dense(a.input, DType::Bool)?);
     cpu::fill(out, Scalar::Int(a.fill_value))?;
-    let places = cpu_index::true_places(&bits, a.size as usize);
-    let found = ViewPlan::of(out).narrowed(0, 0, places.len() as i64);
-    cpu_index::write_coordinates(&places, bits.shape(), &cpu::view::of(out, found)?);
+    cpu_index::write_coordinates(&bits, out);
     Ok(())
 }
 

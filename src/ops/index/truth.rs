@@ -31,6 +31,16 @@ pub fn count(mask: &Tensor) -> Result<i64> {
     )?)?))
 }
 
+/// Row-major positions of a mask's true elements.
+///
+/// # Errors
+/// If the values cannot be had.
+pub fn flat_places(mask: &Tensor) -> Result<Tensor> {
+    let bits = truth(&helpers::readable(mask, "no data")?)?;
+    let places = cpu_index::true_places(&bits);
+    Tensor::from_slice(&places, &[places.len() as i64])
+}
+
 /// Coordinates of a mask's true elements, one list a dimension.
 ///
 /// # Errors
@@ -40,7 +50,7 @@ pub fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
         return kernels::compact::coordinates(mask);
     }
     let bits = truth(&helpers::readable(mask, "no data")?)?;
-    let places = cpu_index::true_places(&bits, usize::MAX);
+    let places = cpu_index::true_places(&bits);
     split_places(&places, mask.shape())
 }
 

@@ -1,6 +1,5 @@
 //! Losses of classification: negative log likelihood and cross entropy.
 
-use crate::cpu::norm::compute_type;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
@@ -17,7 +16,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, Tensor)",
         0,
         body!(rule_nll, anywhere: run_nll, scratch: |a, (), outs, room| {
-            room.dense(a.input, compute_type(a.input.dtype()))?;
+            room.dense(a.input, crate::cpu::loss::read_type(a.input.dtype()))?;
             room.dense(a.target, DType::I64)?;
             room.all_dense([a.weight], DType::F64)?;
             let losses = if a.reduction == 0 { a.target.numel() } else { 1 };

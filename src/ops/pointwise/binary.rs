@@ -29,7 +29,7 @@ map_op! {
     [common] |x, y, c| (-y).mul_add(T::ctx(c, 0), x),
     [complex] |x, y, c| x - y * T::ctx(c, 0)
 }
-map_op! { Mul, 2, [int uint] |x, y, c| x.wrapping_mul(y), [common complex] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
+map_op! { Mul, swaps, [int uint] |x, y, c| x.wrapping_mul(y), [common complex] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
 map_op! { Div, 2, [common] |x, y, c| x / y, [complex] |x, y, c| complex::div(x, y) }
 map_op! { DivTrunc, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_div(y) }, [light] |x, y, c| (x / y).trunc() }
 /// The remainder with the sign of the divisor, from that with the sign of the dividend.
@@ -99,7 +99,7 @@ map_op! {
 }
 map_op! { Atan2, 2, [single] |x, y, c| x.atan2_(y) }
 map_op! { Hypot, 2, [single] |x, y, c| x.hypot_(y) }
-map_op! { Copysign, 2, [light] |x, y, c| x.copysign(y) }
+map_op! { Copysign, 2, [exact] |x, y, c| x.copysign(y) }
 /// How many bits of the numbers of an operator [`Stepped`] is told.
 fn width(_: &calls::Nextafter, d: DType) -> Result<Ctx> {
     let kind = match d {
@@ -304,6 +304,9 @@ map_op! { InverseSquare, 1, [light] |x, c| 1.0 / (x * x), [complex] |x, c| compl
 /// The loops of exponents that need no logarithm; PyTorch has the same.
 fn power_by_number(exponent: Scalar, d: DType) -> Option<&'static Loop> {
     let exponent = exponent.to_c64();
+    if d.is_integral(false) && exponent == Complex64::new(2.0, 0.0) {
+        return Square::kernel(d);
+    }
     if !(d.is_float() || d.is_complex()) || exponent.im != 0.0 {
         return None;
     }

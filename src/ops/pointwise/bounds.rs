@@ -1,5 +1,6 @@
 //! The larger and smaller of operands, and elements kept within bounds.
 
+use crate::cpu::map::both;
 use crate::ops::core::args::OwnedArgs;
 use crate::ops::core::op::{FMIO, FMO, J, OpDef, X, forward};
 use crate::ops::f;
@@ -17,10 +18,10 @@ map_op! {
     Minimum, 2,
     [int] |x, y, c| x.min(y),
     [exact] |x, y, c| if (x < y) | x.is_nan() { x } else { y },
-    [boolean] |x, y, c| x & y
+    [boolean] |x, y, c| both(x, y)
 }
 map_op! { Fmax, 2, [int] |x, y, c| x.max(y), [light] |x, y, c| x.max(y), [boolean] |x, y, c| x | y }
-map_op! { Fmin, 2, [int] |x, y, c| x.min(y), [light] |x, y, c| x.min(y), [boolean] |x, y, c| x & y }
+map_op! { Fmin, 2, [int] |x, y, c| x.min(y), [light] |x, y, c| x.min(y), [boolean] |x, y, c| both(x, y) }
 map_op! {
     Clamp3, 3,
     [int] |x, lo, hi, c| x.max(lo).min(hi),

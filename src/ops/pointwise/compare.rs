@@ -9,10 +9,10 @@ use torchlike_macros::operators;
 
 map_op! { Eq, 2 => bool, [int uint light complex boolean] |x, y, c| x == y }
 map_op! { Ne, 2 => bool, [int uint light complex boolean] |x, y, c| x != y }
-map_op! { Lt, 2 => bool, [int uint light boolean] |x, y, c| x < y }
-map_op! { Le, 2 => bool, [int uint light boolean] |x, y, c| x <= y }
-map_op! { Gt, 2 => bool, [int uint light boolean] |x, y, c| x > y }
-map_op! { Ge, 2 => bool, [int uint light boolean] |x, y, c| x >= y }
+map_op! { Lt, 2 => bool, [int uint light] |x, y, c| x < y, [boolean] |x, y, c| both(!x, y) }
+map_op! { Le, 2 => bool, [int uint light] |x, y, c| x <= y, [boolean] |x, y, c| !both(x, !y) }
+map_op! { Gt, 2 => bool, [int uint light] |x, y, c| x > y, [boolean] |x, y, c| both(x, !y) }
+map_op! { Ge, 2 => bool, [int uint light] |x, y, c| x >= y, [boolean] |x, y, c| !both(!x, y) }
 map_op! {
     LogicalAnd, 2 => bool,
     [int uint] |x, y, c| x != 0 && y != 0,

@@ -79,18 +79,22 @@ macro_rules! map_op {
         $crate::map_op!(@fn $t, $re, $N, $arity, $x $e);
     };
     (@fn $t:ident, $o:ident, $N:ident, 1, [$x:ident, $c:ident] $e:tt) => {
-        $crate::map_op!(@body 1, $t, $o, $N, [$x, _y, _z], $c, $e);
+        $crate::map_op!(@body 1 false, $t, $o, $N, [$x, _y, _z], $c, $e);
     };
     (@fn $t:ident, $o:ident, $N:ident, 2, [$x:ident, $y:ident, $c:ident] $e:tt) => {
-        $crate::map_op!(@body 2, $t, $o, $N, [$x, $y, _z], $c, $e);
+        $crate::map_op!(@body 2 false, $t, $o, $N, [$x, $y, _z], $c, $e);
+    };
+    (@fn $t:ident, $o:ident, $N:ident, swaps, [$x:ident, $y:ident, $c:ident] $e:tt) => {
+        $crate::map_op!(@body 2 true, $t, $o, $N, [$x, $y, _z], $c, $e);
     };
     (@fn $t:ident, $o:ident, $N:ident, 3, [$x:ident, $y:ident, $z:ident, $c:ident] $e:tt) => {
-        $crate::map_op!(@body 3, $t, $o, $N, [$x, $y, $z], $c, $e);
+        $crate::map_op!(@body 3 false, $t, $o, $N, [$x, $y, $z], $c, $e);
     };
-    (@body $n:literal, $t:ident, $o:ident, $N:ident, [$x:ident, $y:ident, $z:ident], $c:ident, [$e:expr $(=> $again:expr)?]) => {
+    (@body $n:literal $swaps:literal, $t:ident, $o:ident, $N:ident, [$x:ident, $y:ident, $z:ident], $c:ident, [$e:expr $(=> $again:expr)?]) => {
         impl $crate::cpu::map::Op<$t> for $N {
             type Out = $o;
             const OPERANDS: usize = $n;
+            const SWAPS: bool = $swaps;
             #[inline(always)]
             #[allow(unused_variables)]
             fn f([$x, $y, $z]: [$t; 3], $c: &$crate::cpu::map::Ctx) -> $o { #[allow(unused)] type T = $t; $e }

@@ -344,9 +344,7 @@ fn bincount<'a>(a: &calls::Bincount<'a>) -> Result<(Plan, Option<&'a Tensor>)> {
 /// How many integers there are from 0 to the largest.
 fn integers(t: &Tensor) -> Result<i64> {
     let t = cpu::copy::dense(t, DType::I64)?;
-    let (lo, hi) = cpu::slice::<i64>(&t)
-        .iter()
-        .fold((0, 0), |(lo, hi): (i64, i64), &x| (lo.min(x), hi.max(x)));
+    let (lo, hi) = counting::ends(cpu::slice::<i64>(&t));
     ensure!(
         lo >= 0,
         Runtime,
@@ -404,21 +402,6 @@ fn write_isin<A>(_: &A, m: &Membership, outs: &[Tensor]) -> Result<()> {
         as_tensor(m.among, m.compared)?,
     );
     let to = cpu::lines::results(&outs[0], DType::Bool)?;
-    macro_rules! go {
-        ($t:ty) => {{
-            let mut test: Vec<$t> = cpu::slice::<$t>(&test).to_vec();
-            test.sort_unstable_by(cpu::select::rank);
-            let (x, to) = (cpu::slice::<$t>(&x), cpu::slice_mut::<bool>(&to));
-            cpu::lines::for_each(x, 1, to, 1, |_, x, to| {
-                let at = cpu::sort::search(&test, None, x[0], false) as usize;
-                to[0] = test.get(at).is_some_and(|t| *t == x[0]) != m.invert;
-            });
-        }};
-    }
-    match m.compared {
-        DType::I64 => go!(i64),
-        DType::F64 => go!(f64),
-        _ => go!(f32),
-    }
+    cpu::groups::membership(&to, &x, &test, m.invert);
     cpu::lines::put(&outs[0], &to)
 }

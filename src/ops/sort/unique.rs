@@ -1,6 +1,7 @@
 //! Distinct elements; how many there are depends on values.
 
 use crate::cpu::distinct::Distinct;
+use crate::cpu::groups::Besides;
 use crate::dims::wrap_dim;
 use crate::ops::core::dispatch::unknown_shape;
 use crate::ops::core::helpers;
@@ -210,9 +211,13 @@ impl Ask<'_> {
     fn plan(self) -> Result<(Plan, Found)> {
         let t = self.input;
         let dim = self.dim.map(|d| selected(t, d)).transpose()?;
+        let besides = Besides {
+            inverse: self.inverse,
+            counts: self.counts,
+        };
         // The shape itself needs the values.
         let distinct = if helpers::at_hand(t) {
-            Some(Distinct::new(t, dim, self.consecutive)?)
+            Some(Distinct::new(t, dim, self.consecutive, besides)?)
         } else {
             None
         };
