@@ -363,12 +363,7 @@ pub fn uint<O: Op<u16> + Op<u32> + Op<u64>>(d: DType) -> Option<&'static Loop> {
 pub fn float<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, wide_loop::<O, f32>, wide_loop::<O, f64>)
 }
-/// The same where only single precision has a branch-free form.
-#[must_use]
-pub fn single<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
-    reals(d, wide_loop::<O, f32>, plain_loop::<O, f64>)
-}
-/// The same where neither type has one: a library's function for each element.
+/// The same where there is no branch-free form: a library's function for each element.
 #[must_use]
 pub fn heavy<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, plain_loop::<O, f32>, plain_loop::<O, f64>)

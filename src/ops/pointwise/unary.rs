@@ -55,28 +55,28 @@ map_op! { Sqrt, 1, [common complex] |x, c| x.sqrt_() }
 map_op! { Rsqrt, 1, [common] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| complex::reciprocal(x.sqrt_()) }
 map_op! { Reciprocal, 1, [common] |x, c| 1.0 / x, [complex] |x, c| complex::reciprocal(x) }
 map_op! { Exp, 1, [float complex] |x, c| x.exp_() }
-map_op! { Exp2, 1, [single complex] |x, c| x.exp2_() }
-map_op! { Expm1, 1, [single complex] |x, c| x.expm1_() }
-map_op! { Log, 1, [single complex] |x, c| x.log_() }
-map_op! { Log2, 1, [single complex] |x, c| x.log2_() }
-map_op! { Log10, 1, [single complex] |x, c| x.log10_() }
-map_op! { Log1p, 1, [single complex] |x, c| x.log1p_() }
-map_op! { Sin, 1, [single] |x, c| x.sin_() => (x as f64).sin() as T, [complex] |x, c| x.sin_() }
-map_op! { Cos, 1, [single] |x, c| x.cos_() => (x as f64).cos() as T, [complex] |x, c| x.cos_() }
-map_op! { Tan, 1, [single] |x, c| x.tan_() => (x as f64).tan() as T, [complex] |x, c| x.tan_() }
-map_op! { Asin, 1, [single complex] |x, c| x.asin_() }
-map_op! { Acos, 1, [single complex] |x, c| x.acos_() }
-map_op! { Atan, 1, [single complex] |x, c| x.atan_() }
-map_op! { Sinh, 1, [single complex] |x, c| x.sinh_() }
-map_op! { Cosh, 1, [single complex] |x, c| x.cosh_() }
-map_op! { Tanh, 1, [single complex] |x, c| x.tanh_() }
-map_op! { Asinh, 1, [single complex] |x, c| x.asinh_() }
-map_op! { Acosh, 1, [single complex] |x, c| x.acosh_() }
-map_op! { Atanh, 1, [single complex] |x, c| x.atanh_() }
+map_op! { Exp2, 1, [float complex] |x, c| x.exp2_() }
+map_op! { Expm1, 1, [float complex] |x, c| x.expm1_() }
+map_op! { Log, 1, [float complex] |x, c| x.log_() }
+map_op! { Log2, 1, [float complex] |x, c| x.log2_() }
+map_op! { Log10, 1, [float complex] |x, c| x.log10_() }
+map_op! { Log1p, 1, [float complex] |x, c| x.log1p_() }
+map_op! { Sin, 1, [float] |x, c| x.sin_() => (x as f64).sin() as T, [complex] |x, c| x.sin_() }
+map_op! { Cos, 1, [float] |x, c| x.cos_() => (x as f64).cos() as T, [complex] |x, c| x.cos_() }
+map_op! { Tan, 1, [float] |x, c| x.tan_() => (x as f64).tan() as T, [complex] |x, c| x.tan_() }
+map_op! { Asin, 1, [float complex] |x, c| x.asin_() }
+map_op! { Acos, 1, [float complex] |x, c| x.acos_() }
+map_op! { Atan, 1, [float complex] |x, c| x.atan_() }
+map_op! { Sinh, 1, [float complex] |x, c| x.sinh_() }
+map_op! { Cosh, 1, [float complex] |x, c| x.cosh_() }
+map_op! { Tanh, 1, [float complex] |x, c| x.tanh_() }
+map_op! { Asinh, 1, [float complex] |x, c| x.asinh_() }
+map_op! { Acosh, 1, [float complex] |x, c| x.acosh_() }
+map_op! { Atanh, 1, [float complex] |x, c| x.atanh_() }
 map_op! { Sigmoid, 1, [float complex] |x, c| x.sigmoid_() }
-map_op! { Erf, 1, [single] |x, c| x.erf_() }
-map_op! { Erfc, 1, [single] |x, c| x.erfc_() }
-map_op! { Erfinv, 1, [single] |x, c| x.erfinv_() }
+map_op! { Erf, 1, [float] |x, c| x.erf_() }
+map_op! { Erfc, 1, [float] |x, c| x.erfc_() }
+map_op! { Erfinv, 1, [float] |x, c| x.erfinv_() }
 map_op! { Lgamma, 1, [heavy] |x, c| x.lgamma_() }
 map_op! { Digamma, 1, [heavy] |x, c| x.digamma_() }
 map_op! { Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [exact] |x, c| if x < 0.0 { 0.0 } else { x } }
