@@ -392,6 +392,15 @@ pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<&'static Lo
         _ => return None,
     })
 }
+/// The same where the parts are made without branches.
+#[must_use]
+pub fn paired<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<&'static Loop> {
+    Some(match d {
+        DType::C32 | DType::C64 => wide_loop::<O, Complex32>(),
+        DType::C128 => wide_loop::<O, Complex64>(),
+        _ => return None,
+    })
+}
 /// The loop for truth values.
 #[must_use]
 pub fn boolean<O: Op<bool>>(d: DType) -> Option<&'static Loop> {

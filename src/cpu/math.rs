@@ -89,8 +89,8 @@ pub trait RealFns: Elementary + PartialOrd {
     fn pow_(self, y: Self) -> Self;
     /// The remainder with the sign of the dividend, exactly, or NaN where no whole quotient of this precision is exact.
     fn rem_(self, y: Self) -> Self;
-    /// The logarithm of the absolute gamma function.
-    fn lgamma_(self) -> Self;
+    /// The normal distribution function.
+    fn ndtr_(self) -> Self;
     /// The logarithmic derivative of the gamma function.
     fn digamma_(self) -> Self;
     /// From a double.
@@ -100,7 +100,7 @@ pub trait RealFns: Elementary + PartialOrd {
 }
 
 macro_rules! real_impl {
-    ($t:ty, $erf:expr, $erfc:expr, $erfinv:expr, $atan2:expr, $hypot:expr, $pow:expr, $most:expr) => {
+    ($t:ty, $erf:expr, $erfc:expr, $erfinv:expr, $atan2:expr, $hypot:expr, $pow:expr, $ndtr:expr, $most:expr) => {
         impl RealFns for $t {
             #[inline(always)]
             fn erf_(self) -> Self {
@@ -135,12 +135,9 @@ macro_rules! real_impl {
                 let r = if r < 0.0 { r + b } else { r };
                 (if q <= $most { r } else { <$t>::NAN }).copysign(self)
             }
-            fn lgamma_(self) -> Self {
-                if self.is_infinite() {
-                    <$t>::INFINITY
-                } else {
-                    libm::lgamma(f64::from(self)) as $t
-                }
+            #[inline(always)]
+            fn ndtr_(self) -> Self {
+                $ndtr(self)
             }
             fn digamma_(self) -> Self {
                 digamma(f64::from(self)) as $t
@@ -164,6 +161,7 @@ real_impl!(
     widened::atan2,
     widened::hypot,
     widened::pow,
+    widened::ndtr,
     4_194_304.0
 );
 real_impl!(
@@ -174,6 +172,7 @@ real_impl!(
     vmath64::atan2,
     vmath64::hypot,
     vmath64::pow,
+    vmath64::ndtr,
     1e15
 );
 

@@ -42,7 +42,7 @@ fn draw(spread: Spread) -> Vec<f64> {
 }
 
 /// How far a result lies from the true value, in units in its last place.
-fn distance(got: f64, want: Sum) -> f64 {
+pub fn distance(got: f64, want: Sum) -> f64 {
     let a = want.0.abs();
     let ulp = f64::from_bits(a.to_bits() + 1) - a;
     ((Sum::from(got) - want).0 / ulp).abs()

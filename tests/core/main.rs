@@ -9,6 +9,7 @@ mod corpus;
 mod files;
 mod io;
 mod layouts;
+mod special;
 mod structure;
 mod sums;
 mod write;

@@ -5,7 +5,7 @@
 //! 2^-34 (the tail of [`erfinv`]: 2^-29).
 
 use crate::cpu::vmath64::{ROUND, parts, poly};
-use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
 
 /// The part of pi / 2 that the double next to it leaves out.
 const FRAC_PI_2_LO: f64 = 6.123_233_995_736_766e-17;
@@ -281,9 +281,7 @@ pub fn tan(x: f32) -> f32 {
 
 /// One minus the error function: exp(-x^2) times a polynomial in 1 / (1 + 0.4 x), for x >= 0.
 #[inline(always)]
-#[must_use]
-pub fn erfc(x: f32) -> f32 {
-    let x = f64::from(x);
+fn erfc_of(x: f64) -> f64 {
     let a = x.abs();
     // Here it is 0 in single precision.
     let a = if a > 10.3 { 10.3 } else { a };
@@ -307,7 +305,21 @@ pub fn erfc(x: f32) -> f32 {
         ],
     );
     let y = p * t * exp_of(-a * a);
-    (if x < 0.0 { 2.0 - y } else { y }) as f32
+    if x < 0.0 { 2.0 - y } else { y }
+}
+
+/// One minus the error function.
+#[inline(always)]
+#[must_use]
+pub fn erfc(x: f32) -> f32 {
+    erfc_of(f64::from(x)) as f32
+}
+
+/// The normal distribution function.
+#[inline(always)]
+#[must_use]
+pub fn ndtr(x: f32) -> f32 {
+    (0.5 * erfc_of(f64::from(x) * -FRAC_1_SQRT_2)) as f32
 }
 
 /// The power; the base's sign counts for whole exponents.

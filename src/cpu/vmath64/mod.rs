@@ -1,15 +1,20 @@
 //! Elementary functions in double precision, branch-free so that loops over them vectorise; see [`super::vmath`].
 //!
-//! Each is within 2 ulp of the true value (most within 1.2) and right at infinities, NaN, zeros and subnormals, but for `sin`,
-//! `cos` and `tan`, which are NaN beyond 1e12: the loops of those operators have a library compute such elements. `tests/core/accuracy64.rs` holds the operators made of them to that.
+//! Each is within 2 ulp of the true value (most within 1.2; `bessel` and `gamma` say less) and right at infinities, NaN, zeros and
+//! subnormals, but for `sin`, `cos` and `tan`, which are NaN beyond 1e12: the loops of those operators have a library compute such
+//! elements. `tests/core/accuracy64.rs` holds the operators made of them to that.
 //! The polynomials are least-maximum fits made for these files (Remez' exchange), their errors below 2^-55 of the result.
 
 mod angles;
+mod bessel;
 mod errors;
+mod gamma;
 mod power;
 
 pub use angles::{acos, asin, atan, atan2, cos, hypot, sin, tan};
-pub use errors::{erf, erfc, erfinv};
+pub use bessel::{i0, i0e, i1, i1e, k0, k0e, k1, k1e};
+pub use errors::{erf, erfc, erfinv, ndtr, ndtri};
+pub use gamma::lgamma;
 pub use power::pow;
 use std::f64::consts::{LOG2_E, LOG10_E};
 
@@ -43,8 +48,11 @@ pub(super) fn poly<const N: usize>(x: f64, c: [f64; N]) -> f64 {
 
 /// The same as a sum: nothing is rounded in the last step.
 #[inline(always)]
-fn poly_sum<const N: usize>(x: f64, c: [f64; N], constant: f64) -> (f64, f64) {
-    let p = poly(x, c);
+fn poly_sum<const N: usize>(x: f64, c: [f64; N]) -> (f64, f64) {
+    let (constant, mut p) = (c[N - 1], c[0]);
+    for &c in &c[1..N - 1] {
+        p = p.mul_add(x, c);
+    }
     let term = x * p;
     let sum = constant + term;
     (sum, (constant - sum) + term + x.mul_add(p, -term))
@@ -233,6 +241,16 @@ fn log_tail(f: f64, c: f64) -> f64 {
 #[inline(always)]
 fn log_of_parts(e: f64, f: f64, c: f64) -> f64 {
     e.mul_add(LN2_HI, f + log_tail(f, e.mul_add(LN2_LO, c)))
+}
+
+/// log(x) for positive finite x, as a sum.
+#[inline(always)]
+fn log_sum(x: f64) -> (f64, f64) {
+    let (e, f) = parts_of_any(x);
+    let tail = log_tail(f, e * LN2_LO);
+    let part = f + tail;
+    let y = e.mul_add(LN2_HI, part);
+    (y, (e.mul_add(LN2_HI, -y) + part) + ((f - part) + tail))
 }
 
 /// Puts in the values of a logarithm at 0, infinity, and outside its domain.
