@@ -376,12 +376,7 @@ pub fn uint<O: Op<u16> + Op<u32> + Op<u64>>(d: DType) -> Option<&'static Loop> {
 pub fn float<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, wide_loop::<O, f32>, wide_loop::<O, f64>)
 }
-/// The same where only single precision has a branch-free form.
-#[must_use]
-pub fn single<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
-    reals(d, wide_loop::<O, f32>, plain_loop::<O, f64>)
-}
-/// The same where neither type has one: a library's function for each element.
+/// The same where there is no branch-free form: a library's function for each element.
 #[must_use]
 pub fn heavy<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, plain_loop::<O, f32>, plain_loop::<O, f64>)
@@ -407,6 +402,15 @@ pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<&'static Lo
     Some(match d {
         DType::C32 | DType::C64 => plain_loop::<O, Complex32>(),
         DType::C128 => plain_loop::<O, Complex64>(),
+        _ => return None,
+    })
+}
+/// The same where the parts are made without branches.
+#[must_use]
+pub fn paired<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<&'static Loop> {
+    Some(match d {
+        DType::C32 | DType::C64 => wide_loop::<O, Complex32>(),
+        DType::C128 => wide_loop::<O, Complex64>(),
         _ => return None,
     })
 }

@@ -25,24 +25,24 @@ macro_rules! real_fns {
 
 real_fns! {
     exp_: vmath::exp, vmath64::exp, |z| complex::exp(z);
-    exp2_: vmath::exp2, f64::exp2, |z| complex::exp(z * std::f64::consts::LN_2);
-    expm1_: vmath::expm1, f64::exp_m1, |z| complex::expm1(z);
-    log_: vmath::log, f64::ln, |z| complex::ln(z);
-    log2_: vmath::log2, f64::log2, |z| complex::ln(z) / std::f64::consts::LN_2;
-    log10_: vmath::log10, f64::log10, |z| complex::ln(z) / std::f64::consts::LN_10;
-    log1p_: vmath::log1p, f64::ln_1p, |z| complex::ln_1p(z);
-    sin_: vmath::sin, f64::sin, |z| complex::sin(z);
-    cos_: vmath::cos, f64::cos, |z| complex::cos(z);
-    tan_: widened::tan, f64::tan, |z| complex::tan(z);
-    asin_: widened::asin, f64::asin, |z| complex::asin(z);
-    acos_: widened::acos, f64::acos, |z| complex::acos(z);
-    atan_: widened::atan, f64::atan, |z| complex::atan(z);
-    sinh_: widened::sinh, f64::sinh, |z| complex::sinh(z);
-    cosh_: widened::cosh, f64::cosh, |z| complex::cosh(z);
-    tanh_: vmath::tanh, f64::tanh, |z| complex::tanh(z);
-    asinh_: widened::asinh, libm::asinh, |z| complex::asinh(z);
-    acosh_: widened::acosh, libm::acosh, |z| complex::acosh(z);
-    atanh_: widened::atanh, libm::atanh, |z| complex::atanh(z);
+    exp2_: vmath::exp2, vmath64::exp2, |z| complex::exp(z * std::f64::consts::LN_2);
+    expm1_: vmath::expm1, vmath64::expm1, |z| complex::expm1(z);
+    log_: vmath::log, vmath64::log, |z| complex::ln(z);
+    log2_: vmath::log2, vmath64::log2, |z| complex::ln(z) / std::f64::consts::LN_2;
+    log10_: vmath::log10, vmath64::log10, |z| complex::ln(z) / std::f64::consts::LN_10;
+    log1p_: vmath::log1p, vmath64::log1p, |z| complex::ln_1p(z);
+    sin_: vmath::sin, vmath64::sin, |z| complex::sin(z);
+    cos_: vmath::cos, vmath64::cos, |z| complex::cos(z);
+    tan_: widened::tan, vmath64::tan, |z| complex::tan(z);
+    asin_: widened::asin, vmath64::asin, |z| complex::asin(z);
+    acos_: widened::acos, vmath64::acos, |z| complex::acos(z);
+    atan_: widened::atan, vmath64::atan, |z| complex::atan(z);
+    sinh_: widened::sinh, vmath64::sinh, |z| complex::sinh(z);
+    cosh_: widened::cosh, vmath64::cosh, |z| complex::cosh(z);
+    tanh_: vmath::tanh, vmath64::tanh, |z| complex::tanh(z);
+    asinh_: widened::asinh, vmath64::asinh, |z| complex::asinh(z);
+    acosh_: widened::acosh, vmath64::acosh, |z| complex::acosh(z);
+    atanh_: widened::atanh, vmath64::atanh, |z| complex::atanh(z);
     sqrt_: f32::sqrt, f64::sqrt, |z| complex::sqrt(z);
     sigmoid_: vmath::sigmoid, |x: f64| 1.0 / (1.0 + vmath64::exp(-x)), |z| complex::sigmoid(z);
 }
@@ -89,8 +89,8 @@ pub trait RealFns: Elementary + PartialOrd {
     fn pow_(self, y: Self) -> Self;
     /// The remainder with the sign of the dividend, exactly, or NaN where no whole quotient of this precision is exact.
     fn rem_(self, y: Self) -> Self;
-    /// The logarithm of the absolute gamma function.
-    fn lgamma_(self) -> Self;
+    /// The normal distribution function.
+    fn ndtr_(self) -> Self;
     /// The logarithmic derivative of the gamma function.
     fn digamma_(self) -> Self;
     /// From a double.
@@ -100,7 +100,7 @@ pub trait RealFns: Elementary + PartialOrd {
 }
 
 macro_rules! real_impl {
-    ($t:ty, $erf:expr, $erfc:expr, $erfinv:expr, $atan2:expr, $hypot:expr, $pow:expr, $most:expr) => {
+    ($t:ty, $erf:expr, $erfc:expr, $erfinv:expr, $atan2:expr, $hypot:expr, $pow:expr, $ndtr:expr, $most:expr) => {
         impl RealFns for $t {
             #[inline(always)]
             fn erf_(self) -> Self {
@@ -135,12 +135,9 @@ macro_rules! real_impl {
                 let r = if r < 0.0 { r + b } else { r };
                 (if q <= $most { r } else { <$t>::NAN }).copysign(self)
             }
-            fn lgamma_(self) -> Self {
-                if self.is_infinite() {
-                    <$t>::INFINITY
-                } else {
-                    libm::lgamma(f64::from(self)) as $t
-                }
+            #[inline(always)]
+            fn ndtr_(self) -> Self {
+                $ndtr(self)
             }
             fn digamma_(self) -> Self {
                 digamma(f64::from(self)) as $t
@@ -164,84 +161,20 @@ real_impl!(
     widened::atan2,
     widened::hypot,
     widened::pow,
+    widened::ndtr,
     4_194_304.0
 );
 real_impl!(
     f64,
-    libm::erf,
-    libm::erfc,
-    erfinv,
-    f64::atan2,
-    f64::hypot,
-    pow,
+    vmath64::erf,
+    vmath64::erfc,
+    vmath64::erfinv,
+    vmath64::atan2,
+    vmath64::hypot,
+    vmath64::pow,
+    vmath64::ndtr,
     1e15
 );
-
-/// The power; squares and what gradients of squares ask for need no library.
-#[inline(always)]
-fn pow(x: f64, y: f64) -> f64 {
-    if y == 2.0 {
-        x * x
-    } else if y == 1.0 {
-        x
-    } else {
-        x.powf(y)
-    }
-}
-
-/// The inverse error function: Giles' single-precision polynomial ("Approximating the erfinv function", 2010),
-/// then two Newton steps on `erf` to double precision.
-#[must_use]
-pub fn erfinv(x: f64) -> f64 {
-    if x.is_nan() || x.abs() > 1.0 {
-        return f64::NAN;
-    }
-    if x.abs() == 1.0 {
-        return x * f64::INFINITY;
-    }
-    let w = -((1.0 - x) * (1.0 + x)).ln();
-    let poly = |start: f64, rest: &[f64], w: f64| rest.iter().fold(start, |p, c| c + p * w);
-    let mut y = x * if w < 5.0 {
-        poly(
-            2.810_226_36e-08,
-            &[
-                3.432_739_39e-07,
-                -3.523_387_7e-06,
-                -4.391_506_54e-06,
-                0.000_218_580_87,
-                -0.001_253_725_03,
-                -0.004_177_681_64,
-                0.246_640_727,
-                1.501_409_41,
-            ],
-            w - 2.5,
-        )
-    } else {
-        poly(
-            -0.000_200_214_257,
-            &[
-                0.000_100_950_558,
-                0.001_349_343_22,
-                -0.003_673_428_44,
-                0.005_739_507_73,
-                -0.007_622_461_3,
-                0.009_438_870_47,
-                1.001_674_06,
-                2.832_976_82,
-            ],
-            w.sqrt() - 3.0,
-        )
-    };
-    for _ in 0..2 {
-        let e = if y.abs() < 1.0 {
-            libm::erf(y) - x
-        } else {
-            x.signum() * ((1.0 - x.abs()) - libm::erfc(y.abs()))
-        };
-        y -= e / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
-    }
-    y
-}
 
 /// The digamma function: reflection for negative arguments, recurrence up to 10, then the asymptotic series
 /// (Abramowitz and Stegun 6.3.5, 6.3.7, 6.3.18).

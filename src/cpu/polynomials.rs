@@ -1,7 +1,7 @@
 //! Orthogonal polynomials by their recurrences, and by closed forms and asymptotic ones (DLMF 18.5, 18.15) where the
 //! degree is so high that a recurrence would not end.
 
-use crate::cpu::special::bessel_i;
+use crate::cpu::vmath64::i0;
 
 /// A family of orthogonal polynomials.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ fn legendre(x: f64, n: f64, odd: bool) -> f64 {
     if t == 0.0 {
         1.0
     } else if x > 1.0 {
-        (t / t.sinh()).sqrt() * bessel_i(0, (n + 0.5) * t)
+        (t / t.sinh()).sqrt() * i0((n + 0.5) * t)
     } else {
         (t / t.sin()).sqrt() * libm::j0((n + 0.5) * t)
     }
@@ -123,11 +123,7 @@ fn legendre(x: f64, n: f64, odd: bool) -> f64 {
 /// Laguerre polynomials of high degree, by Hilb's formula.
 fn laguerre(x: f64, n: f64) -> f64 {
     let reach = 2.0 * ((n + 0.5) * x.abs()).sqrt();
-    let wave = if x < 0.0 {
-        bessel_i(0, reach)
-    } else {
-        libm::j0(reach)
-    };
+    let wave = if x < 0.0 { i0(reach) } else { libm::j0(reach) };
     (x / 2.0).exp() * wave
 }
 

@@ -1,6 +1,7 @@
 //! Special functions in double precision: Bessel and Airy functions, zeta, normal distribution.
 //! Formulas are those of Abramowitz and Stegun and of the NIST handbook (DLMF).
 
+use super::vmath64::poly;
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 /// -x ln x.
@@ -35,12 +36,6 @@ pub fn erfcx(x: f64) -> f64 {
     sum.iter().fold(1.0, |inner, n| 1.0 - n * t * inner) / (x * PI.sqrt())
 }
 
-/// The normal distribution function.
-#[must_use]
-pub fn ndtr(x: f64) -> f64 {
-    0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
-}
-
 /// The logarithm of the normal distribution function.
 #[must_use]
 pub fn log_ndtr(x: f64) -> f64 {
@@ -51,137 +46,10 @@ pub fn log_ndtr(x: f64) -> f64 {
     }
 }
 
-/// The inverse of the normal distribution function, by Newton's method on its logarithm.
-#[must_use]
-pub fn ndtri(p: f64) -> f64 {
-    if p.is_nan() || !(0.0..=1.0).contains(&p) {
-        return f64::NAN;
-    }
-    if p == 0.5 {
-        return 0.0;
-    }
-    if p == 0.0 || p == 1.0 {
-        return if p == 0.0 {
-            f64::NEG_INFINITY
-        } else {
-            f64::INFINITY
-        };
-    }
-    if p > 0.5 {
-        return -ndtri_low(1.0 - p);
-    }
-    ndtri_low(p)
-}
-
-fn ndtri_low(p: f64) -> f64 {
-    // A&S 26.2.23 is good to 4.5e-4.
-    let t = (-2.0 * p.ln()).sqrt();
-    let mut x = -(t
-        - (2.515_517 + t * (0.802_853 + t * 0.010_328))
-            / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308))));
-    for _ in 0..4 {
-        let density = (-x * x / 2.0).exp() / (2.0 * PI).sqrt();
-        if density == 0.0 {
-            break;
-        }
-        let e = (ndtr(x) - p) / density;
-        // Halley's step.
-        x -= e / (1.0 + x * e / 2.0);
-    }
-    x
-}
-
 /// `f`, a Bessel function of the first or second kind, which PyTorch has no limit of at infinity.
 #[must_use]
 pub fn bessel_jy(f: fn(f64) -> f64, x: f64) -> f64 {
     if x.is_infinite() { f64::NAN } else { f(x) }
-}
-
-/// I_nu(x) exp(-|x|) for nu 0 and 1.
-#[must_use]
-pub fn bessel_ie(nu: i32, x: f64) -> f64 {
-    let a = x.abs();
-    let sign = if nu == 1 && x < 0.0 { -1.0 } else { 1.0 };
-    if a.is_nan() {
-        return x;
-    }
-    if a <= 30.0 {
-        let q = a * a / 4.0;
-        let mut term = if nu == 1 { a / 2.0 } else { 1.0 };
-        let mut sum = term;
-        let mut k = 1.0;
-        while term > sum * 1e-18 {
-            term *= q / (k * (k + f64::from(nu)));
-            sum += term;
-            k += 1.0;
-        }
-        return sign * sum * (-a).exp();
-    }
-    if a.is_infinite() {
-        return 0.0 * sign;
-    }
-    let m = 4.0 * f64::from(nu * nu);
-    let (mut term, mut sum) = (1.0f64, 1.0f64);
-    for k in 1..30 {
-        let odd = f64::from(2 * k - 1);
-        let next = -term * (m - odd * odd) / (f64::from(k) * 8.0 * a);
-        if next.abs() > term.abs() || next == 0.0 {
-            break;
-        }
-        term = next;
-        sum += term;
-    }
-    sign * sum / (2.0 * PI * a).sqrt()
-}
-
-/// I_nu(x) for nu 0 and 1.
-#[must_use]
-pub fn bessel_i(nu: i32, x: f64) -> f64 {
-    if x.is_infinite() {
-        // As PyTorch's quotient of infinities.
-        return f64::NAN;
-    }
-    bessel_ie(nu, x) * x.abs().exp()
-}
-
-/// K_nu(x) exp(x), by the trapezoidal rule on the integral of exp(-x cosh t) cosh(nu t), which converges faster than
-/// any power of the step.
-#[must_use]
-pub fn bessel_ke(nu: f64, x: f64) -> f64 {
-    if x.is_nan() || x < 0.0 {
-        return f64::NAN;
-    }
-    if x == 0.0 {
-        return f64::INFINITY;
-    }
-    if x.is_infinite() {
-        return 0.0;
-    }
-    let h = (0.5 / x.sqrt()).min(0.1);
-    let mut sum = 0.5;
-    for i in 1..100_000 {
-        let t = h * f64::from(i);
-        // cosh t - 1 without cancellation.
-        let s = (t / 2.0).sinh();
-        let exponent = 2.0 * x * s * s;
-        let term = (nu * t - exponent).exp() * 0.5 * (1.0 + (-2.0 * nu * t).exp());
-        sum += term;
-        if exponent > 40.0 + nu * t && term < sum * 1e-18 {
-            break;
-        }
-    }
-    sum * h
-}
-
-/// K_nu(x).
-#[must_use]
-pub fn bessel_k(nu: f64, x: f64) -> f64 {
-    let scaled = bessel_ke(nu, x);
-    if scaled.is_finite() {
-        scaled * (-x).exp()
-    } else {
-        scaled
-    }
 }
 
 /// sin(x) / x.
@@ -204,7 +72,36 @@ pub fn airy_ai(x: f64) -> f64 {
     }
     if x > 1.0 {
         let z = 2.0 / 3.0 * x * x.sqrt();
-        return (x / 3.0).sqrt() / PI * bessel_k(1.0 / 3.0, z);
+        let p = poly(
+            1.0 / (z + 0.75) - 0.35,
+            [
+                -7.786_015_576_188_134,
+                3.898_134_456_299_751_5,
+                3.628_346_178_754_067,
+                -1.685_375_918_553_674,
+                -0.991_986_686_662_76,
+                0.435_747_063_654_158_05,
+                0.103_844_606_190_528_8,
+                -4.756_968_925_219_063_5e-2,
+                -3.137_875_897_422_736_5e-2,
+                2.753_173_773_101_955_5e-3,
+                -1.360_522_356_043_343_2e-2,
+                -6.894_486_218_599_356_5e-3,
+                -1.358_357_096_305_182_5e-2,
+                -9.810_463_547_038_692e-3,
+                -1.459_058_022_820_708e-2,
+                -1.295_916_367_409_890_3e-2,
+                -1.732_805_623_925_359_8e-2,
+                -1.717_043_049_898_959_7e-2,
+                -2.274_447_735_609_403_2e-2,
+                -2.440_371_768_280_878e-2,
+                -3.504_778_182_138_569_6e-2,
+                -4.124_361_112_528_854e-2,
+                -0.088_272_460_788_043_02,
+                0.972_923_382_831_127_6,
+            ],
+        );
+        return p * (-z).exp() / (2.0 * PI.sqrt() * x.sqrt().sqrt());
     }
     if x >= -8.0 {
         let cube = x * x * x;
@@ -215,6 +112,9 @@ pub fn airy_ai(x: f64) -> f64 {
             g *= cube / (n * (n + 1.0));
             sf += f;
             sg += g;
+            if f.abs().max(g.abs()) < 1e-18 {
+                break;
+            }
         }
         return 0.355_028_053_887_817_24 * sf - 0.258_819_403_792_806_8 * sg;
     }

@@ -1,6 +1,7 @@
 //! The core without Python, from outside: one program, as linking several takes longer than running them.
 
 mod accuracy;
+mod accuracy64;
 mod autograd;
 #[cfg(feature = "cli")]
 mod command_line;
@@ -8,5 +9,7 @@ mod corpus;
 mod files;
 mod io;
 mod layouts;
+mod special;
 mod structure;
+mod sums;
 mod write;

@@ -308,6 +308,7 @@ pub fn div<T: num_traits::Float>(n: Complex<T>, d: Complex<T>) -> Complex<T> {
 
 /// One over `z`.
 #[must_use]
+#[inline(always)]
 pub fn reciprocal<T: num_traits::Float>(z: Complex<T>) -> Complex<T> {
     div(Complex::new(T::one(), T::zero()), z)
 }

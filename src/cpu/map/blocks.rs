@@ -38,7 +38,7 @@ unsafe fn sides<'a, O: Op<A>, A>(
 }
 
 /// A block function, compiled as [`simd_fn!`](crate::cpu::simd::simd_fn) says; gives that for a level. One that is `spare` is
-/// left out on machines without AVX2, which are too few for more code than does.
+/// left out on machines without AVX2, which are too few for more code than does; one that is `wide` goes by single elements there.
 macro_rules! block_fn {
     ($name:ident, $kind:ident, $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
         block_fn!($name: Op, $kind, |out, operands, $c| {
@@ -75,7 +75,12 @@ macro_rules! block_fn {
     }};
     (@wide $bound:ident $level:ident) => {{
         block_fn!(@set $bound $level, Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-        block_fn!(@stream $bound $level)
+        block_fn!(@set $bound $level, Avx2, "avx2,fma,f16c");
+        #[cfg(not(target_arch = "x86_64"))]
+        let found = block_fn!(@baseline $bound);
+        #[cfg(target_arch = "x86_64")]
+        let found = by_one::<O, A>($level);
+        found
     }};
     (@set $bound:ident $level:ident, $set:ident, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
@@ -94,6 +99,12 @@ block_fn!(plain, once, Form::Dense, |out, x, c| {
 });
 block_fn!(plain_numbers, once, Form::Numbers, |out, x, c| {
     each_with_numbers::<O, A>(out, x, c);
+});
+#[cfg(target_arch = "x86_64")]
+block_fn!(by_one, once, Form::Dense, |out, x, c| {
+    for (i, o) in out.iter_mut().enumerate() {
+        o.write(one::<O, A>([x[0][i], x[1][i], x[2][i]], c));
+    }
 });
 block_fn!(light_dense, stream, Form::Dense, |out, x, c| {
     each::<O, A>(out, x, c);
@@ -157,6 +168,18 @@ block_fn!(wide, wide, Form::Dense, |out, x, c| {
         }
     }
 });
+
+/// An element alone: a function of its own, of which no vectors are made.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn one<O: Op<A>, A: Copy>(x: [A; 3], c: &Ctx) -> O::Out {
+    let made = O::f(x, c);
+    if O::missed(made) {
+        O::again(x, c)
+    } else {
+        made
+    }
+}
 
 /// Computes what a branch-free body, which has written all results, missed.
 #[cold]

@@ -4,29 +4,13 @@
 //! Each polynomial is a least-maximum fit made for this file (Lawson iteration on Chebyshev nodes), its relative error below
 //! 2^-34 (the tail of [`erfinv`]: 2^-29).
 
-use crate::cpu::vmath64::ROUND;
-use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
+use crate::cpu::vmath64::{ROUND, parts, poly};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
 
-/// 2^52 and the bias of an exponent: what is added where an exponent's bits become a number's.
-const BIASED: f64 = 4_503_599_627_370_496.0 + 1023.0;
-/// The bits of 1.
-const ONE: u64 = 1023 << 52;
-/// The bits of the square root of a half.
-const LOW: u64 = 0x3fe6_a09e_667f_3bcd;
 /// The part of pi / 2 that the double next to it leaves out.
 const FRAC_PI_2_LO: f64 = 6.123_233_995_736_766e-17;
 /// Largest magnitude for which [`tan`] has a value.
 const TAN_REACH: f64 = 1e15;
-
-/// Horner's rule, highest coefficient first.
-#[inline(always)]
-fn poly<const N: usize>(x: f64, c: [f64; N]) -> f64 {
-    let mut y = c[0];
-    for &c in &c[1..] {
-        y = y.mul_add(x, c);
-    }
-    y
-}
 
 /// e^x; 0 and infinity of single precision beyond its range.
 #[inline(always)]
@@ -48,15 +32,6 @@ fn exp_of(x: f64) -> f64 {
     );
     let power = f64::from_bits(t.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(1023) << 52);
     (r * r).mul_add(p, r + 1.0) * power
-}
-
-/// `(e, f)` with x = 2^e (1 + f) and 1 + f next to 1, for positive normal x.
-#[inline(always)]
-fn parts(x: f64) -> (f64, f64) {
-    let biased = x.to_bits().wrapping_sub(LOW).wrapping_add(ONE) >> 52;
-    let e = f64::from_bits(biased | 0x4330 << 48) - BIASED;
-    let m = f64::from_bits(x.to_bits().wrapping_sub(biased << 52).wrapping_add(ONE));
-    (e, m - 1.0)
 }
 
 /// log(2^e (1 + f)).
@@ -306,9 +281,7 @@ pub fn tan(x: f32) -> f32 {
 
 /// One minus the error function: exp(-x^2) times a polynomial in 1 / (1 + 0.4 x), for x >= 0.
 #[inline(always)]
-#[must_use]
-pub fn erfc(x: f32) -> f32 {
-    let x = f64::from(x);
+fn erfc_of(x: f64) -> f64 {
     let a = x.abs();
     // Here it is 0 in single precision.
     let a = if a > 10.3 { 10.3 } else { a };
@@ -332,7 +305,21 @@ pub fn erfc(x: f32) -> f32 {
         ],
     );
     let y = p * t * exp_of(-a * a);
-    (if x < 0.0 { 2.0 - y } else { y }) as f32
+    if x < 0.0 { 2.0 - y } else { y }
+}
+
+/// One minus the error function.
+#[inline(always)]
+#[must_use]
+pub fn erfc(x: f32) -> f32 {
+    erfc_of(f64::from(x)) as f32
+}
+
+/// The normal distribution function.
+#[inline(always)]
+#[must_use]
+pub fn ndtr(x: f32) -> f32 {
+    (0.5 * erfc_of(f64::from(x) * -FRAC_1_SQRT_2)) as f32
 }
 
 /// The power; the base's sign counts for whole exponents.

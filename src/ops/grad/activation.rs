@@ -5,7 +5,7 @@ use crate::cpu::math::{Elementary as _, RealFns as _};
 use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::core::rules;
 use crate::ops::f;
-use crate::ops::nn::activation::{Smooth as _, numbers};
+use crate::ops::nn::activation::{Smooth as _, numbers, tanh_of_softplus};
 use crate::ops::pointwise::rule::{Lies, float, same};
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
@@ -25,7 +25,7 @@ map_op! {
     [light] |g, x, c| if x <= T::ctx(c, 0) { 0.0 } else { g }
 }
 
-map_op! { Gelu, 2, [single] |g, x, c| g * x.gelu_slope_() }
+map_op! { Gelu, 2, [float] |g, x, c| g * x.gelu_slope_() }
 
 map_op! {
     GeluTanh, 2,
@@ -48,7 +48,7 @@ map_op! {
 map_op! {
     Mish, 2,
     [float] |g, x, c| {
-        let t = x.exp_().log1p_().tanh_();
+        let t = tanh_of_softplus!(x);
         g * (t + x * x.sigmoid_() * (1.0 - t * t))
     }
 }

@@ -3,13 +3,25 @@
 
 use crate::cpu::complex;
 use crate::cpu::map::{Ctx, FromCtx as _, Loop, both};
-use crate::cpu::math::Elementary as _;
+use crate::cpu::math::{Elementary as _, RealFns as _};
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, X, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::same;
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
+
+/// tanh(log(1 + e^x)), a quotient of sums of n = e^x without a difference.
+macro_rules! tanh_of_softplus {
+    ($x:expr) => {{
+        // From here on it is 1.
+        let x = $x;
+        let n = (if x > 20.0 { 20.0 } else { x }).exp_();
+        let sum = n * (n + 2.0);
+        sum / (sum + 2.0)
+    }};
+}
+pub(in crate::ops) use tanh_of_softplus;
 
 map_op! {
     Elu, 1,
@@ -20,9 +32,9 @@ map_op! {
     }
 }
 
-map_op! { Gelu, 1, [single] |x, c| x.gelu_() }
+map_op! { Gelu, 1, [float] |x, c| x.gelu_() }
 
-map_op! { GeluOfBf16, 1, [single] |x, c| x.gelu_of_bf16_() }
+map_op! { GeluOfBf16, 1, [float] |x, c| x.gelu_of_bf16_() }
 
 /// One or the other.
 struct GeluOf;
@@ -36,11 +48,11 @@ impl GeluOf {
     }
 }
 
-map_op! { GeluTanh, 1, [single] |x, c| x.gelu_tanh_() }
+map_op! { GeluTanh, 1, [float] |x, c| x.gelu_tanh_() }
 
 map_op! { Silu, 1, [float] |x, c| x / (1.0 + (-x).exp_()), [complex] |x, c| complex::div(x, T::new(1.0, 0.0) + (-x).exp_()) }
 
-map_op! { Mish, 1, [float] |x, c| x * x.exp_().log1p_().tanh_() }
+map_op! { Mish, 1, [float] |x, c| x * tanh_of_softplus!(x) }
 
 map_op! {
     Hardtanh, 1,
@@ -133,20 +145,24 @@ impl Smooth for f32 {
 }
 
 impl Smooth for f64 {
+    #[inline(always)]
     fn gelu_(self) -> Self {
-        self * 0.5 * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2))
+        self * 0.5 * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf_())
     }
+    #[inline(always)]
     fn gelu_of_bf16_(self) -> Self {
         self.gelu_()
     }
+    #[inline(always)]
     fn gelu_slope_(self) -> Self {
         const INV_SQRT_TAU: f64 = 0.398_942_280_401_432_7;
-        let below = 0.5 * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2));
+        let below = 0.5 * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf_());
         below + self * INV_SQRT_TAU * (-0.5 * self * self).exp_()
     }
+    #[inline(always)]
     fn gelu_tanh_(self) -> Self {
         0.5 * self
-            * (1.0 + (0.797_884_560_802_865_4 * (self + 0.044_715 * self * self * self)).tanh())
+            * (1.0 + (0.797_884_560_802_865_4 * (self + 0.044_715 * self * self * self)).tanh_())
     }
 }
 

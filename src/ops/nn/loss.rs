@@ -28,7 +28,7 @@ map_op! {
     }
 }
 
-map_op! { Bce, 2, [single] |x, y, c| (y - 1.0) * floor100((-x).log1p_()) - y * floor100(x.log_()) }
+map_op! { Bce, 2, [float] |x, y, c| (y - 1.0) * floor100((-x).log1p_()) - y * floor100(x.log_()) }
 
 map_op! { ClampMin, 1, [light] |x, c| if x < T::ctx(c, 0) { T::ctx(c, 0) } else { x } }
 

@@ -94,11 +94,11 @@ map_op! { Fmod, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_rem(y
 map_op! {
     Pow, 2,
     [int_heavy] |x, y, c| int_pow(x as i64, y as i64) as T,
-    [single] |x, y, c| x.pow_(y),
+    [float] |x, y, c| x.pow_(y),
     [complex] |x, y, c| x.powc_(y)
 }
-map_op! { Atan2, 2, [single] |x, y, c| x.atan2_(y) }
-map_op! { Hypot, 2, [single] |x, y, c| x.hypot_(y) }
+map_op! { Atan2, 2, [float] |x, y, c| x.atan2_(y) }
+map_op! { Hypot, 2, [float] |x, y, c| x.hypot_(y) }
 map_op! { Copysign, 2, [exact] |x, y, c| x.copysign(y) }
 /// How many bits of the numbers of an operator [`Stepped`] is told.
 fn width(_: &calls::Nextafter, d: DType) -> Result<Ctx> {
@@ -143,7 +143,7 @@ map_op! {
 }
 map_op! {
     Xlogy, 2,
-    [single] |x, y, c| if y.is_nan() {
+    [float] |x, y, c| if y.is_nan() {
         y
     } else if x == 0.0 {
         0.0
@@ -153,7 +153,7 @@ map_op! {
 }
 map_op! {
     Xlog1py, 2,
-    [single] |x, y, c| if y.is_nan() {
+    [float] |x, y, c| if y.is_nan() {
         y
     } else if x == 0.0 {
         0.0

@@ -1,8 +1,9 @@
 //! Special functions: rows over the double-precision formulas of `cpu/special.rs`.
 
 use crate::cpu::map::Ctx;
+use crate::cpu::math::RealFns as _;
 use crate::cpu::polynomials::{Family, Type, polynomial};
-use crate::cpu::{incomplete_gamma, special};
+use crate::cpu::{incomplete_gamma, special, vmath64};
 use crate::ops::core::op::{F, FMIO, I, J, M, O, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::{float, same};
@@ -11,24 +12,22 @@ use torchlike_macros::operators;
 
 map_op! { Entr, 1, [heavy] |x, c| special::entr(f64::from(x)) as T }
 map_op! { Erfcx, 1, [heavy] |x, c| special::erfcx(f64::from(x)) as T }
-map_op! { Ndtr, 1, [heavy] |x, c| special::ndtr(f64::from(x)) as T }
-map_op! { Ndtri, 1, [heavy] |x, c| special::ndtri(f64::from(x)) as T }
+map_op! { Ndtr, 1, [float] |x, c| x.ndtr_() }
+map_op! { Ndtri, 1, [float] |x, c| vmath64::ndtri(f64::from(x)) as T }
 map_op! { LogNdtr, 1, [heavy] |x, c| special::log_ndtr(f64::from(x)) as T }
-map_op! { I0, 1, [heavy] |x, c| special::bessel_i(0, f64::from(x)) as T }
-map_op! { I0e, 1, [heavy] |x, c| special::bessel_ie(0, f64::from(x)) as T }
-map_op! { I1, 1, [heavy] |x, c| special::bessel_i(1, f64::from(x)) as T }
-map_op! { I1e, 1, [heavy] |x, c| special::bessel_ie(1, f64::from(x)) as T }
+map_op! { I0, 1, [float] |x, c| vmath64::i0(f64::from(x)) as T }
+map_op! { I0e, 1, [float] |x, c| vmath64::i0e(f64::from(x)) as T }
+map_op! { I1, 1, [float] |x, c| vmath64::i1(f64::from(x)) as T }
+map_op! { I1e, 1, [float] |x, c| vmath64::i1e(f64::from(x)) as T }
 map_op! { AiryAi, 1, [heavy] |x, c| special::airy_ai(f64::from(x)) as T }
 map_op! { J0, 1, [heavy] |x, c| special::bessel_jy(libm::j0, f64::from(x)) as T }
 map_op! { J1, 1, [heavy] |x, c| special::bessel_jy(libm::j1, f64::from(x)) as T }
 map_op! { Y0, 1, [heavy] |x, c| special::bessel_jy(libm::y0, f64::from(x)) as T }
 map_op! { Y1, 1, [heavy] |x, c| special::bessel_jy(libm::y1, f64::from(x)) as T }
-map_op! { Mi0, 1, [heavy] |x, c| special::bessel_i(0, f64::from(x)) as T }
-map_op! { Mi1, 1, [heavy] |x, c| special::bessel_i(1, f64::from(x)) as T }
-map_op! { K0, 1, [heavy] |x, c| special::bessel_k(0.0, f64::from(x)) as T }
-map_op! { K1, 1, [heavy] |x, c| special::bessel_k(1.0, f64::from(x)) as T }
-map_op! { K0e, 1, [heavy] |x, c| special::bessel_ke(0.0, f64::from(x)) as T }
-map_op! { K1e, 1, [heavy] |x, c| special::bessel_ke(1.0, f64::from(x)) as T }
+map_op! { K0, 1, [float] |x, c| vmath64::k0(f64::from(x)) as T }
+map_op! { K1, 1, [float] |x, c| vmath64::k1(f64::from(x)) as T }
+map_op! { K0e, 1, [float] |x, c| vmath64::k0e(f64::from(x)) as T }
+map_op! { K1e, 1, [float] |x, c| vmath64::k1e(f64::from(x)) as T }
 map_op! { Sj0, 1, [heavy] |x, c| special::spherical_j0(f64::from(x)) as T }
 map_op! { Polygamma, 1, [heavy] |x, c| special::polygamma(c.i[0], f64::from(x), size_of::<T>() == 4) as T }
 map_op! { Zeta, 2, [heavy] |x, y, c| special::zeta(f64::from(x), f64::from(y)) as T }
@@ -153,8 +152,8 @@ pub static OPS: &[OpDef] = &[
     map_row!(J1 "special.bessel_j1", 1, float, F | O, "j1(a)", "(Tensor self)", "The Bessel function of the first kind and order 1.").no_grad(),
     map_row!(Y0 "special.bessel_y0", 1, float, F | O, "y0(a)", "(Tensor self)", "The Bessel function of the second kind and order 0.").no_grad(),
     map_row!(Y1 "special.bessel_y1", 1, float, F | O, "y1(a)", "(Tensor self)", "The Bessel function of the second kind and order 1.").no_grad(),
-    map_row!(Mi0 "special.modified_bessel_i0", 1, float, F | O, "", "(Tensor self)", "The modified Bessel function of the first kind and order 0.").no_grad(),
-    map_row!(Mi1 "special.modified_bessel_i1", 1, float, F | O, "", "(Tensor self)", "The modified Bessel function of the first kind and order 1.").no_grad(),
+    map_row!(I0 "special.modified_bessel_i0", 1, float, F | O, "", "(Tensor self)", "The modified Bessel function of the first kind and order 0.").no_grad(),
+    map_row!(I1 "special.modified_bessel_i1", 1, float, F | O, "", "(Tensor self)", "The modified Bessel function of the first kind and order 1.").no_grad(),
     map_row!(K0 "special.modified_bessel_k0", 1, float, F | O, "", "(Tensor self)", "The modified Bessel function of the second kind and order 0.").no_grad(),
     map_row!(K1 "special.modified_bessel_k1", 1, float, F | O, "", "(Tensor self)", "The modified Bessel function of the second kind and order 1.").no_grad(),
     map_row!(K0e "special.scaled_modified_bessel_k0", 1, float, F | O, "", "(Tensor self)", "k0(x) exp(x).").no_grad(),

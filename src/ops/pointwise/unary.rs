@@ -3,6 +3,7 @@
 use crate::cpu::complex;
 use crate::cpu::map::Ctx;
 use crate::cpu::math::{Elementary as _, RealFns as _};
+use crate::cpu::vmath64;
 use crate::ops::core::op::{Cast, E, F, FM, FMIO, FMO, I, J, Lies, M, OpDef, Ret, X, compose};
 use crate::ops::pointwise::rule::{compare, float, real_part, same};
 use crate::{DType, Result, ensure, map_op, map_row};
@@ -39,10 +40,9 @@ map_op! {
         0.0
     },
     [boolean] |x, c| x,
-    [complex] |x, c| if x.norm() == 0.0 {
-        T::new(0.0, 0.0)
-    } else {
-        x / x.norm()
+    [paired] |x, c| {
+        let norm = x.re.hypot_(x.im);
+        x / if norm == 0.0 { 1.0 } else { norm }
     }
 }
 map_op! { Ceil, 1, [int uint] |x, c| x, [light] |x, c| x.ceil() }
@@ -53,31 +53,31 @@ map_op! { Frac, 1, [light] |x, c| x - x.trunc() }
 map_op! { Square, 1, [int] |x, c| x.wrapping_mul(x), [common complex] |x, c| x * x, [boolean] |x, c| x }
 map_op! { Sqrt, 1, [common complex] |x, c| x.sqrt_() }
 map_op! { Rsqrt, 1, [common] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| complex::reciprocal(x.sqrt_()) }
-map_op! { Reciprocal, 1, [common] |x, c| 1.0 / x, [complex] |x, c| complex::reciprocal(x) }
+map_op! { Reciprocal, 1, [float] |x, c| 1.0 / x, [paired] |x, c| complex::reciprocal(x) }
 map_op! { Exp, 1, [float complex] |x, c| x.exp_() }
-map_op! { Exp2, 1, [single complex] |x, c| x.exp2_() }
-map_op! { Expm1, 1, [single complex] |x, c| x.expm1_() }
-map_op! { Log, 1, [single complex] |x, c| x.log_() }
-map_op! { Log2, 1, [single complex] |x, c| x.log2_() }
-map_op! { Log10, 1, [single complex] |x, c| x.log10_() }
-map_op! { Log1p, 1, [single complex] |x, c| x.log1p_() }
-map_op! { Sin, 1, [single] |x, c| x.sin_() => (x as f64).sin() as T, [complex] |x, c| x.sin_() }
-map_op! { Cos, 1, [single] |x, c| x.cos_() => (x as f64).cos() as T, [complex] |x, c| x.cos_() }
-map_op! { Tan, 1, [single] |x, c| x.tan_() => (x as f64).tan() as T, [complex] |x, c| x.tan_() }
-map_op! { Asin, 1, [single complex] |x, c| x.asin_() }
-map_op! { Acos, 1, [single complex] |x, c| x.acos_() }
-map_op! { Atan, 1, [single complex] |x, c| x.atan_() }
-map_op! { Sinh, 1, [single complex] |x, c| x.sinh_() }
-map_op! { Cosh, 1, [single complex] |x, c| x.cosh_() }
-map_op! { Tanh, 1, [single complex] |x, c| x.tanh_() }
-map_op! { Asinh, 1, [single complex] |x, c| x.asinh_() }
-map_op! { Acosh, 1, [single complex] |x, c| x.acosh_() }
-map_op! { Atanh, 1, [single complex] |x, c| x.atanh_() }
+map_op! { Exp2, 1, [float complex] |x, c| x.exp2_() }
+map_op! { Expm1, 1, [float complex] |x, c| x.expm1_() }
+map_op! { Log, 1, [float complex] |x, c| x.log_() }
+map_op! { Log2, 1, [float complex] |x, c| x.log2_() }
+map_op! { Log10, 1, [float complex] |x, c| x.log10_() }
+map_op! { Log1p, 1, [float complex] |x, c| x.log1p_() }
+map_op! { Sin, 1, [float] |x, c| x.sin_() => (x as f64).sin() as T, [complex] |x, c| x.sin_() }
+map_op! { Cos, 1, [float] |x, c| x.cos_() => (x as f64).cos() as T, [complex] |x, c| x.cos_() }
+map_op! { Tan, 1, [float] |x, c| x.tan_() => (x as f64).tan() as T, [complex] |x, c| x.tan_() }
+map_op! { Asin, 1, [float complex] |x, c| x.asin_() }
+map_op! { Acos, 1, [float complex] |x, c| x.acos_() }
+map_op! { Atan, 1, [float complex] |x, c| x.atan_() }
+map_op! { Sinh, 1, [float complex] |x, c| x.sinh_() }
+map_op! { Cosh, 1, [float complex] |x, c| x.cosh_() }
+map_op! { Tanh, 1, [float complex] |x, c| x.tanh_() }
+map_op! { Asinh, 1, [float complex] |x, c| x.asinh_() }
+map_op! { Acosh, 1, [float complex] |x, c| x.acosh_() }
+map_op! { Atanh, 1, [float complex] |x, c| x.atanh_() }
 map_op! { Sigmoid, 1, [float complex] |x, c| x.sigmoid_() }
-map_op! { Erf, 1, [single] |x, c| x.erf_() }
-map_op! { Erfc, 1, [single] |x, c| x.erfc_() }
-map_op! { Erfinv, 1, [single] |x, c| x.erfinv_() }
-map_op! { Lgamma, 1, [heavy] |x, c| x.lgamma_() }
+map_op! { Erf, 1, [float] |x, c| x.erf_() }
+map_op! { Erfc, 1, [float] |x, c| x.erfc_() }
+map_op! { Erfinv, 1, [float] |x, c| x.erfinv_() }
+map_op! { Lgamma, 1, [float] |x, c| vmath64::lgamma(f64::from(x)) as T }
 map_op! { Digamma, 1, [heavy] |x, c| x.digamma_() }
 map_op! { Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [exact] |x, c| if x < 0.0 { 0.0 } else { x } }
 map_op! { BitwiseNot, 1, [int boolean] |x, c| !x }
@@ -119,13 +119,13 @@ map_op! { Isreal, 1 => bool, [int uint light boolean] |x, c| true, [complex] |x,
 map_op! {
     Angle, 1 => real,
     [light] |x, c| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI as T } else { 0.0 },
-    [complex] |x, c| if x.is_nan() { x.re + x.im } else { x.im.atan2(x.re) }
+    [paired] |x, c| x.im.atan2_(x.re)
 }
 map_op! { Deg2rad, 1, [light] |x, c| x * (std::f64::consts::PI / 180.0) as T }
 map_op! { Rad2deg, 1, [light] |x, c| x * (180.0 / std::f64::consts::PI) as T }
 map_op! {
     Logit, 1,
-    [heavy] |x, c| {
+    [float] |x, c| {
         let z = if c.i[0] != 0 {
             let (lo, hi) = (c.f[0] as T, (1.0 - c.f[0] as T));
             if x < lo {
@@ -138,14 +138,16 @@ map_op! {
         } else {
             x
         };
-        (z / (1.0 - z)).ln()
+        (z / (1.0 - z)).log_()
     }
 }
 map_op! {
     Sinc, 1,
-    [heavy] |x, c| if x == 0.0 {
-        1.0
-    } else {
+    [float] |x, c| {
+        let p = std::f64::consts::PI * f64::from(x);
+        let y = (vmath64::sin(p) / p) as T;
+        if x == 0.0 { 1.0 } else { y }
+    } => {
         let p = std::f64::consts::PI * f64::from(x);
         (p.sin() / p) as T
     },

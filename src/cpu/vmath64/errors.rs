@@ -1,0 +1,264 @@
+//! The error function, its complement and its inverse.
+
+use super::{exp_of_sum, log_sum, poly, poly_sum};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
+
+/// Below this the error function is a polynomial, above it its complement.
+const NEAR: f64 = 0.5;
+
+/// What the double next to the root of 2 leaves out.
+const SQRT_2_LO: f64 = -9.667_293_313_452_913e-17;
+
+/// In 1 / (a + 3) - 0.16.
+const COMPLEMENT: [f64; 22] = [
+    131_277_572.517_723_93,
+    -30_797_259.797_938_738,
+    -26_158_879.163_192_656,
+    8_513_502.191_842_277,
+    3_107_474.105_821_29,
+    -1_559_657.716_226_233_6,
+    -323_670.912_529_368_3,
+    256_800.669_731_293_7,
+    39_813.531_944_810_74,
+    -42_470.421_020_831_396,
+    -7_795.502_033_738_760_5,
+    7_196.217_519_058_262,
+    2_331.296_550_808_197,
+    -1_074.798_071_934_754_7,
+    -796.001_039_049_552_6,
+    -18.143_226_138_923_108,
+    210.094_469_697_103_2,
+    147.925_324_562_826_06,
+    63.023_041_251_481_93,
+    19.947_691_535_666_26,
+    5.025_817_034_394_256,
+    1.039_595_927_667_636_8,
+];
+/// In w - 3.5, up to w = 7.
+const INVERSE_NEAR: [f64; 26] = [
+    1.441_599_853_793_819_4e-23,
+    -2.405_762_257_568_009_6e-22,
+    -5.331_420_001_298_086e-22,
+    2.749_674_547_415_004e-20,
+    -1.028_395_909_767_536_1e-19,
+    -1.116_591_956_483_928_1e-18,
+    1.193_818_449_932_836e-17,
+    -1.806_521_169_656_856_2e-17,
+    -4.926_616_510_930_707e-16,
+    4.460_916_509_250_489e-15,
+    -5.672_059_068_520_665e-15,
+    -2.033_159_836_326_684_5e-13,
+    1.799_864_741_561_323_4e-12,
+    -1.920_412_147_292_334e-12,
+    -8.611_697_392_813_59e-11,
+    7.447_500_972_011_128e-10,
+    -7.043_956_764_197_528e-10,
+    -3.687_230_510_464_282e-8,
+    3.216_821_894_563_101_5e-7,
+    -3.823_684_577_238_176e-7,
+    -1.579_845_366_048_765_5e-5,
+    1.585_623_150_195_293e-4,
+    -4.812_834_633_225_85e-4,
+    -6.717_066_587_673_182e-3,
+    0.235_358_409_207_878_98,
+    1.742_829_922_065_944,
+];
+/// In 1 / (1 + sqrt(w)) - 0.2, up to w = 36.8.
+const INVERSE_FAR: [f64; 26] = [
+    -9.377_639_448_491_155e19,
+    7.669_899_592_193_178e18,
+    5.024_127_576_702_582e18,
+    -6.049_803_311_584_353e17,
+    -9.709_851_127_886_715e16,
+    1.660_800_190_047_437_2e16,
+    1_026_016_862_629_491.0,
+    -284_835_101_316_025.5,
+    -6_645_228_463_681.293,
+    3_871_987_790_210.688_5,
+    34_743_094_310.170_07,
+    -47_367_284_037.207_344,
+    -714_196_508.569_891_3,
+    533_815_822.227_895_86,
+    23_987_327.665_249_266,
+    -4_748_759.075_234_674,
+    -528_101.586_134_712,
+    8_384.858_239_523_08,
+    5_972.330_018_094_416,
+    616.227_833_504_495_8,
+    38.070_317_404_477_33,
+    1.855_641_619_267_653,
+    1.928_194_849_207_489,
+    0.157_480_908_386_513_9,
+    -1.207_682_468_815_565_8,
+    0.767_956_759_482_310_7,
+];
+/// In 1 / (2 + sqrt(w)) - 0.08, up to w = 746.
+const INVERSE_TAIL: [f64; 23] = [
+    -6.294_683_044_450_308e18,
+    3.985_162_384_391_040_6e17,
+    3.536_779_897_590_765_2e16,
+    -1_304_616_872_632_667.5,
+    -240_670_875_610_769.97,
+    13_451_044_283_408.037,
+    -254_864_042_419.529_6,
+    50_974_202_185.254_4,
+    -6_988_317_855.249_295,
+    664_923_388.952_690_2,
+    -66_542_904.307_695_985,
+    7_103_219.686_184_089,
+    -778_509.070_884_357_4,
+    87_696.996_921_898_97,
+    -10_471.775_384_184_16,
+    1_330.900_375_138_688_3,
+    -154.257_066_063_834_54,
+    40.506_175_813_180_135,
+    0.370_381_553_157_232_7,
+    2.615_851_978_269_049,
+    -0.630_667_042_455_273_4,
+    -2.176_909_082_536_448_5,
+    0.831_480_701_786_188_7,
+];
+
+/// `erf(x) / x - 1` for |x| <= [`NEAR`].
+#[inline(always)]
+fn near(x: f64) -> f64 {
+    poly(
+        x * x,
+        [
+            -1.462_111_292_338_623_8e-7,
+            1.637_126_100_812_168_4e-6,
+            -1.492_300_480_836_197_2e-5,
+            1.205_528_624_332_591_9e-4,
+            -8.548_326_511_406_058e-4,
+            5.223_977_622_023_461e-3,
+            -2.686_617_064_500_007e-2,
+            0.112_837_916_709_548_7,
+            -0.376_126_389_031_837_5,
+            0.128_379_167_095_512_6,
+        ],
+    )
+}
+
+/// erfc(a + low) for a >= [`NEAR`]: exp(-a^2) times a polynomial in 1 / (a + 3).
+#[inline(always)]
+fn complement(a: f64, low: f64) -> f64 {
+    // Here it is 0.
+    let a = if a > 27.3 { 27.3 } else { a };
+    let d = a + 3.0;
+    let t = 1.0 / d;
+    let (p, p_low) = poly_sum(t - 0.16, COMPLEMENT);
+    // exp(a^2) erfc(a), for an a that t is the inverse of; by how much the true one is greater; and the change by that.
+    let y = p * t;
+    let lost = if a > 3.0 {
+        3.0 - (d - a)
+    } else {
+        a - (d - 3.0)
+    };
+    let more = (-d).mul_add((-t).mul_add(lost, (-t).mul_add(d, 1.0)), low);
+    let change = more * (2.0 * a).mul_add(y, -FRAC_2_SQRT_PI);
+    let y_low = p_low.mul_add(t, p.mul_add(t, -y)) + change;
+    let square = a * a;
+    let e = exp_of_sum(-square, -(2.0 * a).mul_add(low, a.mul_add(a, -square)));
+    e.mul_add(y, e * y_low)
+}
+
+/// The error function.
+#[inline(always)]
+#[must_use]
+pub fn erf(x: f64) -> f64 {
+    let a = x.abs();
+    let small = a.mul_add(near(a), a);
+    (if a < NEAR {
+        small
+    } else {
+        1.0 - complement(a, 0.0)
+    })
+    .copysign(x)
+}
+
+/// One minus the error function of x + low.
+#[inline(always)]
+fn erfc_of_sum(x: f64, low: f64) -> f64 {
+    let one = 1.0 - x;
+    let small = one + (x.mul_add(-near(x), (1.0 - one) - x));
+    let far = complement(x.abs(), if x < 0.0 { -low } else { low });
+    let far = if x < 0.0 { 2.0 - far } else { far };
+    if x.abs() < NEAR { small } else { far }
+}
+
+/// One minus the error function.
+#[inline(always)]
+#[must_use]
+pub fn erfc(x: f64) -> f64 {
+    erfc_of_sum(x, 0.0)
+}
+
+/// x times a polynomial in w = -log(1 - x^2), or, further out, in 1 / (1 + sqrt(w)), times 1 + sqrt(w), as a sum; from `square`, which
+/// is 1 - x^2. Beyond what numbers near 1 can say there is a third one if `tail`.
+#[inline(always)]
+fn inverse(x: f64, square: f64, tail: bool) -> (f64, f64) {
+    let (log, log_low) = log_sum(square);
+    let w = -log;
+    let (near, near_low) = poly_sum(w - 3.5, INVERSE_NEAR);
+    let root = w.sqrt();
+    let (far, far_low) = poly_sum(1.0 / (1.0 + root) - 0.2, INVERSE_FAR);
+    let (far, far_low, more) = if tail {
+        let (p, p_low) = poly_sum(1.0 / (2.0 + root) - 0.08, INVERSE_TAIL);
+        let beyond = w > 36.5;
+        if beyond {
+            (p, p_low, 2.0)
+        } else {
+            (far, far_low, 1.0)
+        }
+    } else {
+        (far, far_low, 1.0)
+    };
+    let y = root.mul_add(far, more * far);
+    // What is missing of the root, with what is missing of the logarithm.
+    let root_low = ((-root).mul_add(root, w) - log_low) * 0.5 / root;
+    let far_low = root.mul_add(far, more.mul_add(far, -y))
+        + (root.mul_add(far_low, more * far_low) + root_low * far);
+    let (y, low) = if w < 7.0 {
+        (near, near_low)
+    } else {
+        (y, far_low)
+    };
+    let product = x * y;
+    (product, x.mul_add(y, -product) + x * low)
+}
+
+/// The inverse error function.
+#[inline(always)]
+#[must_use]
+pub fn erfinv(x: f64) -> f64 {
+    let (y, low) = inverse(x, (1.0 - x) * (1.0 + x), false);
+    let y = if x == 0.0 { x } else { y + low };
+    let y = if x.abs() == 1.0 { x * f64::INFINITY } else { y };
+    if x.abs() > 1.0 { f64::NAN } else { y }
+}
+
+/// The normal distribution function.
+#[inline(always)]
+#[must_use]
+pub fn ndtr(x: f64) -> f64 {
+    // The square of the quotient matters to its last digit.
+    let z = x * -FRAC_1_SQRT_2;
+    let low = (-FRAC_1_SQRT_2).mul_add(x, -z) - x * (0.5 * SQRT_2_LO);
+    0.5 * erfc_of_sum(z, if z.abs() < 100.0 { low } else { 0.0 })
+}
+
+/// The inverse of the normal distribution function.
+#[inline(always)]
+#[must_use]
+pub fn ndtri(p: f64) -> f64 {
+    // Twice the smaller side, 1 - |x| for the inverse error function.
+    let upper = p > 0.5;
+    let q = if upper { 1.0 - p } else { p };
+    let c = q + q;
+    let (z, low) = inverse(1.0 - c, c * (2.0 - c), true);
+    let y = SQRT_2 * z;
+    let y = y + (SQRT_2.mul_add(z, -y) + (SQRT_2 * low + SQRT_2_LO * z));
+    let y = if q == 0.0 { f64::INFINITY } else { y };
+    let y = if q < 0.0 { f64::NAN } else { y };
+    if upper | (q == 0.5) { y } else { -y }
+}
