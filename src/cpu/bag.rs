@@ -116,9 +116,7 @@ simd_fn! { wide
                     sums[j] = T::add(sums[j], row[j], by);
                 }
             }
-            for j in 0..BLOCK {
-                to[first + j] = sums[j];
-            }
+            to[first..first + BLOCK].copy_from_slice(&sums);
         }
         let rest = &mut to[whole..width];
         rest.fill(T::Sum::default());

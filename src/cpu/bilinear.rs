@@ -83,7 +83,7 @@ simd_fn! { wide
     /// The products of a row with as many lines as there are results, added to these.
     fn dots<T: Number>(row: &[T], lines: &[T], to: &mut [T]) {
         for (k, to) in to.iter_mut().enumerate() {
-            *to = *to + sum2_by(row, &lines[k * row.len()..][..row.len()], |p, q| p * q);
+            *to += sum2_by(row, &lines[k * row.len()..][..row.len()], |p, q| p * q);
         }
     }
 }

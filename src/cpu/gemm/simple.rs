@@ -146,9 +146,10 @@ impl<T: Number> Simple<T> {
     fn dots(&self, rows: std::ops::Range<usize>) {
         let (mut x, mut y) = (Vec::new(), Vec::new());
         for j in 0..self.n {
-            // SAFETY: a column of B, and rows of A.
+            // SAFETY: a column of B.
             let column = self.line(unsafe { self.b.at(0, j) }.t(), &mut y);
             for i in rows.clone() {
+                // SAFETY: a row of A.
                 let row = self.line(unsafe { self.a.at(i, 0) }, &mut x);
                 self.put(i, j, dot(row, column));
             }
