@@ -11,7 +11,7 @@ use num_complex::Complex;
 /// Rows of a tile.
 const ROWS: usize = 4;
 /// Columns of a tile.
-const WIDTH: usize = 32;
+const WIDTH: usize = 256;
 /// Sums of a line that are kept apart.
 const LANES: usize = 64;
 /// Columns of B up to which each is summed by itself: a tile would be mostly empty.
@@ -46,21 +46,26 @@ impl<R: Part> Number for Complex<R> {
 }
 
 simd_fn! { wide
-    /// Sums of products of four lines of A with a block of B, whose lines are `step` elements apart.
-    fn tile<T: Number>(a: [*const T; ROWS], cs: isize, b: *const T, step: isize, k: usize) -> [[T; WIDTH]; ROWS] {
-        let mut sums = [[T::default(); WIDTH]; ROWS];
+    /// Sums of products of four lines of A with `width` columns of B, whose lines are `step` elements apart. (A loop whose
+    /// length is known would be unrolled, and not become vectors.)
+    fn tile<T: Number>(a: [*const T; ROWS], cs: isize, b: *const T, step: isize, k: usize, width: usize, to: &mut [[T; WIDTH]; ROWS]) {
+        let [mut s0, mut s1, mut s2, mut s3] = [[T::default(); WIDTH]; ROWS];
+        let n = width.min(WIDTH);
         for p in 0..k as isize {
-            // SAFETY: the caller's, who has `k` elements of each line and as many lines of the block.
-            let y = unsafe { *b.wrapping_offset(p * step).cast::<[T; WIDTH]>() };
-            for r in 0..ROWS {
-                // SAFETY: as above.
-                let x = unsafe { *a[r].wrapping_offset(p * cs) };
-                for q in 0..WIDTH {
-                    sums[r][q] = T::mac(x, y[q], sums[r][q]);
-                }
+            // SAFETY: the caller's, who has `k` elements of each line and as many lines of so many columns.
+            let (y, x) = unsafe {
+                let y = std::slice::from_raw_parts(b.wrapping_offset(p * step), n);
+                (y, [0, 1, 2, 3].map(|r| *a[r].wrapping_offset(p * cs)))
+            };
+            let (s0, s1, s2, s3) = (&mut s0[..n], &mut s1[..n], &mut s2[..n], &mut s3[..n]);
+            for q in 0..n {
+                s0[q] = T::mac(x[0], y[q], s0[q]);
+                s1[q] = T::mac(x[1], y[q], s1[q]);
+                s2[q] = T::mac(x[2], y[q], s2[q]);
+                s3[q] = T::mac(x[3], y[q], s3[q]);
             }
         }
-        sums
+        *to = [s0, s1, s2, s3];
     }
 }
 
@@ -158,24 +163,27 @@ impl<T: Number> Simple<T> {
 
     fn tiles(&self, rows: std::ops::Range<usize>) {
         let mut packed = Vec::new();
+        let mut sums = [[T::default(); WIDTH]; ROWS];
         for j in (0..self.n).step_by(WIDTH) {
             let width = WIDTH.min(self.n - j);
             // SAFETY: within B, or just behind it.
             let mut block = unsafe { self.b.at(0, j) };
-            if block.cs != 1 || width < WIDTH {
-                packed.resize(self.k * WIDTH, T::default());
+            if block.cs != 1 {
+                packed.resize(self.k * width, T::default());
                 for (q, p) in (0..width).flat_map(|q| (0..self.k).map(move |p| (q, p))) {
                     // SAFETY: within B.
-                    packed[p * WIDTH + q] = unsafe { *block.at(p, q).ptr };
+                    packed[p * width + q] = unsafe { *block.at(p, q).ptr };
                 }
-                block = Mat::new(packed.as_ptr(), WIDTH as isize, 1);
+                block = Mat::new(packed.as_ptr(), width as isize, 1);
             }
             for i in rows.clone().step_by(ROWS) {
                 // Of fewer rows the last is summed several times.
                 let row = |r: usize| (i + r).min(rows.end - 1);
                 // SAFETY: rows of A.
-                let lines = std::array::from_fn(|r| unsafe { self.a.at(row(r), 0).ptr });
-                let sums = tile(lines, self.a.cs, block.ptr, block.rs, self.k);
+                let lines = [0, 1, 2, 3].map(|r| unsafe { self.a.at(row(r), 0).ptr });
+                tile(
+                    lines, self.a.cs, block.ptr, block.rs, self.k, width, &mut sums,
+                );
                 for (i, sums) in (i..rows.end).zip(&sums) {
                     for (q, &sum) in sums[..width].iter().enumerate() {
                         self.put(i, j + q, sum);
