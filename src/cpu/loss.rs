@@ -5,6 +5,7 @@
 use super::halves::Half as _;
 use super::{slice, slice_mut};
 use crate::{DType, Device, Dims, Result, Tensor, ensure, err};
+use half::{bf16, f16};
 
 /// Stores losses of samples in a result of any dtype: all of them, their mean (over `count`) or their sum.
 fn store(out: &Tensor, losses: &[f64], reduction: i64, count: f64) -> Result<()> {
@@ -121,6 +122,48 @@ pub fn read_type(d: DType) -> DType {
     }
 }
 
+/// The classes of positions, sample after sample.
+struct Entries<'a> {
+    target: &'a [i64],
+    weight: Option<&'a [f64]>,
+    classes: usize,
+    /// Positions of a sample.
+    size: usize,
+    ignore: i64,
+}
+
+impl Entries<'_> {
+    /// The sum of the losses, which are written instead where there is room for them, and of the weights.
+    fn sums<T: Copy>(
+        &self,
+        x: &[T],
+        wide: impl Fn(T) -> f64,
+        losses: &mut [f64],
+    ) -> Result<(f64, f64)> {
+        let (classes, size) = (self.classes, self.size);
+        let (mut sum, mut total) = (0.0, 0.0);
+        for (s, target) in self.target.chunks(size.max(1)).enumerate() {
+            for (p, &t) in target.iter().enumerate() {
+                if t == self.ignore {
+                    continue;
+                }
+                let class = usize::try_from(t)
+                    .ok()
+                    .filter(|&t| t < classes)
+                    .ok_or_else(|| err!(Index, "Target {t} is out of bounds."))?;
+                let w = self.weight.map_or(1.0, |w| w[class]);
+                let loss = -w * wide(x[(s * classes + class) * size + p]);
+                total += w;
+                match losses.get_mut(s * size + p) {
+                    Some(l) => *l = loss,
+                    None => sum += loss,
+                }
+            }
+        }
+        Ok((sum, total))
+    }
+}
+
 /// Minus the weighted entry of each position's class, read as (samples, classes, positions): result and total weight.
 ///
 /// # Errors
@@ -153,34 +196,20 @@ pub fn nll(
     };
     let size: usize = x.shape().iter().skip(2).map(|&n| n as usize).product();
     let target = slice::<i64>(&target);
-    let at = |i: usize| match x.dtype() {
-        DType::F64 => slice::<f64>(&x)[i],
-        DType::F16 => f64::from(slice::<half::f16>(&x)[i].widen()),
-        DType::BF16 => f64::from(slice::<half::bf16>(&x)[i].widen()),
-        _ => f64::from(slice::<f32>(&x)[i]),
-    };
     let mut losses = vec![0f64; if reduction == 0 { target.len() } else { 0 }];
-    let (mut sum, mut total) = (0.0, 0.0);
-    for s in 0..samples {
-        for p in 0..size {
-            let i = s * size + p;
-            let Some(&t) = target.get(i) else { continue };
-            if t == ignore {
-                continue;
-            }
-            let class = usize::try_from(t)
-                .ok()
-                .filter(|&t| t < classes)
-                .ok_or_else(|| err!(Index, "Target {t} is out of bounds."))?;
-            let w = weight.map_or(1.0, |w| w[class]);
-            let loss = -w * at((s * classes + class) * size + p);
-            total += w;
-            match losses.get_mut(i) {
-                Some(l) => *l = loss,
-                None => sum += loss,
-            }
-        }
-    }
+    let entries = Entries {
+        target: &target[..target.len().min(samples * size)],
+        weight,
+        classes,
+        size,
+        ignore,
+    };
+    let (sum, total) = match x.dtype() {
+        DType::F64 => entries.sums(slice::<f64>(&x), |v| v, &mut losses),
+        DType::F16 => entries.sums(slice::<f16>(&x), |v| v.widen().into(), &mut losses),
+        DType::BF16 => entries.sums(slice::<bf16>(&x), |v| v.widen().into(), &mut losses),
+        _ => entries.sums(slice::<f32>(&x), f64::from, &mut losses),
+    }?;
     let single = |v: f64| -> Result<Tensor> { Tensor::scalar(crate::Scalar::Float(v), DType::F64) };
     if reduction == 0 {
         let result = Tensor::from_slice(&losses, &[losses.len() as i64])?;
