@@ -335,20 +335,24 @@ float_gemm! { f64, f64, F64Portable, F64Avx2, F64Avx512 }
 float_gemm! { f16, f32, F16Portable, F16Avx2, F16Avx512 }
 float_gemm! { bf16, f32, Bf16Portable, Bf16Avx2, Bf16Avx512, Bf16Dot if std::is_x86_feature_detected!("avx512bf16") }
 
+// Arithmetic that wraps is the same with a sign and without.
 macro_rules! simple_gemm {
-    ($($t:ty)+) => { $(
+    ($($t:ty as $u:ty)+) => { $(
         impl GemmElement for $t {
             type Scale = $t;
             unsafe fn gemm(
                 m: usize, n: usize, k: usize, alpha: $t, a: Mat<$t>, b: Mat<$t>, beta: $t, c: MatMut<$t>, bias: Option<*const $t>,
             ) {
+                let (a, b) = (Mat::new(a.ptr.cast(), a.rs, a.cs), Mat::new(b.ptr.cast(), b.rs, b.cs));
+                let c = MatMut::new(c.ptr.cast(), c.rs, c.cs);
+                let (alpha, beta, bias) = (alpha as $u, beta as $u, bias.map(|b| b.cast()));
                 // SAFETY: the caller's.
-                unsafe { simple::Simple { m, n, k, alpha, a, b, beta, c, bias }.run() }
+                unsafe { simple::Simple::<$u> { m, n, k, alpha, a, b, beta, c, bias }.run() }
             }
         }
     )+ };
 }
-simple_gemm! { u8 i8 i16 i32 i64 u16 u32 u64 }
+simple_gemm! { u8 as u8 i8 as u8 u16 as u16 i16 as u16 u32 as u32 i32 as u32 u64 as u64 i64 as u64 }
 
 macro_rules! complex_gemm {
     ($($t:ty)+) => { $(

@@ -33,7 +33,7 @@ macro_rules! integers {
         }
     )+ };
 }
-integers! { u8 i8 i16 i32 i64 u16 u32 u64 }
+integers! { u8 u16 u32 u64 }
 impl<R: Part> Number for Complex<R> {
     #[inline(always)]
     fn mac(x: Self, y: Self, z: Self) -> Self {
