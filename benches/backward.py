@@ -45,6 +45,10 @@ LAYERS = {
         "x, w = leaf(8, 256, 14, 14), leaf(256, 1, 3, 3)",
         "F.conv2d(x, w, None, 1, 1, 1, 256)",
     ),
+    "depthwise_stride2": (
+        "x, w = leaf(4, 128, 56, 56), leaf(128, 1, 3, 3)",
+        "F.conv2d(x, w, None, 2, 1, 1, 128)",
+    ),
     "softmax": ("x = leaf(2048, 512)", "F.softmax(x, -1)"),
     "log_softmax": ("x = leaf(512, 4096)", "F.log_softmax(x, -1)"),
     "softmax_bf16": ("x = leaf(2048, 512, dtype=torch.bfloat16)", "F.softmax(x, -1)"),
@@ -181,6 +185,8 @@ def cases() -> _turns.Cases:
         if "channels_last" in name:
             seed += ".to(memory_format=torch.channels_last)"
         out[f"{name}/backward"] = (f"{made}\n{leaves}\n{seed}", "back(y, leaves, seed)")
+        if name == "mm":
+            out["mm/backward_of_one"] = (f"{made}\n{leaves}\n{seed}", "back(y, leaves[:1], seed)")
     for name, (setup, loss) in STEPS.items():
         made = f"{MAKERS}\n{MODELS}\n{setup}"
         out[f"{name}/forward"] = (f"{made}\ncall = lambda: model(x)", "forward(call)")

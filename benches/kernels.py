@@ -134,7 +134,10 @@ PRODUCTS = {
     "matmul": "x @ y",
     "matmul_nt": "x @ y.t()",
     "addmv": "x @ y[0]",
+    "addmm": "torch.addmm(x, x, y, beta=0.5, alpha=2)",
+    "linear": "F.linear(x, y, x[0])",
 }
+WHOLE_PRODUCTS = {"matmul": "x @ y", "dot": "x.view(-1).dot(y.view(-1))"}
 
 
 def cases() -> dict[str, tuple[str, str]]:
@@ -176,6 +179,10 @@ def cases() -> dict[str, tuple[str, str]]:
                     f"x = torch.rand({n}, {n}).to({DTYPES[dtype]}); y = torch.rand({n}, {n}).to({DTYPES[dtype]})",
                     code,
                 )
+    for dtype in ("i64", "i32", "u8"):
+        for name, code in WHOLE_PRODUCTS.items():
+            made = f"torch.randint(0, 9, (512, 512)).to({DTYPES[dtype]})"
+            out[f"{name}/{dtype}/512"] = (f"x = {made}; y = {made}", code)
     return out
 
 

@@ -21,16 +21,24 @@ def test_sequences(n, threads):
     k = np.arange(n, dtype=np.float64)
     assert tl.arange(n).tolist() == list(range(n))
     assert np.array_equal(tl.arange(0.5, 0.5 + n, dtype=tl.float64).numpy(), 0.5 + k)
-    assert np.array_equal(tl.arange(0.5, 0.5 + 0.25 * n, 0.25).numpy(), (0.5 + 0.25 * k).astype(np.float32))
+    assert np.array_equal(
+        tl.arange(0.5, 0.5 + 0.25 * n, 0.25).numpy(), (0.5 + 0.25 * k).astype(np.float32)
+    )
     line = tl.linspace(-3, 5, n, dtype=tl.float64)
-    assert len(line) == n and np.allclose(line.numpy(), np.linspace(-3, 5, n), rtol=1e-15, atol=1e-15)
-    whole = tl.linspace(-7, 9, n, dtype=tl.int64, out=tl.zeros(2 * n, dtype=tl.int64)[::2] if n else None)
+    assert len(line) == n and np.allclose(
+        line.numpy(), np.linspace(-3, 5, n), rtol=1e-15, atol=1e-15
+    )
+    whole = tl.linspace(
+        -7, 9, n, dtype=tl.int64, out=tl.zeros(2 * n, dtype=tl.int64)[::2] if n else None
+    )
     assert whole.tolist() == [int(v) for v in line_of(-7.0, 9.0, n)]
 
 
 def line_of(start, end, n):
     step = (end - start) / (n - 1) if n > 1 else 0.0
-    return [start + step * i if i < n // 2 or n == 1 else end - step * (n - 1 - i) for i in range(n)]
+    return [
+        start + step * i if i < n // 2 or n == 1 else end - step * (n - 1 - i) for i in range(n)
+    ]
 
 
 @pytest.mark.parametrize("dtype", [tl.float16, tl.bfloat16])
@@ -75,7 +83,12 @@ def test_indices_are_checked_wherever_they_are(n, threads):
 def test_masks_of_every_layout(shape, threads):
     x = tl.arange(np.prod(shape, dtype=int).item()).view(shape)
     mask = x * 7919 % 5 < 2
-    for a, m in [(x, mask), (x.mT, mask.mT) if x.ndim > 1 else (x, mask), (x[::2], mask[::2]), (x.flip(0), mask)]:
+    for a, m in [
+        (x, mask),
+        (x.mT, mask.mT) if x.ndim > 1 else (x, mask),
+        (x[::2], mask[::2]),
+        (x.flip(0), mask),
+    ]:
         want = a.numpy()[m.numpy()]
         assert np.array_equal(a[m].numpy(), want)
         assert np.array_equal(a.masked_select(m).numpy(), want)
@@ -88,7 +101,9 @@ def test_masks_of_every_layout(shape, threads):
     if x.ndim == 3:
         rows = mask[:, :, 0]
         assert np.array_equal(x[rows].numpy(), x.numpy()[rows.numpy()])
-        assert np.array_equal(x.transpose(0, 2)[:, rows.t()].numpy(), x.numpy().transpose(2, 1, 0)[:, rows.numpy().T])
+        assert np.array_equal(
+            x.transpose(0, 2)[:, rows.t()].numpy(), x.numpy().transpose(2, 1, 0)[:, rows.numpy().T]
+        )
 
 
 @pytest.mark.parametrize("dtype", [tl.float32, tl.bfloat16, tl.int64, tl.bool])
@@ -97,7 +112,9 @@ def test_copies_of_short_rows(n, dtype, threads):
     x = (tl.arange(2000 * n).view(2000, n) % 3).to(dtype)
     plain = x.float().numpy()
     assert np.array_equal(x.repeat_interleave(n, 1).float().numpy(), plain.repeat(n, 1))
-    assert np.array_equal(x[:, None].expand(2000, 3, n).contiguous().float().numpy(), plain[:, None].repeat(3, 1))
+    assert np.array_equal(
+        x[:, None].expand(2000, 3, n).contiguous().float().numpy(), plain[:, None].repeat(3, 1)
+    )
     shifted = x.clone()
     shifted[:, 1:] = x[:, :-1]
     over = x.clone()
@@ -114,7 +131,9 @@ def test_members_and_distinct_integers(span, threads):
             assert np.array_equal(tl.isin(x, among, invert=invert).numpy(), want)
     values, inverse, counts = tl.unique(x, return_inverse=True, return_counts=True)
     want = np.unique(x.numpy(), return_inverse=True, return_counts=True)
-    assert all(np.array_equal(a.numpy(), b) for a, b in zip((values, inverse, counts), want, strict=True))
+    assert all(
+        np.array_equal(a.numpy(), b) for a, b in zip((values, inverse, counts), want, strict=True)
+    )
     assert tl.unique(x).tolist() == values.tolist()
 
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 import time
+import typing
 import warnings
 from datetime import datetime, timedelta
 from multiprocessing.reduction import ForkingPickler
@@ -251,8 +252,17 @@ def test_switches_of_scripts() -> None:
     )
     assert kinds.is_optional(int | None) and kinds.is_union(int | str)
     assert not kinds.is_optional(int | str) and not kinds.is_list(int)
-    with pytest.raises(RuntimeError, match="without a contained type"):
-        kinds.is_list(list)
+    assert not kinds.is_optional(int | str | None) and not kinds.is_list(list)
+    for ask, name in (
+        (kinds.is_list, "List"),
+        (kinds.is_tuple, "Tuple"),
+        (kinds.is_union, "Union"),
+        (kinds.is_optional, "Optional"),
+    ):
+        with pytest.raises(RuntimeError, match=f"use {name} without a contained type.*{name}.int"):
+            ask(getattr(typing, name))
+    with pytest.raises(RuntimeError, match=r"use Dict without contained types.*Dict.int, int"):
+        kinds.is_dict(typing.Dict)  # noqa: UP006
 
 
 @NO_GPU

@@ -146,9 +146,9 @@ class Stat:
 
     def add(self, v: float) -> None:
         """Adds a number."""
-        number = float(v) if not isinstance(v, str) else None
-        if number is None:
+        if isinstance(v, str):
             raise TypeError(f"Stat.add: {v!r} is no number")
+        number = float(v)
         with self._guard:
             now = self._now()
             if now != self._window:

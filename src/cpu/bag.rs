@@ -4,7 +4,9 @@
 
 use super::folds::Widen;
 use super::halves::Half;
+use super::lanes::Real;
 use super::lines::Shared;
+use super::math::RealFns as _;
 use super::norm::{finish, wide, working};
 use super::simd::simd_fn;
 use super::{copy, pool, slice, slice_mut};
@@ -38,64 +40,33 @@ impl Bag<'_> {
     }
 }
 
-simd_fn! { wide
-    /// Takes what is larger in a row, or all of it if it is the first, and notes the row's number.
-    fn take_larger<T: Row>(row: &[T], i: i64, first: bool, most: &mut [T::Sum], rows: &mut [i64]) {
-        let n = row.len().min(most.len()).min(rows.len());
-        for j in 0..n {
-            let v = row[j].wide();
-            let take = first | (v > most[j]);
-            most[j] = if take { v } else { most[j] };
-            rows[j] = if take { i } else { rows[j] };
+/// Elements of rows, and what they are summed in.
+trait Row: Element + Widen<Wide: Real> {
+    fn narrow(sum: Self::Wide) -> Self;
+}
+macro_rules! row {
+    ($($t:ty, |$v:ident| $narrow:expr;)+) => { $(
+        impl Row for $t {
+            #[inline(always)]
+            fn narrow($v: Self::Wide) -> Self { $narrow }
         }
-    }
+    )+ };
+}
+row! {
+    f32, |v| v;
+    f64, |v| v;
+    f16, |v| <f16 as Half>::narrow(v);
+    bf16, |v| <bf16 as Half>::narrow(v);
 }
 
-/// The same with its numbers at hand; `W` is what rows are summed in.
-struct Rows<'a, T, W> {
+/// The same with its numbers at hand.
+struct Rows<'a, T: Row> {
     bag: &'a Bag<'a>,
     weight: &'a [T],
     width: usize,
     indices: &'a [i64],
     offsets: &'a [i64],
-    factors: Option<&'a [W]>,
-}
-
-/// Elements of rows.
-trait Row: Element {
-    /// What they are summed in.
-    type Sum: Element + Default + PartialOrd;
-    const SUM: DType;
-    fn wide(self) -> Self::Sum;
-    fn narrow(sum: Self::Sum) -> Self;
-    /// `sum + x * by`.
-    fn add(sum: Self::Sum, x: Self, by: Self::Sum) -> Self::Sum;
-    fn over(sum: Self::Sum, n: i64) -> Self::Sum;
-    fn one() -> Self::Sum;
-}
-macro_rules! row {
-    ($($t:ty, $sum:ty, $dtype:ident, |$v:ident| $narrow:expr;)+) => { $(
-        impl Row for $t {
-            type Sum = $sum;
-            const SUM: DType = DType::$dtype;
-            #[inline(always)]
-            fn wide(self) -> $sum { Widen::widen(self) }
-            #[inline(always)]
-            fn narrow($v: $sum) -> Self { $narrow }
-            #[inline(always)]
-            fn add(sum: $sum, x: Self, by: $sum) -> $sum { sum + Self::wide(x) * by }
-            #[inline(always)]
-            fn over(sum: $sum, n: i64) -> $sum { sum / n as $sum }
-            #[inline(always)]
-            fn one() -> $sum { 1.0 }
-        }
-    )+ };
-}
-row! {
-    f32, f32, F32, |v| v;
-    f64, f64, F64, |v| v;
-    f16, f32, F32, |v| <f16 as Half>::narrow(v);
-    bf16, f32, F32, |v| <bf16 as Half>::narrow(v);
+    factors: Option<&'a [T::Wide]>,
 }
 
 /// Columns whose sums stay in registers.
@@ -103,31 +74,44 @@ const BLOCK: usize = 128;
 
 simd_fn! { wide
     /// Adds chosen rows, each times its factor if there are some, into `to`; `skip` does not count. Gives how many do.
-    fn sum_rows<T: Row>(weight: &[T], width: usize, chosen: &[i64], factors: Option<&[T::Sum]>, skip: Option<i64>, to: &mut [T::Sum]) -> i64 {
+    fn sum_rows<T: Row>(weight: &[T], width: usize, chosen: &[i64], factors: Option<&[T::Wide]>, skip: Option<i64>, to: &mut [T::Wide]) -> i64 {
         let counted = || chosen.iter().enumerate().filter(|(_, i)| Some(**i) != skip);
-        let by = |k: usize| factors.map_or(T::one(), |f| f[k]);
+        let by = |k: usize| factors.map_or(T::Wide::of(1.0), |f| f[k]);
         let whole = width / BLOCK * BLOCK;
         for first in (0..whole).step_by(BLOCK) {
-            let mut sums = [T::Sum::default(); BLOCK];
+            let mut sums = [T::Wide::of(0.0); BLOCK];
             for (k, &i) in counted() {
                 let row = &weight[i as usize * width + first..][..BLOCK];
                 let by = by(k);
                 for j in 0..BLOCK {
-                    sums[j] = T::add(sums[j], row[j], by);
+                    sums[j] = sums[j] + row[j].widen() * by;
                 }
             }
             to[first..first + BLOCK].copy_from_slice(&sums);
         }
         let rest = &mut to[whole..width];
-        rest.fill(T::Sum::default());
+        rest.fill(T::Wide::of(0.0));
         for (k, &i) in counted() {
             let row = &weight[i as usize * width + whole..][..rest.len()];
             let by = by(k);
             for j in 0..rest.len() {
-                rest[j] = T::add(rest[j], row[j], by);
+                rest[j] = rest[j] + row[j].widen() * by;
             }
         }
         counted().count() as i64
+    }
+}
+
+simd_fn! { wide
+    /// Takes what is larger in a row, or all of it if it is the first, and notes the row's number.
+    fn take_larger<T: Row>(row: &[T], i: i64, first: bool, most: &mut [T::Wide], rows: &mut [i64]) {
+        let n = row.len().min(most.len()).min(rows.len());
+        for j in 0..n {
+            let v = row[j].widen();
+            let take = first | (v > most[j]);
+            most[j] = if take { v } else { most[j] };
+            rows[j] = if take { i } else { rows[j] };
+        }
     }
 }
 
@@ -152,7 +136,7 @@ pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     let width = weight.shape()[1] as usize;
     macro_rules! join {
         ($t:ty) => {{
-            let factors = wide(b.factors, <$t>::SUM)?;
+            let factors = wide(b.factors, <$t as Widen>::Wide::DTYPE)?;
             let factors = factors.as_ref().map(slice);
             let weight = slice::<$t>(&weight);
             Rows {
@@ -205,7 +189,7 @@ fn check(b: &Bag, indices: &[i64], offsets: &[i64]) -> Result<()> {
     );
 }
 
-impl<T: Row> Rows<'_, T, T::Sum> {
+impl<T: Row> Rows<'_, T> {
     fn all(&self, outs: &[Tensor]) -> Result<()> {
         let n = outs[0].shape()[0] as usize;
         let result = working(&outs[0], outs[0].dtype())?;
@@ -215,7 +199,7 @@ impl<T: Row> Rows<'_, T, T::Sum> {
         let (counts, rows) = (Shared::new(&mut sizes), Shared::new(&mut chosen));
         let each = self.indices.len() / n.max(1) * self.width;
         pool::parallel_for(n, (16384 / each.max(1)).max(1), |bags| {
-            let mut sums = vec![T::Sum::default(); self.width];
+            let mut sums = vec![T::Wide::of(0.0); self.width];
             for bag in bags {
                 // SAFETY: every bag has its own row and its own count.
                 let (out, size) =
@@ -257,7 +241,7 @@ impl<T: Row> Rows<'_, T, T::Sum> {
     }
 
     /// The sum or the mean of the rows of a bag; gives how many count.
-    fn sum(&self, range: std::ops::Range<usize>, sums: &mut [T::Sum]) -> i64 {
+    fn sum(&self, range: std::ops::Range<usize>, sums: &mut [T::Wide]) -> i64 {
         let factors = self.factors.map(|f| &f[range.clone()]);
         let chosen = &self.indices[range];
         let size = sum_rows(
@@ -269,15 +253,21 @@ impl<T: Row> Rows<'_, T, T::Sum> {
             sums,
         );
         if self.bag.mode == 1 && size > 1 {
-            sums.iter_mut().for_each(|sum| *sum = T::over(*sum, size));
+            let n = T::Wide::of(size as f64);
+            sums.iter_mut().for_each(|sum| *sum = *sum / n);
         }
         size
     }
 
     /// The largest elements of the rows of a bag, and the rows that they are of; gives how many count.
-    fn largest(&self, range: std::ops::Range<usize>, most: &mut [T::Sum], rows: &mut [i64]) -> i64 {
+    fn largest(
+        &self,
+        range: std::ops::Range<usize>,
+        most: &mut [T::Wide],
+        rows: &mut [i64],
+    ) -> i64 {
         let mut size = 0;
-        most.fill(T::Sum::default());
+        most.fill(T::Wide::of(0.0));
         for k in range {
             let i = self.indices[k];
             if Some(i) == self.bag.padding {

@@ -8,7 +8,7 @@
 use super::gemm::{GemmElement, Mat, MatMut, gemm};
 use super::lanes::{Cell, Real, sum2_by};
 use super::lines::Shared;
-use super::norm::{finish, wide, working};
+use super::norm::{by_type, finish, wide, working};
 use super::room::Room;
 use super::simd::simd_fn;
 use super::{copy, fill, pool, slice, slice_mut};
@@ -54,12 +54,6 @@ pub fn room<'t>(
     room.empty(&[rows, each], dtype).map(drop)
 }
 
-macro_rules! by_type {
-    ($d:expr, $f:ident($($arg:expr),*)) => {
-        if $d == DType::F64 { $f::<f64>($($arg),*) } else { $f::<f32>($($arg),*) }
-    };
-}
-
 /// x A y + b for each pair of rows and each matrix A of `weight`.
 ///
 /// # Errors
@@ -75,7 +69,7 @@ pub fn bilinear(
     let dense = |t: &Tensor| copy::dense(t, d);
     let (x, y, w, bias) = (dense(x)?, dense(y)?, dense(weight)?, wide(bias, d)?);
     let result = working(out, d)?;
-    by_type!(d, forms(&result, &x, &y, &w, bias.as_ref()))?;
+    by_type!(d, T => forms::<T>(&result, &x, &y, &w, bias.as_ref()))?;
     finish(out, &result)
 }
 
@@ -144,7 +138,7 @@ pub fn weight_gradient(out: &Tensor, g: &Tensor, x: &Tensor, y: &Tensor) -> Resu
     let (g, x, y) = (dense(g)?, dense(x)?, dense(y)?);
     let result = working(out, d)?;
     fill(&result, Scalar::Int(0))?;
-    by_type!(d, gradients(&result, &g, &x, &y))?;
+    by_type!(d, T => gradients::<T>(&result, &g, &x, &y))?;
     finish(out, &result)
 }
 

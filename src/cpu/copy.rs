@@ -4,6 +4,7 @@
 
 use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
+use super::lines::by_size;
 use super::{lines, planes};
 use crate::{DType, Device, Element, Result, Tensor, dims};
 use half::{bf16, f16};
@@ -171,13 +172,7 @@ pub(super) type Row = unsafe fn(*mut u8, isize, *const u8, isize, usize);
 
 /// The row function that copies elements of a size.
 pub(super) fn row_copy(size: usize) -> Row {
-    match size {
-        1 => same_row::<u8>,
-        2 => same_row::<u16>,
-        4 => same_row::<u32>,
-        8 => same_row::<u64>,
-        _ => same_row::<[u64; 2]>,
-    }
+    by_size!(size, E => same_row::<E>)
 }
 
 unsafe fn same_row<T: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, n: usize) {

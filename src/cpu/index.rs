@@ -12,6 +12,7 @@ pub use grid::pick_grid;
 pub use masks::{choose, count_true, fill_where, true_places, write_coordinates};
 
 use super::iter::{GRAIN, Walk};
+use super::lines::by_size;
 use super::simd::simd_fn;
 use super::{past, pool};
 use crate::{DType, Dims, Element, Result, Tensor, with_dtype};
@@ -149,13 +150,7 @@ pub fn gather(
         });
         return verdict(&bad);
     }
-    let row: Row = match item {
-        1 => gather_row::<u8>,
-        2 => gather_row::<u16>,
-        4 => gather_row::<u32>,
-        8 => gather_row::<u64>,
-        _ => gather_row::<[u64; 2]>,
-    };
+    let row: Row = by_size!(item, E => gather_row::<E>);
     // SAFETY: the walk stays in the three layouts, and the row checks every index.
     walk.run(GRAIN, |p, s, n| unsafe { row(p, s, n, &axis, &bad) });
     verdict(&bad)
@@ -267,13 +262,7 @@ pub fn scatter(
     item: usize,
     axis: Axis,
 ) -> Option<i64> {
-    let row: Row = match item {
-        1 => scatter_row::<u8>,
-        2 => scatter_row::<u16>,
-        4 => scatter_row::<u32>,
-        8 => scatter_row::<u64>,
-        _ => scatter_row::<[u64; 2]>,
-    };
+    let row: Row = by_size!(item, E => scatter_row::<E>);
     in_order(shape, dst, src, index, item, axis, row)
 }
 

@@ -175,3 +175,17 @@ pub fn for_each<A: Sync, B: Send>(
         },
     );
 }
+
+/// Code for each size of an element, of which only the bits move: `by_size!(bytes, E => ...)`.
+macro_rules! by_size {
+    ($size:expr, $E:ident => $e:expr) => {
+        match $size {
+            1 => { type $E = u8; $e }
+            2 => { type $E = u16; $e }
+            4 => { type $E = u32; $e }
+            8 => { type $E = u64; $e }
+            _ => { type $E = [u64; 2]; $e }
+        }
+    };
+}
+pub(in crate::cpu) use by_size;

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code, reason = "copies between checked layouts")]
 
+use super::lines::by_size;
+
 /// Rows of at most so many elements are copied down their columns.
 pub const SHORT: usize = 16;
 
@@ -17,13 +19,7 @@ pub type Plane = unsafe fn(*mut u8, [isize; 2], *const u8, [isize; 2], [usize; 2
 /// What copies planes of elements of a size.
 #[must_use]
 pub fn copier(size: usize) -> Plane {
-    match size {
-        1 => copy::<u8>,
-        2 => copy::<u16>,
-        4 => copy::<u32>,
-        8 => copy::<u64>,
-        _ => copy::<[u64; 2]>,
-    }
+    by_size!(size, E => copy::<E>)
 }
 
 /// Rows farther apart, in bytes, are copied one by one: a column of them would touch a cache line for each element.

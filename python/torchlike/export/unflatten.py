@@ -108,6 +108,10 @@ class _SubmoduleBase(Module):
             self._code = (type(self.graph_module).forward,)
         return self._code[0](owner, *args)
 
+    def _graphs(self) -> list[GraphModule]:
+        """All graphs that it runs."""
+        return [self.graph_module]
+
     def print_readable(
         self,
         print_output: bool = True,
@@ -115,10 +119,9 @@ class _SubmoduleBase(Module):
         include_device: bool = False,
         colored: bool = False,
     ) -> str:
-        """The graph as source with shapes."""
-        return self.graph_module.print_readable(
-            print_output, include_stride, include_device, colored
-        )
+        """Its graphs as source with shapes."""
+        shown = (print_output, include_stride, include_device, colored)
+        return "\n".join(m.print_readable(*shown) for m in self._graphs())
 
 
 class InterpreterModule(_SubmoduleBase):
@@ -170,16 +173,8 @@ class InterpreterModuleDispatcher(_SubmoduleBase):
         """The modules of the calls, in order."""
         return list(self._call_modules[0])
 
-    def print_readable(
-        self,
-        print_output: bool = True,
-        include_stride: bool = False,
-        include_device: bool = False,
-        colored: bool = False,
-    ) -> str:
-        """The graphs as source with shapes."""
-        shown = (print_output, include_stride, include_device, colored)
-        return "\n".join(m.print_readable(*shown) for m in self.call_modules())
+    def _graphs(self) -> list[GraphModule]:
+        return [m.graph_module for m in self.call_modules()]
 
 
 class UnflattenedModule(_SubmoduleBase):

@@ -34,38 +34,45 @@ class _BroadcastingListCls:
 BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = _BroadcastingListCls()
 
 
-def _origin(ann: Any) -> Any:
-    if ann in (list, tuple, dict, list, tuple, dict, Optional, Union):
-        raise RuntimeError(
-            f"Attempted to use {getattr(ann, '__name__', ann)} without a contained type. Please add a "
-            "contained type, e.g. List[int]"
-        )
+def _origin(ann: Any, bare: Any, name: str) -> Any:
+    """What an annotation is a kind of.
+
+    Raises:
+        RuntimeError: for the name alone, which says nothing of what is in it.
+    """
+    if ann is bare:
+        text = "a contained type. Please add a contained type, e.g. {0}[int]"
+        if name == "Dict":
+            text = "contained types. Please add contained type, e.g. {0}[int, int]"
+        raise RuntimeError(f"Attempted to use {name} without " + text.format(name))
     return get_origin(ann)
 
 
 def is_tuple(ann: Any) -> bool:
     """Whether an annotation is a tuple's."""
-    return _origin(ann) is tuple
+    return _origin(ann, Tuple, "Tuple") is tuple  # noqa: UP006
 
 
 def is_list(ann: Any) -> bool:
     """Whether an annotation is a list's."""
-    return _origin(ann) is list
+    return _origin(ann, List, "List") is list  # noqa: UP006
 
 
 def is_dict(ann: Any) -> bool:
     """Whether an annotation is a dictionary's."""
-    return _origin(ann) is dict
+    return _origin(ann, Dict, "Dict") is dict  # noqa: UP006
 
 
 def is_union(ann: Any) -> bool:
     """Whether an annotation allows several types."""
-    return _origin(ann) in (Union, types.UnionType)
+    return _origin(ann, Union, "Union") in (Union, types.UnionType)
 
 
 def is_optional(ann: Any) -> bool:
     """Whether an annotation allows None beside one type."""
-    return is_union(ann) and type(None) in get_args(ann)
+    kinds = get_args(ann)
+    _origin(ann, Optional, "Optional")
+    return is_union(ann) and len(kinds) == 2 and type(None) in kinds
 
 
 TensorType = _jit_types.TensorType

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
-use super::super::lines::Shared;
+use super::super::lines::{Shared, by_size};
 use super::direct::{Real, axpy_each};
-use super::gather::{by_size, gather, gather_last, split_lines};
+use super::gather::{gather, gather_last, split_lines};
 use super::pixels::Pixels;
 use super::planes::by_lines;
 use super::windows::suits;

@@ -176,15 +176,15 @@ impl<'a> Frames<'a> {
         let (s, size) = (self.sizes(b), self.g.size);
         let line = b.count[1] + self.reach[1];
         let advance = self.phase.advance;
+        let each = self.planes() * s.plane;
+        for c in 0..if zeros { channels } else { 0 } {
+            // SAFETY: the room of a channel.
+            unsafe { self.zeros(b, to.add(c * each)) };
+        }
         let second = advance[2] == 2 && size_of::<T>() == 4;
         if channels == 1 && pixel == 1 && (advance[2] == 1 || second) {
             // SAFETY: the caller's.
-            return unsafe {
-                if zeros {
-                    self.zeros(b, to);
-                }
-                self.fill_lines(b, x, image, to);
-            };
+            return unsafe { self.fill_lines(b, x, image, to) };
         }
         for (i, plane) in self.planes.iter().enumerate() {
             let (lo, hi) = self.valid(1, plane[2], b.first[1], line);
@@ -194,27 +194,22 @@ impl<'a> Frames<'a> {
                 for row in 0..b.count[0] + self.reach[0] {
                     let y = ((b.first[0] + row) as i64 + self.low[0]) * advance[1] + plane[1];
                     let good = z >= 0 && z < size[0] as i64 && y >= 0 && y < size[1] as i64;
-                    let (lo, hi) = if good { (lo, hi) } else { (line, line) };
+                    if !good || lo >= hi {
+                        continue;
+                    }
                     // SAFETY: line and elements lie in the image, and the copy has room for them.
                     unsafe {
                         let to = to.add(i * s.plane + (slice * s.lines + row) * s.pitch);
-                        let each = self.planes() * s.plane;
-                        for c in 0..if zeros { channels } else { 0 } {
-                            zero(to.add(c * each), lo);
-                            zero(to.add(c * each + hi), line - hi);
-                        }
-                        if good && lo < hi {
-                            let at = ((z as usize * size[1] + y as usize) * size[2]) as i64
-                                + from
-                                + lo as i64 * advance[2];
-                            let run = Run {
-                                from: x.add(n * image + at as usize * pixel),
-                                step,
-                                pixel: pixel * advance[2] as usize,
-                                n: hi - lo,
-                            };
-                            run.copy(channels, to.add(lo), each);
-                        }
+                        let at = ((z as usize * size[1] + y as usize) * size[2]) as i64
+                            + from
+                            + lo as i64 * advance[2];
+                        let run = Run {
+                            from: x.add(n * image + at as usize * pixel),
+                            step,
+                            pixel: pixel * advance[2] as usize,
+                            n: hi - lo,
+                        };
+                        run.copy(channels, to.add(lo), each);
                     }
                 }
             }

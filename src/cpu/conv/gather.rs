@@ -2,24 +2,11 @@
 
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
-use super::super::lines::Shared;
+use super::super::lines::{Shared, by_size};
 use super::{Block, Geometry, Phase, inside};
 use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, pool};
 use crate::{Device, Result, Tensor};
-
-macro_rules! by_size {
-    ($size:expr, $E:ident => $e:expr) => {
-        match $size {
-            1 => { type $E = u8; $e }
-            2 => { type $E = u16; $e }
-            4 => { type $E = u32; $e }
-            8 => { type $E = u64; $e }
-            _ => { type $E = [u64; 2]; $e }
-        }
-    };
-}
-pub(super) use by_size;
 
 /// Windows of planes as rows `[channel][tap]` of positions `p0..p1`.
 ///

@@ -18,6 +18,7 @@ mod windows;
 mod winograd;
 mod winograd_backward;
 
+use super::lines::by_size;
 use super::room::Rooms;
 use super::{copy, matrix, pool};
 use crate::{DType, Device, Result, Scalar, Tensor};
@@ -26,7 +27,7 @@ pub use backward::weight_gradient;
 use direct::{direct, turned};
 pub use fold::fold;
 pub use gather::columns;
-use gather::{by_size, gather, gather_last, scatter, split_lines, weights};
+use gather::{gather, gather_last, scatter, split_lines, weights};
 use windows::{suits, windows};
 
 /// Sizes of a convolution; missing leading dimensions have size 1.

@@ -354,21 +354,12 @@ impl<P: Policy> Block<P> {
                 return;
             }
             if P::ROUNDS && self.plainly_biased() && t.w == NV * P::W && c.cs == 1 {
-                let (alpha, beta) = (P::splat(self.alpha), P::splat(self.beta));
-                let one = P::splat(P::Acc::ONE);
                 for i in 0..MR {
                     let row = c.ptr.offset(i as isize * c.rs);
                     for v in 0..NV {
-                        let (at, mut sum) = (row.add(v * P::W), sums[i][v]);
-                        if self.alpha != P::Acc::ONE {
-                            sum = P::muladd(sum, alpha, P::zero());
-                        }
-                        if self.beta != P::Acc::ZERO {
-                            sum = P::muladd(P::load_wide(at), beta, sum);
-                        }
-                        if let Some((bias, _, _)) = self.bias {
-                            sum = P::muladd(P::load_wide(bias.add(t.j0 + v * P::W)), one, sum);
-                        }
+                        let at = row.add(v * P::W);
+                        let bias = self.bias.map(|(b, _, _)| b.add(t.j0 + v * P::W));
+                        let sum = self.completed(sums[i][v], at, bias, P::W);
                         P::put(at, sum);
                     }
                 }
@@ -434,6 +425,19 @@ impl<P: Policy> Task for Finish<'_, P> {
     }
 }
 
+/// The first `n` elements of a vector, and zeros.
+#[inline(always)]
+unsafe fn widened<P: Policy>(x: *const P::T, n: usize) -> P::V {
+    // SAFETY: the caller's: so many elements are there.
+    unsafe {
+        if n == P::W {
+            P::load_wide(x)
+        } else {
+            P::load_part(x, n)
+        }
+    }
+}
+
 impl<P: Policy> Block<P> {
     /// Whether all rows have the same bias, whose values are neighbours, or none.
     #[inline(always)]
@@ -441,34 +445,42 @@ impl<P: Policy> Block<P> {
         self.bias.is_none_or(|(_, rs, cs)| rs == 0 && cs == 1)
     }
 
+    /// `n` neighbouring sums with their factor, what is in C at `at`, and their bias.
+    #[inline(always)]
+    unsafe fn completed(
+        &self,
+        sum: P::V,
+        at: *const P::T,
+        bias: Option<*const P::T>,
+        n: usize,
+    ) -> P::V {
+        // SAFETY: the caller's: so many elements are there.
+        unsafe {
+            let mut v = sum;
+            if self.alpha != P::Acc::ONE {
+                v = P::muladd(v, P::splat(self.alpha), P::zero());
+            }
+            if self.beta != P::Acc::ZERO {
+                v = P::muladd(widened::<P>(at, n), P::splat(self.beta), v);
+            }
+            if let Some(bias) = bias {
+                v = P::muladd(widened::<P>(bias, n), P::splat(P::Acc::ONE), v);
+            }
+            v
+        }
+    }
+
     /// A row of `w` sums into a contiguous row of C, with its part of the bias.
     #[inline(always)]
     unsafe fn vectors(&self, sums: *mut P::Acc, w: usize, row: *mut P::T, j0: usize) {
         // SAFETY: the caller's; sums end with a whole vector.
         unsafe {
-            let (alpha, beta) = (P::splat(self.alpha), P::splat(self.beta));
-            let one = P::splat(P::Acc::ONE);
             for j in (0..w).step_by(P::W) {
-                let n = P::W.min(w - j);
-                let wide = |x| {
-                    if n == P::W {
-                        P::load_wide(x)
-                    } else {
-                        P::load_part(x, n)
-                    }
-                };
-                let mut v = P::load(sums.add(j));
-                if self.alpha != P::Acc::ONE {
-                    v = P::muladd(v, alpha, P::zero());
-                }
-                if self.beta != P::Acc::ZERO {
-                    v = P::muladd(wide(row.add(j)), beta, v);
-                }
-                if let Some((bias, _, _)) = self.bias {
-                    v = P::muladd(wide(bias.add(j0 + j)), one, v);
-                }
+                let (at, n) = (row.add(j), P::W.min(w - j));
+                let bias = self.bias.map(|(b, _, _)| b.add(j0 + j));
+                let v = self.completed(P::load(sums.add(j)), at, bias, n);
                 if P::IN_PLACE {
-                    P::store_part(row.add(j).cast(), v, n);
+                    P::store_part(at.cast(), v, n);
                 } else {
                     P::store(sums.add(j), v);
                 }

@@ -6,6 +6,7 @@
 mod places;
 
 use super::lines::Shared;
+use super::norm::{by_type, compute_type};
 use super::simd::simd_fn;
 use super::{copy, pool, slice, slice_mut};
 use crate::{DType, Device, Result, Scalar, Tensor};
@@ -111,14 +112,10 @@ impl Sampling {
         if out.numel() == 0 {
             return Ok(());
         }
-        let wide = working(x.dtype());
+        let wide = compute_type(x.dtype());
         let dense = Tensor::empty(out.shape(), wide, Device::CPU)?;
         let (x, grid) = (copy::dense(x, wide)?, copy::dense(grid, wide)?);
-        if wide == DType::F32 {
-            self.forward_in::<f32>(&dense, &x, &grid);
-        } else {
-            self.forward_in::<f64>(&dense, &x, &grid);
-        }
+        by_type!(wide, T => self.forward_in::<T>(&dense, &x, &grid));
         copy::copy(out, &dense)
     }
 
@@ -168,7 +165,7 @@ impl Sampling {
         x: &Tensor,
         grid: &Tensor,
     ) -> Result<()> {
-        let wide = working(x.dtype());
+        let wide = compute_type(x.dtype());
         let sum_x = match to_x {
             Some(t) => Some(Tensor::empty(t.shape(), wide, Device::CPU)?),
             None => None,
@@ -181,11 +178,7 @@ impl Sampling {
         let [grad, x, grid] = operands;
         let (grad, x, grid) = (grad?, x?, grid?);
         if grad.numel() > 0 {
-            if wide == DType::F32 {
-                self.backward_in::<f32>(sum_x.as_ref(), &sum_grid, &grad, &x, &grid);
-            } else {
-                self.backward_in::<f64>(sum_x.as_ref(), &sum_grid, &grad, &x, &grid);
-            }
+            by_type!(wide, T => self.backward_in::<T>(sum_x.as_ref(), &sum_grid, &grad, &x, &grid));
         }
         if let (Some(to), Some(sum)) = (to_x, &sum_x) {
             copy::copy(to, sum)?;
@@ -218,8 +211,11 @@ impl Sampling {
             for p in (0..l.places).step_by(RUN) {
                 let run = n * l.places + p..n * l.places + l.places.min(p + RUN);
                 let at = run.start * l.dims..run.end * l.dims;
-                reads.find(self, &places[at.clone()], &l, true);
-                inside(&reads, run.len(), &mut list);
+                let sloped = self.mode != Mode::Nearest;
+                reads.find(self, &places[at.clone()], &l, sloped);
+                if sums.is_some() {
+                    inside(&reads, run.len(), &mut list);
+                }
                 let mut slopes = [[T::default(); RUN]; 3];
                 for c in 0..l.channels {
                     let plane = c * l.volume..(c + 1) * l.volume;
@@ -227,7 +223,7 @@ impl Sampling {
                     let mut line = [T::default(); RUN];
                     line[..run.len()].copy_from_slice(grads);
                     let along = 3 - l.dims..3;
-                    if self.mode != Mode::Nearest {
+                    if sloped {
                         add_slopes(
                             &from[plane.clone()],
                             &reads.at,
@@ -256,15 +252,6 @@ impl Sampling {
                 }
             }
         });
-    }
-}
-
-/// The dtype that a dtype is sampled in.
-fn working(d: DType) -> DType {
-    if d == DType::F64 {
-        DType::F64
-    } else {
-        DType::F32
     }
 }
 

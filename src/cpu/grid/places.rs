@@ -3,38 +3,20 @@
 #![allow(unsafe_code, reason = "conversions of checked places to whole numbers")]
 
 use super::{Layout, Mode, Outside, Sampling};
-use crate::Element;
+use crate::cpu::lanes;
 use crate::cpu::simd::simd_fn;
 use crate::cpu::taps::{CUBIC, cubic, cubic_slope};
 
 /// Real numbers that places are computed in.
-pub(super) trait Real:
-    Element
-    + PartialOrd
-    + std::ops::Add<Output = Self>
-    + std::ops::Sub<Output = Self>
-    + std::ops::Mul<Output = Self>
-    + std::ops::Div<Output = Self>
-    + std::ops::Rem<Output = Self>
-{
-    fn of(v: f64) -> Self;
-    fn wide(self) -> f64;
+pub(super) trait Real: lanes::Real + Default + std::ops::Rem<Output = Self> {
     fn floor(self) -> Self;
     fn round(self) -> Self;
     /// Of a whole number that an `i64` holds.
     unsafe fn index(self) -> i64;
 }
 macro_rules! real {
-    ($t:ty) => {
+    ($($t:ty)+) => { $(
         impl Real for $t {
-            #[inline(always)]
-            fn of(v: f64) -> Self {
-                v as $t
-            }
-            #[inline(always)]
-            fn wide(self) -> f64 {
-                f64::from(self)
-            }
             #[inline(always)]
             fn floor(self) -> Self {
                 self.floor()
@@ -49,10 +31,9 @@ macro_rules! real {
                 unsafe { self.to_int_unchecked() }
             }
         }
-    };
+    )+ };
 }
-real!(f32);
-real!(f64);
+real! { f32 f64 }
 
 /// Places whose elements are found before the channels are read: neighbours of a channel lie side by side, channels far apart.
 pub(super) const RUN: usize = 64;
@@ -133,7 +114,7 @@ impl Sampling {
             return (zero, zero);
         }
         let (v, sign) = if v < low {
-            (low - v, zero - one)
+            (low - v, -one)
         } else {
             (v - low, one)
         };
@@ -141,7 +122,7 @@ impl Sampling {
         if flips % two == zero {
             (rest + low, sign)
         } else {
-            (span - rest + low, zero - sign)
+            (span - rest + low, -sign)
         }
     }
 }
@@ -155,11 +136,11 @@ simd_fn! { wide
                 for (j, &v) in places.iter().enumerate() {
                     let (at, factor) = s.unnormal(v, size);
                     let first = at.floor();
-                    let t = (at - first).wide();
+                    let t = (at - first).f64_();
                     for k in 0..4 {
                         let step = k as f64 - 1.0;
                         let place = s.inside(first + T::of(step), size).0;
-                        let slope = cubic_slope(t - step, CUBIC) * factor.wide();
+                        let slope = cubic_slope(t - step, CUBIC) * factor.f64_();
                         to.set(k, j, place, size, [cubic(t - step, CUBIC), slope].map(T::of));
                     }
                 }
@@ -178,7 +159,7 @@ simd_fn! { wide
                     let (at, sign) = s.inside(at, size);
                     let first = at.floor();
                     let (t, slope) = (at - first, sign * factor);
-                    to.set(0, j, first, size, [one - t, T::default() - slope]);
+                    to.set(0, j, first, size, [one - t, -slope]);
                     to.set(1, j, first + one, size, [t, slope]);
                 }
                 to.len = 2;

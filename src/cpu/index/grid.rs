@@ -4,18 +4,13 @@
 
 use crate::Tensor;
 use crate::cpu::iter::GRAIN;
+use crate::cpu::lines::by_size;
 use crate::cpu::pool;
 
 /// `dst[i, j, ...] = src[ti[i], tj[j], ...]` for dense tensors; dimensions without a table keep their place. Tables
 /// must hold places inside `src`.
 pub fn pick_grid(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<usize>>]) {
-    match dst.dtype().size() {
-        1 => grid::<u8>(dst, src, tables),
-        2 => grid::<u16>(dst, src, tables),
-        4 => grid::<u32>(dst, src, tables),
-        8 => grid::<u64>(dst, src, tables),
-        _ => grid::<[u64; 2]>(dst, src, tables),
-    }
+    by_size!(dst.dtype().size(), E => grid::<E>(dst, src, tables));
 }
 
 fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<usize>>]) {

@@ -7,7 +7,7 @@
 
 use super::Lay;
 use crate::cpu::iter::{GRAIN, Walk};
-use crate::cpu::lines::Shared;
+use crate::cpu::lines::{Shared, by_size};
 use crate::cpu::pool;
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Tensor, dims};
@@ -18,13 +18,8 @@ use std::ops::Range;
 pub fn fill_where(dst: &Tensor, mask: &Tensor, value: &[u64; 2]) {
     let strides = mask.strides_for(dst.shape());
     let item = dst.dtype().size();
-    let row: unsafe fn(&[*mut u8; 2], &[isize; 2], usize, &[u64; 2]) = match item {
-        1 => fill_row::<u8>,
-        2 => fill_row::<u16>,
-        4 => fill_row::<u32>,
-        8 => fill_row::<u64>,
-        _ => fill_row::<[u64; 2]>,
-    };
+    let row: unsafe fn(&[*mut u8; 2], &[isize; 2], usize, &[u64; 2]) =
+        by_size!(item, E => fill_row::<E>);
     Walk::<2>::new(
         dst.shape(),
         [dst.data_ptr(), mask.data_ptr()],
@@ -58,13 +53,7 @@ unsafe fn fill_row<T: Copy>(p: &[*mut u8; 2], s: &[isize; 2], n: usize, value: &
 /// `out = cond ? a : b`, all given with strides for the shape of `out`.
 pub fn choose(out: &Tensor, cond: &Lay, a: &Lay, b: &Lay) {
     let item = out.dtype().size();
-    let row: unsafe fn(&[*mut u8; 4], &[isize; 4], usize) = match item {
-        1 => choose_row::<u8>,
-        2 => choose_row::<u16>,
-        4 => choose_row::<u32>,
-        8 => choose_row::<u64>,
-        _ => choose_row::<[u64; 2]>,
-    };
+    let row: unsafe fn(&[*mut u8; 4], &[isize; 4], usize) = by_size!(item, E => choose_row::<E>);
     Walk::<4>::new(
         out.shape(),
         [out.data_ptr(), cond.ptr, a.ptr, b.ptr],

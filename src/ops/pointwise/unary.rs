@@ -17,28 +17,28 @@ map_op! {
     [complex] |x, c| x.norm()
 }
 map_op! { Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [exact complex] |x, c| -x }
+/// 1, -1 or, of what is neither more nor less, 0.
+macro_rules! sign {
+    ($x:ident) => {
+        if $x > 0.0 {
+            1.0
+        } else if $x < 0.0 {
+            -1.0
+        } else {
+            0.0
+        }
+    };
+}
 map_op! {
     Sign, 1,
     [int] |x, c| T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
-    [light] |x, c| if x > 0.0 {
-        1.0
-    } else if x < 0.0 {
-        -1.0
-    } else {
-        0.0
-    },
+    [light] |x, c| sign!(x),
     [boolean] |x, c| x
 }
 map_op! {
     Sgn, 1,
     [int] |x, c| T::from(x > 0) - if x < 0 as T { 1 } else { 0 },
-    [light] |x, c| if x > 0.0 {
-        1.0
-    } else if x < 0.0 {
-        -1.0
-    } else {
-        0.0
-    },
+    [light] |x, c| sign!(x),
     [boolean] |x, c| x,
     [paired] |x, c| {
         let norm = x.re.hypot_(x.im);

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import distributed as dist
+from torchlike._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,11 +28,11 @@ def average_parameters(params: Iterable[Any], process_group: Any) -> None:
         kinds.setdefault((param.dtype, param.device), []).append(param)
     with torch.no_grad():
         for same in kinds.values():
-            flat = torch.cat([p.detach().reshape(-1) for p in same])
+            flat = _flatten_dense_tensors([p.detach() for p in same])
             flat /= dist.get_world_size(group)
             dist.all_reduce(flat, group=group)
-            for param, part in zip(same, flat.split([p.numel() for p in same]), strict=True):
-                param.copy_(part.view_as(param))
+            for param, part in zip(same, _unflatten_dense_tensors(flat, same), strict=True):
+                param.copy_(part)
 
 
 def get_params_to_average(params: Iterable[Any]) -> list[Any]:
