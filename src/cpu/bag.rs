@@ -84,7 +84,7 @@ simd_fn! { wide
                 let row = &weight[i as usize * width + first..][..BLOCK];
                 let by = by(k);
                 for j in 0..BLOCK {
-                    sums[j] = sums[j] + row[j].widen() * by;
+                    sums[j] += row[j].widen() * by;
                 }
             }
             to[first..first + BLOCK].copy_from_slice(&sums);
@@ -95,7 +95,7 @@ simd_fn! { wide
             let row = &weight[i as usize * width + whole..][..rest.len()];
             let by = by(k);
             for j in 0..rest.len() {
-                rest[j] = rest[j] + row[j].widen() * by;
+                rest[j] += row[j].widen() * by;
             }
         }
         counted().count() as i64

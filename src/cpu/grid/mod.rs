@@ -55,7 +55,7 @@ simd_fn! { stream
             for j in 0..RUN {
                 // SAFETY: places beyond the plane are negative, and the plane is not empty.
                 let v = unsafe { *plane.get_unchecked(at[j].max(0) as usize) };
-                all[j] = all[j] + if at[j] < 0 { T::default() } else { v } * weight[j];
+                all[j] += if at[j] < 0 { T::default() } else { v } * weight[j];
             }
         }
         to.copy_from_slice(&all[..to.len()]);
@@ -75,7 +75,7 @@ simd_fn! { stream
             }
             for d in dims.clone() {
                 for j in 0..RUN {
-                    to[d][j] = to[d][j] + times[j] * slopes[d][j];
+                    to[d][j] += times[j] * slopes[d][j];
                 }
             }
         }
@@ -236,7 +236,7 @@ impl Sampling {
                     if let Some(sums) = &mut sums {
                         let sums = &mut sums[plane];
                         for r in &list {
-                            sums[r.at] = sums[r.at] + line[r.place] * r.weight;
+                            sums[r.at] += line[r.place] * r.weight;
                         }
                     }
                 }
