@@ -19,7 +19,6 @@ ABSENT = {
     "distributed": "Logger ProcessGroupGloo ProcessGroupNCCL Reducer",
     "distributed.tensor.debug": "visualize_sharding",
     "distributed.tensor.experimental": "context_parallel implicit_replication",
-    "distributed.checkpoint": "HuggingFaceStorageReader HuggingFaceStorageWriter",
     "_dynamo": "explain export lookup_backend",
     "_dynamo.eval_frame": "OptimizedModule",
     "_inductor": "compile standalone_compile",

@@ -3,35 +3,16 @@
 
 mod nest;
 
-use super::graft::Graft;
-use super::mmap::Bytes;
+use super::assembly::{Assembled, Piece};
 use super::origin::Origin;
-use super::rebuild::{extent, resolve};
-use super::sharded::{finish, shard_storage};
-use super::tree::{Data, Object, StorageRef, TensorRef, Tree, Value};
+use super::rebuild::resolve;
+use super::sharded::finish;
+use super::tree::{Object, Tree, Value};
 use super::{Archive, Format, pickle};
 use crate::{DType, Error, Result, bail, ensure, err};
 use nest::Nest;
 use std::collections::HashMap;
 use std::path::{Component, Path};
-use std::sync::Arc;
-
-/// Pieces of one tensor, which are compared with one another.
-const MAX_PIECES: usize = 4096;
-
-/// A tensor put together of pieces, row-major.
-pub(super) struct Assembly {
-    shape: Vec<i64>,
-    item: usize,
-    pieces: Vec<Piece>,
-}
-
-struct Piece {
-    shard: usize,
-    /// Where it belongs.
-    offsets: Vec<i64>,
-    tensor: TensorRef,
-}
 
 /// The state of an object of this class.
 fn state<'a>(tree: &'a Tree, value: Value, class: &str) -> Result<Vec<(&'a str, Value)>> {
@@ -181,7 +162,7 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
         shards: Vec::new(),
         opened: HashMap::new(),
     };
-    let (mut made, mut nest) = (Made::default(), Nest::default());
+    let (mut made, mut nest) = (Assembled::default(), Nest::default());
     let entries = meta
         .pairs(get(&root, "state_dict_metadata"))
         .ok_or_else(|| err!(Checkpoint, ".metadata names no tensors"))?;
@@ -194,7 +175,10 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
                 let tensor = Cut::new(&meta, name, &fields)?;
                 tensor
                     .read(&meta, &places, &mut folder)
-                    .and_then(|pieces| made.tensor(&tensor, pieces, &folder))
+                    .and_then(|pieces| {
+                        let looks = (&tensor.shape[..], tensor.dtype);
+                        made.tensor(name, looks, pieces, &folder.shards)
+                    })
                     .map_err(|e| explained(name, &e))?
             }
             Err(_) => {
@@ -208,7 +192,7 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
         };
         nest.add(&meta, paths.get(name).copied(), name, value)?;
     }
-    let Made {
+    let Assembled {
         mut tree,
         assemblies,
     } = made;
@@ -274,7 +258,7 @@ impl<'a> Cut<'a> {
         let offsets = sizes(meta, get(&chunk, "offsets"))?;
         let part = sizes(meta, get(&chunk, "sizes"))?;
         ensure!(
-            lies_inside(&offsets, &part, shape),
+            Piece::lies_inside(&offsets, &part, shape),
             Checkpoint,
             "a piece lies outside of it"
         );
@@ -301,105 +285,6 @@ impl<'a> Cut<'a> {
     }
 }
 
-fn lies_inside(offsets: &[i64], part: &[i64], shape: &[i64]) -> bool {
-    offsets.len() == shape.len()
-        && part.len() == shape.len()
-        && (offsets.iter().zip(part).zip(shape))
-            .all(|((&o, &n), &all)| o.checked_add(n).is_some_and(|end| end <= all))
-}
-
-/// The tree that is being made, and how its tensors are put together.
-#[derive(Default)]
-struct Made {
-    tree: Tree,
-    assemblies: Vec<Assembly>,
-}
-
-impl Made {
-    /// The object that a file of its own holds.
-    fn object(&mut self, shard: &Archive, n: usize) -> Result<Value> {
-        let from = shard.tree();
-        Graft::new(from).copy(from.root, &mut self.tree, &mut |storage, tree| {
-            shard_storage(shard, n, storage, tree)
-        })
-    }
-
-    /// A tensor of these pieces, which have to cover it exactly.
-    fn tensor(&mut self, cut: &Cut, pieces: Vec<Piece>, folder: &Folder) -> Result<Value> {
-        let (shape, dtype) = (&cut.shape, cut.dtype);
-        let stride = crate::dims::contiguous_strides(shape);
-        let nbytes = extent(shape, &stride, 0, dtype)?;
-        if let [piece] = &pieces[..]
-            && piece.tensor.shape() == &shape[..]
-        {
-            let (shard, found) = (piece.shard, piece.tensor.clone());
-            let from = &folder.shards[shard];
-            let storage = shard_storage(from, shard, found.storage, &mut self.tree);
-            return Ok(self.tree.push_tensor(TensorRef {
-                storage,
-                attrs: Value::None,
-                ..found
-            }));
-        }
-        ensure!(
-            pieces.len() <= MAX_PIECES && !overlap(&pieces),
-            Checkpoint,
-            "its pieces overlap, or are more than {MAX_PIECES}"
-        );
-        let covered = covered(&pieces);
-        ensure!(
-            covered == shape.iter().map(|&n| n as i128).product::<i128>(),
-            Checkpoint,
-            "its pieces do not cover it: {covered} elements of shape {shape:?}"
-        );
-        self.assemblies.push(Assembly {
-            shape: shape.clone(),
-            item: dtype.size(),
-            pieces,
-        });
-        let storage = self.tree.push_storage(StorageRef {
-            key: cut.name.into(),
-            dtype: Some(dtype),
-            location: Arc::from("cpu"),
-            nbytes,
-            data: Data::Assembled((self.assemblies.len() - 1) as u32),
-            crc: None,
-        });
-        let tensor = TensorRef::new(storage, dtype, shape, &stride, 0);
-        Ok(self.tree.push_tensor(tensor))
-    }
-}
-
-/// True if two pieces share an element.
-fn overlap(pieces: &[Piece]) -> bool {
-    pieces.iter().enumerate().any(|(i, a)| {
-        pieces[..i].iter().any(|b| {
-            let (a_shape, b_shape) = (a.tensor.shape(), b.tensor.shape());
-            (0..a_shape.len()).all(|d| {
-                let (lo, hi) = (
-                    a.offsets[d].max(b.offsets[d]),
-                    (a.offsets[d] + a_shape[d]).min(b.offsets[d] + b_shape[d]),
-                );
-                lo < hi
-            })
-        })
-    })
-}
-
-/// Elements of all pieces.
-fn covered(pieces: &[Piece]) -> i128 {
-    pieces
-        .iter()
-        .map(|p| {
-            p.tensor
-                .shape()
-                .iter()
-                .map(|&n| n as i128)
-                .product::<i128>()
-        })
-        .sum()
-}
-
 /// The dtype in the properties of a tensor: a tuple, or fields by name.
 fn properties(meta: &Tree, value: Value) -> Result<DType> {
     let bad = || err!(Checkpoint, "it has no dtype");
@@ -421,71 +306,5 @@ fn properties(meta: &Tree, value: Value) -> Result<DType> {
     match dtype.and_then(|d| meta.object(d)) {
         Some(Object::DType(dtype)) => Ok(*dtype),
         _ => Err(bad()),
-    }
-}
-
-/// The bytes of a tensor, put together.
-pub(super) fn assemble(archive: &Archive, number: u32) -> Result<Bytes> {
-    let assembly = archive
-        .assemblies
-        .get(number as usize)
-        .ok_or_else(|| err!(Checkpoint, "no tensor of pieces number {number}"))?;
-    let stride = crate::dims::contiguous_strides(&assembly.shape);
-    let total = crate::dims::storage_bytes(&assembly.shape, &stride, 0, assembly.item)?;
-    let mut out = Vec::new();
-    out.try_reserve_exact(total)
-        .map_err(|_| err!(Memory, "no memory for {total} bytes"))?;
-    out.resize(total, 0);
-    for piece in &assembly.pieces {
-        let shard = &archive.shards[piece.shard];
-        let storage = &shard.tree().storages[piece.tensor.storage as usize];
-        let bytes = shard.read_storage(storage)?;
-        let steps = piece.offsets.iter().zip(&stride[..]);
-        let at = steps.map(|(o, s)| o * s).sum();
-        place(
-            &bytes,
-            &mut out,
-            assembly.item,
-            piece.tensor.shape(),
-            (piece.tensor.stride(), piece.tensor.offset),
-            (&stride, at),
-        );
-    }
-    Ok(Bytes::from(out))
-}
-
-/// Copies a strided block; all has been proved to lie in `from` and `to`.
-fn place(
-    from: &[u8],
-    to: &mut [u8],
-    item: usize,
-    shape: &[i64],
-    source: (&[i64], i64),
-    target: (&[i64], i64),
-) {
-    let ((from_stride, from_at), (to_stride, to_at)) = (source, target);
-    let Some((&n, rest)) = shape.split_first() else {
-        let (a, b) = (from_at as usize * item, to_at as usize * item);
-        to[b..b + item].copy_from_slice(&from[a..a + item]);
-        return;
-    };
-    if rest.is_empty() && from_stride == [1] && to_stride == [1] {
-        let (a, b, len) = (
-            from_at as usize * item,
-            to_at as usize * item,
-            n as usize * item,
-        );
-        to[b..b + len].copy_from_slice(&from[a..a + len]);
-        return;
-    }
-    for i in 0..n {
-        place(
-            from,
-            to,
-            item,
-            rest,
-            (&from_stride[1..], from_at + i * from_stride[0]),
-            (&to_stride[1..], to_at + i * to_stride[0]),
-        );
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! A further format is one more file beside `torch_zip.rs` and one more line in `open_contents`.
 
+mod assembly;
 mod check;
 pub mod compare;
 pub mod convert;
@@ -26,6 +27,7 @@ pub mod names;
 mod npy;
 mod origin;
 pub mod pickle;
+mod pieces;
 mod rebuild;
 mod safetensors;
 mod save;
@@ -53,6 +55,7 @@ pub use tree::{
 };
 
 use crate::{Error, ErrorKind, Result, bail, ensure, err};
+use assembly::Assembly;
 use std::path::Path;
 
 /// The format of a checkpoint.
@@ -115,7 +118,7 @@ pub struct Archive {
     /// The files of a sharded checkpoint.
     shards: Vec<Archive>,
     /// Tensors put together of pieces in several files.
-    assemblies: Vec<dcp::Assembly>,
+    assemblies: Vec<Assembly>,
     end: u64,
 }
 
@@ -306,7 +309,7 @@ impl Archive {
                 zip::inflate(&archive.origin.bytes, offset, compressed, storage.nbytes)
                     .map_err(|e| err!(Checkpoint, "storage '{}': {e}", storage.key))
             }
-            Data::Assembled(number) => dcp::assemble(archive, number),
+            Data::Assembled(number) => assembly::assemble(archive, number),
             Data::Meta => bail!(Checkpoint, "a meta storage has no bytes in the file"),
             Data::Given | Data::Shard { .. } => {
                 bail!(Checkpoint, "a storage that is not of this file")

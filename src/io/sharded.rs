@@ -1,10 +1,11 @@
 //! Checkpoints of several files: an index that says which tensor is in which file, or a folder of files.
 
+use super::assembly::Assembly;
 use super::graft::Graft;
 use super::mmap::Bytes;
 use super::origin::Origin;
 use super::tree::{Data, Object, StorageRef, Tree, Value};
-use super::{Archive, Contents, Format, dcp};
+use super::{Archive, Contents, Format, dcp, pieces};
 use crate::{Result, bail, ensure, err};
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -193,7 +194,7 @@ pub(super) fn finish(
     tree: Tree,
     shards: Vec<Archive>,
     metadata: Vec<(String, String)>,
-    assemblies: Vec<dcp::Assembly>,
+    assemblies: Vec<Assembly>,
 ) -> Result<Archive> {
     ensure!(!tree.overflow, Checkpoint, "the names are too long");
     let end = origin.bytes.len() as u64;
@@ -270,6 +271,12 @@ pub(super) fn open_folder(folder: &Path) -> Result<Archive> {
 
 /// Opens the files `name-00001-of-00003.safetensors` and so on of a folder without an index.
 fn open_files(folder: &Path, names: &[&String]) -> Result<Archive> {
+    let paths = || names.iter().map(|n| folder.join(n)).collect::<Vec<_>>();
+    let first = folder.join(names[0]);
+    let tensors = names[0].ends_with(".safetensors");
+    if tensors && Archive::open_file(&first).is_ok_and(|a| pieces::holds(&a)) {
+        return pieces::open(open_all(&paths())?);
+    }
     let parts: Option<Vec<(&str, u64, u64)>> = names.iter().map(|n| numbered(n)).collect();
     let parts = parts.filter(|p| p.iter().all(|x| (x.0, x.2) == (p[0].0, p[0].2)));
     let Some(parts) = parts else {
@@ -287,8 +294,7 @@ fn open_files(folder: &Path, names: &[&String]) -> Result<Archive> {
             "part {missing} of {total} is missing: download it into the folder"
         );
     }
-    let files: Vec<PathBuf> = names.iter().map(|n| folder.join(n)).collect();
-    let shards = open_all(&files)?;
+    let shards = open_all(&paths())?;
     let entries: Vec<(String, usize)> = shards
         .iter()
         .enumerate()

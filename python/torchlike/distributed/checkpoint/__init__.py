@@ -1,12 +1,16 @@
 """Checkpoints that several processes write and read, in PyTorch's format (DCP)."""
 
-from torchlike import _absent, _lazy
+from torchlike import _lazy
 from torchlike.distributed.checkpoint.api import CheckpointException
 from torchlike.distributed.checkpoint.default_planner import (
     DefaultLoadPlanner,
     DefaultSavePlanner,
 )
 from torchlike.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torchlike.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
 from torchlike.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -21,6 +25,9 @@ from torchlike.distributed.checkpoint.planner import (
     SavePlanner,
     WriteItem,
 )
+from torchlike.distributed.checkpoint.quantized_hf_storage import (
+    QuantizedHuggingFaceStorageReader,
+)
 from torchlike.distributed.checkpoint.state_dict_loader import load, load_state_dict
 from torchlike.distributed.checkpoint.state_dict_saver import async_save, save, save_state_dict
 from torchlike.distributed.checkpoint.storage import StorageReader, StorageWriter
@@ -33,9 +40,12 @@ __all__ = [
     "DefaultSavePlanner",
     "FileSystemReader",
     "FileSystemWriter",
+    "HuggingFaceStorageReader",
+    "HuggingFaceStorageWriter",
     "LoadPlan",
     "LoadPlanner",
     "Metadata",
+    "QuantizedHuggingFaceStorageReader",
     "ReadItem",
     "SavePlan",
     "SavePlanner",
@@ -50,11 +60,4 @@ __all__ = [
     "save_state_dict",
 ]
 
-globals().update(
-    _absent.names(
-        __name__,
-        "save and load folders by FileSystemWriter and FileSystemReader, and safetensors by torchlike.safetensors",
-        "HuggingFaceStorageReader HuggingFaceStorageWriter QuantizedHuggingFaceStorageReader",
-    )
-)
 __getattr__ = _lazy.submodules("distributed.checkpoint", "format_utils", "optimizer", "state_dict")

@@ -20,6 +20,7 @@ from torchlike.distributed.checkpoint import metadata as _metadata
 from torchlike.distributed.checkpoint.default_planner import narrowed
 from torchlike.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
 from torchlike.distributed.checkpoint.planner import LoadItemType, WriteItemType
+from torchlike.distributed.checkpoint.staging import BlockingAsyncStager
 from torchlike.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torchlike.futures import Future
 
@@ -177,7 +178,7 @@ def _stored_size(item: WriteItem) -> int:
     )
 
 
-class FileSystemWriter(StorageWriter):
+class FileSystemWriter(StorageWriter, BlockingAsyncStager):
     """Writes a folder, which becomes a checkpoint with `.metadata` at the end.
 
     Args:
@@ -186,9 +187,9 @@ class FileSystemWriter(StorageWriter):
         sync_files: wait until files are on the disk.
         thread_count: threads that write.
         per_thread_copy_ahead: without meaning here.
-        cache_staged_state_dict: without meaning here.
+        cache_staged_state_dict: whether `async_save` copies into its last copy.
         overwrite: whether a checkpoint that is there is written over.
-        serialization_format: only `TORCH_SAVE`.
+        serialization_format: only `TORCH_SAVE` (`HuggingFaceStorageWriter` writes safetensors).
     """
 
     def __init__(
@@ -203,11 +204,13 @@ class FileSystemWriter(StorageWriter):
         _extensions: Any = None,
         serialization_format: SerializationFormat = SerializationFormat.TORCH_SAVE,
     ) -> None:
-        if _extensions or serialization_format is not SerializationFormat.TORCH_SAVE:
+        plain = serialization_format is SerializationFormat.TORCH_SAVE
+        if _extensions or (not plain and type(self) is FileSystemWriter):
             raise NotImplementedError(
                 "torch.distributed.checkpoint.FileSystemWriter(_extensions=, serialization_format=) is not supported "
-                "by torchlike: pieces are written as by torch.save"
+                "by torchlike: it writes pieces as torch.save does, HuggingFaceStorageWriter as safetensors"
             )
+        BlockingAsyncStager.__init__(self, cache_staged_state_dict)
         self.fs = FileSystem()
         self.path = self.fs.init_path(path)
         self.single_file_per_rank, self.sync_files = single_file_per_rank, sync_files
@@ -218,6 +221,11 @@ class FileSystemWriter(StorageWriter):
     def checkpoint_id(self) -> str | os.PathLike[str]:
         """The folder."""
         return self.path
+
+    @property
+    def metadata_path(self) -> str:
+        """The name of the file that says what is in the others."""
+        return _NAME
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begins a checkpoint, in another folder if one is given."""
@@ -235,7 +243,7 @@ class FileSystemWriter(StorageWriter):
             RuntimeError: if a checkpoint is there that must not be written over.
         """
         self.fs.mkdir(self.path)
-        if self.fs.exists(self.fs.concat_path(self.path, _NAME)):
+        if self.fs.exists(self.fs.concat_path(self.path, self.metadata_path)):
             if not self.overwrite:
                 raise RuntimeError(f"Checkpoint already exists and {self.overwrite=}.")
             warnings.warn(
@@ -278,7 +286,7 @@ class FileSystemWriter(StorageWriter):
                 if item.type == WriteItemType.BYTE_IO:
                     stream.write(data.getbuffer())
                 else:
-                    torch.save(_alone(data), stream)
+                    torch.save(alone(data), stream)
                 length = stream.tell() - start
                 results.append(WriteResult(item.index, length, _StorageInfo(name, start, length)))
             if self.sync_files:
@@ -310,7 +318,7 @@ class FileSystemWriter(StorageWriter):
         return FileSystem.validate_checkpoint_id(checkpoint_id)
 
 
-def _alone(tensor: Any) -> Any:
+def alone(tensor: Any) -> Any:
     """A tensor on the CPU that is all of its storage: a piece is saved without what is around it."""
     tensor = tensor.detach().cpu()
     whole = tensor.untyped_storage().nbytes() == tensor.nbytes
@@ -411,6 +419,10 @@ class FileSystemReader(StorageReader):
             os.fspath(path), "meta", True, None, {}, place.offset, False, length=place.length
         )[0]
         wanted = torch.materialize(narrowed(stored, item.storage_offsets, item.lengths))
+        self._take(wanted, item, planner)
+
+    def _take(self, wanted: Any, item: ReadItem, planner: LoadPlanner) -> None:
+        """Gives the planner what an item asked for."""
         target = planner.resolve_tensor(item).detach()
         if target.size() != wanted.size():
             raise AssertionError(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-import torchlike as torch
 from torchlike.distributed.checkpoint._storage_utils import single, storage_of
 from torchlike.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torchlike.distributed.checkpoint.staging import AsyncStager, DefaultStager, StagingOptions
 from torchlike.distributed.checkpoint.stateful import Stateful
 from torchlike.distributed.checkpoint.utils import _DistWrapper
-from torchlike.distributed.tensor._dtensor import DTensor
-from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     import os
@@ -108,52 +105,64 @@ def async_save(
     planner: SavePlanner | None = None,
     process_group: Any = None,
     async_checkpointer_type: AsyncCheckpointerType = AsyncCheckpointerType.THREAD,
-    async_stager: Any = None,
+    async_stager: AsyncStager | None = None,
     no_dist: bool = False,
     use_collectives: bool = True,
-) -> Future[Any]:
+) -> Future[Any] | AsyncSaveResponse:
     """As `save`, on another thread, of a copy on the CPU of what the state dict has now: the program may go on at once.
 
+    Args:
+        async_stager: who copies; the writer, if it is one, or a stager that copies before this returns. A stager that
+            gives a future copies while the program goes on, and this gives an `AsyncSaveResponse`.
+
     Raises:
-        NotImplementedError: for a process of its own, or a stager.
+        NotImplementedError: for a process of its own.
     """
-    if async_checkpointer_type is not AsyncCheckpointerType.THREAD or async_stager is not None:
+    if async_checkpointer_type is not AsyncCheckpointerType.THREAD:
         raise NotImplementedError(
-            "torch.distributed.checkpoint.async_save(async_checkpointer_type=, async_stager=) is not supported by "
-            "torchlike: a thread saves a copy"
+            "torch.distributed.checkpoint.async_save(async_checkpointer_type=AsyncCheckpointerType.PROCESS) is not "
+            "supported by torchlike: a thread saves a copy"
         )
-    copied = staged(_stateful_to_state_dict(state_dict))
+    stager: Any = async_stager
+    if stager is None and isinstance(storage_writer, AsyncStager):
+        stager = storage_writer
+    stager = stager or DefaultStager(StagingOptions(False, False, False, False))
+    copied = stager.stage(_stateful_to_state_dict(state_dict))
+
+    def saved() -> Metadata:
+        return save(
+            copied.result() if isinstance(copied, Future) else copied,
+            checkpoint_id=checkpoint_id,
+            storage_writer=storage_writer,
+            planner=planner,
+            process_group=process_group,
+            no_dist=no_dist,
+            use_collectives=use_collectives,
+        )
+
     pool = ThreadPoolExecutor(max_workers=1)
-    done = pool.submit(
-        save,
-        copied,
-        checkpoint_id=checkpoint_id,
-        storage_writer=storage_writer,
-        planner=planner,
-        process_group=process_group,
-        no_dist=no_dist,
-        use_collectives=use_collectives,
-    )
+    done = pool.submit(saved)
     pool.shutdown(wait=False)
-    return done
+    if not isinstance(copied, Future):
+        if stager.should_synchronize_after_execute:
+            stager.synchronize_staging()
+        return done
+    return AsyncSaveResponse(_when(copied), done)
 
 
-def staged(state_dict: dict[str, Any]) -> dict[str, Any]:
-    """A state dict whose tensors are copies on the CPU."""
+def _when(done: Future[Any]) -> Future[None]:
+    """A future of nothing that is ready when another one is."""
+    ready: Future[None] = Future()
 
-    def copied(value: Any) -> Any:
-        if isinstance(value, DTensor):
-            pieces = [_on_cpu(piece) for piece in value._locals]
-            return DTensor._of(pieces, value._spec, value.requires_grad)
-        return _on_cpu(value) if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+    def told(of: Future[Any]) -> None:
+        error = of.exception()
+        if error is None:
+            ready.set_result(None)
+        else:
+            ready.set_exception(error)
 
-    made: dict[str, Any] = pytree.tree_map(copied, state_dict)
-    return made
-
-
-def _on_cpu(tensor: Any) -> Any:
-    made = tensor.detach().cpu()
-    return made.clone() if made.data_ptr() == tensor.data_ptr() else made
+    done.add_done_callback(told)
+    return ready
 
 
 def _stateful_to_state_dict(state_dict: dict[str, Any]) -> dict[str, Any]:
