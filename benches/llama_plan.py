@@ -2,7 +2,7 @@
 
 One sequence of 8192 tokens in bfloat16, attention as its products (as PyTorch runs it on meta), AdamW. Prints the
 milliseconds of building, of each part of the step, and of the plan; the plan's FLOPs and peak; and the memory it took.
-With `--mesh` also of the plan of one rank of 128 x 8.
+With `--mesh` also of the plan of one rank of 128 x 8, with `--pipeline` of 16 ranks with stages.
 """
 
 from __future__ import annotations
@@ -109,11 +109,25 @@ def on_mesh(model, ids):
         )
 
 
+def on_pipeline(model, ids):
+    """Prints what the plan of a pipeline takes, and what it says."""
+    pipe, took = timed(
+        lambda: torch.plan.pipeline(
+            model, ids, ranks=16, microbatches=64, optimizer="adamw", device="cuda"
+        )
+    )
+    print(
+        f"pipeline of 16 ranks, 64 microbatches: {took:.0f} ms; {pipe.bubble:.1%} waiting, "
+        f"{pipe.peak / 2**40:.2f} TiB on the fullest rank"
+    )
+
+
 def main():
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=126)
     parser.add_argument("--mesh", action="store_true", help="also plan it on a mesh")
+    parser.add_argument("--pipeline", action="store_true", help="also plan it on a pipeline")
     asked = parser.parse_args()
     layers = asked.layers
     model, build = timed(lambda: Model(layers))
@@ -140,6 +154,8 @@ def main():
     )
     if asked.mesh:
         on_mesh(model, ids)
+    if asked.pipeline:
+        on_pipeline(model, ids)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from torchlike.plan._explain import Explanation, assert_initialized, explain, uninitialised
     from torchlike.plan._make import make, twin
     from torchlike.plan._mesh import Comm, Sharded
+    from torchlike.plan._pipeline import Pipeline, RankLoad, pipeline
     from torchlike.plan._plan import Live, Peak, Plan, Step, Verification
     from torchlike.plan._profile import Profile, profile
+    from torchlike.plan._stages import Stage
 
 __all__ = [
     "Comm",
@@ -29,14 +31,18 @@ __all__ = [
     "Live",
     "Memory",
     "Peak",
+    "Pipeline",
     "Plan",
     "Profile",
+    "RankLoad",
     "Sharded",
+    "Stage",
     "Step",
     "Verification",
     "assert_initialized",
     "explain",
     "make",
+    "pipeline",
     "profile",
     "twin",
     "uninitialised",
@@ -46,7 +52,8 @@ _WHERE = {
     "make": "_make", "twin": "_make", "explain": "_explain", "assert_initialized": "_explain",
     "uninitialised": "_explain",
     "Explanation": "_explain", "Memory": "_allocator", "Profile": "_profile", "profile": "_profile",
-    "Comm": "_mesh", "Sharded": "_mesh",
+    "Comm": "_mesh", "Sharded": "_mesh", "Stage": "_stages",
+    "Pipeline": "_pipeline", "RankLoad": "_pipeline", "pipeline": "_pipeline",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -85,6 +86,11 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument(
                 "--parallel", metavar="FILE", help="how the model lies on the mesh, TOML"
             )
+            one.add_argument(
+                "--pipeline",
+                metavar="NAME=VALUE,...",
+                help="a training step on ranks with stages, as ranks=4,microbatches=16,schedule=1f1b,stages=8",
+            )
             one.add_argument("--json", metavar="FILE")
             one.add_argument("--svg", metavar="FILE")
             one.add_argument("--html", metavar="FILE")
@@ -119,6 +125,30 @@ def _parallel(path: str) -> dict[str, Any]:
         raise _Refused(f"cannot read {path}: {e}") from e
 
 
+def _pipeline(text: str) -> dict[str, Any]:
+    """`ranks=4,microbatches=16`, and what else `pipeline` takes."""
+    given: dict[str, Any] = {}
+    kinds = {
+        "ranks": int,
+        "microbatches": int,
+        "stages": int,
+        "link": float,
+        "schedule": str,
+        "profile": str,
+    }
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        try:
+            given[name] = kinds[name](value)
+        except (KeyError, ValueError):
+            raise _Refused(
+                f"--pipeline is NAME=VALUE,... of {', '.join(kinds)}; got {part!r} in {text!r}"
+            ) from None
+    if "ranks" not in given or "microbatches" not in given:
+        raise _Refused(f"--pipeline needs ranks and microbatches; got {text!r}")
+    return given
+
+
 def _make(asked: Any) -> Any:
     from torchlike.plan._make import make
 
@@ -140,7 +170,36 @@ def _make(asked: Any) -> Any:
     )
 
 
+def _staged(asked: Any) -> int:
+    """A pipeline: its report, and its files."""
+    import json
+
+    from torchlike.plan._pipeline import pipeline
+
+    if asked.mesh or asked.html or asked.verify:
+        raise _Refused(
+            "--pipeline goes with --json and --svg, not with --mesh, --html and --verify"
+        )
+    inputs, kwargs = _inputs(asked.input)
+    made = pipeline(
+        _model(asked.spec),
+        inputs,
+        kwargs=kwargs,
+        optimizer=asked.train or None,
+        device=asked.device,
+        **_pipeline(asked.pipeline),
+    )
+    print(made)
+    if asked.svg:
+        made.svg(asked.svg)
+    if asked.json:
+        Path(asked.json).write_text(json.dumps(made.as_dict(), indent=1))
+    return 0
+
+
 def _plan(asked: Any) -> int:
+    if asked.pipeline:
+        return _staged(asked)
     plan = _make(asked)
     print(plan)
     if plan.mesh:

@@ -165,6 +165,17 @@ def run_step(
     return value
 
 
+def faked(model: Any, inputs: Any, kwargs: Any, device: Any) -> tuple[Any, Any, Any, Any]:
+    """A fake mode, and a copy of a model and of what it is called with on fake tensors that claim a device."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fake = fake_copy(model, mode, device)
+    args, named = pytree.tree_map(
+        lambda x: mode.from_tensor(x).detach().to(device) if isinstance(x, _C.Tensor) else x,
+        (_as_tuple(inputs), kwargs or {}),
+    )
+    return mode, fake, args, named
+
+
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """Inside, nobody looks for cycles: when that happens to be is not to say how long tensors live."""
@@ -222,16 +233,11 @@ def make(
         raise ValueError(f"plan(step=): expected 'forward' or 'train', got {step!r}")
     if allocator is not None and allocator not in ALLOCATORS:
         raise ValueError(f"no model of the allocator {allocator!r}: one of {', '.join(ALLOCATORS)}")
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
     first = next(iter(model.parameters()), None)
     if device is None:
         device = "cpu" if first is None or first.is_meta else first.device
     device = torch.device(device)
-    fake = fake_copy(model, mode, device)
-    given = pytree.tree_map(
-        lambda x: mode.from_tensor(x).detach().to(device) if isinstance(x, _C.Tensor) else x,
-        (_as_tuple(inputs), kwargs or {}),
-    )
+    mode, fake, args, named = faked(model, inputs, kwargs, device)
     program = _C._Program()
     spread = None
     with _placed(mesh, device) as ranks, mode:
@@ -240,7 +246,6 @@ def make(
 
             fake = _mesh.parallelize(fake, ranks, parallel)
             spread = _mesh.Spread(fake, ranks)
-        args, named = given
         program.start()
         try:
             _record(

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from torchlike.plan._mesh import SHOWN
+from torchlike.plan._picture import started
 from torchlike.plan._plan import human
 
 if TYPE_CHECKING:
@@ -15,13 +16,6 @@ if TYPE_CHECKING:
     from torchlike.plan._plan import Plan
 
 ROW, LEFT, TOP, WIDTH, MOST = 14, 360, 34, 512, 60
-
-
-def _start(width: int, height: int, title: str) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
-        f'font-size="11"><text x="8" y="16" font-size="12">{escape(title)}</text>'
-    )
 
 
 def sharding(plan: Plan) -> str:
@@ -33,7 +27,7 @@ def sharding(plan: Plan) -> str:
     ranks = len(rows[0].parts) if rows else 0
     each = WIDTH / max(ranks, 1)
     title = f"Parts of the {len(rows)} largest of {len(plan.sharding)} parameters on ranks 0 to {ranks - 1}"
-    parts = [_start(LEFT + WIDTH + 20, TOP + ROW * len(rows) + 10, title)]
+    parts = [started(LEFT + WIDTH + 20, TOP + ROW * len(rows) + 10, title)]
     for i, row in enumerate(rows):
         y = TOP + ROW * i
         name = f"{row.name} {list(row.shape)} {row.placements}: {human(row.bytes)}"
@@ -85,7 +79,7 @@ def _squares(sent: Sequence[Sequence[int]], title: str) -> str:
     each = max(6, min(24, WIDTH // max(len(sent), 1)))
     most = max((n for row in sent for n in row), default=0) or 1
     side = each * len(sent)
-    parts = [_start(side + 60, TOP + side + 10, title)]
+    parts = [started(side + 60, TOP + side + 10, title)]
     for i, row in enumerate(sent):
         for j, n in enumerate(row):
             light = 97 - 70 * n // most

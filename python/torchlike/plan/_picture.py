@@ -16,6 +16,14 @@ COLOURS = ("#4477aa", "#88ccee", "#aaaaaa", "#ddcc77", "#cc6677", "#117733", "#d
 _POINTS = 800
 
 
+def started(width: int, height: int, title: str) -> str:
+    """The beginning of a picture."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
+        f'font-size="11"><text x="8" y="16" font-size="12">{escape(title)}</text>'
+    )
+
+
 def _thinned(columns: list[list[int]]) -> list[tuple[int, ...]]:
     """At most so many moments of a timeline; of each stretch that with the highest sum."""
     rows = list(zip(*columns, strict=True))

@@ -29,6 +29,14 @@ def human(n: float) -> str:
     return f"{n:.0f} {_UNITS[unit]}" if unit == 0 else f"{n:.2f} {_UNITS[unit]}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds for people: `1.50 ms`."""
+    unit, scale = next(
+        ((u, n) for u, n in (("s", 1.0), ("ms", 1e3)) if seconds * n >= 1), ("us", 1e6)
+    )
+    return f"{seconds * scale:,.2f} {unit}"
+
+
 ALLOCATORS = ("requested", "torchlike-cpu", "torch-cuda")
 
 
