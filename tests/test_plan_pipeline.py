@@ -14,7 +14,7 @@ from torchlike import nn
 from torchlike.plan import Pipeline, RankLoad, Stage, pipeline
 from torchlike.plan._command import main
 from torchlike.plan._schedules import SCHEDULES, Action, orders, run
-from torchlike.plan._stages import Cut, balanced, blocks
+from torchlike.plan._stages import Cut, Recorded, balanced, blocks
 
 # What the schedules of PyTorch 2.13 give for these ranks, stages of a rank, and microbatches.
 RECORDED = {
@@ -216,9 +216,16 @@ def test_schedules_hold_and_wait() -> None:
 def test_stages_by_name_and_plans_that_say_where() -> None:
     pipe = made(stages=["blocks.5"])
     assert [s.modules for s in pipe.stages] == [("words", "blocks.4"), ("blocks.5.norm", "head")]
-    assert blocks(pipe.plan) == [f"blocks.{i}" for i in range(6)]
+    recorded = Recorded(pipe.plan, "h100")
+    assert blocks(recorded) == [f"blocks.{i}" for i in range(6)]
     with pytest.raises(ValueError, match=r"'blocks.1' runs after the stage before it"):
-        Cut(pipe.plan, ["blocks.4", "blocks.1"])
+        Cut(recorded, ["blocks.4", "blocks.1"])
+    cut = Cut(recorded, ["blocks.2"])
+    assert [cut.owner(n) for n in ("words.weight", "blocks.1.x", "blocks.3.scale.grad")] == [
+        0,
+        0,
+        1,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from torchlike import _C
 from torchlike.plan._make import faked, make
 from torchlike.plan._plan import duration, human
 from torchlike.plan._schedules import BACKWARD, FORWARD, SCHEDULES, WEIGHT, Action, Ran, orders, run
-from torchlike.plan._stages import Cut, Stage, balanced, blocks
+from torchlike.plan._stages import Cut, Recorded, Stage, balanced, blocks
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
@@ -210,18 +210,19 @@ def pipeline(
     if count < 1 or count % ranks:
         raise ValueError(f"{count} stages cannot be shared out to {ranks} ranks")
     plan = make(model, inputs, step="train", **options)
-    starts = _starts(plan, count, profile) if isinstance(stages, int) else list(stages)
+    recorded = Recorded(plan, profile)
+    starts = _starts(recorded, count) if isinstance(stages, int) else list(stages)
     given = _given(model, inputs, options.get("kwargs"), starts)
-    measured = Cut(plan, starts).measured(profile, [0, *given])
+    measured = Cut(recorded, starts).measured([0, *given])
     return Pipeline(plan, measured, schedule, ranks, microbatches, link)
 
 
-def _starts(plan: Plan, count: int, profile: str) -> list[str]:
+def _starts(recorded: Recorded, count: int) -> list[str]:
     """The modules that cut a model into stages of about the same time."""
     if count == 1:
         return []
-    found = blocks(plan)
-    times, _ = Cut(plan, found[1:]).times(profile)
+    found = blocks(recorded)
+    times, _ = Cut(recorded, found[1:]).times()
     return [found[i] for i in balanced([t.forward + t.backward for t in times], count)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from itertools import accumulate
@@ -52,41 +51,68 @@ class Times(NamedTuple):
     weight: float
 
 
+class Recorded:
+    """The steps and storages of a plan, read once.
+
+    Args:
+        plan: a training step on one microbatch.
+        profile: whose roofline says how long a step takes.
+    """
+
+    def __init__(self, plan: Plan, profile: str) -> None:
+        program = plan._program
+        rows = [program.step(i) for i in range(plan.steps)]
+        self.phases = [row[1] for row in rows]
+        self.modules = [row[2].partition("\0")[0] for row in rows]
+        self.flops = [row[3] for row in rows]
+        self.seconds = [plan.seconds(i, profile) for i in range(plan.steps)]
+        self.values = [program.value(i) for i in range(plan.values)]
+        kinds: dict[int, set[bool]] = {}
+        for _, _, _, _, born, _, kind, _ in self.values:
+            if born is not None:
+                kinds.setdefault(born, set()).add(kind == _GRADIENTS)
+        self.late = {step for step, found in kinds.items() if found == {True}}
+        """The steps all of whose results are gradients of parameters."""
+
+    @property
+    def forward(self) -> list[str]:
+        """The modules of the steps of the forward, in order."""
+        return self.modules[: bisect_right(self.phases, _FORWARD)]
+
+
 class Cut:
     """The steps of a plan by stage.
 
     Args:
-        plan: a training step on one microbatch.
+        recorded: the plan.
         starts: the modules at which a further stage begins.
 
     Raises:
         ValueError: for a module that does not run after the one before.
     """
 
-    def __init__(self, plan: Plan, starts: Sequence[str]) -> None:
-        self.plan, self.count = plan, len(starts) + 1
-        rows = [plan._program.step(i) for i in range(plan.steps)]
-        self.phases = [row[1] for row in rows]
-        self.modules = [row[2].partition("\0")[0] for row in rows]
+    def __init__(self, recorded: Recorded, starts: Sequence[str]) -> None:
+        self.of, self.count = recorded, len(starts) + 1
         self.stages = self._forward(starts)
-        of: dict[str, set[int]] = {}
-        for module, stage in zip(self.modules, self.stages, strict=False):
-            of.setdefault(module, set()).add(stage)
-        self.owners = {module: min(found) for module, found in of.items()}
-        now = self.count - 1
-        for module, phase in list(zip(self.modules, self.phases, strict=True))[len(self.stages) :]:
+        found: dict[str, set[int]] = {}
+        self.owners: dict[str, int] = {}
+        for module, stage in zip(recorded.forward, self.stages, strict=True):
+            if stage not in found.setdefault(module, set()):
+                found[module].add(stage)
+                for outer in _outwards(module):
+                    self.owners.setdefault(outer, stage)
+        now, begun = self.count - 1, len(self.stages)
+        for module, phase in zip(recorded.modules[begun:], recorded.phases[begun:], strict=True):
             # Modules that work in several stages are in the one whose turn it is.
-            found = of.get(module, {now})
-            if phase == _BACKWARD and now not in found:
-                now = max((s for s in found if s < now), default=now)
+            mine = found.get(module, {now})
+            if phase == _BACKWARD and now not in mine:
+                now = max((s for s in mine if s < now), default=now)
             self.stages.append(now)
 
     def _forward(self, starts: Sequence[str]) -> list[int]:
         stages, now = [], 0
-        for module, phase in zip(self.modules, self.phases, strict=True):
-            if phase != _FORWARD:
-                break
-            if now < len(starts) and _within(module, starts[now]):
+        for module in self.of.forward:
+            if now < len(starts) and starts[now] in _outwards(module):
                 now += 1
             stages.append(now)
         if now < len(starts):
@@ -95,35 +121,24 @@ class Cut:
 
     def owner(self, name: str) -> int:
         """The stage of a parameter, or of what belongs to one, by its name."""
-        while name:
-            if name in self.owners:
-                return self.owners[name]
-            name = name.rpartition(".")[0]
-        return 0
+        return next((self.owners[n] for n in _outwards(name) if n in self.owners), 0)
 
-    def times(self, profile: str) -> tuple[list[Times], float]:
-        """Seconds of each stage by a profile's roofline, and of the optimizer's step for all."""
-        late = self._only_weights()
+    def times(self) -> tuple[list[Times], float]:
+        """Seconds of each stage, and of the optimizer's step for all."""
         sums = [[0.0, 0.0, 0.0] for _ in range(self.count)]
         update = 0.0
-        for i, (phase, stage) in enumerate(zip(self.phases, self.stages, strict=True)):
-            took = self.plan.seconds(i, profile)
+        for i, (phase, stage) in enumerate(zip(self.of.phases, self.stages, strict=True)):
             if phase == _OPTIMIZER:
-                update += took
+                update += self.of.seconds[i]
                 continue
-            sums[stage][phase] += took
-            if i in late:
-                sums[stage][2] += took
+            sums[stage][phase] += self.of.seconds[i]
+            if i in self.of.late:
+                sums[stage][2] += self.of.seconds[i]
         return [Times(*row) for row in sums], update
 
-    def measured(self, profile: str, given: Sequence[int]) -> list[Stage]:
-        """The stages.
-
-        Args:
-            profile: whose roofline says how long a step takes.
-            given: the bytes that each stage is given by the one before.
-        """
-        times, update = self.times(profile)
+    def measured(self, given: Sequence[int]) -> list[Stage]:
+        """The stages, of which `given` says the bytes that each is given by the one before."""
+        times, update = self.times()
         static, parameters, kept, working = self._memory(given)
         total = sum(parameters) or 1
         return [
@@ -141,28 +156,17 @@ class Cut:
 
     def _ends(self, stage: int) -> tuple[str, str]:
         """The first and the last module of a stage's forward."""
-        rows = zip(self.modules, self.phases, self.stages, strict=True)
-        found = [m for m, phase, s in rows if (phase, s) == (_FORWARD, stage) and m]
+        found = [m for m, s in zip(self.of.forward, self.stages, strict=False) if s == stage and m]
         return (found[0], found[-1]) if found else ("", "")
-
-    def _only_weights(self) -> set[int]:
-        """The steps whose results are gradients of parameters, all of them."""
-        kinds: dict[int, set[bool]] = {}
-        for i in range(self.plan.values):
-            _, _, _, _, born, _, kind, _ = self.plan._program.value(i)
-            if born is not None:
-                kinds.setdefault(born, set()).add(kind == _GRADIENTS)
-        return {step for step, found in kinds.items() if found == {True}}
 
     def _memory(
         self, given: Sequence[int]
     ) -> tuple[list[int], list[int], list[int], list[tuple[int, int]]]:
         """Bytes of each stage: static, of parameters alone, kept, and beyond that."""
         static, parameters, kept = [0] * self.count, [0] * self.count, list(given)
-        back, end = bisect_right(self.phases, _FORWARD), bisect_right(self.phases, _BACKWARD)
+        back, end = (bisect_right(self.of.phases, n) for n in (_FORWARD, _BACKWARD))
         change: list[Counter[int]] = [Counter() for _ in range(self.count)]
-        for i in range(self.plan.values):
-            size, _, _, _, born, died, kind, name = self.plan._program.value(i)
+        for size, _, _, _, born, died, kind, name in self.of.values:
             start, last = born or 0, end if died is None else min(died, end)
             if kind in _STATIC:
                 stage = self.owner(name) if name else self.stages[start]
@@ -186,37 +190,34 @@ class Cut:
         for i in range(end):
             now += change[i]
             if self.stages[i] == stage:
-                most[self.phases[i]] = max(most[self.phases[i]], now)
+                most[self.of.phases[i]] = max(most[self.of.phases[i]], now)
         return most
 
 
-def _within(module: str, start: str) -> bool:
-    return module == start or module.startswith(start + ".")
+def _outwards(name: str) -> list[str]:
+    """A module and those around it, the innermost first."""
+    parts = name.split(".") if name else []
+    return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
 
 
-def blocks(plan: Plan) -> list[str]:
+def blocks(recorded: Recorded) -> list[str]:
     """The modules at which a model may be cut: the entries of the list of modules that takes most FLOPs.
 
     Raises:
         ValueError: if no list of modules runs.
     """
     sums: Counter[str] = Counter()
-    order: dict[str, list[str]] = {}
-    for i in range(plan.steps):
-        step = plan.step(i)
-        if step is None or step.phase != "forward":
-            break
-        for match in re.finditer(r"(?:^|\.)\d+(?=\.|$)", step.module):
-            block = step.module[: match.end()]
-            group = block.rpartition(".")[0]
-            sums[group] += step.flops + 1
-            if block not in order.setdefault(group, []):
-                order[group].append(block)
+    order: dict[str, dict[str, None]] = {}
+    for module, flops in zip(recorded.forward, recorded.flops, strict=False):
+        for block in _outwards(module):
+            group, _, number = block.rpartition(".")
+            if number.isdecimal():
+                sums[group] += flops + 1
+                order.setdefault(group, {})[block] = None
     if not sums:
         raise ValueError("no list of modules runs in this model: say by stages= where stages begin")
     # The outermost of equals.
-    best = max(sums, key=lambda g: (sums[g], -len(g)))
-    return order[best]
+    return list(order[max(sums, key=lambda g: (sums[g], -len(g)))])
 
 
 def balanced(weights: Sequence[float], count: int) -> list[int]:
