@@ -123,6 +123,38 @@ def test_functional_graphs(remove):
     assert torch.equal(gm(x), (X + 1) * 2) and torch.equal(x, X + 1)
 
 
+def test_results_with_names():
+    """They are plain tuples in the program, as they are not made of their items one by one."""
+    gm = make_fx(lambda x: {"largest": torch.max(x, 1), "sorted": [torch.sort(x)]})(X)
+    assert "return_types" not in gm.code
+    for x in (X, -X):
+        made = gm(x)
+        assert torch.equal(made["largest"][1], x.max(1).indices)
+        assert torch.equal(made["sorted"][0][0], x.sort().values)
+
+
+def test_annotations():
+    def annotated(x: torch.Tensor, y: int = 1) -> torch.Tensor:
+        return x + y
+
+    assert "-> torch.Tensor:" in make_fx(annotated)(X, 2).code.replace("torchlike.", "torch.")
+    assert "->" not in make_fx(annotated)(X).code
+
+
+def test_several_results_that_are_written():
+    def extremes(x):
+        low, high = torch.zeros(3), torch.empty(1, 3)
+        low.add_(1)
+        made = torch.aminmax(x, dim=0, out=(low, high.view(3)))
+        low.mul_(2)
+        return low, high, made.max + 1, made[0]
+
+    gm = make_fx(torch.func.functionalize(extremes))(X)
+    assert "aminmax.out" not in gm.code
+    for got, want in zip(gm(-X), extremes(-X), strict=True):
+        assert torch.equal(got, want)
+
+
 def test_what_is_refused():
     with pytest.raises(RuntimeError, match="get value out of a tracing tensor"):
         make_fx(lambda x: x * x.sum().item())(X)

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 FILE = Path(__file__).parent / "data" / "plain.pkl"
 
 
@@ -141,8 +143,26 @@ def test_classes_of_results_are_there_before_any_result() -> None:
     import torchlike
 
     assert isinstance(torchlike.ones(2, 2).kthvalue(1, 0), torchlike.return_types.kthvalue)
-    assert torchlike.return_types.linalg_lu._fields == ("P", "L", "U")
+    assert torchlike.return_types.linalg_lu.__match_args__ == ("P", "L", "U")
     assert not hasattr(torchlike.return_types, "no_such_operator")
+
+
+def test_classes_of_results_take_a_sequence() -> None:
+    """They are no named tuples, which are made of their items one by one."""
+    import torchlike
+
+    kind = torchlike.return_types.max
+    assert not hasattr(kind, "_fields") and kind([1, 2]).indices == 2
+    match torchlike.ones(1, 2).max(1):
+        case kind(values, indices):
+            assert values.item() == 1 and indices.item() == 0
+    for given, text in (
+        ((1,), "requires a sequence"),
+        (((1, 2, 3),), "takes a 2-sequence"),
+        (((1, 2), 3), "takes a dict"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            kind(*given)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
@@ -35,7 +37,9 @@ _FIELDS = {
 
 
 def _repr(self: Any) -> str:
-    fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+    fields = ",\n".join(
+        f"{name}={value!r}" for name, value in zip(fields_of(self), self, strict=True)
+    )
     return f"{_naming.shown}.return_types.{type(self).__name__}(\n{fields})"
 
 
@@ -44,10 +48,9 @@ def _class(name: str, fields: tuple[str, ...]) -> type:
     made = _classes.get(name)
     if made is None:
         body: dict[str, Any] = {f: property(itemgetter(i)) for i, f in enumerate(fields)}
-        body.update(
-            __slots__=(), _fields=fields, __repr__=_repr, __module__=__name__, n_fields=len(fields)
-        )
-        body.update(n_sequence_fields=len(fields), n_unnamed_fields=0)
+        # no `_fields`: these are no named tuples, which are made of their items one by one
+        body.update(__slots__=(), __match_args__=fields, __repr__=_repr, __module__=__name__)
+        body.update(n_fields=len(fields), n_sequence_fields=len(fields), n_unnamed_fields=0)
         body["__new__"] = _new
         body["__reduce__"] = lambda self: (made, (tuple(self), {}))
         made = _classes[name] = type(name, (tuple,), body)
@@ -56,8 +59,26 @@ def _class(name: str, fields: tuple[str, ...]) -> type:
 
 
 def _new(cls: Any, sequence: Any, dict: Any = None) -> Any:
-    """A result of its items; the second argument, which pickles give, has the fields that are no items: none."""
-    return tuple.__new__(cls, sequence)
+    """A result of its items; the second argument, which pickles give, has the fields that are no items: none.
+
+    Raises:
+        TypeError: if there are more or fewer items than fields.
+    """
+    if type(sequence) is not tuple and not isinstance(sequence, Iterable):
+        raise TypeError("constructor requires a sequence")
+    made = tuple.__new__(cls, sequence)
+    if len(made) == cls.n_fields and (dict is None or isinstance(dict, builtins.dict)):
+        return made
+    takes = f"{_naming.shown}.return_types.{cls.__name__}() takes a"
+    if len(made) == cls.n_fields:
+        raise TypeError(f"{takes} dict as second arg, if any")
+    raise TypeError(f"{takes} {cls.n_fields}-sequence ({len(made)}-sequence given)")
+
+
+def fields_of(result: Any) -> tuple[str, ...]:
+    """The names of a result's items, or of those of its class; of other values, none."""
+    kind = result if isinstance(result, type) else type(result)
+    return kind.__match_args__ if _classes.get(kind.__name__) is kind else ()  # type: ignore[attr-defined]
 
 
 def pytree_register_structseq(cls: Any) -> None:

@@ -41,6 +41,7 @@ from torchlike.jit._scope import (
     scripted_methods,
 )
 from torchlike.nn.modules.container import ModuleDict, ModuleList, ParameterList, Sequential
+from torchlike.return_types import fields_of
 
 if TYPE_CHECKING:
     from torchlike.jit._program import Program
@@ -194,7 +195,9 @@ class Expressions:
     def of_known(self, value: Any, attribute: str, node: ast.AST) -> Any:
         """An attribute of something that compiling knows."""
         if isinstance(value, Tensor) or (
-            isinstance(value, str | list | dict | tuple) and not hasattr(value, "_fields")
+            isinstance(value, str | list | dict | tuple)
+            and not hasattr(value, "_fields")
+            and not fields_of(value)
         ):
             return Of(self.constant(value, node), attribute, None)
         try:

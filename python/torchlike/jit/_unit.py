@@ -18,6 +18,7 @@ from torchlike.jit._function import Function
 from torchlike.jit._grammar import parse
 from torchlike.jit._statement_closures import Compiler
 from torchlike.nn import Module
+from torchlike.return_types import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -245,7 +246,7 @@ class Unit:
             if name not in of.__dict__ or name.startswith("_spec"):
                 raise RuntimeError(f"{of!r} has no attribute '{name}'")
             return of.__dict__[name]
-        if isinstance(of, tuple) and name in getattr(of, "_fields", ()):
+        if isinstance(of, tuple) and name in (getattr(of, "_fields", None) or fields_of(of)):
             return getattr(of, name)
         if isinstance(of, torchlike.device) and name in ("type", "index"):
             return getattr(of, name)

@@ -56,6 +56,8 @@ class _Functional:
     def run(self) -> None:
         """Rewrites every node, in order."""
         for node in list(self.graph.nodes):
+            if node._erased:  # an item of results that are written
+                continue
             self.at = node
             if node.op == "output":
                 self._finish(node)
@@ -64,7 +66,7 @@ class _Functional:
                 with self.graph.inserting_before(node):
                     self._update_arguments(node, None)
                 continue
-            written = self._written(node)
+            written, outs = self._written(node), _outs(node)
             with self.graph.inserting_before(node):
                 self._update_arguments(node, written)
                 if written is not None and _name(node).removesuffix("_") in _KINDS:
@@ -72,6 +74,9 @@ class _Functional:
                     continue
                 if written is not None and _name(node) in _BESIDE:
                     self._write_beside(node)
+                    continue
+                if len(outs) > 1:
+                    self._write_all(node, outs)
                     continue
                 if written is not None:
                     self._write(node, written)
@@ -207,6 +212,26 @@ class _Functional:
                 self.base[result], self.chain[result] = root, chain
         self.graph.erase_node(node)
 
+    def _write_all(self, node: Node, outs: list[Node]) -> None:
+        """An operator with several results, in place of one that writes them where `out` says."""
+        target = _without_writing(node.target.overloadpacket, "", node.target)
+        if target is None:
+            raise _unwritten(node)
+        names = {a.name for a in target._schema.arguments}
+        kwargs = {k: v for k, v in node.kwargs.items() if k in names}
+        made = self.graph.call_function(target, node.args, kwargs, name=_name(node))
+        made.meta = dict(node.meta)
+        for i, out in enumerate(outs):
+            new = self.graph.call_function(operator.getitem, (made, i))
+            val = made.meta.get("val")
+            self._describe(new, {"val": val[i]} if isinstance(val, list | tuple) else {})
+            values = self._views(self._root(out), self.chain.get(out, []))
+            self._hold(out, values, self._in_type(new))
+        for item in list(node.users):
+            item.replace_all_uses_with(outs[item.args[1]])
+            self.graph.erase_node(item)
+        self.graph.erase_node(node)
+
     def _functional(self, node: Node, value: Node) -> Node:
         """The operator that gives what this one writes."""
         overload = node.target._overloadname
@@ -221,9 +246,7 @@ class _Functional:
         packet = getattr(aten, name, None)
         target = _without_writing(packet, overload, node.target)
         if target is None or node.target._schema.returns[1:]:
-            raise NotImplementedError(
-                f"functionalize: {node.target} has no form that does not write"
-            )
+            raise _unwritten(node)
         made = self.graph.call_function(target, args, kwargs, name=name)
         made.meta = dict(node.meta)
         return self._in_type(made)
@@ -299,6 +322,18 @@ def _without_writing(packet: Any, overload: str, writing: Any) -> Any:
         (o for o in alike if o._overloadname == overload),
         alike[0] if alike else getattr(packet, overload, None),
     )
+
+
+def _outs(node: Node) -> list[Node]:
+    """What an operator writes by keyword alone."""
+    if not _is_operator(node):
+        return []
+    written = [a.name for a in node.target._schema.arguments if a.kwarg_only and a.alias_info]
+    return [node.kwargs[n] for n in written if isinstance(node.kwargs.get(n), Node)]
+
+
+def _unwritten(node: Node) -> NotImplementedError:
+    return NotImplementedError(f"functionalize: {node.target} has no form that does not write")
 
 
 def _without_out(name: str, overload: str) -> str:

@@ -271,8 +271,8 @@ def dispatch_trace(
     return GraphModule(tracer.root, graph, name)
 
 
-def _names_of(func: Callable[..., Any], count: int) -> list[str]:
-    """Names for placeholders: those of the parameters where there are as many."""
+def _names_of(func: Callable[..., Any], count: int) -> tuple[list[str], dict[str, Any]]:
+    """Names for placeholders, and annotations: those of the parameters where there are as many."""
     try:
         params = list(inspect.signature(inspect.unwrap(func)).parameters.values())
     except (TypeError, ValueError):
@@ -280,8 +280,8 @@ def _names_of(func: Callable[..., Any], count: int) -> list[str]:
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [p.name for p in params if p.kind in plain]
     if isinstance(func, Module) or len(names) != count or len(params) != count:
-        return [f"arg{i}" for i in range(count)]
-    return names
+        return [f"arg{i}" for i in range(count)], {}
+    return names, {**getattr(func, "__annotations__", {})}
 
 
 def _with_signature(func: Callable[..., Any], names: list[str]) -> Any:
@@ -330,7 +330,7 @@ def make_fx(
 
     @functools.wraps(f)
     def traced(*args: Any, **kwargs: Any) -> GraphModule:
-        names = _names_of(f, len(args))
+        names, notes = _names_of(f, len(args))
         tracer = PythonKeyTracer()
         tracer.record_stack_traces = record_stack_traces
         mode = ProxyTorchDispatchMode(
@@ -343,6 +343,7 @@ def make_fx(
             runner = _runner(f, inputs, kwargs, tracer, mode, convert)
             function = _with_signature(runner, names)
             function.__name__ = getattr(f, "__name__", type(f).__name__)
+            function.__annotations__ = notes
             tree = tuple(pytree.tree_map(lambda _: PH, a) for a in inputs)
             made = dispatch_trace(function, tracer, tree)
         if tracer.functional is not None:
