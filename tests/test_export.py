@@ -384,3 +384,47 @@ def test_other_names():
     assert X.ExportGraphSignature().user_outputs == () and X.ExportedProgram is not None
     with pytest.raises(ValueError, match="dataclass"):
         X.register_dataclass(int)
+
+
+def test_constants_that_are_results():
+    class Made(nn.Module):
+        def forward(self):
+            return torch.tensor([1, 2, 3]), torch.tensor([4.0, 5.0]).view(2, 1)
+
+    program = X.export(Made(), ())
+    kinds = [n.op for n in program.graph.nodes]
+    assert kinds == sorted(kinds, key=lambda op: op != "placeholder")
+    module = program.module()
+    for _ in range(2):  # results are fresh, as the model's are
+        whole, column = module()
+        assert whole.tolist() == [1, 2, 3] and column.tolist() == [[4], [5]]
+        whole.zero_(), column.zero_()
+
+
+def test_constants_are_no_parameters():
+    class Hidden(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights = {"w": nn.Parameter(torch.ones(2))}
+            self.shift = torch.ones(2, requires_grad=True)
+
+        def forward(self, x):
+            return x * self.weights["w"] + self.shift
+
+    program = X.export(Hidden(), (torch.ones(2),))
+    assert not any(isinstance(c, nn.Parameter) for c in program.constants.values())
+    with pytest.warns(UserWarning, match="not properly registered as a parameter"):
+        module = program.module()
+    assert list(module.parameters()) == [] and not module.shift.requires_grad
+    assert module(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_models_know_that_they_are_exported():
+    class Asks(nn.Module):
+        def forward(self, x):
+            assert torch.compiler.is_exporting() == torch.compiler.is_compiling()
+            return x * 2 if torch.compiler.is_compiling() else x * 3
+
+    x = torch.ones(2)
+    assert X.export(Asks(), (x,)).module()(x).tolist() == [2, 2]
+    assert Asks()(x).tolist() == [3, 3] and not torch.compiler.is_exporting()

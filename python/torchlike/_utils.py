@@ -30,8 +30,10 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
 
 def is_compiling() -> bool:
-    """False."""
-    return False
+    """The old name of `torchlike.compiler.is_compiling`."""
+    import torchlike
+
+    return torchlike.compiler.is_compiling()
 
 
 class KeyErrorMessage(str):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _absent, _lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "allow_in_graph",
@@ -77,9 +79,26 @@ load_cache_artifacts = _absent.function(__name__, "load_cache_artifacts", _why)
 load_compiled_function = _absent.function(__name__, "load_compiled_function", _why)
 
 
+class _State(threading.local):
+    exporting = False
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """Inside, `is_exporting` and `is_compiling` answer that a program is being exported."""
+    before, _state.exporting = _state.exporting, True
+    try:
+        yield
+    finally:
+        _state.exporting = before
+
+
 def is_compiling() -> bool:
-    """False: code is never being compiled."""
-    return False
+    """Whether `export` is tracing: nothing else compiles."""
+    return _state.exporting
 
 
 def is_dynamo_compiling() -> bool:
@@ -88,8 +107,8 @@ def is_dynamo_compiling() -> bool:
 
 
 def is_exporting() -> bool:
-    """False."""
-    return False
+    """Whether `export` is tracing."""
+    return _state.exporting
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: Any = None) -> Any:

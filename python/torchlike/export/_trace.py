@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike.compiler import exporting
 from torchlike.export._module_calls import Calls, Replay, taken_out, tracepoint
 from torchlike.export.graph_signature import (
     ConstantArgument,
@@ -26,7 +28,7 @@ from torchlike.fx.experimental.proxy_tensor import (
 )
 from torchlike.fx.graph import Graph
 from torchlike.fx.node import Node
-from torchlike.nn import Module
+from torchlike.nn import Module, Parameter
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
@@ -268,20 +270,42 @@ class _Trace:
         graph, first = self.found.graph, self.found.users
         constants = [n for n in graph.nodes if n.op == "get_attr"]
         made: dict[str, Node] = {}
-        before = first[0] if first else next(n for n in graph.nodes if n.op != "placeholder")
+        inside = (n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
+        before = first[0] if first else next(inside)
         at = len(self.found.inputs) - len(first)
         for node in constants:
             if node.target not in made:
                 path = f"lifted_tensor_{len(made)}"
+                value = getattr(self.tracer.root, node.target)
+                if isinstance(value, Parameter):  # of no module
+                    value = value.detach()
                 with graph.inserting_before(before):
-                    proxy = self.placeholder(f"c_{path}", getattr(self.tracer.root, node.target))
+                    proxy = self.placeholder(f"c_{path}", value)
                 name = TensorArgument(proxy.node.name)
                 spec = InputSpec(InputKind.CONSTANT_TENSOR, name, path)
                 self.found.inputs.insert(at + len(made), spec)
-                self.found.constants[path] = getattr(self.tracer.root, node.target)
+                self.found.constants[path] = value
                 made[node.target] = proxy.node
-            node.replace_all_uses_with(made[node.target])
+        for node in constants:
+            given = made[node.target]
+            if _leads_out(node):  # what the caller gets is fresh, as what the program made
+                with graph.inserting_before(min(node.users)):
+                    given = graph.call_function(aten.clone.default, (given,), name="clone")
+                given.meta = dict(node.meta)
+            node.replace_all_uses_with(given)
             graph.erase_node(node)
+
+
+def _leads_out(node: Node) -> bool:
+    """Whether the output has a value's memory: the value itself or a view of it."""
+
+    def passes(user: Node) -> bool:
+        if user.target is operator.getitem:
+            return True
+        returns = getattr(getattr(user.target, "_schema", None), "returns", ())
+        return any(r.alias_info is not None for r in returns)
+
+    return any(u.op == "output" or (passes(u) and _leads_out(u)) for u in node.users)
 
 
 def _drop_aliases(graph: Graph) -> None:
@@ -317,7 +341,7 @@ def trace(
     state.add_state()
     state.add_inputs(args, kwargs)
     try:
-        with torchlike.random.fork_rng(devices=()), torchlike.no_grad(), state.mode:
+        with exporting(), torchlike.random.fork_rng(devices=()), torchlike.no_grad(), state.mode:
             if of is None:
                 result = state.call(preserved, args, kwargs)
             else:

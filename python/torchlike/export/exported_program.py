@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -217,7 +218,16 @@ class ExportedProgram:
             if spec.kind is InputKind.USER_INPUT:
                 continue
             assert spec.target is not None
-            _assign_attr(self._value(spec.target), root, spec.target)
+            value = self._value(spec.target)
+            if spec.kind is InputKind.CONSTANT_TENSOR and value.requires_grad:
+                warnings.warn(
+                    f"A model attribute `{spec.target}` requires gradient. but it's not properly registered as a "
+                    "parameter. torch.export will detach it and treat it as a constant tensor but please register it "
+                    "as parameter instead.",
+                    stacklevel=2,
+                )
+                value = value.detach()
+            _assign_attr(value, root, spec.target)
             with graph.inserting_before(node):
                 fetched = graph.create_node("get_attr", spec.target)
             fetched.meta = {**node.meta, "input": node.name}
