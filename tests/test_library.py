@@ -333,6 +333,9 @@ def test_kernels_may_come_before_their_operator(space):
     assert torch.ops.mine.later(torch.ones(1)).item() == 2
     with pytest.raises(NotImplementedError, match="no fake impl or Meta kernel"):
         torch.ops.mine.later(torch.ones(1, device="meta"))
+    library.impl("mine::anywhere", "CompositeImplicitAutograd", lambda x: x + 2)
+    torch.library.define("mine::anywhere", "(Tensor x) -> Tensor")
+    assert torch.ops.mine.anywhere(torch.ones(1)).item() == 3
     with pytest.raises(RuntimeError, match="device type at start of device string: nonsense"):
         library.impl("mine::later", "nonsense", lambda x: x)
     with pytest.raises(ValueError, match="expected schema to look like"):

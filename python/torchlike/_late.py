@@ -20,6 +20,7 @@ class DispatchKey(enum.Enum):
     Autograd = "Autograd"
     CompositeExplicitAutograd = "CompositeExplicitAutograd"
     CompositeImplicitAutograd = "CompositeImplicitAutograd"
+    FuncTorchBatched = "FuncTorchBatched"
     Python = "Python"
     AutocastCPU = "AutocastCPU"
     AutocastCUDA = "AutocastCUDA"

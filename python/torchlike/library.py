@@ -225,9 +225,14 @@ def define(
     return None
 
 
-def _check_device(kind: str) -> None:
+def _check_key(kind: str) -> None:
+    """Checks that it is "default", a dispatch key or a device."""
+    from torchlike._late import DispatchKey
+
+    if kind == "default" or kind in DispatchKey.__members__:
+        return
     with contextlib.suppress(NotImplementedError):  # one of PyTorch's that is not here
-        _C.device(kind.lower())
+        _C.device(kind)
 
 
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any:
@@ -248,8 +253,7 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Any = None) -> Any
         return decorated
     kinds = [types] if isinstance(types, str) else list(types)
     for kind in kinds:
-        if kind != "default":
-            _check_device(kind)
+        _check_key(kind)
 
     def inner(func: Any) -> Any:
         try:
