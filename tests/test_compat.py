@@ -90,6 +90,23 @@ def test_everything_says_torch_while_it_is_installed() -> None:
     ]
 
 
+def test_functorch_is_a_package() -> None:
+    assert (
+        installed("""
+        import functorch, torch
+        from functorch.einops import rearrange
+        from functorch.experimental import chunk_vmap
+        from functorch.experimental.control_flow import cond
+        assert cond is torch.cond and functorch.vmap(torch.sin)(torch.ones(2)).shape == (2,)
+        try:
+            import functorch.nothing
+        except ModuleNotFoundError as e:
+            print(e.name)
+    """)
+        == "functorch.nothing"
+    )
+
+
 def test_version_and_metadata() -> None:
     assert installed("""
         import importlib.metadata as m, importlib.util as u

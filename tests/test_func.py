@@ -9,6 +9,7 @@ import pytest
 import torchlike as torch
 from derivatives import leaf
 from torchlike import nn
+from torchlike._functorch.package.experimental import chunk_vmap
 from torchlike.func import (
     debug_unwrap,
     functional_call,
@@ -106,6 +107,28 @@ class TestGradients:
         by_both = jacrev(lambda a, b: {"p": a * b, "s": (a + b).sum()}, argnums=(0, 1))(x, x)
         assert [t.shape for t in by_both["p"]] == [(2, 2), (2, 2)]
         assert [t.shape for t in by_both["s"]] == [(2,), (2,)]
+
+    def test_jacobian_of_single_rows(self):
+        """One row at a time goes without `vmap`, so the backward pass may look at values."""
+
+        class Looks(torch.autograd.Function):
+            @staticmethod
+            def forward(x):
+                return x * 2
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                pass
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 2 if g.nonzero().numel() else g
+
+        x = torch.ones(3)
+        assert torch.equal(jacrev(Looks.apply, chunk_size=1)(x), 2 * torch.eye(3))
+        with pytest.raises(RuntimeError, match="dynamic shape"):
+            jacrev(Looks.apply, chunk_size=2)(x)
+        assert jacrev(torch.sin, chunk_size=1)(torch.ones(0)).shape == (0, 0)
 
     def test_mistakes(self):
         x = torch.ones(2)
@@ -212,6 +235,9 @@ class TestVmap:
 
     def test_chunks(self):
         x = torch.randn(7, 2)
+        rand = vmap(lambda t: t + torch.rand(2), randomness="same", chunk_size=3)(torch.zeros(7, 2))
+        assert (rand == rand[0]).all()
+        close(chunk_vmap(torch.sin, chunks=3)(x), x.sin())
         close(vmap(torch.sin, chunk_size=3)(x), x.sin())
         close(vmap(lambda t: (t, t.sum()), out_dims=(1, 0), chunk_size=2)(x)[0], x.T)
 
@@ -249,6 +275,8 @@ class TestVmap:
             vmap(torch.sin, in_dims=5)(x)
         with pytest.raises(ValueError, match="must only return Tensors"):
             vmap(lambda t: 5)(x)
+        with pytest.raises(ValueError, match="must be an int, None or a python collection"):
+            vmap(torch.sin, out_dims="x")(x)
         with pytest.raises(ValueError, match="got sizes"):
             vmap(torch.add)(x, torch.ones(3, 3))
 

@@ -35,7 +35,7 @@ def name_of(func: Any) -> str:
     return getattr(func, "__name__", None) or repr(func)
 
 
-def _check_randomness(randomness: Any) -> None:
+def check_randomness(randomness: Any) -> None:
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(
             f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}"
@@ -63,7 +63,7 @@ def vmap(
         ValueError: if dimensions do not fit inputs or outputs, or outputs are no tensors.
         RuntimeError: where the function decides by the value of an example.
     """
-    _check_randomness(randomness)
+    check_randomness(randomness)
     if not (chunk_size is None or chunk_size > 0):
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
@@ -72,11 +72,14 @@ def vmap(
         replaced = sys.modules.get("torchlike._functorch.vmap")
         if replaced is not None and replaced._process_batched_inputs is not None:
             return replaced.run(func, in_dims, out_dims, randomness, chunk_size, args, kwargs)
-        leaves, dims, spec, size = _inputs(func, in_dims, args)
+        leaves, dims, spec, size = inputs(func, in_dims, args)
         if chunk_size is None or size <= chunk_size:
             return _run(func, leaves, dims, spec, size, out_dims, randomness, kwargs)
         pieces = []
+        drawn = torch.get_rng_state() if randomness == "same" else None
         for start in range(0, size, chunk_size):
+            if drawn is not None:
+                torch.set_rng_state(drawn)
             count = min(chunk_size, size - start)
             part = [
                 x if d is None else x.narrow(d, start, count)
@@ -103,9 +106,7 @@ def _joined(pieces: list[tuple[list[Any], Any]], out_dims: Any) -> Any:
     return _pytree.tree_unflatten(made, spec)
 
 
-def _inputs(
-    func: Any, in_dims: Any, args: tuple[Any, ...]
-) -> tuple[list[Any], list[Any], Any, int]:
+def inputs(func: Any, in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], list[Any], Any, int]:
     """The flattened inputs with their dimensions, how they nest, and how many examples there are."""
     where = f"vmap({name_of(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, int | tuple):
@@ -164,6 +165,7 @@ def _run(
     randomness: str,
     kwargs: dict[str, Any],
 ) -> Any:
+    _check_out_dims(func, out_dims)
     with level(size, randomness) as number:
         examples = [
             x if d is None else _C._batch_hide(x, d, number)
@@ -171,6 +173,16 @@ def _run(
         ]
         made = func(*_pytree.tree_unflatten(examples, spec), **kwargs)
         return _outputs(func, made, out_dims, number, size)
+
+
+def _check_out_dims(func: Any, out_dims: Any) -> None:
+    if out_dims.__class__ is int:
+        return
+    if not all(isinstance(d, int) or d is None for d in _pytree.tree_leaves(out_dims)):
+        raise ValueError(
+            f"vmap({name_of(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection "
+            "of ints representing where in the outputs the vmapped dimension should appear."
+        )
 
 
 def _outputs(func: Any, made: Any, out_dims: Any, level: int, size: int) -> Any:
@@ -196,12 +208,6 @@ def _outputs(func: Any, made: Any, out_dims: Any, level: int, size: int) -> Any:
         if found is None:
             raise incompatible()
         dims = found
-    for d in dims:
-        if not (isinstance(d, int) or d is None):
-            raise ValueError(
-                f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of "
-                "ints representing where in the outputs the vmapped dimension should appear."
-            )
     return _pytree.tree_unflatten(
         [_shown(name, x, d, level, size) for x, d in zip(leaves, dims, strict=True)], spec
     )

@@ -42,8 +42,8 @@ class _Aliases(MetaPathFinder):
     """Modules and the distribution under PyTorch's name."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name == "functorch":
-            own = "torchlike._functorch.package"
+        if name == "functorch" or name.startswith("functorch."):
+            own = "torchlike._functorch.package" + name[len("functorch") :]
         elif name == "torch" or name.startswith("torch."):
             own = _naming.own(name)
         else:

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from torchlike._C import Tensor
 
 
+def _total(tensors: Sequence[Tensor]) -> int:
+    return sum(t.numel() for t in tensors)
+
+
 def _basis(tensors: Sequence[Tensor]) -> list[Tensor]:
     """For each tensor all unit vectors of all of them together: [elements of all, *its shape]."""
-    total = sum(t.numel() for t in tensors)
+    total = _total(tensors)
     made, start = [], 0
     for t in tensors:
         rows = torch.zeros(total, t.numel(), dtype=t.dtype, device=t.device)
@@ -56,7 +60,7 @@ def jacrev(
 
     Args:
         has_aux: the function returns its output and something else, which is passed on.
-        chunk_size: how many rows are computed at a time; all by default.
+        chunk_size: how many rows are computed at a time; all by default. One at a time goes without `vmap`.
         _preallocate_and_copy: accepted for PyTorch's sake; chunks are always put together once.
     """
     if not (chunk_size is None or chunk_size > 0):
@@ -75,8 +79,12 @@ def jacrev(
         value, back, *aux = vjp(of_chosen, *inputs, has_aux=has_aux)
         outputs, shape = tensors_alone(value, "vjp(f, *primals)")
         _check_real("jacrev", "outputs", outputs)
-        basis = tree_unflatten(_basis(outputs), shape)
-        made = vmap(back, chunk_size=chunk_size)(basis)
+        basis, basis_size = tree_unflatten(_basis(outputs), shape), _total(outputs)
+        if chunk_size == 1 and basis_size > 0:  # without `vmap`, and so without its limits
+            rows = [back(tree_map(lambda x, i=i: x[i], basis)) for i in range(basis_size)]
+            made = tree_map(lambda *parts: torch.stack(parts), *rows)
+        else:
+            made = vmap(back, chunk_size=chunk_size)(basis)
         leaves, spec = tree_flatten(made[0] if isinstance(argnums, int) else made)
         # By input and output; wanted by output and input.
         table = [_split(rows, outputs) for rows in leaves]

@@ -68,18 +68,16 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
     parameters = [dict(m.named_parameters()) for m in models]
     buffers = [dict(m.named_buffers()) for m in models]
     return (
-        {k: _stacked([p[k] for p in parameters]) for k in parameters[0]},
-        {k: _stacked([b[k] for b in buffers]) for k in buffers[0]},
+        {k: _stacked(k, [p[k] for p in parameters]) for k in parameters[0]},
+        {k: _stacked(k, [b[k] for b in buffers]) for k in buffers[0]},
     )
 
 
-def _stacked(tensors: list[Any]) -> Any:
+def _stacked(name: str, tensors: list[Any]) -> Any:
     """One leaf of several, which want gradients all or none."""
     wanted = tensors[0].requires_grad
     if any(t.requires_grad != wanted for t in tensors):
-        raise RuntimeError(
-            f"Expected {wanted} to be the same for all models' tensors of one name: some require gradients"
-        )
+        raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
     return torch.stack([t.detach() for t in tensors]).requires_grad_(wanted)
 
 

@@ -1,0 +1,5 @@
+"""`functorch.einops`."""
+
+from torchlike.func._rearrange import rearrange
+
+__all__ = ["rearrange"]
