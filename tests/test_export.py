@@ -428,3 +428,36 @@ def test_models_know_that_they_are_exported():
     x = torch.ones(2)
     assert X.export(Asks(), (x,)).module()(x).tolist() == [2, 2]
     assert Asks()(x).tolist() == [3, 3] and not torch.compiler.is_exporting()
+
+
+def test_state_is_not_what_hooks_make_of_it():
+    class Renamed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+            self.register_buffer("unsaved", torch.ones(2), persistent=False)
+            self._register_state_dict_hook(self.rename)
+
+        @staticmethod
+        def rename(module, state, prefix, *args):
+            for key in list(state):
+                state[f"{prefix}{key.removeprefix(prefix + 'layer.')}"] = state.pop(key)
+
+        def forward(self, x):
+            return self.layer(x) + self.unsaved
+
+    model, x = Renamed(), torch.ones(1, 2)
+    program = X.export(model, (x,))
+    assert list(program.state_dict) == ["layer.weight", "layer.bias"]
+    assert torch.equal(program.module()(x), model(x))
+
+
+def test_sizes_of_one_name_have_one_range():
+    class Product(nn.Module):
+        def forward(self, x, y):
+            return x @ y
+
+    square = torch.ones(4, 4)
+    one, other = Dim("n", min=3), Dim("n", max=12)
+    with pytest.raises(UserError, match=r"definitions Dim\('n', min=3\) and Dim\('n', max=12\)"):
+        X.export(Product(), (square, square), dynamic_shapes=((one, other), (other, one)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchlike.export._draft_export import DraftExportReport, log
 from torchlike.export._probe import probed
+from torchlike.export._trace import state_of
 from torchlike.export.decomp_utils import CustomDecompTable
 from torchlike.export.dynamic_shapes import (
     AdditionalInputs,
@@ -150,7 +151,7 @@ def _export(
         mod, args, kwargs, sizes.variables, sizes.places, table, preserved, known, report
     )
     signature = ExportGraphSignature(traced.inputs, traced.outputs)
-    state = dict(mod.state_dict(keep_vars=True)) if of is None else of.state_dict
+    state = state_of(mod) if of is None else of.state_dict
     constants = dict(traced.constants)
     kept = {name for name, _ in mod.named_buffers()} if of is None else set(of.constants)
     for name in kept - set(state):

@@ -141,6 +141,16 @@ def _norm_with_statistics(
 _NORMALISED = {aten.native_batch_norm.default: _norm_with_statistics}
 
 
+def state_of(model: Module) -> dict[str, Any]:
+    """What a model's state dict has before hooks change it: parameters and buffers by all their paths."""
+    found = dict(model.named_parameters(remove_duplicate=False))
+    found |= model.named_buffers(remove_duplicate=False)
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for name in module._non_persistent_buffers_set:
+            found.pop(f"{prefix}.{name}" if prefix else name, None)
+    return found
+
+
 class _Trace:
     """The state of a trace."""
 
@@ -174,7 +184,7 @@ class _Trace:
         for path, param in self.model.named_parameters():
             proxy = self.placeholder(f"p_{identifier(path)}", param)
             specs.append(InputSpec(InputKind.PARAMETER, TensorArgument(proxy.node.name), path))
-        kept = set(self.model.state_dict(keep_vars=True))
+        kept = state_of(self.model)
         for path, buffer in self.model.named_buffers():
             proxy = self.placeholder(f"b_{identifier(path)}", buffer)
             name = TensorArgument(proxy.node.name)

@@ -360,6 +360,11 @@ def _place(variables: dict[str, Variable], leaf: int, dim: int, size: int, wante
     known = variables.setdefault(
         root.__name__, Variable(root.__name__, root.min, root.max, example)
     )
+    if (known.low, known.high) != (root.min, root.max):
+        same = Dim(root.__name__, min=known.low, max=known.high)
+        raise UserError(
+            f"Found different definitions {same!r} and {root!r} for the same symbolic dimension {root!r}!"
+        )
     if known.example != example:
         raise UserError(
             f"Constraints violated ({root.__name__})! Two sizes are said to be {root.__name__}, but are "
