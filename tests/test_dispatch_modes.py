@@ -104,3 +104,10 @@ def test_a_recorded_call_is_shown_as_the_overload_that_was_asked_for(name, asks)
         x * 2.0
     assert seen == [overload, torch.ops.aten.mul.Tensor]
     assert y.requires_grad == asks
+
+
+def test_the_old_spelling_of_a_mode():
+    with pytest.warns(UserWarning, match="no longer necessary"):
+        mode = Passing.push()
+    with mode:
+        assert torch.ones(2).sum() == 2

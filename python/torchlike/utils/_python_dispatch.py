@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchlike import _C
@@ -51,6 +52,15 @@ class TorchDispatchMode:
 
     def __exit__(self, *exc: object) -> None:
         modes.pop()
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> TorchDispatchMode:
+        """An old spelling of the constructor."""
+        warnings.warn(
+            "`Mode.push()` is no longer necessary and can be replaced with just `with Mode()`",
+            stacklevel=2,
+        )
+        return cls(*args, **kwargs)
 
     @classmethod
     def is_infra_mode(cls) -> bool:
