@@ -81,3 +81,17 @@ def test_erfcx_where_its_factors_are_large_and_small():
     assert torch.allclose(
         torch.special.erfcx(x), torch.tensor(want, dtype=torch.float64), rtol=1e-14
     )
+
+
+def test_overloads_with_out_of_functions_without():
+    """PyTorch generates them for operators whose functions cannot be told where the result goes."""
+    aten, x = torch.ops.aten, torch.arange(4.0).view(1, 4, 1, 1)
+    for made, want in (
+        (aten.ones_like.out(x, out=torch.empty(0)), torch.ones_like(x)),
+        (aten.new_ones.out(x, (2,), out=torch.empty(0)), torch.ones(2)),
+        (aten.pixel_shuffle.out(x, 2, out=torch.empty(0)), torch.pixel_shuffle(x, 2)),
+        (aten.sum.out(x, out=torch.empty(0)), x.sum()),
+        (aten.sum.IntList_out(x, [1], out=torch.empty(0)), x.sum(1)),
+        (aten.median.out(x, out=torch.empty(0)), x.median()),
+    ):
+        assert torch.equal(made, want)

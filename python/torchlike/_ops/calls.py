@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -10,11 +11,15 @@ from torchlike import _C, _lazy
 from torchlike._ops import binding, modes
 from torchlike._ops.by_hand import WORDS
 from torchlike._ops.by_hand import function as by_hand
+from torchlike._ops.schema import closing, split
 
 if TYPE_CHECKING:
     from torchlike._ops import OpOverload, custom
 else:
     custom = _lazy.module("torchlike._ops.custom")
+
+# the bit of a row's forms that says that it takes `out`
+_OUT = 8
 
 
 def run(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -133,6 +138,22 @@ def _writes_if_asked(name: str) -> bool:
     return "bool inplace" in schemas.get(f"nn.functional.{name}", "")
 
 
+@cache
+def _needed_with_out() -> dict[str, float]:
+    """By name of an operator, how few arguments a row needs that can be told where its result goes."""
+    needed: dict[str, float] = {}
+    for row, schema, forms, _ in _C._op_table():
+        name = row.partition("#")[0].removeprefix("nn.functional.").replace(".", "_")
+        least = sum("=" not in p and p != "*" for p in split(schema[1 : closing(schema, 0)]))
+        needed[name] = min(needed.get(name, inf), least if forms & _OUT else inf)
+    return needed
+
+
+def _takes_out(name: str, given: int) -> bool:
+    """True for a call with so many arguments that can be told where its result goes."""
+    return given >= _needed_with_out().get(name, 0)
+
+
 def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     """A call of the function or method that users call."""
     name = overload._opname
@@ -150,6 +171,8 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
         raise NotImplementedError(f"torchlike has no kernel for {overload.name()}")
     if "reduction" in inputs and function is torch.nn.functional.__dict__.get(name):
         args, kwargs = (inputs.pop("self"),), {**inputs, "reduction": WORDS[inputs["reduction"]]}
+    if outs and not _takes_out(name, len(args) + len(kwargs)):
+        return _written(outs, function(*args, **kwargs))
     if outs:
         kwargs["out"] = outs[0] if len(outs) == 1 else tuple(outs)
     return function(*args, **kwargs)
