@@ -183,3 +183,34 @@ def test_fake_inputs():
     assert isinstance(FakeTensorProp(net, mode).propagate(X), fake.FakeTensor)
     assert all(isinstance(n.meta["val"], fake.FakeTensor) for n in net.graph.nodes)
     assert isinstance(ShapeProp(net, fake.FakeTensorMode()).propagate(X), fake.FakeTensor)
+
+
+def test_tensors_of_classes_show_what_they_make_of_calls():
+    class Turned(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+            made.inner = inner
+            return made
+
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            plain = [a.inner.cos() if isinstance(a, cls) else a for a in args]
+            return func(*plain, **(kwargs or {}))
+
+    for call in (lambda x: Turned(x) * 2, lambda x: x * Turned(x)):
+        gm = make_fx(call)(X)
+        assert "cos" in gm.code and torch.equal(gm(X + 1), call(X + 1))
+
+
+def test_values_that_a_run_decides_are_not_kept():
+    def drawn():
+        value = torch.tensor([2.0])
+        value.normal_()
+        return torch.full((2,), value.item())
+
+    for call, given in ((drawn, ()), (lambda x: torch.allclose(x, x * 1), (X,))):
+        with pytest.raises(RuntimeError, match="get value out of a tracing tensor"):
+            make_fx(call)(*given)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike._ops import modes as dispatch_modes
+from torchlike._tags import Tag
 from torchlike.fx._symbolic_trace import PH, Tracer
 from torchlike.fx.graph_module import GraphModule
 from torchlike.fx.passes.shape_prop import _extract_tensor_metadata
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 Tensor = torchlike.Tensor
-READS = ("aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
+READS = ("aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose")
 _CONSTANTS = ("arange", "full", "ones", "scalar_tensor", "zeros")
 _SHAPES_OF_VALUES = ("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim")
 
@@ -137,6 +138,8 @@ def _is_constant(node: Any) -> bool:
         before = at.all_input_nodes
         if not before and packet not in _CONSTANTS:
             return False
+        if Tag.nondeterministic_seeded in getattr(at.target, "tags", ()):
+            return False
         left += [n for n in before if n not in seen]
         seen.update(before)
     return True
@@ -180,6 +183,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.enable_tracing:
             return func(*args, **kwargs)
+        if types and self._is_for_classes(types, args, kwargs):
+            return NotImplemented
         replacement = self.decomposition_table.get(func)
         if replacement is not None:
             with self:
@@ -187,6 +192,13 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             if result is not NotImplemented:
                 return result
         return self._record(func, args, kwargs)
+
+    def _is_for_classes(self, types: Any, args: Any, kwargs: Any) -> bool:
+        """True if a tensor whose class handles its calls is no value of the graph: what it makes of them is recorded."""
+        return any(
+            isinstance(t, Tensor) and type(t) in types and self.tracer.find(t) is None
+            for t in pytree.tree_leaves((args, kwargs))
+        )
 
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
         tracer = self.tracer
