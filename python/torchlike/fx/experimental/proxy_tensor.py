@@ -194,7 +194,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         return self._record(func, args, kwargs)
 
     def _is_for_classes(self, types: Any, args: Any, kwargs: Any) -> bool:
-        """True if a tensor whose class handles its calls is no value of the graph: what it makes of them is recorded."""
+        """True if a tensor that handles its calls is no value of the graph: what it makes of them is recorded."""
         return any(
             isinstance(t, Tensor) and type(t) in types and self.tracer.find(t) is None
             for t in pytree.tree_leaves((args, kwargs))
