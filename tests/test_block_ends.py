@@ -157,3 +157,150 @@ def test_rows_that_share_memory_are_written_one_after_the_other():
     y = tl.zeros(8)
     y.as_strided((3, 4), (2, 1)).copy_(tl.arange(12.0).view(3, 4))
     assert y.tolist() == [0, 1, 4, 5, 8, 9, 10, 11]
+
+
+TILES = [1, 63, 64, 65, 200]
+POINTWISE = [
+    lambda x, y: tl.add(x, y, alpha=0.25),
+    lambda x, y: x * y,
+    lambda x, y: x / y,
+    lambda x, y: x.maximum(y),
+    lambda x, y: x.copysign(y),
+    lambda x, y: x.sqrt(),
+    lambda x, y: x.ceil(),
+    lambda x, y: x.reciprocal(),
+    lambda x, y: -x.round(),
+    lambda x, y: tl.nn.functional.leaky_relu(x, 0.125),
+    lambda x, y: x.clamp(-0.5, 0.75),
+    lambda x, y: x.clamp(y, y.flip(0)),
+]
+
+
+@pytest.mark.parametrize("dtype", [tl.float16, tl.bfloat16])
+@pytest.mark.parametrize("n", TILES)
+@pytest.mark.parametrize("f", POINTWISE)
+def test_halves_are_single_precision_rounded(n, dtype, f):
+    tl.manual_seed(n)
+    x, y = tl.randn(2, 5, n).to(dtype)
+    x[0, n // 2], y[1, 0] = float("nan"), float("inf")
+    found = f(x, y).float().numpy()
+    steps = f(x.float(), y.float())
+    assert np.array_equal(found, steps.to(dtype).float().numpy(), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [tl.float16, tl.bfloat16])
+@pytest.mark.parametrize("n", TILES)
+def test_halves_beside_numbers_and_in_place(n, dtype):
+    tl.manual_seed(n)
+    x, y = tl.randn(2, 9, n).to(dtype)
+    for other in (0.3, tl.tensor(0.3), y[:, :1], y[0], y[:, :1].float(), y):
+        want = (x.float() * other).to(dtype)
+        assert (x * other).to(dtype).tolist() == want.tolist()
+        assert x.clone().mul_(other).tolist() == want.tolist()
+    assert (
+        tl.outer(x[0], y[0]).tolist() == (x[0, :, None].float() * y[0].float()).to(dtype).tolist()
+    )
+    over = x.clone()
+    assert over.abs_().neg_().tolist() == (-x.float().abs()).to(dtype).tolist()
+    assert tl.add(x, y, out=over).tolist() == (x.float() + y.float()).to(dtype).tolist()
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
+def test_indices_are_written_to_wherever_they_are(n, threads):
+    x, at = tl.arange(5.0 * n).view(5, n), tl.arange(n).flip(0).expand(5, n)
+    want = x.numpy()[:, ::-1]
+    for a in (x, x.t().contiguous().t()):
+        assert np.array_equal(tl.zeros(5, n).scatter(1, at, a).numpy(), want)
+        assert np.array_equal(tl.ones(5, n).scatter_add(1, at, a).numpy(), want + 1)
+        assert np.array_equal(tl.zeros(n, 5).scatter(0, at.t(), a.t()).numpy(), want.T)
+        assert np.array_equal(a.take(at - n * 5).numpy(), x.numpy().ravel()[at.numpy() - n * 5])
+    for bad in (n, -1):
+        wrong = at.clone()
+        wrong[3, n // 2] = bad
+        with pytest.raises(RuntimeError, match=f"index {bad} is out of bounds"):
+            tl.zeros(5, n).scatter_(1, wrong, x)
+
+
+@pytest.mark.parametrize("dtype", [tl.uint8, tl.bool, tl.bfloat16, tl.float32, tl.complex128])
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 100])
+def test_lines_are_turned_round(n, dtype):
+    x = (tl.arange(3 * n).view(3, n) % 7).to(dtype)
+    plain = x.to(tl.complex128).numpy()
+    assert np.array_equal(x.flip(1).to(tl.complex128).numpy(), plain[:, ::-1])
+    assert np.array_equal(x[:, 1:].flip(0, 1).to(tl.complex128).numpy(), plain[::-1, :0:-1])
+
+
+@pytest.mark.parametrize("dtype", [tl.float16, tl.float32, tl.float64, tl.int64])
+def test_operands_whose_neighbours_are_apart(dtype, threads):
+    x = (tl.arange(150 * 150) % 401).view(150, 150).to(dtype)
+    y = tl.arange(20 * 30 * 40).view(20, 40, 30).transpose(1, 2).to(dtype)
+    for a, b in [(x, x.t()), (x.t(), x), (y.contiguous(), y), (y, y.contiguous())]:
+        assert (a + b).tolist() == (a.contiguous() + b.contiguous()).tolist()
+        assert (a < b).tolist() == (a.contiguous() < b.contiguous()).tolist()
+        assert (a + b).stride() == a.stride()
+    want = (x + x.t().contiguous()).tolist()
+    assert x.clone().add_(x.t()).tolist() == want
+    assert tl.where(x > 3, x.t(), x).tolist() == tl.where(x > 3, x.t().contiguous(), x).tolist()
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, float("inf")])
+@pytest.mark.parametrize("dtype", [tl.float16, tl.float32, tl.float64, tl.complex64])
+def test_slices_scaled_to_a_norm(p, dtype, threads):
+    tl.manual_seed(0)
+    x = tl.randn(3, 40, 5, dtype=tl.complex128 if dtype.is_complex else tl.float64).to(dtype)
+    for a in (x, x.transpose(0, 2), x[:, ::2]):
+        for dim in range(3):
+            wide = a.numpy().astype(np.complex128)
+            others = tuple(d for d in range(3) if d != dim)
+            size = np.abs(wide)
+            norm = size.max(others, keepdims=True)
+            if p != float("inf"):
+                norm = (size**p).sum(others, keepdims=True) ** (1 / p)
+            want = wide * np.where(norm > 2, 2 / (norm + 1e-7), 1)
+            eps = 1e-3 if dtype == tl.float16 else 1e-6
+            found = a.renorm(p, dim, 2)
+            np.testing.assert_allclose(found.numpy().astype(np.complex128), want, eps, eps)
+            assert a.clone().renorm_(p, dim, 2).tolist() == found.tolist()
+
+
+@pytest.mark.parametrize(("mode", "name"), [("reflect", "reflect"), ("replicate", "edge")])
+@pytest.mark.parametrize("dtype", [tl.uint8, tl.float32])
+def test_pads_of_many_rows(mode, name, dtype, threads):
+    x = (tl.arange(3 * 5 * 70 * 9) % 251).view(3, 5, 70, 9).to(dtype)
+    found = tl.nn.functional.pad(x, (3, 2, 1, 4), mode)
+    want = np.pad(x.numpy(), ((0, 0), (0, 0), (1, 4), (3, 2)), name)
+    assert np.array_equal(found.numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", [tl.float32, tl.float64, tl.bfloat16])
+def test_images_are_resized_in_their_place(dtype, threads):
+    x = (tl.arange(2 * 3 * 20 * 30) % 97).view(2, 3, 20, 30).to(dtype)
+    resize = tl.nn.functional.interpolate
+    near = resize(x, size=(50, 60), mode="nearest")
+    rows, columns = np.arange(50) * 20 // 50, np.arange(60) * 30 // 60
+    assert near.tolist() == x[:, :, rows][..., columns].tolist()
+    last = resize(x.to(memory_format=tl.channels_last), size=(50, 60), mode="nearest")
+    assert last.tolist() == near.tolist()
+    line = resize(x[0], size=59, mode="linear", align_corners=True)
+    half = (x[0].float()[..., 1:] + x[0].float()[..., :-1]) / 2
+    assert line[..., ::2].tolist() == x[0].tolist()
+    assert line[..., 1::2].tolist() == half.to(dtype).tolist()
+    # A scale of its own makes another map of sizes that are equal.
+    both = [
+        resize(x.double(), scale_factor=(1.04, 2), mode="bicubic", recompute_scale_factor=False),
+        resize(
+            resize(x.double(), scale_factor=(1.04, 1), mode="bicubic"),
+            scale_factor=(1, 2),
+            mode="bicubic",
+        ),
+    ]
+    tl.testing.assert_close(*both, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [tl.uint8, tl.int32, tl.int64, tl.float64])
+def test_numbers_of_triangles(dtype):
+    for offset in (-3, 0, 2):
+        lower = tl.tril_indices(7, 5, offset, dtype=dtype).numpy()
+        assert np.array_equal(lower, np.tril_indices(7, offset, 5))
+        upper = tl.triu_indices(7, 5, offset, dtype=dtype).numpy()
+        assert np.array_equal(upper, np.triu_indices(7, offset, 5))

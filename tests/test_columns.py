@@ -41,3 +41,52 @@ def test_best_elements_are_the_first_of_the_order(dtype, largest):
         np.testing.assert_array_equal(values.numpy(), whole.numpy())
         np.testing.assert_array_equal(x[at.numpy()], values.numpy())
         assert len(set(at.tolist())) == k
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(2, 6, 3), (3, 8, 64, 64), (2, 4, 70, 71), (2, 300, 1), (5, 8)])
+def test_gradients_of_groups_in_halves_are_those_of_single_precision(dtype, shape):
+    torch.manual_seed(0)
+    x, g = torch.randn(2, *shape).to(dtype)
+    w, b = torch.randn(2, shape[1]).to(dtype)
+    found = []
+    for to in (dtype, torch.float32):
+        leaves = [t.to(to, copy=True).requires_grad_() for t in (x, w, b)]
+        y = F.group_norm(leaves[0], 2, *leaves[1:])
+        found.append(torch.autograd.grad(y, leaves, g.to(to)))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a.float(), b, rtol=2e-2, atol=2e-2 * b.abs().max().item())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(4, 5, 3), (2, 64, 64), (2, 70, 300)])
+@pytest.mark.parametrize("f", [F.softmax, F.log_softmax])
+def test_gradients_of_columns_in_halves_are_those_of_single_precision(dtype, shape, f):
+    torch.manual_seed(0)
+    x, g = torch.randn(2, *shape).to(dtype)
+    found = []
+    for to in (dtype, torch.float32):
+        leaf = x.to(to, copy=True).requires_grad_()
+        found.append(torch.autograd.grad(f(leaf, 1), leaf, g.to(to))[0].float())
+    torch.testing.assert_close(*found, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(5, 6, 7, 7), (300, 2, 5), (2, 3, 70, 71), (9, 4)])
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+def test_gradients_of_batches_in_halves_are_those_of_single_precision(dtype, shape, train, last):
+    torch.manual_seed(0)
+    x, g = torch.randn(2, *shape).to(dtype)
+    if last and x.ndim == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    mean, var = torch.rand(2, shape[1])
+    w, b = torch.randn(2, shape[1])
+    found = []
+    for to in (dtype, torch.float32):
+        leaves = [x.to(to, copy=True).requires_grad_()]
+        leaves += [t.clone().requires_grad_() for t in (w, b)]
+        y = F.batch_norm(leaves[0], mean.clone(), var.clone(), *leaves[1:], train)
+        found.append(torch.autograd.grad(y, leaves, g.to(to)))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a.float(), b, rtol=2e-2, atol=2e-2 * b.abs().max().item())

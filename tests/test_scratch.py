@@ -194,3 +194,21 @@ def test_rows_of_attention(masked, causal, lead, threads):
     args = (q, q, k, v, q, sums, 0.0, causal)
     row = f"_grad.{row}_backward"
     assert measured(row, args, kwargs) == predicted(row, args, kwargs)[0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_operands_that_are_turned(dtype, threads):
+    class Sum(nn.Module):
+        def forward(self, x):
+            return x + x.t()
+
+    done = torch.plan(Sum(), torch.zeros(150, 150, dtype=getattr(torch, dtype)), step="forward")
+    done = done.verify()
+    assert done.equal, done
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_steps_of_group_norm(dtype, threads):
+    x = torch.zeros(2, 8, 9, 9, dtype=getattr(torch, dtype))
+    plan = torch.plan(nn.GroupNorm(2, 8).to(x.dtype), x, step="train")
+    assert plan.verify().equal and not plan.unmeasured

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "walks lines of dense tensors")]
 
 use super::lines::Shared;
-use super::resize::{Real, Taps, blend, pick, weigh};
+use super::resize::{Picks, Real, Taps, blend, pick, weigh};
 use super::{pool, slice};
 use crate::{DType, Device, Element, Result, Tensor};
 
@@ -204,8 +204,7 @@ struct Row<T> {
 struct Sums<T> {
     to: usize,
     len: usize,
-    at: Vec<u32>,
-    weights: Vec<T>,
+    picks: Picks<T>,
 }
 
 impl<T: Real> Sums<T> {
@@ -225,12 +224,8 @@ impl<T: Real> Sums<T> {
                 (at[k * len + i - to], weights[k * len + i - to]) = (j as u32, T::of(w));
             }
         }
-        Self {
-            to,
-            len,
-            at,
-            weights,
-        }
+        let picks = Picks::new(at, weights);
+        Self { to, len, picks }
     }
 }
 
@@ -263,10 +258,10 @@ impl<T: Real> Row<T> {
         }
         for s in &self.rest {
             let out = &mut out[s.to..s.to + s.len];
-            if s.at.is_empty() {
+            if s.picks.is_empty() {
                 out.fill(T::default());
             } else {
-                pick(out, grad, &s.at, &s.weights);
+                pick(out, grad, &s.picks);
             }
         }
     }

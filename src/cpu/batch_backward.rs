@@ -4,13 +4,15 @@
 
 use super::columns::{self, BLOCK};
 use super::lanes::Real;
-use super::lines::Shared;
+use super::lines::{self, Shared};
+use super::math::RealFns;
 use super::norm::{by_type, compute_type};
 use super::norm_backward::{Asked, Saved, put, room, working, zeros};
 use super::room::Room;
+use super::stored::Stored;
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Result, Tensor, dims};
+use crate::{DType, Result, Tensor, dims, with_dtype};
 
 /// The gradients of batch_norm; `train`: the statistics are the batch's own.
 ///
@@ -20,37 +22,30 @@ pub fn batch_norm(outs: Asked, s: &Saved, train: bool) -> Result<()> {
     if s.x.numel() == 0 {
         return zeros(outs);
     }
-    let c = compute_type(s.x.dtype());
-    let (x, order) = (s.x, order(s.x));
-    let read = |t: &Tensor| copy::dense(&t.permuted(&order), c);
-    let (g, x) = (read(s.g)?, read(x)?);
-    let channels = s.x.shape()[1] as usize;
-    let rows = if lies_last(s.x) {
-        s.x.numel() as usize / channels.max(1)
-    } else {
-        s.x.shape()[0] as usize
-    };
-    let size = (s.x.numel() as usize)
-        .checked_div(rows * channels)
-        .unwrap_or(0);
+    let (c, sizes) = (compute_type(s.x.dtype()), sizes(s.x));
+    let (order, dtype) = (order(s.x), read_type(s.x));
+    let read = |t: &Tensor| copy::dense(&t.permuted(&order), dtype);
+    let (g, x) = (read(s.g)?, read(s.x)?);
     let dx = outs[0].map(|o| o.permuted(&order));
     let outs = [dx.as_ref(), outs[1], outs[2]];
-    let made = working(outs, c)?;
+    let mut made = working([None, outs[1], outs[2]], c)?;
+    made[0] = outs[0].map(|o| lines::results(o, dtype)).transpose()?;
     let dense = |t: &Tensor| copy::dense(t, c);
     let (mean, rstd) = (s.mean.map(dense).transpose()?, dense(s.rstd)?);
     let w = s.weight.map(dense).transpose()?;
-    by_type!(c, T => {
-        let zeros = vec![0.0; channels];
-        let batch = Batch::<T> {
-            g: slice::<T>(&g),
-            x: slice::<T>(&x),
+    with_dtype!(dtype, [half float] => E, {
+        type T = <E as Stored>::Wide;
+        let zeros = vec![0.0; sizes[1]];
+        let batch = Batch::<E> {
+            g: slice::<E>(&g),
+            x: slice::<E>(&x),
             mean: mean.as_ref().map_or(&zeros, slice::<T>),
             rstd: slice::<T>(&rstd),
             w: w.as_ref().map(slice::<T>),
-            sizes: [rows, channels, size],
+            sizes,
         };
-        batch.all(room::<T>(&made[0]), [room::<T>(&made[1]), room::<T>(&made[2])], train);
-    });
+        batch.all(room::<E>(&made[0]), [room::<T>(&made[1]), room::<T>(&made[2])], train);
+    }, else {});
     put(outs, &made)
 }
 
@@ -72,7 +67,7 @@ pub fn scratch(room: &mut Room, outs: Asked, s: &Saved, train: bool) -> Result<(
     }
     let order = order(x);
     for t in [Some(s.g), Some(x), outs[0]].into_iter().flatten() {
-        room.dense(&t.permuted(&order), c)?;
+        room.dense(&t.permuted(&order), read_type(x))?;
     }
     room.all_dense([outs[1], outs[2], s.mean, Some(&rstd), s.weight], c)
 }
@@ -83,6 +78,26 @@ fn order(x: &Tensor) -> Vec<usize> {
         std::iter::once(0).chain(2..x.ndim()).chain([1]).collect()
     } else {
         (0..x.ndim()).collect()
+    }
+}
+
+/// The batch as (rows, channels, positions).
+fn sizes(x: &Tensor) -> [usize; 3] {
+    let (n, channels) = (x.numel() as usize, x.shape()[1] as usize);
+    let rows = if lies_last(x) {
+        n.checked_div(channels).unwrap_or(0)
+    } else {
+        x.shape()[0] as usize
+    };
+    [rows, channels, n.checked_div(rows * channels).unwrap_or(0)]
+}
+
+/// The type that elements are read in: planes are converted piece by piece, columns all at once.
+fn read_type(x: &Tensor) -> DType {
+    if sizes(x)[2] == 1 {
+        compute_type(x.dtype())
+    } else {
+        x.dtype()
     }
 }
 
@@ -106,42 +121,47 @@ pub fn inverse_deviations(var: &Tensor, x: DType, eps: f64) -> Result<Tensor> {
     Ok(out)
 }
 
+/// Elements of planes that are converted at a time, where these are small.
+const PIECE: usize = 4096;
+
 /// A batch as (rows, channels, positions).
-struct Batch<'a, T> {
-    g: &'a [T],
-    x: &'a [T],
-    mean: &'a [T],
-    rstd: &'a [T],
-    w: Option<&'a [T]>,
+struct Batch<'a, E: Stored> {
+    g: &'a [E],
+    x: &'a [E],
+    mean: &'a [E::Wide],
+    rstd: &'a [E::Wide],
+    w: Option<&'a [E::Wide]>,
     sizes: [usize; 3],
 }
 
-impl<T: Real> Batch<'_, T> {
+impl<E: Stored> Batch<'_, E> {
     /// The gradients by the input and by the parameters, each where there is room for it.
-    fn all(&self, dx: &mut [T], [dw, db]: [&mut [T]; 2], train: bool) {
+    fn all(&self, dx: &mut [E], [dw, db]: [&mut [E::Wide]; 2], train: bool) {
         let [rows, channels, size] = self.sizes;
         let (mut plain, mut with_x) = (vec![0f64; channels], vec![0f64; channels]);
         if train || !dw.is_empty() || !db.is_empty() {
             if size == 1 {
-                [plain, with_x] = columns::sums(self.g, self.x, self.mean, columns::Products);
+                let (mut a, mut b) = (Vec::new(), Vec::new());
+                let (g, x) = (E::wide(self.g, &mut a), E::wide(self.x, &mut b));
+                [plain, with_x] = columns::sums(g, x, self.mean, columns::Products);
             } else {
                 self.sum_planes(&mut plain, &mut with_x);
             }
         }
         for (c, o) in dw.iter_mut().enumerate() {
-            *o = T::of(with_x[c] * self.rstd[c].f64_());
+            *o = <E::Wide as RealFns>::of(with_x[c] * self.rstd[c].f64_());
         }
         for (o, &v) in db.iter_mut().zip(&plain) {
-            *o = T::of(v);
+            *o = <E::Wide as RealFns>::of(v);
         }
         if dx.is_empty() {
             return;
         }
         let n = (rows * size) as f64;
-        let lines: Vec<[T; 4]> = (0..channels)
+        let lines: Vec<[E::Wide; 4]> = (0..channels)
             .map(|c| {
                 let rstd = self.rstd[c].f64_();
-                let share = |v: f64| T::of(if train { v / n } else { 0.0 });
+                let share = |v: f64| <E::Wide as RealFns>::of(if train { v / n } else { 0.0 });
                 let scale = self.w.map_or(self.rstd[c], |w| w[c] * self.rstd[c]);
                 [
                     scale,
@@ -166,52 +186,85 @@ impl<T: Real> Batch<'_, T> {
             for c in range {
                 // SAFETY: every channel has its own places.
                 let to = unsafe { (&mut plain.part(c, 1)[0], &mut with_x.part(c, 1)[0]) };
-                let sums = plane_sums(self.g, self.x, self.mean[c], [rows, channels, size], c);
-                (*to.0, *to.1) = sums;
+                (*to.0, *to.1) = self.sum_channel(c);
             }
         });
     }
 
+    /// The same of one channel.
+    fn sum_channel(&self, c: usize) -> (f64, f64) {
+        let [rows, channels, size] = self.sizes;
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        if size_of::<E>() == size_of::<E::Wide>() {
+            let (g, x) = (E::wide(self.g, &mut a), E::wide(self.x, &mut b));
+            return plane_sums(g, x, self.mean[c], self.sizes, c);
+        }
+        let (mut line, mut sums) = (Vec::new(), (0.0, 0.0));
+        let each = (PIECE / size).max(1);
+        for first in (0..rows).step_by(each) {
+            let count = each.min(rows - first);
+            for (all, room) in [(self.g, &mut a), (self.x, &mut b)] {
+                room.clear();
+                for r in first..first + count {
+                    let at = (r * channels + c) * size;
+                    room.extend_from_slice(E::wide(&all[at..at + size], &mut line));
+                }
+            }
+            let more = plane_sums(&a, &b, self.mean[c], [count, 1, size], 0);
+            sums = (sums.0 + more.0, sums.1 + more.1);
+        }
+        sums
+    }
+
     /// The gradient by the input where the statistics do not depend on it.
-    fn scale(&self, dx: &mut [T], lines: &[[T; 4]]) {
+    fn scale(&self, dx: &mut [E], lines: &[[E::Wide; 4]]) {
         let [_, channels, size] = self.sizes;
-        let out = Shared::new(dx);
         let n = if size == 1 { channels } else { size };
-        let columns: Vec<T> = lines.iter().map(|l| l[0]).collect();
-        pool::parallel_for(self.g.len() / n, (16384 / n).max(1), |r| {
-            let (at, len) = (r.start * n, r.len() * n);
-            // SAFETY: every line has its own part.
-            let to = unsafe { out.part(at, len) };
-            scale_lines(&self.g[at..at + len], &columns, [r.start, size], to);
+        let columns: Vec<E::Wide> = lines.iter().map(|l| l[0]).collect();
+        self.by_pieces(dx, n, |g, _, first, to| {
+            scale_lines(g, &columns, [first, size], to)
         });
     }
 
     /// The gradient by the input from the four numbers of each channel.
-    fn apply(&self, dx: &mut [T], lines: &[[T; 4]]) {
-        let [rows, channels, size] = self.sizes;
-        let out = Shared::new(dx);
+    fn apply(&self, dx: &mut [E], lines: &[[E::Wide; 4]]) {
+        let [_, channels, size] = self.sizes;
         if size == 1 {
-            let column = |k: usize| lines.iter().map(|l| l[k]).collect::<Vec<T>>();
+            let column = |k: usize| lines.iter().map(|l| l[k]).collect::<Vec<E::Wide>>();
             let columns = [column(0), column(1), column(2), column(3)];
-            pool::parallel_for(rows, (16384 / channels.max(1)).max(1), |r| {
-                let (at, n) = (r.start * channels, r.len() * channels);
-                // SAFETY: every row has its own part.
-                let to = unsafe { out.part(at, n) };
-                apply_columns(&self.g[at..at + n], &self.x[at..at + n], &columns, to);
+            return self.by_pieces(dx, channels, |g, x, _, to| {
+                apply_columns(g, x, &columns, to)
             });
-            return;
         }
-        pool::parallel_for(rows * channels, (16384 / size.max(1)).max(1), |r| {
-            let (at, n) = (r.start * size, r.len() * size);
-            // SAFETY: every plane has its own part.
-            let to = unsafe { out.part(at, n) };
-            apply_planes(
-                &self.g[at..at + n],
-                &self.x[at..at + n],
-                lines,
-                [r.start, size],
-                to,
-            );
+        self.by_pieces(dx, size, |g, x, first, to| {
+            apply_planes(g, x, lines, [first, size], to)
+        });
+    }
+
+    /// Calls `f(gradient, input, first line, gradient by the input)` for lines of `n` elements, some at a time.
+    fn by_pieces(
+        &self,
+        dx: &mut [E],
+        n: usize,
+        f: impl Fn(&[E::Wide], &[E::Wide], usize, &mut [E::Wide]) + Sync,
+    ) {
+        let (out, n) = (Shared::new(dx), n.max(1));
+        let lines = self.g.len() / n;
+        pool::parallel_for(lines, (16384 / n).max(1), |r| {
+            let (mut a, mut b, mut c) = (Vec::new(), Vec::new(), Vec::new());
+            let each = if size_of::<E>() == size_of::<E::Wide>() {
+                r.len().max(1)
+            } else {
+                (PIECE / n).max(1)
+            };
+            for first in r.clone().step_by(each) {
+                let at = first * n..r.end.min(first + each) * n;
+                let g = E::wide(&self.g[at.clone()], &mut a);
+                let x = E::wide(&self.x[at.clone()], &mut b);
+                // SAFETY: every line has its own part.
+                let to = unsafe { out.part(at.start, at.len()) };
+                E::fill(to, &mut c, |to| f(g, x, first, to));
+            }
         });
     }
 }

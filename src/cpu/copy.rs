@@ -5,6 +5,7 @@
 use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
 use super::lines::by_size;
+use super::simd::simd_fn;
 use super::{lines, planes};
 use crate::{DType, Device, Element, Result, Tensor, dims};
 use half::{bf16, f16};
@@ -183,6 +184,13 @@ unsafe fn same_row<T: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, 
             copy_run(dst, src, n * size_of::<T>());
         } else if sd == item && ss == -item {
             let (dst, src) = (dst.cast::<T>(), src.cast::<T>());
+            let first = src.wrapping_sub(n.saturating_sub(1));
+            let to = dst.cast_const();
+            let apart = first.wrapping_add(n) <= to || to.wrapping_add(n) <= first;
+            if apart && dst.is_aligned() && src.is_aligned() {
+                let to = std::slice::from_raw_parts_mut(dst, n);
+                return reversed(to, std::slice::from_raw_parts(first, n));
+            }
             for i in 0..n {
                 dst.add(i).write_unaligned(src.sub(i).read_unaligned());
             }
@@ -203,6 +211,17 @@ unsafe fn same_row<T: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, 
                     .cast::<T>()
                     .write_unaligned(src.offset(i * ss).cast::<T>().read_unaligned());
             }
+        }
+    }
+}
+
+simd_fn! { stream
+    /// The elements of a slice in reverse order.
+    fn reversed<T: Copy>(to: &mut [T], from: &[T]) {
+        let n = to.len();
+        let from = &from[..n];
+        for i in 0..n {
+            to[i] = from[n - 1 - i];
         }
     }
 }

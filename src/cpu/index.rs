@@ -7,16 +7,17 @@
 
 mod grid;
 mod masks;
+mod merge;
 
 pub use grid::pick_grid;
 pub use masks::{choose, count_true, fill_where, true_places, write_coordinates};
+pub use merge::{Reduce, scatter_reduce};
 
 use super::iter::{GRAIN, Walk};
 use super::lines::by_size;
 use super::simd::simd_fn;
 use super::{past, pool};
-use crate::{DType, Dims, Element, Result, Tensor, with_dtype};
-use num_complex::{Complex32, Complex64};
+use crate::{Dims, Tensor};
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -39,12 +40,6 @@ impl Axis {
         wrap: false,
     };
 
-    /// What is added to an index, and what the sum must lie below.
-    fn bounds(&self) -> (i64, u64) {
-        let low = if self.wrap { self.size } else { 0 };
-        (low, self.size as u64 + low as u64)
-    }
-
     /// The offset of an index that lies inside.
     #[inline(always)]
     fn inside(&self, index: i64) -> isize {
@@ -64,20 +59,103 @@ impl Axis {
         }
         Some(i as isize * self.step)
     }
+
+    /// Looks at indices.
+    #[inline(always)]
+    fn check(&self, index: &[i64]) -> Known {
+        if all_inside(index, 0, self.size - 1) {
+            Known::Plain
+        } else if self.wrap && all_inside(index, self.size, 2 * self.size - 1) {
+            Known::Inside
+        } else {
+            Known::Nothing
+        }
+    }
 }
 
 /// Indices that are checked together.
 const AT_ONCE: usize = 64;
 
+/// What is known of indices that are checked together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// All lie inside and count from the start.
+    Plain,
+    /// All lie inside.
+    Inside,
+    /// Some lie outside.
+    Nothing,
+}
+
 simd_fn! { stream
-    /// Whether all indices plus a number lie below another, as unsigned ones.
-    fn all_inside(index: &[i64], low: i64, span: u64) -> bool {
-        let mut outside = false;
+    /// Whether all indices plus `low` lie between 0 and `last`: the signs of all differences at once.
+    fn all_inside(index: &[i64], low: i64, last: i64) -> bool {
+        let mut signs = 0;
         for &i in index {
-            outside |= i.wrapping_add(low) as u64 >= span;
+            let i = i.wrapping_add(low);
+            signs |= i | last.wrapping_sub(i);
         }
-        !outside
+        signs >= 0
     }
+}
+
+/// Takes elements at indices that lie inside and count from the start. Steps that addresses scale by themselves cost nothing.
+///
+/// # Safety
+/// There are as many elements at `to`, and such at the indices, `step` bytes apart, from `from` on.
+#[inline(always)]
+unsafe fn pick<T: Copy>(to: *mut T, from: *const u8, index: &[i64; AT_ONCE], step: isize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if step == size_of::<T>() as isize {
+            for (k, &i) in index.iter().enumerate() {
+                *to.add(k) = *from.cast::<T>().offset(i as isize);
+            }
+        } else {
+            for (k, &i) in index.iter().enumerate() {
+                *to.add(k) = *from.offset(i as isize * step).cast::<T>();
+            }
+        }
+    }
+}
+
+/// Calls `f(element, offset along the axis)` for the elements of the first whole chunks of indices that lie inside, one after the other;
+/// how many there were.
+///
+/// # Safety
+/// There are `n` indices, `step` bytes apart.
+#[inline(always)]
+unsafe fn each_inside(
+    index: *const u8,
+    step: isize,
+    n: usize,
+    axis: &Axis,
+    mut f: impl FnMut(isize, isize),
+) -> isize {
+    let mut done = 0;
+    if step != 8 || n < AT_ONCE {
+        return done;
+    }
+    // SAFETY: as the caller promises.
+    let index = unsafe { std::slice::from_raw_parts(index.cast::<i64>(), n) };
+    for part in index.chunks(AT_ONCE) {
+        match axis.check(part) {
+            Known::Plain => {
+                for &i in part {
+                    f(done, i as isize * axis.step);
+                    done += 1;
+                }
+            }
+            Known::Inside => {
+                for &i in part {
+                    f(done, axis.inside(i));
+                    done += 1;
+                }
+            }
+            Known::Nothing => break,
+        }
+    }
+    done
 }
 
 /// One operand of a loop: where it starts and its strides in elements.
@@ -227,22 +305,28 @@ unsafe fn gather_row<T: Copy>(
             }
             return;
         }
-        let mut done = 0;
-        if s[2] == 8 {
+        let mut start = 0;
+        if s == &[item, 0, 8] {
             let index = std::slice::from_raw_parts(p[2].cast::<i64>(), n);
-            let (low, span) = axis.bounds();
-            let (mut to, mut from) = (p[0], p[1]);
-            for part in index.chunks(AT_ONCE).filter(|_| n >= AT_ONCE) {
-                if !all_inside(part, low, span) {
+            for part in index.as_chunks::<AT_ONCE>().0 {
+                if axis.check(part) != Known::Plain {
                     break;
                 }
-                for &i in part {
-                    *to.cast::<T>() = *from.offset(axis.inside(i)).cast::<T>();
-                    (to, from) = (to.wrapping_offset(s[0]), from.wrapping_offset(s[1]));
-                }
-                done += part.len() as isize;
+                pick(p[0].cast::<T>().offset(start), p[1], part, axis.step);
+                start += AT_ONCE as isize;
             }
         }
+        let done = start
+            + each_inside(
+                p[2].offset(start * s[2]),
+                s[2],
+                n - start as usize,
+                axis,
+                |k, at| {
+                    let k = start + k;
+                    *p[0].offset(k * s[0]).cast::<T>() = *p[1].offset(k * s[1] + at).cast::<T>();
+                },
+            );
         for i in done..n as isize {
             let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
                 return;
@@ -309,143 +393,16 @@ unsafe fn scatter_row<T: Copy>(
             }
             return;
         }
-        for i in 0..n as isize {
+        let done = each_inside(p[2], s[2], n, axis, |i, at| {
+            *p[0].offset(i * s[0] + at).cast::<T>() = *p[1].offset(i * s[1]).cast::<T>();
+        });
+        for i in done..n as isize {
             let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
                 return;
             };
             *p[0].offset(i * s[0] + at).cast::<T>() = *p[1].offset(i * s[1]).cast::<T>();
         }
     }
-}
-
-/// How an element that is already there and a new one make the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reduce {
-    /// Their sum.
-    Add,
-    /// Their product.
-    Mul,
-    /// The larger one; NaN if either is.
-    Max,
-    /// The smaller one; NaN if either is.
-    Min,
-}
-
-trait Merge: Copy {
-    fn add(self, o: Self) -> Self;
-    fn mul(self, o: Self) -> Self;
-    fn max_(self, o: Self) -> Self;
-    fn min_(self, o: Self) -> Self;
-}
-
-macro_rules! merge {
-    (int $($t:ty)+) => { $(impl Merge for $t {
-        #[inline(always)] fn add(self, o: Self) -> Self { self.wrapping_add(o) }
-        #[inline(always)] fn mul(self, o: Self) -> Self { self.wrapping_mul(o) }
-        #[inline(always)] fn max_(self, o: Self) -> Self { self.max(o) }
-        #[inline(always)] fn min_(self, o: Self) -> Self { self.min(o) }
-    })+ };
-    (float $($t:ty)+) => { $(impl Merge for $t {
-        #[inline(always)] fn add(self, o: Self) -> Self { self + o }
-        #[inline(always)] fn mul(self, o: Self) -> Self { self * o }
-        #[inline(always)] fn max_(self, o: Self) -> Self { if self.is_nan() || self > o { self } else { o } }
-        #[inline(always)] fn min_(self, o: Self) -> Self { if self.is_nan() || self < o { self } else { o } }
-    })+ };
-    (complex $($t:ty)+) => { $(impl Merge for $t {
-        #[inline(always)] fn add(self, o: Self) -> Self { self + o }
-        #[inline(always)] fn mul(self, o: Self) -> Self { self * o }
-        #[inline(always)] fn max_(self, o: Self) -> Self { o }
-        #[inline(always)] fn min_(self, o: Self) -> Self { o }
-    })+ };
-}
-merge!(int u8 i8 i16 i32 i64 u16 u32 u64);
-merge!(float f32 f64);
-merge!(complex Complex32 Complex64);
-impl Merge for bool {
-    #[inline(always)]
-    fn add(self, o: Self) -> Self {
-        self | o
-    }
-    #[inline(always)]
-    fn mul(self, o: Self) -> Self {
-        self & o
-    }
-    #[inline(always)]
-    fn max_(self, o: Self) -> Self {
-        self | o
-    }
-    #[inline(always)]
-    fn min_(self, o: Self) -> Self {
-        self & o
-    }
-}
-
-const ADD: u8 = 0;
-const MUL: u8 = 1;
-const MAX: u8 = 2;
-const MIN: u8 = 3;
-
-unsafe fn merge_row<T: Merge + Element, const HOW: u8>(
-    p: &[*mut u8; 3],
-    s: &[isize; 3],
-    n: usize,
-    axis: &Axis,
-    bad: &AtomicI64,
-) {
-    let item = size_of::<T>() as isize;
-    let merged = |was: T, from: T| match HOW {
-        ADD => was.add(from),
-        MUL => was.mul(from),
-        MAX => was.max_(from),
-        _ => was.min_(from),
-    };
-    // SAFETY: the caller gives n elements of each operand; offsets are checked against the axis.
-    unsafe {
-        if s[2] == 0 && s[0] == item && s[1] == item {
-            let Some(at) = axis.offset(*p[2].cast::<i64>(), bad) else {
-                return;
-            };
-            let (to, from) = (p[0].offset(at).cast::<T>(), p[1].cast::<T>());
-            for i in 0..n {
-                *to.add(i) = merged(T::load(to.add(i)), T::load(from.add(i)));
-            }
-            return;
-        }
-        for i in 0..n as isize {
-            let Some(at) = axis.offset(*p[2].offset(i * s[2]).cast::<i64>(), bad) else {
-                return;
-            };
-            let to = p[0].offset(i * s[0] + at).cast::<T>();
-            *to = merged(T::load(to), T::load(p[1].offset(i * s[1]).cast()));
-        }
-    }
-}
-
-/// `dst[p, index[p]] = how(dst[p, index[p]], src[p])`, in order; the first bad index, if any. 16-bit floats have to be
-/// widened by the caller.
-///
-/// # Errors
-/// If the dtype cannot be computed with.
-pub fn scatter_reduce(
-    how: Reduce,
-    dtype: DType,
-    shape: &[i64],
-    dst: &Lay,
-    src: &Lay,
-    index: &Lay,
-    axis: Axis,
-) -> Result<Option<i64>> {
-    with_dtype!(dtype, [bool int uint float complex] => T, {
-        let row: Row = match how {
-            Reduce::Add => merge_row::<T, ADD>,
-            Reduce::Mul => merge_row::<T, MUL>,
-            Reduce::Max => merge_row::<T, MAX>,
-            Reduce::Min => merge_row::<T, MIN>,
-        };
-        return Ok(in_order(shape, dst, src, index, dtype.size(), axis, row));
-    }, else {
-        Err(dtype.no_kernel("scatter_reduce"))
-    })
 }
 
 /// Adds `index * step` to `sum` for every place of `shape`; the first bad index, if any.

@@ -99,6 +99,19 @@ pub fn put(out: &Tensor, written: &Tensor) -> Result<()> {
     }
 }
 
+/// A dense complex tensor as real numbers, two in a dimension more.
+#[must_use]
+pub fn reals(t: &Tensor) -> Tensor {
+    let dtype = match t.dtype() {
+        DType::C64 => DType::F32,
+        DType::C128 => DType::F64,
+        _ => return t.clone(),
+    };
+    let shape = t.shape().concat(&[2]);
+    let strides = crate::dims::contiguous_strides(&shape);
+    t.reinterpret(dtype, shape, strides, 2 * t.offset())
+}
+
 /// A pointer that parallel tasks may share.
 #[derive(Clone, Copy)]
 pub struct Shared<T>(*mut T, usize);

@@ -5,11 +5,12 @@
 
 mod blocks;
 mod ctx;
+mod tiles;
 
 use crate::cpu::halves::Half;
 use crate::cpu::simd::{self, Level};
 use crate::{DType, Element};
-use half::bf16;
+use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
 
@@ -19,6 +20,7 @@ use blocks::{
     light_over_numbers, plain, plain_numbers, wide,
 };
 pub use ctx::{Ctx, FromCtx};
+use tiles::{bf16_block, f16_block};
 
 /// An operator on elements of type `A`.
 pub trait Op<A> {
@@ -98,10 +100,14 @@ pub struct Loop {
     /// What numbers beside the operands are read as.
     numbers: DType,
     writes: DType,
-    /// The same in bf16, where it has a body of its own.
-    halves: Option<&'static Self>,
-    /// The same of one operand in bf16 beside numbers in single precision.
-    beside: Option<&'static Self>,
+    /// The same in 16-bit types, where these have bodies of their own.
+    halves: Option<&'static Halves>,
+}
+
+/// Loops over 16-bit floats, bf16 first: of operands of that type, and of one beside numbers in single precision.
+struct Halves {
+    alike: [Loop; 2],
+    beside: [Loop; 2],
 }
 
 impl Loop {
@@ -117,21 +123,22 @@ impl Loop {
             numbers: A::DTYPE,
             writes: O::Out::DTYPE,
             halves: None,
-            beside: None,
         }
     }
 
-    /// The same for operands and a result in bf16, each rounded once.
+    /// The same for operands and a result in a 16-bit type, each rounded once, if there is one.
     #[must_use]
-    pub fn halves(&self) -> Option<&'static Self> {
-        self.halves
+    pub fn halves(&self, d: DType) -> Option<&'static Self> {
+        let found = &self.halves?.alike[usize::from(d == DType::F16)];
+        found.block(Form::Dense).map(|_| found)
     }
 
-    /// The same for a first operand and a result in bf16, the others being numbers in single precision: a loop for
+    /// The same for a first operand and a result in a 16-bit type, the others being numbers in single precision: a loop for
     /// [`Form::Numbers`] and [`Form::OverNumbers`] alone.
     #[must_use]
-    pub fn beside(&self) -> Option<&'static Self> {
-        self.beside
+    pub fn beside(&self, d: DType) -> Option<&'static Self> {
+        let found = &self.halves?.beside[usize::from(d == DType::F16)];
+        found.block(Form::Numbers).map(|_| found)
     }
 
     /// The type of the second and the third operand where these are numbers.
@@ -156,7 +163,7 @@ impl Loop {
     /// than they save.
     #[must_use]
     pub fn is_brief(&self) -> bool {
-        self.unit == 1 && self.reads != DType::BF16
+        self.unit == 1 && !self.reads.is_reduced_float()
     }
 
     /// Whether its two operands may change places.
@@ -203,7 +210,7 @@ impl<O: Op<bool>> Op<u8> for Truths<O> {
     }
 }
 
-/// An operator in single precision on bf16: no element goes by way of memory in between.
+/// An operator in single precision on 16-bit floats.
 struct Rounded<O>(PhantomData<O>);
 
 /// The same for an operator whose results have no more digits than its operands: there is nothing to round.
@@ -221,13 +228,13 @@ impl<O: Op<f32, Out = f32>> Op<bf16> for Exact<O> {
     }
 }
 
-impl<O: Op<f32, Out = f32>> Op<bf16> for Rounded<O> {
-    type Out = bf16;
+impl<O: Op<f32, Out = f32>, H: Half + Element> Op<H> for Rounded<O> {
+    type Out = H;
     const OPERANDS: usize = O::OPERANDS;
     const SWAPS: bool = O::SWAPS;
     #[inline(always)]
-    fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
-        bf16::narrow(O::f([x[0].widen(), x[1].widen(), x[2].widen()], c))
+    fn f(x: [H; 3], c: &Ctx) -> H {
+        H::narrow(O::f([x[0].widen(), x[1].widen(), x[2].widen()], c))
     }
 }
 
@@ -279,36 +286,36 @@ fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> 
         _ => None,
     }
 }
-/// The same, and for bf16, rounded by `R` or not at all: three passes over blocks for what takes one cost as much as the
-/// memory.
-const fn halved_loop<O: Op<f32, Out = f32>, R: Op<bf16, Out = bf16>>() -> &'static Loop {
+/// The same, and for 16-bit floats, bf16 being rounded by `R` or not at all: three passes over blocks for what takes one cost
+/// as much as the memory. Those of float16 only if `TILED`.
+const fn halved_loop<O: Op<f32, Out = f32>, R: Op<bf16, Out = bf16>, const TILED: bool>()
+-> &'static Loop {
     const {
         &Loop {
-            halves: Some(&Loop::of::<R, bf16>(halves_block::<R>, 1)),
-            beside: if O::OPERANDS > 1 {
-                Some(&Loop {
-                    numbers: DType::F32,
-                    ..Loop::of::<Rounded<O>, bf16>(beside_block::<O>, 1)
-                })
-            } else {
-                None
-            },
+            halves: Some(&Halves {
+                alike: [
+                    Loop::of::<R, bf16>(bf16_block::<O, R>, 1),
+                    Loop::of::<Rounded<O>, f16>(f16_block::<O, f16, TILED>, 1),
+                ],
+                beside: [
+                    Loop {
+                        numbers: DType::F32,
+                        ..Loop::of::<Rounded<O>, bf16>(beside_block::<O>, 1)
+                    },
+                    Loop {
+                        numbers: DType::F32,
+                        ..Loop::of::<Rounded<O>, f16>(f16_block::<O, f32, TILED>, 1)
+                    },
+                ],
+            }),
             ..*light_loop::<O, f32>()
         }
     }
 }
-fn halves_block<R: Op<bf16, Out = bf16>>(form: Form, level: Level) -> Option<Block> {
-    match form {
-        Form::Dense => light_dense::<R, bf16>(level),
-        Form::Over if R::OPERANDS > 1 => light_over::<R, bf16>(level),
-        Form::OverNumbers if R::OPERANDS == 1 => light_over_numbers::<R, bf16>(level),
-        _ => None,
-    }
-}
 fn beside_block<O: Op<f32, Out = f32>>(form: Form, level: Level) -> Option<Block> {
     match form {
-        Form::Numbers => beside_numbers::<Rounded<O>, bf16>(level),
-        Form::OverNumbers => beside_over_numbers::<Rounded<O>, bf16>(level),
+        Form::Numbers if O::OPERANDS > 1 => beside_numbers::<Rounded<O>, bf16>(level),
+        Form::OverNumbers if O::OPERANDS > 1 => beside_over_numbers::<Rounded<O>, bf16>(level),
         _ => None,
     }
 }
@@ -389,12 +396,17 @@ pub fn light<O: Op<f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
 /// The same for operators that models are full of: bf16 has bodies of its own.
 #[must_use]
 pub fn common<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
-    reals(d, halved_loop::<O, Rounded<O>>, light_loop::<O, f64>)
+    reals(d, halved_loop::<O, Rounded<O>, true>, light_loop::<O, f64>)
 }
 /// The same for those of them whose results have no more digits than their operands.
 #[must_use]
 pub fn exact<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
-    reals(d, halved_loop::<O, Exact<O>>, light_loop::<O, f64>)
+    reals(d, halved_loop::<O, Exact<O>, true>, light_loop::<O, f64>)
+}
+/// The same for those that give whole numbers, by instructions that the compiler finds in long loops alone.
+#[must_use]
+pub fn whole<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
+    reals(d, halved_loop::<O, Exact<O>, false>, light_loop::<O, f64>)
 }
 /// Loops for the complex types; complex of halves gets that for single precision.
 #[must_use]

@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
-use super::lanes::{Real, sum_by, sum2_by};
+use super::lanes::Real;
 use super::lines::{self, Shared};
 use super::math::RealFns;
-use super::norm::{by_type, compute_type};
+use super::norm::compute_type;
 use super::stored::Stored;
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
@@ -217,108 +217,4 @@ fn weighted<T: Real>(g: &[T], x: &[T], w: &[T], mean: T) -> (T, T) {
         half /= 2;
     }
     (a[0], b[0])
-}
-
-/// The gradients of group_norm: `x` is read as (batch, groups, channels of a group, positions).
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn groups(outs: Asked, s: &Saved, sizes: [usize; 4]) -> Result<()> {
-    if s.x.numel() == 0 {
-        return zeros(outs);
-    }
-    let [batch, groups, per, _] = sizes;
-    let c = compute_type(s.x.dtype());
-    let dense = |t: &Tensor| copy::dense(t, c);
-    let (g, x, rstd) = (dense(s.g)?, dense(s.x)?, dense(s.rstd)?);
-    let (mean, w) = (
-        s.mean.map(dense).transpose()?,
-        s.weight.map(dense).transpose()?,
-    );
-    let made = working(outs, c)?;
-    by_type!(c, T => {
-        let zeros = vec![0.0; if mean.is_some() { 0 } else { batch * groups }];
-        let call = Groups::<T> {
-            g: slice::<T>(&g),
-            x: slice::<T>(&x),
-            mean: mean.as_ref().map_or(&zeros, slice::<T>),
-            rstd: slice::<T>(&rstd),
-            w: w.as_ref().map(slice::<T>),
-            sizes,
-        };
-        let mut by_channel = vec![(0.0, 0.0); batch * groups * per];
-        call.all(room::<T>(&made[0]), &mut by_channel);
-        let (dw, db) = (room::<T>(&made[1]), room::<T>(&made[2]));
-        dw.fill(0.0);
-        db.fill(0.0);
-        for sample in by_channel.chunks_exact((groups * per).max(1)) {
-            dw.iter_mut().zip(sample).for_each(|(o, s)| *o += s.0);
-            db.iter_mut().zip(sample).for_each(|(o, s)| *o += s.1);
-        }
-    });
-    put(outs, &made)
-}
-
-struct Groups<'a, T> {
-    g: &'a [T],
-    x: &'a [T],
-    mean: &'a [T],
-    rstd: &'a [T],
-    w: Option<&'a [T]>,
-    sizes: [usize; 4],
-}
-
-impl<T: Real> Groups<'_, T> {
-    /// The gradient by the input, where there is room for it, and of each channel of each sample the sums of the gradient
-    /// times the normalised input and of the gradient.
-    fn all(&self, dx: &mut [T], by_channel: &mut [(T, T)]) {
-        let [batch, groups, per, size] = self.sizes;
-        let n = per * size;
-        let wanted = !dx.is_empty();
-        let (out, sums) = (Shared::new(dx), Shared::new(by_channel));
-        pool::parallel_for(batch * groups, (16384 / n.max(1)).max(1), |range| {
-            for r in range {
-                // SAFETY: every group of a sample has its own parts.
-                let sums = unsafe { sums.part(r * per, per) };
-                // SAFETY: as above.
-                let to = wanted.then(|| unsafe { out.part(r * n, n) });
-                let first = r % groups * per;
-                let w = self.w.map(|w| &w[first..first + per]);
-                let (g, x) = (&self.g[r * n..][..n], &self.x[r * n..][..n]);
-                group(g, x, w, [self.mean[r], self.rstd[r]], sums, to);
-            }
-        });
-    }
-}
-
-simd_fn! { wide
-    /// One group: the sums of each of its channels, and the gradient by its input.
-    fn group<T: Real>(g: &[T], x: &[T], w: Option<&[T]>, stats: [T; 2], sums: &mut [(T, T)], out: Option<&mut [T]>) {
-        let [mean, rstd] = stats;
-        let size = g.len() / sums.len().max(1);
-        if size == 0 {
-            return;
-        }
-        let (mut plain, mut with_x) = (T::of(0.0), T::of(0.0));
-        for (i, (g, x)) in g.chunks_exact(size).zip(x.chunks_exact(size)).enumerate() {
-            let of_x = sum2_by(g, x, |g, x| g * (x - mean));
-            let all = sum_by(g, |g| g);
-            let w = w.map_or(T::of(1.0), |w| w[i]);
-            plain += all * w;
-            with_x += of_x * w;
-            sums[i] = (of_x * rstd, all);
-        }
-        let Some(out) = out else {
-            return;
-        };
-        let count = T::of(g.len() as f64);
-        let (shift, slope) = (plain * rstd / count, with_x * rstd * rstd * rstd / count);
-        let lines = out.chunks_exact_mut(size).zip(g.chunks_exact(size)).zip(x.chunks_exact(size));
-        for (i, ((o, g), x)) in lines.enumerate() {
-            let scale = w.map_or(rstd, |w| w[i] * rstd);
-            for ((o, &g), &x) in o.iter_mut().zip(g).zip(x) {
-                *o = g * scale - shift - (x - mean) * slope;
-            }
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Padding.
 
 use super::adjoint::Adjoint;
-use super::{copy, index};
+use super::{copy, index, lines};
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims};
 
 /// Copies `t`, cut where pads are negative, into the middle of `out`, and `value` around it. Pads come in pairs from the
@@ -61,7 +61,7 @@ pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Vec<usize>
         DType::F64 => DType::F64,
         _ => DType::F32,
     };
-    let mut sum = reals(&copy::dense(grad, dtype)?);
+    let mut sum = lines::reals(&copy::dense(grad, dtype)?);
     for (d, table) in tables.iter().enumerate() {
         if let Some(table) = table {
             let size = out.shape()[d] as usize;
@@ -71,16 +71,4 @@ pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Vec<usize>
     let (shape, strides) = (out.shape().clone(), dims::contiguous_strides(out.shape()));
     let offset = sum.offset() / if dtype.is_complex() { 2 } else { 1 };
     copy::copy(out, &sum.reinterpret(dtype, shape, strides, offset))
-}
-
-/// A dense complex tensor as real numbers, two in a dimension more.
-fn reals(t: &Tensor) -> Tensor {
-    let dtype = match t.dtype() {
-        DType::C64 => DType::F32,
-        DType::C128 => DType::F64,
-        _ => return t.clone(),
-    };
-    let shape = t.shape().concat(&[2]);
-    let strides = dims::contiguous_strides(&shape);
-    t.reinterpret(dtype, shape, strides, 2 * t.offset())
 }

@@ -4,11 +4,11 @@
 #![allow(unsafe_code, reason = "walks lines of dense tensors")]
 
 use super::adjoint::Adjoint;
-use super::lines::Shared;
+use super::lines::{Shared, by_size};
 use super::taps::{Axis, Mode, fixed_point, narrow, nearest, wide};
 use super::{copy, pool};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Device, Dims, Result, Tensor};
+use crate::{DType, Device, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 
 /// The inputs of one output index: the first, and the weights (positions are clamped to the input beforehand).
@@ -64,15 +64,39 @@ simd_fn! { wide
     }
 }
 
-simd_fn! { wide
-    /// `out[i]`: the sum of `x[at] * w` over the `i`-th entries of all rows of `at` and `w`, as long as `out` each.
+/// Where the parts of results are, and their weights: as many rows of both as there are parts.
+pub struct Picks<T> {
+    at: Vec<u32>,
+    weights: Vec<T>,
+    /// All positions lie below this.
+    end: usize,
+}
+
+impl<T> Picks<T> {
+    /// For rows of positions and weights.
+    #[must_use]
+    pub fn new(at: Vec<u32>, weights: Vec<T>) -> Self {
+        let end = at.iter().max().map_or(0, |&last| last as usize + 1);
+        Self { at, weights, end }
+    }
+
+    /// Whether no result has a part.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.at.is_empty()
+    }
+}
+
+// Not `wide`: instructions that gather are slower than as many loads.
+simd_fn! { stream
+    /// `out[i]`: the sum of `x[at] * w` over the `i`-th entries of all rows, as long as `out` each.
     ///
     /// # Panics
     /// If a position is beyond `x`.
-    pub fn pick<T: Real>(out: &mut [T], x: &[T], at: &[u32], w: &[T]) {
-        let n = out.len();
-        assert!(at.iter().all(|&i| (i as usize) < x.len()));
-        // SAFETY: just checked.
+    pub fn pick<T: Real>(out: &mut [T], x: &[T], picks: &Picks<T>) {
+        let (n, at, w) = (out.len(), &picks.at[..], &picks.weights[..]);
+        assert!(picks.end <= x.len(), "positions within the line");
+        // SAFETY: no position is beyond the end.
         let get = |i: u32| unsafe { *x.get_unchecked(i as usize) };
         let rows = || at.chunks_exact(n).zip(w.chunks_exact(n));
         for (k, (at, w)) in rows().enumerate() {
@@ -83,13 +107,17 @@ simd_fn! { wide
     }
 }
 
-/// Resamples dimension `dim` of the dense row-major `x` (f32 or f64) by `taps`.
+/// Resamples dimension `dim` of the dense row-major `x` (f32 or f64) by `taps`, into `to` if that is what it comes to.
 ///
 /// # Errors
 /// If memory cannot be had.
-fn along(x: &Tensor, dim: usize, taps: &[Taps]) -> Result<Tensor> {
+fn along(x: &Tensor, dim: usize, taps: &[Taps], to: &Tensor) -> Result<Tensor> {
     let shape = x.shape().with(dim, taps.len() as i64);
-    let out = Tensor::empty(&shape, x.dtype(), Device::CPU)?;
+    let out = if *to.shape() == shape && !x.shares_storage(to) {
+        super::lines::results(to, x.dtype())?
+    } else {
+        Tensor::empty(&shape, x.dtype(), Device::CPU)?
+    };
     let outer: i64 = shape[..dim].iter().product();
     let inner: i64 = shape[dim + 1..].iter().product();
     if x.dtype() == DType::F32 {
@@ -138,6 +166,8 @@ fn lines<T: Real + crate::Element>(
             (at[k * n + j], weights[k * n + j]) = (i as u32, T::of(w));
         }
     }
+    let picks = Picks::new(at, weights);
+    let (at, weights) = (&picks.at, &picks.weights);
     pool::parallel_for(outer, (16384 / (n * inner).max(1)).max(1), |r| {
         for o in r {
             // SAFETY: one block of the result a task.
@@ -146,7 +176,7 @@ fn lines<T: Real + crate::Element>(
             };
             let x = &x[o * size * inner..(o + 1) * size * inner];
             if inner == 1 {
-                pick(out, x, &at, &weights);
+                pick(out, x, &picks);
                 continue;
             }
             for (j, line) in out.chunks_exact_mut(inner).enumerate() {
@@ -171,18 +201,8 @@ fn lines<T: Real + crate::Element>(
     });
 }
 
-/// Copies chosen positions of the three middle dimensions of the dense `x` `[outer, d, h, w, inner]`.
-///
-/// # Errors
-/// If memory cannot be had.
-fn choose(
-    x: &Tensor,
-    places: &[Vec<usize>; 3],
-    size: [usize; 3],
-    inner: usize,
-    shape: &Dims,
-) -> Result<Tensor> {
-    let out = Tensor::empty(shape, x.dtype(), Device::CPU)?;
+/// Copies chosen positions of the three middle dimensions of the dense `x` `[outer, d, h, w, inner]` to the dense `out`.
+fn choose(x: &Tensor, places: &[Vec<usize>; 3], size: [usize; 3], inner: usize, out: &Tensor) {
     let [pd, ph, pw] = places;
     let outer = x.numel() as usize / (size.iter().product::<usize>() * inner).max(1);
     let (from, to, item) = (
@@ -191,36 +211,32 @@ fn choose(
         x.dtype().size(),
     );
     let rows = outer * pd.len() * ph.len();
-    macro_rules! run {
-        ($t:ty) => {
-            pool::parallel_for(rows, (16384 / (pw.len() * inner).max(1)).max(1), |r| {
-                for row in r {
-                    let (o, d, h) = (row / (pd.len() * ph.len()), row / ph.len() % pd.len(), row % ph.len());
-                    // SAFETY: source and target lines lie within the dense tensors; one target line a step.
-                    unsafe {
-                        let line = from.get().cast::<$t>().add(((o * size[0] + pd[d]) * size[1] + ph[h]) * size[2] * inner);
-                        let target = to.get().cast::<$t>().add(row * pw.len() * inner);
-                        if inner == 1 {
-                            for (i, &w) in pw.iter().enumerate() {
-                                *target.add(i) = *line.add(w);
-                            }
-                        } else {
-                            for (i, &w) in pw.iter().enumerate() {
-                                std::ptr::copy_nonoverlapping(line.add(w * inner), target.add(i * inner), inner);
-                            }
+    by_size!(item, E => {
+        let width = pw.len() * inner;
+        pool::parallel_for(rows, (16384 / width.max(1)).max(1), |r| {
+            for row in r.clone() {
+                let (o, d, h) = (row / (pd.len() * ph.len()), row / ph.len() % pd.len(), row % ph.len());
+                // SAFETY: source and target lines lie within the dense tensors; one target line a step.
+                unsafe {
+                    let target = to.get().cast::<E>().add(row * width);
+                    if h > 0 && row > r.start && ph[h] == ph[h - 1] {
+                        std::ptr::copy_nonoverlapping(target.sub(width), target, width);
+                        continue;
+                    }
+                    let line = from.get().cast::<E>().add(((o * size[0] + pd[d]) * size[1] + ph[h]) * size[2] * inner);
+                    if inner == 1 {
+                        for (i, &w) in pw.iter().enumerate() {
+                            *target.add(i) = *line.add(w);
+                        }
+                    } else {
+                        for (i, &w) in pw.iter().enumerate() {
+                            std::ptr::copy_nonoverlapping(line.add(w * inner), target.add(i * inner), inner);
                         }
                     }
                 }
-            })
-        };
-    }
-    match item {
-        1 => run!(u8),
-        2 => run!(u16),
-        4 => run!(u32),
-        _ => run!(u64),
-    }
-    Ok(out)
+            }
+        })
+    });
 }
 
 /// The tensor in the dtype that it is resampled in.
@@ -261,12 +277,12 @@ impl Resampling {
             return Ok(());
         }
         let (order, back) = self.orders();
-        let x = x.permuted(&order);
+        let (x, to) = (x.permuted(&order), out.permuted(&order));
         let made = match self.mode {
-            Mode::Nearest | Mode::NearestExact => self.chosen(&x, out.permuted(&order).shape())?,
-            _ => self.weighed(&x, out.dtype())?,
+            Mode::Nearest | Mode::NearestExact => self.chosen(&x, &to)?,
+            _ => self.weighed(&x, &to)?,
         };
-        copy::copy(out, &made.permuted(&back))
+        super::lines::put(out, &made.permuted(&back))
     }
 
     /// The gradient of the input from that of the result, one dimension after the other.
@@ -317,8 +333,8 @@ impl Resampling {
         }
     }
 
-    /// Single elements of the input.
-    fn chosen(&self, x: &Tensor, shape: &Dims) -> Result<Tensor> {
+    /// Single elements of the input, in `to` if that is dense.
+    fn chosen(&self, x: &Tensor, to: &Tensor) -> Result<Tensor> {
         let n = self.axes.len();
         let x = copy::dense(x, x.dtype())?;
         let axis = |i: usize| (i + n).checked_sub(3).map(|i| self.axes[i]);
@@ -331,11 +347,13 @@ impl Resampling {
         } else {
             1
         };
-        choose(&x, &places, size, inner, shape)
+        let out = super::lines::results(to, x.dtype())?;
+        choose(&x, &places, size, inner, &out);
+        Ok(out)
     }
 
-    /// Weighed sums of elements, one dimension after the other.
-    fn weighed(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
+    /// Weighed sums of elements, one dimension after the other, the last in `to` if that is dense and of their type.
+    fn weighed(&self, x: &Tensor, to: &Tensor) -> Result<Tensor> {
         let first = if self.channels_last { 1 } else { 2 };
         let mut y = working(x)?;
         for (i, &axis) in self.axes.iter().enumerate().rev() {
@@ -346,12 +364,12 @@ impl Resampling {
             if same {
                 continue;
             }
-            y = if dtype == DType::U8 {
-                let fresh = along(&y, first + i, &fixed_point(taps))?;
+            y = if to.dtype() == DType::U8 {
+                let fresh = along(&y, first + i, &fixed_point(taps), to)?;
                 round_bytes(&fresh);
                 fresh
             } else {
-                along(&y, first + i, &taps)?
+                along(&y, first + i, &taps, to)?
             };
         }
         Ok(y)

@@ -7,8 +7,8 @@ use super::copy::{self, Row};
 use super::halves::rounded;
 use super::iter::{GRAIN, Walk};
 use super::map::{Block, Ctx, Form, Loop};
-use super::{past, read_scalar};
-use crate::{DType, Dims, Result, Tensor};
+use super::{past, read_scalar, transpose};
+use crate::{DType, Device, Dims, Result, Tensor, dims};
 use places::{Meeting, Place, meeting};
 use std::mem::MaybeUninit;
 
@@ -329,7 +329,7 @@ pub fn run(
     }
 }
 
-/// The loop over bf16 where all sides are of that type, the operands behind the first perhaps numbers.
+/// The loop over 16-bit floats where all sides are of one such type, the operands behind the first perhaps numbers.
 fn in_halves(
     kernel: &Loop,
     ctx: &Ctx,
@@ -337,20 +337,18 @@ fn in_halves(
     operands: &[Operand],
     out: &Tensor,
 ) -> Option<&'static Loop> {
-    let is_half = |o: &Operand| matches!(o, Operand::Tensor(t) if t.dtype() == DType::BF16);
+    let is_half = |o: &Operand| matches!(o, Operand::Tensor(t) if t.dtype() == compute);
     let (first, others) = operands.split_first()?;
-    if compute != DType::BF16 || out.dtype() != DType::BF16 || !is_half(first) {
+    if !compute.is_reduced_float() || out.dtype() != compute || !is_half(first) {
         return None;
     }
     if others.iter().all(is_half) {
-        return kernel.halves();
+        return kernel.halves(compute);
     }
     let mut beside = others.iter().zip(1..);
     let numbers =
         beside.all(|(o, k)| matches!(o, Operand::Number(_)) || counts_as_number(ctx, k, o));
-    kernel
-        .beside()
-        .filter(|b| numbers && b.block(Form::Numbers).is_some())
+    kernel.beside(compute).filter(|_| numbers)
 }
 
 /// Whether an operand is a tensor that keeps its precision beside 16-bit ones, as a number does.
@@ -380,6 +378,9 @@ fn run_sides<const N: usize>(
         places[k + 1] = match operand {
             Operand::Number(v) if single => Place::number(*v, room, kernel),
             Operand::Number(v) => Place::number(rounded(*v, compute), room, kernel),
+            Operand::Tensor(t) if is_turned(t, out, compute) => {
+                Place::tensor(kept.insert(as_result(t, out)?), out.shape())
+            }
             Operand::Tensor(t) if !halves || t.dtype() == compute => Place::tensor(t, out.shape()),
             Operand::Tensor(t) if single && counts_as_number(ctx, k, operand) => {
                 Place::number(read_scalar(t, 0)?, room, kernel)
@@ -416,7 +417,25 @@ fn run_sides<const N: usize>(
     Ok(())
 }
 
-/// Follows what [`run`] takes: operands that are rounded first.
+/// As few elements are read where they lie.
+const TURNED: i64 = 16 * 1024;
+
+/// Whether an operand's neighbours lie far apart where the result's lie side by side: a copy, which goes tile by tile, takes
+/// less time than reading it so.
+fn is_turned(t: &Tensor, out: &Tensor, compute: DType) -> bool {
+    let as_is = !compute.is_reduced_float() || t.dtype() == compute;
+    as_is && out.numel() >= TURNED && transpose::turned(out, t).is_some()
+}
+
+/// A copy that lies as the result.
+fn as_result(t: &Tensor, out: &Tensor) -> Result<Tensor> {
+    let strides = dims::preserved_strides(out.shape(), out.strides());
+    let made = Tensor::empty_strided(t.shape().clone(), strides, t.dtype(), Device::CPU)?;
+    copy::copy(&made, t)?;
+    Ok(made)
+}
+
+/// Follows what [`run`] takes: operands that are rounded or turned first.
 ///
 /// # Errors
 /// If a size overflows.
@@ -427,13 +446,18 @@ pub fn scratch(
     out: &Tensor,
     room: &mut super::room::Room,
 ) -> Result<()> {
-    if !compute.is_reduced_float() || out.numel() == 0 {
+    if out.numel() == 0 {
         return Ok(());
     }
     for (k, operand) in operands.iter().enumerate() {
         match operand {
             _ if counts_as_number(ctx, k, operand) => {}
-            Operand::Tensor(t) if t.dtype() != compute => room.converted(t, compute).map(drop)?,
+            Operand::Tensor(t) if is_turned(t, out, compute) => {
+                room.empty(t.shape(), t.dtype()).map(drop)?
+            }
+            Operand::Tensor(t) if compute.is_reduced_float() && t.dtype() != compute => {
+                room.converted(t, compute).map(drop)?
+            }
             _ => {}
         }
     }

@@ -1,9 +1,8 @@
-//! Running sums and products, and scaling of slices to a norm.
+//! Running sums and products.
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
 use super::lines;
-use super::reduce::{self, Post};
 use crate::{DType, Dims, Element, Result, Tensor};
 use num_complex::{Complex32, Complex64};
 
@@ -248,60 +247,6 @@ fn log_add_complex(a: Complex64, b: Complex64) -> Complex64 {
         return (lo.exp() + hi.exp()).ln();
     }
     (Complex64::new(1.0, 0.0) + (lo - hi).exp()).ln() + hi
-}
-
-/// Slices along `dim` scaled so that their p-norm is at most `max`.
-///
-/// # Errors
-/// If memory cannot be had.
-pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Result<()> {
-    let real = if input.dtype().is_complex() {
-        super::copy::converted(&reduce::magnitudes(input)?, DType::F64)?
-    } else {
-        super::copy::converted(input, DType::F64)?
-    };
-    let dims: Vec<usize> = (0..input.ndim()).filter(|&d| d != dim).collect();
-    let norms = Tensor::empty(&[input.shape()[dim]], DType::F64, crate::Device::CPU)?;
-    let (kind, post) = match p {
-        2.0 => (reduce::Kind::SqSum, Post::Sqrt),
-        1.0 => (reduce::Kind::AbsSum, Post::None),
-        f64::INFINITY => (reduce::Kind::AbsMax, Post::None),
-        _ => (reduce::Kind::PowSum, Post::Pow(1.0 / p)),
-    };
-    reduce::run_kind(kind, &norms, &real, &dims, p, post)?;
-    let factors: Vec<f64> = super::slice::<f64>(&norms)
-        .iter()
-        .map(|&n| if n > max { max / (n + 1e-7) } else { 1.0 })
-        .collect();
-    let order: Vec<usize> = std::iter::once(dim).chain(dims.iter().copied()).collect();
-    let moved = input.permuted(&order);
-    let wide = Tensor::empty(
-        moved.shape(),
-        if input.dtype().is_complex() {
-            DType::C128
-        } else {
-            DType::F64
-        },
-        crate::Device::CPU,
-    )?;
-    super::copy::copy(&wide, &moved)?;
-    let each = if factors.is_empty() {
-        1
-    } else {
-        (wide.numel() as usize / factors.len()).max(1)
-    };
-    if wide.dtype() == DType::C128 {
-        super::slice_mut::<Complex64>(&wide)
-            .chunks_mut(each)
-            .zip(&factors)
-            .for_each(|(c, f)| c.iter_mut().for_each(|z| *z *= f));
-    } else {
-        super::slice_mut::<f64>(&wide)
-            .chunks_mut(each)
-            .zip(&factors)
-            .for_each(|(c, f)| c.iter_mut().for_each(|x| *x *= f));
-    }
-    super::copy::copy(&out.permuted(&order), &wide)
 }
 
 #[cfg(test)]

@@ -23,16 +23,21 @@ struct Plane<T> {
     from_step: isize,
 }
 
-/// Copies `src` to `dst` of the same shape and type if neighbours in one are far apart in the other; false if not.
+/// The dimensions along which neighbours lie in two tensors of one shape, if neighbours in one are far apart in the other.
+#[must_use]
+pub fn turned(dst: &Tensor, src: &Tensor) -> Option<(usize, usize)> {
+    let along = |t: &Tensor| (0..t.ndim()).find(|&d| t.strides()[d] == 1 && t.shape()[d] > 1);
+    let (a, b) = (along(dst)?, along(src)?);
+    let long = || dst.shape()[a] >= 8 && dst.shape()[b] >= 8;
+    (a != b && dst.shape() == src.shape() && long()).then_some((a, b))
+}
+
+/// Copies `src` to `dst` of the same type if they are [`turned`]; false if not.
 #[must_use]
 pub fn copy(dst: &Tensor, src: &Tensor) -> bool {
-    let along = |t: &Tensor| (0..t.ndim()).find(|&d| t.strides()[d] == 1 && t.shape()[d] > 1);
-    let (Some(a), Some(b)) = (along(dst), along(src)) else {
+    let Some((a, b)) = turned(dst, src) else {
         return false;
     };
-    if a == b || dst.shape() != src.shape() || dst.shape()[a] < 8 || dst.shape()[b] < 8 {
-        return false;
-    }
     match dst.dtype().size() {
         1 => planes::<u8>(dst, src, a, b),
         2 => planes::<u16>(dst, src, a, b),

@@ -292,13 +292,13 @@ pub fn rows_backward(outs: Asked, s: &Saved, n: usize) -> Result<()> {
     Ok(())
 }
 
-/// See [`cpu::norm_backward::groups`].
+/// See [`cpu::group_backward::groups`].
 ///
 /// # Errors
 /// If a kernel or memory cannot be had.
 pub fn groups_backward(outs: Asked, s: &Saved, sizes: [usize; 4]) -> Result<()> {
     if on_host(s.x) {
-        return cpu::norm_backward::groups(outs, s, sizes);
+        return cpu::group_backward::groups(outs, s, sizes);
     }
     if s.x.numel() == 0 {
         return zeros(outs);

@@ -373,33 +373,50 @@ pub fn to_list<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> 
             _ => e.into(),
         })?;
     let real = crate::ops::helpers::resolve(&real)?;
-    if t.dtype() == DType::Bool || !real.is_contiguous() {
+    if t.ndim() == 0 || !real.is_contiguous() {
         return build(py, &real, 0, 0);
     }
+    if t.dtype() == DType::Bool {
+        // Any byte but 0 is true.
+        let truths = |all: &[u8]| PyList::new(py, all.iter().map(|&b| b != 0));
+        let bytes = cpu::reduce::bytes(&real);
+        return Ok(list_of(py, cpu::slice::<u8>(&bytes), real.shape(), &truths)?.into_any());
+    }
     crate::with_dtype!(t.dtype(), [int uint half float complex] => T, {
-        return list_of(py, cpu::slice::<T>(&real), real.shape());
+        let list = list_of(py, cpu::slice::<T>(&real), real.shape(), &|all| numbers(py, all))?;
+        return Ok(list.into_any());
     }, else {});
     build(py, &real, 0, 0)
 }
 
-/// The nested list of a row-major tensor's elements.
-fn list_of<'py, T: Element>(
+/// The nested list of a row-major tensor's elements, of which there is a dimension; `line` makes a list of no lists.
+fn list_of<'py, T>(
     py: Python<'py>,
     all: &[T],
     shape: &[i64],
-) -> PyResult<Bound<'py, PyAny>> {
+    line: &impl Fn(&[T]) -> PyResult<Bound<'py, PyList>>,
+) -> PyResult<Bound<'py, PyList>> {
     let [n, inner @ ..] = shape else {
-        return scalar(py, all[0].to_scalar());
+        return line(all);
     };
     if inner.is_empty() {
-        let numbers = all.iter().map(|v| scalar(py, v.to_scalar()));
-        let numbers: Vec<_> = numbers.collect::<PyResult<_>>()?;
-        return Ok(PyList::new(py, numbers)?.into_any());
+        return line(all);
     }
     let each = all.len().checked_div(*n as usize).unwrap_or(0);
-    let parts = (0..*n as usize).map(|i| list_of(py, &all[i * each..(i + 1) * each], inner));
+    let parts = (0..*n as usize).map(|i| list_of(py, &all[i * each..(i + 1) * each], inner, line));
     let parts: Vec<_> = parts.collect::<PyResult<_>>()?;
-    Ok(PyList::new(py, parts)?.into_any())
+    PyList::new(py, parts)
+}
+
+/// A list of Python's numbers.
+fn numbers<'py, T: Element>(py: Python<'py>, all: &[T]) -> PyResult<Bound<'py, PyList>> {
+    let numbers = all.iter().map(|v| v.to_scalar());
+    match T::DTYPE {
+        d if d.is_complex() => PyList::new(py, numbers.map(Scalar::to_c64)),
+        d if d.is_float() => PyList::new(py, numbers.map(Scalar::to_f64)),
+        DType::U64 => PyList::new(py, numbers.map(|n| n.to_i64() as u64)),
+        _ => PyList::new(py, numbers.map(Scalar::to_i64)),
+    }
 }
 
 fn build<'py>(py: Python<'py>, t: &Tensor, dim: usize, offset: i64) -> PyResult<Bound<'py, PyAny>> {

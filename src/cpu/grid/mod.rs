@@ -8,7 +8,7 @@ mod places;
 use super::lines::Shared;
 use super::norm::{by_type, compute_type};
 use super::simd::simd_fn;
-use super::{copy, pool, slice, slice_mut};
+use super::{copy, lines, pool, slice, slice_mut};
 use crate::{DType, Device, Result, Scalar, Tensor};
 use places::{RUN, Reads, Real};
 use std::ops::Range;
@@ -113,10 +113,10 @@ impl Sampling {
             return Ok(());
         }
         let wide = compute_type(x.dtype());
-        let dense = Tensor::empty(out.shape(), wide, Device::CPU)?;
+        let dense = lines::results(out, wide)?;
         let (x, grid) = (copy::dense(x, wide)?, copy::dense(grid, wide)?);
         by_type!(wide, T => self.forward_in::<T>(&dense, &x, &grid));
-        copy::copy(out, &dense)
+        lines::put(out, &dense)
     }
 
     fn forward_in<T: Real>(&self, out: &Tensor, x: &Tensor, grid: &Tensor) {

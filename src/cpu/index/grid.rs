@@ -6,6 +6,7 @@ use crate::Tensor;
 use crate::cpu::iter::GRAIN;
 use crate::cpu::lines::by_size;
 use crate::cpu::pool;
+use smallvec::SmallVec;
 
 /// `dst[i, j, ...] = src[ti[i], tj[j], ...]` for dense tensors; dimensions without a table keep their place. Tables
 /// must hold places inside `src`.
@@ -28,19 +29,31 @@ fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<
         dst.data_ptr().cast::<T>(),
         src.data_ptr().cast::<T>().cast_const(),
     );
+    let sizes: SmallVec<[usize; 6]> = dst.shape().iter().map(|&n| n as usize).collect();
+    let mut steps: SmallVec<[usize; 6]> = SmallVec::from_elem(1, n);
+    for d in (0..last).rev() {
+        steps[d] = steps[d + 1] * src.shape()[d + 1] as usize;
+    }
     // The part of a row that keeps its order is copied in one go.
     let table = tables[last].as_deref();
     let run = table.map_or((0, width), longest_run);
     pool::parallel_for(rows, (GRAIN / width).max(1), |range| {
         let share = &share;
+        let mut place: SmallVec<[usize; 6]> = SmallVec::from_elem(0, last);
+        let mut rest = range.start;
+        for d in (0..last).rev() {
+            (place[d], rest) = (rest % sizes[d], rest / sizes[d]);
+        }
         for r in range {
-            let (mut rest, mut from, mut step) = (r, 0usize, src.shape()[last] as usize);
+            let from = |(d, &i): (usize, &usize)| steps[d] * tables[d].as_ref().map_or(i, |t| t[i]);
+            let from: usize = place.iter().enumerate().map(from).sum();
+            // A division for each dimension of a row would take longer than the row.
             for d in (0..last).rev() {
-                let size = dst.shape()[d] as usize;
-                let i = rest % size;
-                rest /= size;
-                from += tables[d].as_ref().map_or(i, |t| t[i]) * step;
-                step *= src.shape()[d] as usize;
+                place[d] += 1;
+                if place[d] < sizes[d] {
+                    break;
+                }
+                place[d] = 0;
             }
             // SAFETY: tables hold places inside `src`; the row lies inside `dst`.
             unsafe {

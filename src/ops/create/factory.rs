@@ -461,14 +461,18 @@ impl Triangle {
     }
 
     fn fill(&self, out: &Tensor) -> Result<()> {
-        let mut pairs = Vec::with_capacity(out.numel() as usize);
+        let whole = cpu::lines::results(out, DType::I64)?;
+        let pairs = cpu::slice_mut::<i64>(&whole);
+        let (mut rows, mut columns) = pairs.split_at_mut(pairs.len() / 2);
         for r in 0..self.rows {
-            let columns = self.columns_in(r);
-            pairs.extend(columns.map(|_| r));
+            let range = self.columns_in(r);
+            let n = (range.end - range.start) as usize;
+            let (row, column);
+            (row, rows) = std::mem::take(&mut rows).split_at_mut(n);
+            (column, columns) = std::mem::take(&mut columns).split_at_mut(n);
+            row.fill(r);
+            column.iter_mut().zip(range).for_each(|(to, c)| *to = c);
         }
-        for r in 0..self.rows {
-            pairs.extend(self.columns_in(r));
-        }
-        cpu::copy::copy(out, &Tensor::from_slice(&pairs, out.shape())?)
+        cpu::lines::put(out, &whole)
     }
 }

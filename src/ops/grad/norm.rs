@@ -90,11 +90,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, int HxW, int group, bool[3] asked) -> Tensor[]",
         0,
         body!(rule_group_norm, anywhere: run_group_norm, scratch: |a, _, outs, room| {
-            if a.input.numel() == 0 {
-                return Ok(());
-            }
-            let inputs = [a.grad_out, a.input, a.mean, a.rstd].map(Some);
-            room.operands(inputs.into_iter().chain([a.weight]), outs, compute_type(a.input.dtype()))
+            rows_scratch(room, [a.grad_out, a.input], [Some(a.rstd), Some(a.mean), a.weight], placed(a.asked, outs))
         }),
         "Those gradients of group_norm that are asked for.",
     ).samples("f32[2, 6, 3], f32[2, 6, 3], f32[2, 2], f32[2, 2], f32[6], 2, 6, 3, 2, [False, True, True]")
@@ -244,7 +240,7 @@ fn rule_layer_norm(a: &calls::_GradLayerNorm) -> Result<(Plan, usize)> {
     Ok((planned(a.asked, specs), n as usize))
 }
 
-/// What [`crate::cpu::norm_backward::rows`] takes: gradient, input and the first result keep their type.
+/// What [`crate::cpu::norm_backward::rows`] takes, and what those of groups: gradient, input and the first result keep their type.
 fn rows_scratch(
     room: &mut Room,
     [g, x]: [&Tensor; 2],

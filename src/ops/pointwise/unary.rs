@@ -45,15 +45,15 @@ map_op! {
         x / if norm == 0.0 { 1.0 } else { norm }
     }
 }
-map_op! { Ceil, 1, [int uint] |x, c| x, [light] |x, c| x.ceil() }
-map_op! { Floor, 1, [int uint] |x, c| x, [exact] |x, c| x.floor() }
-map_op! { Trunc, 1, [int uint] |x, c| x, [exact] |x, c| x.trunc() }
-map_op! { Round, 1, [int uint] |x, c| x, [exact] |x, c| x.round_ties_even() }
+map_op! { Ceil, 1, [int uint] |x, c| x, [whole] |x, c| x.ceil() }
+map_op! { Floor, 1, [int uint] |x, c| x, [whole] |x, c| x.floor() }
+map_op! { Trunc, 1, [int uint] |x, c| x, [whole] |x, c| x.trunc() }
+map_op! { Round, 1, [int uint] |x, c| x, [whole] |x, c| x.round_ties_even() }
 map_op! { Frac, 1, [light] |x, c| x - x.trunc() }
 map_op! { Square, 1, [int] |x, c| x.wrapping_mul(x), [common complex] |x, c| x * x, [boolean] |x, c| x }
 map_op! { Sqrt, 1, [common complex] |x, c| x.sqrt_() }
 map_op! { Rsqrt, 1, [common] |x, c| 1.0 / x.sqrt_(), [complex] |x, c| complex::reciprocal(x.sqrt_()) }
-map_op! { Reciprocal, 1, [float] |x, c| 1.0 / x, [paired] |x, c| complex::reciprocal(x) }
+map_op! { Reciprocal, 1, [common] |x, c| 1.0 / x, [paired] |x, c| complex::reciprocal(x) }
 map_op! { Exp, 1, [float complex] |x, c| x.exp_() }
 map_op! { Exp2, 1, [float complex] |x, c| x.exp2_() }
 map_op! { Expm1, 1, [float complex] |x, c| x.expm1_() }
@@ -110,10 +110,10 @@ map_op! {
     NanToNum, 1,
     [int boolean] |x, c| x,
     [light] |x, c| if x.is_nan() { c.f[0] as T } else if x == T::INFINITY { c.f[1] as T } else if x == T::NEG_INFINITY { c.f[2] as T } else { x },
-    [complex] |x, c| {
-    let f = |v: f64| if v.is_nan() { c.f[0] } else if v == f64::INFINITY { c.f[1] } else if v == f64::NEG_INFINITY { c.f[2] } else { v };
-    T::new(f(x.re as f64) as _, f(x.im as f64) as _)
-}
+    [paired] |x, c| {
+        let f = |v: f64| if v.is_nan() { c.f[0] } else if v == f64::INFINITY { c.f[1] } else if v == f64::NEG_INFINITY { c.f[2] } else { v };
+        T::new(f(x.re as f64) as _, f(x.im as f64) as _)
+    }
 }
 map_op! { Isreal, 1 => bool, [int uint light boolean] |x, c| true, [complex] |x, c| x.im == 0.0 }
 map_op! {

@@ -1,7 +1,7 @@
 //! Running sums, products and extremes; differences and trapezoids; renorm.
 
 use crate::cpu::extreme::running_extreme;
-use crate::cpu::scan;
+use crate::cpu::{renorm, scan};
 use crate::dims::wrap_dim;
 use crate::ops::core::op::{Batch, Cast, D, F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
@@ -87,7 +87,7 @@ pub static OPS: &[OpDef] = &[
         "renorm",
         "(Tensor self, Scalar p, int dim, Scalar maxnorm)",
         FMIO | X,
-        body!(renorm, |a, dim, outs| scan::renorm(
+        body!(renorm, |a, dim, outs| renorm::renorm(
             &outs[0],
             a.input,
             a.p.to_f64(),
