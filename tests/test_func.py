@@ -233,6 +233,66 @@ class TestVmap:
         with pytest.raises(RuntimeError, match="Only allowed values for randomness"):
             vmap(lambda t: t, randomness="x")
 
+    def test_randomness_of_levels(self):
+        """Numbers that differ are those of whole batches, level by level; the same ones are drawn once."""
+
+        def seeded(draw, *randomness, of=(2, 3, 20)):
+            torch.manual_seed(0)
+            for mode in reversed(randomness):
+                draw = vmap(draw, randomness=mode)
+            return draw(torch.ones(of[-1 - len(randomness) :]))
+
+        def whole(shape, draw=torch.randn):
+            torch.manual_seed(0)
+            return draw(shape)
+
+        for draw in (lambda t: torch.randn(20), torch.randn_like, lambda t: t.clone().normal_()):
+            assert torch.equal(seeded(draw, "different"), whole((3, 20)))
+            assert torch.equal(seeded(draw, "different", "different"), whole((2, 3, 20)))
+            assert torch.equal(seeded(draw, "same"), whole((20,)).expand(3, 20))
+            got = seeded(draw, "same", "different")
+            assert torch.equal(got, whole((3, 20)).expand(2, 3, 20))
+            got = seeded(draw, "different", "same")
+            assert torch.equal(got, whole((2, 20)).unsqueeze(1).expand(2, 3, 20))
+        normal = seeded(lambda t: torch.normal(t, 2.0), "different")
+        assert torch.equal(normal, whole((3, 20), lambda size: torch.normal(torch.ones(size), 2.0)))
+        picked = seeded(lambda t: torch.multinomial(t, 5), "different", "different")
+        assert torch.equal(
+            picked, whole((6, 20), lambda size: torch.ones(size).multinomial(5)).view(2, 3, 5)
+        )
+        turned = seeded(lambda t: torch.randperm(20), "different")
+        assert (
+            not torch.equal(turned[0], turned[1]) and (turned.sort()[0] == torch.arange(20)).all()
+        )
+        for mode, lone in (("same", True), ("different", False)):
+            got = seeded(lambda t: F.dropout(t, 0.4), mode)
+            assert (got == got[0]).all() == lone
+            assert torch.equal(seeded(lambda t: F.dropout(torch.ones(20), 0.4), mode), got)
+
+    def test_random_operators_that_are_refused(self):
+        x = torch.ones(3, 20)
+        with pytest.raises(RuntimeError, match="does not currently support same randomness"):
+            vmap(lambda t: torch.bernoulli(t * 0.3), randomness="same")(x)
+        with pytest.raises(RuntimeError, match="different inplace randomness on an unbatched"):
+            vmap(lambda t: torch.empty(2).normal_(), randomness="different")(x)
+        for t, draw in (
+            (x, torch.Tensor.bernoulli_),
+            (x[0], vmap(torch.Tensor.bernoulli_, (0, None))),
+        ):
+            with pytest.raises(RuntimeError, match=r"^expand\(torch.FloatTensor"):
+                draw(t.clone(), torch.ones(20, 3, 20))
+
+    def test_rules_check_one_example(self):
+        """What is right of a whole batch may be wrong of an example."""
+        for call, shapes, text in (
+            (torch.dot, ((4, 1), (4, 3)), "inconsistent tensor size"),
+            (torch.bmm, ((7, 2, 2, 2), (7, 2)), "3D tensor"),
+            (torch.mm, ((7, 2, 2, 7), (7, 7)), "must be a matrix"),
+            (torch.linalg.inv, ((3, 3),), "at least 2 dimensions"),
+        ):
+            with pytest.raises(RuntimeError, match=text):
+                vmap(call)(*(torch.randn(s) for s in shapes))
+
     def test_chunks(self):
         x = torch.randn(7, 2)
         rand = vmap(lambda t: t + torch.rand(2), randomness="same", chunk_size=3)(torch.zeros(7, 2))

@@ -256,11 +256,11 @@ def _tangent(self: Any) -> Any:
 
 
 def _batch_text(self: Any, levels: list[int], whole: Any) -> str:
-    """The text of an example of a batch: all examples, and what level they are of."""
+    """The text of an example of a batch: all examples, and what levels they are of, the innermost around the others."""
     text = _str_intern(whole)
-    for depth in reversed(range(len(levels))):
-        inner = "\n".join("    " + line for line in text.split("\n"))
-        text = f"BatchedTensor(lvl={depth + 1}, bdim=0, value=\n{inner}\n)"
+    for level in levels:
+        inner = "\n".join("    " + line if line else line for line in text.split("\n"))
+        text = f"BatchedTensor(lvl={_C._batch_depth(level)}, bdim=0, value=\n{inner}\n)"
     return text
 
 

@@ -357,7 +357,7 @@ fn advance(d: Distribution, outs: &[Tensor], g: &mut Generator) -> Result<()> {
 }
 
 /// A result in the very layout of `t`.
-fn itself(t: &Tensor) -> Plan {
+pub(super) fn itself(t: &Tensor) -> Plan {
     Plan::one(t.shape().clone(), t.strides().clone(), t.dtype())
 }
 

@@ -4,9 +4,9 @@ use crate::cpu::gamma_grad::{dirichlet, standard_gamma};
 use crate::cpu::map::Ctx;
 use crate::cpu::rows::Operand;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, FMO, I, M, O, OpDef, Plan, X, kernel};
+use crate::ops::core::op::{Batch, F, FMO, I, M, O, OpDef, Plan, X, kernel};
 use crate::ops::f;
-use crate::ops::random::{NORMAL, drawn, given};
+use crate::ops::random::{NORMAL, drawn, given, itself};
 use crate::random::{
     Distribution, Generator, SharedGenerator, advance_bernoulli_probs, advance_exponential_weights,
 };
@@ -32,6 +32,7 @@ pub static OPS: &[OpDef] = &[
         ))),
         "Normal random numbers with a mean and a standard deviation for each element.",
     ).alike(0b11)
+    .batch(Batch::Broadcasting(&[]))
     .samples("f32[()], f32[()]")
     .grad("NormalBackward3 | mean: zeros_like(grad); std: zeros_like(grad)"),
     kernel(
@@ -50,6 +51,7 @@ pub static OPS: &[OpDef] = &[
         ))),
         "Normal random numbers with a mean for each element.",
     ).alike(0b11)
+    .batch(Batch::Broadcasting(&[]))
     .samples("f32[3, 4], 2.7")
     .grad("NormalBackward1 | mean: zeros_like(grad)"),
     kernel(
@@ -67,7 +69,8 @@ pub static OPS: &[OpDef] = &[
             &mut Generator
         ))),
         "Normal random numbers with a standard deviation for each element.",
-    ).samples("0.0, f32[3].pos")
+    ).batch(Batch::Broadcasting(&[]))
+    .samples("0.0, f32[3].pos")
     .grad("NormalBackward2 | std: zeros_like(grad)"),
     kernel(
         "bernoulli",
@@ -88,6 +91,7 @@ pub static OPS: &[OpDef] = &[
         ))),
         "0 or 1, each element of the input being the probability of 1.",
     ).alike(1)
+    .batch(Batch::Broadcasting(&[]))
     .samples("f64[0, 3]")
     .grad("self: zeros_like(grad)"),
     kernel(
@@ -121,7 +125,8 @@ pub static OPS: &[OpDef] = &[
         ).unmeasured()
         .random(None),
         "A Poisson count for each rate.",
-    ).samples("f32[2, 3].pos")
+    ).batch(Batch::Broadcasting(&[]))
+    .samples("f32[2, 3].pos")
     .grad("self: zeros_like(grad)"),
     kernel(
         "_standard_gamma",
@@ -136,7 +141,8 @@ pub static OPS: &[OpDef] = &[
         ).unmeasured()
         .random(None),
         "A gamma number for each shape parameter, of scale 1.",
-    ).samples("f32[2, 3].pos; f64[3].pos")
+    ).batch(Batch::Broadcasting(&[]))
+    .samples("f32[2, 3].pos; f64[3].pos")
     .grad("self: grad * _standard_gamma_grad(self, result)"),
     kernel(
         "_standard_gamma_grad",
@@ -165,7 +171,8 @@ pub static OPS: &[OpDef] = &[
         ).unmeasured()
         .random(None),
         "Shares that sum up to one along the last dimension, one of each parameter.",
-    ).samples("f32[2, 3].pos; f64[3].pos")
+    ).batch(Batch::Broadcasting(&[1]))
+    .samples("f32[2, 3].pos; f64[3].pos")
     .refused(),
     kernel(
         "_dirichlet_grad",
@@ -190,7 +197,8 @@ pub static OPS: &[OpDef] = &[
         }).unmeasured()
         .random(None),
         "How many of so many trials succeed, each with a probability.",
-    ).samples("f32([[5., 10.], [100., 1.]]), f32[2, 2].unit")
+    ).batch(Batch::Broadcasting(&[]))
+    .samples("f32([[5., 10.], [100., 1.]]), f32[2, 2].unit")
     .refused(),
     kernel(
         "multinomial",
@@ -206,7 +214,8 @@ pub static OPS: &[OpDef] = &[
         ).unmeasured()
         .random(Some(typed!(advance_multinomial, &[Tensor], &mut Generator))),
         "Positions drawn with the probabilities of each row.",
-    ).samples("f32[3, 4].unit, 3; f32[3, 4].unit, 4, replacement=True")
+    ).batch(Batch::Fold(1))
+    .samples("f32[3, 4].unit, 3; f32[3, 4].unit, 4, replacement=True")
     .no_grad(),
 ];
 
@@ -414,8 +423,10 @@ fn probs_into_rule(a: &calls::BernoulliTensorInplace) -> Result<Plan> {
     check_probs(p)?;
     t.dtype()
         .check_kernel(!t.dtype().is_complex(), "bernoulli_tensor_cpu_self_")?;
-    let shape = dims::broadcast(t.shape(), p.shape())?;
-    Ok(Plan::one(shape, t.strides().clone(), t.dtype()))
+    if dims::broadcast(t.shape(), p.shape()).ok().as_ref() != Some(t.shape()) {
+        f::expand(p, &t.shape()[..])?; // which says why it cannot
+    }
+    Ok(itself(t))
 }
 
 fn advance_probs(p: &Tensor, outs: &[Tensor], g: &mut Generator) -> Result<()> {

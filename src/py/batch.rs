@@ -101,6 +101,12 @@ fn _batch_about(level: u32) -> Option<(i64, &'static str)> {
     Some((size, word))
 }
 
+/// How many levels are open around an open level, itself included; 0 for any other number.
+#[pyfunction]
+fn _batch_depth(level: u32) -> usize {
+    batch::depth(level)
+}
+
 /// The levels that a tensor is an example of, and all examples.
 #[pyfunction]
 fn _batch_whole<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Vec<u32>, Bound<'py, PyAny>)> {
@@ -199,6 +205,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_is_on _batch_about _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _untracked);
+    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_is_on _batch_about _batch_depth _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _untracked);
     Ok(())
 }

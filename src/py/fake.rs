@@ -228,8 +228,8 @@ fn held<'a, 'py>(o: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyTensor>>
 /// Makes tensors that stand for others without their elements: meta tensors, or those of a fake mode.
 #[pyclass(frozen, subclass, name = "_Twins", module = "torchlike._C")]
 struct PyTwins {
-    /// How many objects were asked about that are tensors, and that are none.
-    asked: [AtomicU64; 2],
+    /// How many tensors were asked about.
+    asked: AtomicU64,
     mode: Option<Arc<FakeMode>>,
     storages: Mutex<Twins>,
     /// The twin of an object, by its number.
@@ -294,7 +294,7 @@ impl PyTwins {
         }
     }
 
-    /// The twin of a tensor; `NotImplemented` for what is none. Twins of tensors that are more than strided ones, or of classes
+    /// The twin of a tensor; what is none, as it is. Twins of tensors that are more than strided ones, or of classes
     /// that convert themselves, are made by the object's `_convert`; options are for its `_check`.
     #[pyo3(signature = (t, shape_env=None, **options))]
     fn __call__<'py>(
@@ -308,10 +308,9 @@ impl PyTwins {
             slf.call_method1(intern!(py, "_check"), (shape_env, options))?;
         }
         let Some(held) = t.cast::<PyTensor>().ok() else {
-            slf.get().asked[1].fetch_add(1, Relaxed);
-            return Ok(py.NotImplemented().into_bound(py));
+            return Ok(t.clone());
         };
-        slf.get().asked[0].fetch_add(1, Relaxed);
+        slf.get().asked.fetch_add(1, Relaxed);
         if is_plain_tensor(t.get_type_ptr()) {
             if let Some(twin) = slf.get().known(held) {
                 return Ok(twin);
@@ -326,13 +325,7 @@ impl PyTwins {
     /// How many tensors were asked for.
     #[getter]
     fn hit(&self) -> u64 {
-        self.asked[0].load(Relaxed)
-    }
-
-    /// How many other objects were asked for.
-    #[getter]
-    fn miss(&self) -> u64 {
-        self.asked[1].load(Relaxed)
+        self.asked.load(Relaxed)
     }
 
     /// The twin of a strided tensor: the same layout, dtype and flags, a parameter if it is one, with what it is a view of

@@ -33,9 +33,9 @@ def get_unwrapped(t: Any) -> Any:
 
 
 def maybe_get_level(t: Any) -> int:
-    """The innermost level that a tensor is an example of, -1 for others."""
+    """How deep the innermost level is that a tensor is an example of; -1 for other tensors."""
     levels = _C._batch_whole(t)[0]
-    return levels[-1] if levels else -1
+    return _C._batch_depth(levels[-1]) if levels else -1
 
 
 def maybe_get_bdim(t: Any) -> int:

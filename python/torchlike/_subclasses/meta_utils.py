@@ -90,12 +90,14 @@ _OPTIONS = frozenset(("callback", "source", "symbolic_context", "trace"))
 
 
 class MetaConverter(_C._Twins):
-    """Makes meta tensors that stand for others: `MetaConverter()(t)` is the twin of `t`; what is no tensor gives
-    NotImplemented. `hit` and `miss` count both.
+    """Makes meta tensors that stand for others: `MetaConverter()(t)` is the twin of `t`; what is no tensor stays
+    what it is. `hit` counts tensors, `miss` those without a twin.
 
     Tensors on one storage give tensors on one storage; the same tensor gives the same twin as long as that lives. The
     options of PyTorch's (`callback`, `source`, `symbolic_context`, `trace`) change nothing here.
     """
+
+    miss = 0
 
     def __init__(self, *, copy_data: bool = False) -> None:
         if copy_data:

@@ -4,6 +4,7 @@
 //! asks for a shape sees one example. This layer stands above all others, so that they see whole batches, and one graph serves every nesting:
 //! composed rows run as they are, others by a rule (`rules.rs`) as a call of whole batches, and the rest one example after the other.
 
+mod random;
 mod rules;
 mod single;
 
@@ -104,6 +105,16 @@ pub fn about(number: u32) -> Option<(i64, Randomness)> {
     OPEN.with_borrow(|l| {
         let level = l.iter().find(|l| l.number == number)?;
         Some((level.size, level.randomness))
+    })
+}
+
+/// How many levels of this thread are open around an open level, itself included; 0 for any other number.
+#[must_use]
+pub fn depth(number: u32) -> usize {
+    OPEN.with_borrow(|l| {
+        l.iter()
+            .position(|l| l.number == number)
+            .map_or(0, |i| i + 1)
     })
 }
 
@@ -296,7 +307,7 @@ impl Layer for Batching {
         if let Body::Kernel(k) = &op.def.body
             && k.traits.draws
         {
-            return draw(c, &levels, next);
+            return random::draw(c, next);
         }
         if levels.is_empty() {
             return next.call(c);
@@ -373,41 +384,6 @@ fn composed(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
         ret => ret.one()?,
     };
     Ok(Ret::Become(Box::new(gather::written(target, &made)?)))
-}
-
-/// Draws random numbers, if the open levels allow it.
-fn draw(c: Call, levels: &[(u32, i64)], next: Next) -> Result<Ret> {
-    let Some(open) = OPEN.with_borrow(|l| l.iter().rfind(|l| !l.aside).copied()) else {
-        return next.call(c);
-    };
-    match open.randomness {
-        Randomness::Error => bail!(
-            Runtime,
-            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' \
-             randomness flags on vmap or perform the randomness operation out of vmap"
-        ),
-        Randomness::Same if levels.is_empty() => next.call(c),
-        Randomness::Same => bail!(
-            Runtime,
-            "Vmap does not currently support same randomness with a batched tensor input. Please rerun with randomness='different'"
-        ),
-        Randomness::Different => {
-            let mut all: Levels = levels.iter().copied().collect();
-            if !all.iter().any(|l| l.0 == open.number) {
-                all.push((open.number, open.size));
-            }
-            if let Some(target) = c.form.target()
-                && all.iter().any(|l| !is_at(target, l.0))
-            {
-                bail!(
-                    Runtime,
-                    "vmap: We cannot call in-place random operations on a tensor that is not being vmapped over while in \
-                     randomness different mode"
-                );
-            }
-            single::looped(&c, &all, true)
-        }
-    }
 }
 
 /// A result as one example of levels.

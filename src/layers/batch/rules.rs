@@ -6,8 +6,8 @@ use crate::layers::autograd::gather;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Body, Hidden};
 use crate::ops::core::schema::{Kind, Param};
-use crate::ops::{Arg, Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, dispatch, f};
-use crate::{DType, Dims, Result, Tensor, bail};
+use crate::ops::{Arg, Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, Value, dispatch, f};
+use crate::{DType, Dims, ErrorKind, Result, Tensor, bail};
 
 /// The parameters that name dimensions.
 const DIMENSIONS: [&str; 8] = [
@@ -29,6 +29,20 @@ struct Examples<'c, 'a> {
     k: usize,
 }
 
+/// Checks one example by the row's own rule: what is right of a whole batch may be wrong of an example.
+///
+/// # Errors
+/// What the rule reports; of examples whose values have to be known it knows nothing.
+pub fn check_example(args: &Args) -> Result<()> {
+    let Body::Kernel(k) = &args.op.def.body else {
+        return Ok(());
+    };
+    match (k.run)(args, &mut |_, _| Ok(Ret::Value(Value::None))) {
+        Err(e) if !matches!(e.kind(), ErrorKind::Shape | ErrorKind::Data) => Err(e),
+        _ => Ok(()),
+    }
+}
+
 /// Runs a call of examples as one of whole batches.
 ///
 /// # Errors
@@ -39,6 +53,9 @@ pub fn run(c: &Call, levels: &Levels) -> Result<Ret> {
     let examples = Examples { c, levels, k };
     let pointwise = matches!(&op.def.body, Body::Kernel(k) if k.traits.pointwise);
     let target = examples.target();
+    if !pointwise {
+        check_example(c.args)?;
+    }
     let made = match op.def.batch {
         Batch::Lead => Some(examples.call(&examples.whole(0)?)?),
         Batch::Broadcasting(own) => Some(examples.call(&examples.broadcasting(own)?)?),
@@ -56,7 +73,7 @@ pub fn run(c: &Call, levels: &Levels) -> Result<Ret> {
     match made {
         Some(Ret::Same(0)) if target.is_some() => Ok(Ret::Same(0)),
         Some(made) => example(made, levels),
-        None => single::looped(c, levels, false),
+        None => single::looped(c, levels),
     }
 }
 

@@ -5,22 +5,15 @@ use crate::layers::autograd::gather;
 use crate::ops::{Call, Form, OwnedArgs, Ret, Value, dispatch, f};
 use crate::{Result, Tensor, bail, mode};
 
-/// Runs a call once for each example of some levels, and puts the results together. `quiet`: that is as it should be.
+/// Runs a call once for each example of some levels, and puts the results together.
 ///
 /// # Errors
 /// If there are no examples, or what the calls report.
-pub fn looped(c: &Call, levels: &Levels, quiet: bool) -> Result<Ret> {
+pub fn looped(c: &Call, levels: &Levels) -> Result<Ret> {
     let op = c.args.op;
-    if !quiet {
-        warn_of_loop(&format!("aten::{}", op.public_name()));
-    }
+    warn_of_loop(&format!("aten::{}", op.public_name()));
     let count: i64 = levels.iter().map(|l| l.1).product();
-    if count == 0 {
-        bail!(
-            Runtime,
-            "The fallback path does not support vmap over dims of size 0."
-        );
-    }
+    check_any(count)?;
     let target = c.form.target();
     let mut made: Vec<Vec<Option<Tensor>>> = Vec::new();
     let mut kind = None;
@@ -40,14 +33,12 @@ pub fn looped(c: &Call, levels: &Levels, quiet: bool) -> Result<Ret> {
             Ret::Same(i) => Ret::One(args.tensor(i)?.clone()),
             ret => ret,
         };
-        made.push(match &ret {
-            Ret::One(t) => vec![Some(t.clone())],
-            Ret::Become(t) => vec![Some((**t).clone())],
-            Ret::Tuple(l) | Ret::List(l) => l.iter().cloned().map(Some).collect(),
-            Ret::Gaps(l) => l.clone(),
-            Ret::Value(Value::None) => Vec::new(),
-            Ret::Value(_) | Ret::Same(_) => return example(ret, levels),
-        });
+        if matches!(&ret, Ret::Same(_))
+            || matches!(&ret, Ret::Value(v) if !matches!(v, Value::None))
+        {
+            return example(ret, levels);
+        }
+        made.push(parts(&ret));
         kind = Some(ret);
     }
     let Some(kind) = kind else {
@@ -58,6 +49,41 @@ pub fn looped(c: &Call, levels: &Levels, quiet: bool) -> Result<Ret> {
         None => Ok(all),
         Some(t) => Ok(Ret::Become(Box::new(gather::written(t, &all.one()?)?))),
     }
+}
+
+fn check_any(count: i64) -> Result<()> {
+    if count == 0 {
+        bail!(
+            Runtime,
+            "The fallback path does not support vmap over dims of size 0."
+        );
+    }
+    Ok(())
+}
+
+/// The tensors of a result, in order.
+fn parts(ret: &Ret) -> Vec<Option<Tensor>> {
+    match ret {
+        Ret::One(t) => vec![Some(t.clone())],
+        Ret::Become(t) => vec![Some((**t).clone())],
+        Ret::Tuple(l) | Ret::List(l) => l.iter().cloned().map(Some).collect(),
+        Ret::Gaps(l) => l.clone(),
+        Ret::Value(_) | Ret::Same(_) => Vec::new(),
+    }
+}
+
+/// The results of each example of a level, put together along a new first dimension.
+///
+/// # Errors
+/// If there are none, or they do not fit together.
+pub fn stacked(mut each: Vec<Ret>) -> Result<Ret> {
+    check_any(each.len() as i64)?;
+    let made: Vec<_> = each.iter().map(parts).collect();
+    let kind = each.swap_remove(0);
+    kind.map(|k, _| {
+        let column: Vec<Tensor> = made.iter().filter_map(|m| m[k].clone()).collect();
+        f::stack(&column[..])
+    })
 }
 
 /// Results of the form of one, of the examples' results.

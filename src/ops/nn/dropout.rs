@@ -4,7 +4,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, Ret, compose};
 use crate::ops::core::typed;
 use crate::ops::f;
-use crate::{DType, Dims, Result, Tensor, bail, ensure, warning};
+use crate::{DType, Dims, Result, Tensor, bail, ensure, mode, warning};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -198,12 +198,10 @@ fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Resu
     }
     if helpers::is_beside(t) && !kind.feature && !kind.alpha && !inplace {
         // As PyTorch there: a mask of truth values is drawn, which the gradient keeps.
-        let mask = f::EmptyLike::new(t).dtype(DType::Bool).call()?;
-        f::BernoulliInplace::new(&mask).p(1.0 - p).call_()?;
+        let mask = drawn(f::EmptyLike::new(t).dtype(DType::Bool).call()?, 1.0 - p)?;
         return f::_dropped(t, &mask, 1.0 / (1.0 - p)).map(Ret::from);
     }
-    let noise = noise(t, kind.feature)?;
-    f::BernoulliInplace::new(&noise).p(1.0 - p).call_()?;
+    let noise = drawn(noise(t, kind.feature)?, 1.0 - p)?;
     if !kind.alpha {
         f::Div::new(&noise, 1.0 - p).call_()?;
         return multiplied(t, &noise, None, inplace);
@@ -216,6 +214,15 @@ fn drop_some(t: &Tensor, p: f64, train: bool, kind: Kind, inplace: bool) -> Resu
     f::Add::new(&b, alpha * a * p).call_()?;
     f::Mul::new(&noise, a).call_()?;
     multiplied(t, &noise, Some(&b), inplace)
+}
+
+/// A mask, in the memory given for it. Under `vmap` it is drawn anew: the masks of examples may differ where nothing else does.
+fn drawn(blank: Tensor, keep: f64) -> Result<Tensor> {
+    if mode::layers() & mode::BATCHED != 0 {
+        return f::BernoulliP::new(&blank, keep).call();
+    }
+    f::BernoulliInplace::new(&blank).p(keep).call_()?;
+    Ok(blank)
 }
 
 /// Uninitialised memory for a mask: of all elements, or of all channels.
@@ -260,7 +267,7 @@ fn native(a: &calls::NativeDropout) -> Result<Ret> {
         return Ok(Ret::Tuple(vec![t.clone(), mask]));
     }
     let keep = 1.0 - a.p;
-    f::BernoulliInplace::new(&mask).p(keep).call_()?;
+    let mask = drawn(mask, keep)?;
     let out = f::mul(t, &mask)?;
     let scale = if keep == 0.0 { 0.0 } else { 1.0 / keep };
     f::Mul::new(&out, scale).call_()?;
