@@ -1,4 +1,4 @@
-"""Layers that a quantised model would join: sequences of them."""
+"""Layers that are one layer when they are quantised: sequences of them."""
 
 from __future__ import annotations
 
@@ -46,3 +46,19 @@ ConvBnReLU3d = _sequence("ConvBnReLU3d", "A convolution, batch norm and ReLU")
 BNReLU2d = _sequence("BNReLU2d", "Batch norm and ReLU")
 BNReLU3d = _sequence("BNReLU3d", "Batch norm and ReLU")
 LinearBn1d = _sequence("LinearBn1d", "A linear layer and batch norm")
+
+__all__ = [
+    "BNReLU2d",
+    "BNReLU3d",
+    "ConvBn1d",
+    "ConvBn2d",
+    "ConvBn3d",
+    "ConvBnReLU1d",
+    "ConvBnReLU2d",
+    "ConvBnReLU3d",
+    "ConvReLU1d",
+    "ConvReLU2d",
+    "ConvReLU3d",
+    "LinearBn1d",
+    "LinearReLU",
+]
