@@ -24,11 +24,9 @@ ABSENT = {
     "_inductor": "compile standalone_compile",
     "onnx": "ExportableModule InputObserver ONNXProgram ExportOptions export dynamo_export",
     "onnx.symbolic_opset11": "squeeze unsqueeze select",
-    "ao.quantization": "quantize_dynamic prepare convert fuse_modules QConfigMapping add_quant_dequant default_eval_fn "
-    "fuse_conv_bn fuse_conv_bn_relu fuse_linear_bn fuse_modules_qat get_default_qat_qconfig_mapping "
-    "get_default_qconfig_mapping prepare_qat propagate_qconfig_ quantize quantize_dynamic_jit quantize_jit quantize_qat "
-    "swap_module",
-    "ao.nn.quantized": "Conv2d DeQuantize Linear QFunctional Quantize",
+    "ao.quantization": "QConfigMapping get_default_qat_qconfig_mapping get_default_qconfig_mapping quantize_dynamic_jit "
+    "quantize_jit",
+    "ao.nn.quantized": "LSTM MultiheadAttention",
     "sparse": "SparseSemiStructuredTensor as_sparse_gradcheck to_sparse_semi_structured",
     "package": "PackageExporter PackageImporter",
     "utils.cpp_extension": "BuildExtension CUDAExtension CppExtension include_paths library_paths load load_inline",

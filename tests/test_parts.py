@@ -64,7 +64,7 @@ def test_what_they_cannot_do_says_what_can_be_done(name):
             lambda: torch.add(torch.ones(()), t, out=torch.empty(0)),
             lambda: t + 1,
             lambda: torch.zeros_like(t),
-            lambda: t.copy_(t),
+            lambda: t.sum(),
         ]
     for act in acts:
         with pytest.raises(NotImplementedError, match=way):
@@ -130,9 +130,8 @@ def test_quantized_numbers_are_no_casts_of_others(name):
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_quantized_numbers_on_meta_are_not_known(name):
     t = torch.load(MORE / name).to("meta")
-    for act in (t.int_repr, t.dequantize):
-        with pytest.raises(NotImplementedError, match="on meta are not known"):
-            act()
+    with pytest.raises(NotImplementedError, match="on meta are not known"):
+        t.int_repr()
 
 
 @pytest.mark.parametrize("name", QUANTIZED)

@@ -31,6 +31,7 @@ from torchlike._C import (
     set_num_threads,
     tensor,
 )
+from torchlike._script_objects import ScriptObject as ScriptObject
 from torchlike._size import Size
 from torchlike._values import *
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from torchlike import _C, _absent
+from torchlike import _C
+from torchlike._script_objects import ScriptObject
 
 
 class DispatchKey(enum.Enum):
@@ -162,7 +163,7 @@ def _are_functorch_transforms_active() -> bool:
 
 
 _NAMES = {
-    "ScriptObject": _absent.kind("torchlike._C", "ScriptObject", "classes of C++ are not loaded"),
+    "ScriptObject": ScriptObject,
     "_TensorMeta": type(_C.Tensor),
     **dict.fromkeys(("_has_xpu", "_has_mps", "_has_mkldnn", "_has_kleidiai"), False),
     "DispatchKey": DispatchKey,

@@ -50,6 +50,42 @@ def module(name: str) -> ModuleType:
     return made
 
 
+class _Renamed:
+    """Finds the modules below an old name of a package: those below its name."""
+
+    def __init__(self, old: str, new: str) -> None:
+        self.old, self.new = f"torchlike.{old}.", f"torchlike.{new}."
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> ModuleSpec | None:
+        """The spec of a module below the old name."""
+        if not name.startswith(self.old):
+            return None
+        real = self.new + name.removeprefix(self.old)
+        try:
+            return None if find_spec(real) is None else ModuleSpec(name, _Standing(real))  # type: ignore[arg-type]
+        except ModuleNotFoundError:
+            return None
+
+
+class _Standing:
+    """Gives the place of a module to another one."""
+
+    def __init__(self, real: str) -> None:
+        self.real = real
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The usual kind of module, for the moment."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Puts the other module in its place."""
+        sys.modules[module.__name__] = import_module(self.real)
+
+
+def renamed(old: str, new: str) -> None:
+    """Has a package's modules found under its old name, too; both without `torchlike.`."""
+    sys.meta_path.insert(0, _Renamed(old, new))
+
+
 class _Loaded:
     """Finds the parts that a package has loaded already, which waited until somebody asked where its parts are.
 

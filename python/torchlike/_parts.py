@@ -266,9 +266,11 @@ def dequantize(self: Any) -> Any:
         return tuple(dequantize(t) for t in self)
     if not self.is_quantized:
         return self.to(torchlike.float32)
-    scheme = str(self.qscheme()).rpartition(".")[2]
+    if self.dtype in (torchlike.quint8, torchlike.qint8, torchlike.qint32):
+        return torchlike._dequantize(self)  # type: ignore[attr-defined]
+    # Numbers of less than a byte share bytes.
     numbers = _C._integers(self)
-    if scheme.startswith("per_tensor"):
+    if str(self.qscheme()).rpartition(".")[2].startswith("per_tensor"):
         return (numbers.float() - self.q_zero_point()) * self.q_scale()
     shape = [1] * self.ndim
     shape[self.q_per_channel_axis()] = -1

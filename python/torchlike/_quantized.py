@@ -1,4 +1,4 @@
-"""Pooling and normalisation of quantised tensors, by the integers that they store."""
+"""Pooling and normalisation of quantised tensors, as functions of PyTorch's."""
 
 from __future__ import annotations
 
@@ -46,11 +46,8 @@ def _pooled(
     if count == 3 and input.dim() != 5:
         raise RuntimeError("Expecting the input tensor of rank 5.")
     steps = _sizes(stride, count) if isinstance(stride, int) or len(stride) else kernel
-    pool: Any = getattr(torchlike.nn.functional, f"max_pool{count}d")
-    # All stored integers are exact in single precision, and so is the largest of them.
-    places = _sizes(padding, count), _sizes(dilation, count)
-    largest = pool(_C._integers(input).float(), kernel, steps, *places, ceil_mode=ceil_mode)
-    return _stored(largest, input.dtype, input.q_scale(), input.q_zero_point())
+    pool: Any = getattr(torchlike, f"max_pool{count}d")
+    return pool(input, kernel, steps, _sizes(padding, count), _sizes(dilation, count), ceil_mode)
 
 
 def _stored(numbers: Any, dtype: Any, scale: float, zero_point: int) -> Any:
@@ -128,10 +125,13 @@ def quantized_batch_norm(
     if weight is None or bias is None:
         raise RuntimeError("Weight must be provided" if weight is None else "Bias must be provided")
     shape = [1, -1] + [1] * (input.dim() - 2)
+    formats = {4: torchlike.channels_last, 5: torchlike.channels_last_3d}
+    input = input.contiguous(memory_format=formats.get(input.dim(), torchlike.contiguous_format))
     factor = weight / torchlike.sqrt(var + eps)
     shift = ((bias - mean * factor) / output_scale).reshape(shape)
     factor = (factor * (input.q_scale() / output_scale)).reshape(shape)
     centred = _C._integers(input).float() - input.q_zero_point()
     numbers = torchlike.round(centred * factor + shift) + output_zero_point
-    low, high = (-128, 127) if input.dtype == torchlike.qint8 else (0, 255)
+    ends = {torchlike.qint8: (-128, 127), torchlike.quint8: (0, 255)}
+    low, high = ends.get(input.dtype, (-(2**31), 2**31 - 1))
     return _stored(numbers.clamp(low, high), input.dtype, output_scale, output_zero_point)

@@ -89,6 +89,25 @@ def _generator() -> Builder:
     return Builder(make, give)
 
 
+def _script_object() -> Builder:
+    """Packed parameters of quantised layers: their state says what they are."""
+    from torchlike._script_objects import ScriptObject
+
+    def make(args: tuple[Any, ...], kwargs: Any) -> Any:
+        need(not args and not kwargs, "arguments for a ScriptObject")
+        return ScriptObject()
+
+    def give(obj: Any, state: Any) -> None:
+        need(isinstance(state, tuple) and len(state) == 2, "the state of a ScriptObject")
+        need(isinstance(state[0], tuple) and type(state[1]) is str, "the state of a ScriptObject")
+        try:
+            obj.__setstate__(state)
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError) as e:
+            raise Refused(f"the state of {state[1]}") from e
+
+    return Builder(make, give)
+
+
 def _named_result(name: str) -> Any:
     fields = {
         **dict.fromkeys(
@@ -199,6 +218,8 @@ def builder(module: str, name: str) -> Any:
         return of_modules(cls)
     if (module, name) == ("torch._C", "Generator"):
         return _generator()
+    if name == "ScriptObject" and module in ("torch", "torch._C"):
+        return _script_object()
     if module == "torch.return_types":
         return _named_result(name)
     if (module, name) == ("torch._utils", "_rebuild_device_tensor_from_numpy"):

@@ -1,4 +1,4 @@
-"""Classes that libraries in C++ register: those libraries cannot be loaded."""
+"""Classes that C++ registers: those of quantised layers; libraries cannot be loaded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _Namespace:
-    """The classes of one library: none."""
+    """The classes of one library."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -14,6 +14,10 @@ class _Namespace:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        from torchlike import _script_objects
+
+        if (found := _script_objects.maker(f"{self.name}.{name}")) is not None:
+            return found
         raise RuntimeError(
             f"Class {self.name}.{name} not registered! torchlike cannot load libraries made for PyTorch"
         )

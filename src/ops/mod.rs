@@ -144,7 +144,10 @@ pub mod f {
     pub use super::pointwise::parts::calls::*;
     pub use super::pointwise::special::calls::*;
     pub use super::pointwise::unary::calls::*;
+    pub use super::quantize::elements::calls::*;
     pub use super::quantize::fake::calls::*;
+    pub use super::quantize::products::calls::*;
+    pub use super::quantize::steps::calls::*;
     pub use super::quantize::tensors::calls::*;
     pub use super::random::calls::*;
     pub use super::reduce::extreme::calls::*;
@@ -286,6 +289,9 @@ static FAMILIES: &[&[OpDef]] = &[
     sparse::sums::OPS,
     sparse::gradients::OPS,
     sparse::resize::OPS,
+    quantize::elements::OPS,
+    quantize::products::OPS,
+    quantize::steps::OPS,
     quantize::tensors::OPS,
     quantize::fake::OPS,
     linalg::packed::OPS,

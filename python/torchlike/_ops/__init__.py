@@ -249,6 +249,11 @@ class _OpNamespace(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and not (self._space == "aten" and name in _aten()):
             raise AttributeError(name)
+        if self._space == "quantized" and not name.startswith("__"):
+            import torchlike._ops.quantized
+
+            if name in self.__dict__:
+                return self.__dict__[name]
         packet = _load(self._space, name)
         if packet is None:
             raise AttributeError(f"'_OpNamespace' '{self._space}' object has no attribute '{name}'")

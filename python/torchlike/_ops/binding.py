@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
-from torchlike._ops.schema import Argument, FunctionSchema, fits
+from torchlike._ops.schema import SCRIPTED, Argument, FunctionSchema, fits
 
 if TYPE_CHECKING:
     from torchlike._ops import OpOverload, OpOverloadPacket
@@ -51,8 +51,9 @@ def _check(
         return
     value = given[argument.name]
     if not fits(argument, value, schema.name.startswith("aten::")):
+        unit = " (of Python compilation unit at: 0)" if argument.type.startswith(SCRIPTED) else ""
         raise RuntimeError(
-            f"{_head(schema)} Expected a value of type '{argument.type}' for argument '{argument.name}' "
+            f"{_head(schema)} Expected a value of type '{argument.type}{unit}' for argument '{argument.name}' "
             f"but instead found type '{type(value).__name__}'.\nPosition: {position}\nValue: {value!r}\n"
             f"Declaration: {schema}\nCast error details: Unable to cast {value} to {argument.base}"
         )

@@ -14,6 +14,8 @@ _TYPES = frozenset(
     + ("MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "Any", "complex")
     + ("number", "SymBool", "SymFloat", "t", "NoneType", "DeviceObjType")
 )
+# The types of objects that PyTorch makes in C++ begin with this.
+SCRIPTED = "__torch__."
 # How losses are reduced: a word to users, a number in schemas.
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
@@ -162,7 +164,7 @@ def split(text: str) -> list[str]:
 
 
 _ARGUMENT = re.compile(
-    r"(\w+)\s*(\([^)]*\)|!)?((?:\[\d*\]|\?)*)(?:\s+(\w+))?(?:\s*=\s*(.*))?$", re.S
+    r"([\w.]+)\s*(\([^)]*\)|!)?((?:\[\d*\]|\?)*)(?:\s+(\w+))?(?:\s*=\s*(.*))?$", re.S
 )
 
 
@@ -183,7 +185,7 @@ def _argument(text: str, kwarg_only: bool, whole: str) -> Argument:
     if found is None:
         raise RuntimeError(f"expected an argument but found '{text}' here:\n{text}")
     base, alias, suffix, name, default = found.groups()
-    if base not in _TYPES:
+    if base not in _TYPES and not base.startswith(SCRIPTED):
         shown = whole.rpartition("::")[2]
         raise RuntimeError(
             "\nunknown type specifier. Common valid schema types include Tensor, SymInt, int, float, bool, Scalar; "
@@ -315,6 +317,8 @@ def _is_one(base: str, value: Any, numbers: bool) -> bool:
         return isinstance(value, _C.Tensor) or (
             numbers and isinstance(value, int | float | complex)
         )
+    if base.startswith(SCRIPTED):
+        return hasattr(value, "_type") and value._type() == base
     check = _CHECKS.get(base)
     if check is None:
         return True

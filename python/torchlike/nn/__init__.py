@@ -35,4 +35,5 @@ def factory_kwargs(kwargs: dict[str, _Any] | None) -> dict[str, _Any]:
 
 grad = _lazy.module("torchlike.nn.grad")
 intrinsic = _lazy.module("torchlike.nn.intrinsic")
+qat = _lazy.module("torchlike.nn.qat")
 quantized = _lazy.module("torchlike.nn.quantized")

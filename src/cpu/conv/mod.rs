@@ -57,6 +57,8 @@ pub struct Geometry {
     pub transposed: bool,
     /// Channels innermost in memory.
     pub channels_last: bool,
+    /// Whether numbers are integers whose sums fit their type: in no way that would round.
+    pub exact: bool,
 }
 
 /// One place in the window: which weight, and where the input lies relative to the output's position.

@@ -7,8 +7,7 @@ mod results;
 mod sparse;
 
 use super::{Layer, Next};
-use crate::ops::core::args::{Args, OwnedArg};
-use crate::ops::core::dispatch;
+use crate::ops::core::args::Args;
 use crate::ops::core::op::{Body, Ret, Value};
 use crate::ops::sparse::{is_sparse, knows};
 use crate::ops::{Call, Form};
@@ -57,6 +56,9 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
     if let Some(made) = factories::answer(args)? {
         return Ok(Some(made));
     }
+    if let Some(made) = quantized_among(args)? {
+        return Ok(Some(made));
+    }
     let first = args.tensor(0).ok().filter(|t| t.has_parts());
     let parts = first.and_then(|t| t.storage().parts());
     let (Some(t), Some(parts)) = (first, parts) else {
@@ -65,7 +67,7 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
         return if any {
             among_sparse(args)
         } else {
-            Err(refusal(args))
+            go_on(args, true)
         };
     };
     match (args.op.def.name, &*parts) {
@@ -78,6 +80,10 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
                 Runtime,
                 "unsupported memory format option {format:?}"
             );
+            let format = match format {
+                MemoryFormat::Preserve if !parts.is_opaque() => MemoryFormat::Contiguous,
+                other => other,
+            };
             rebuilt(t, &parts, t.dtype(), |p, _| {
                 crate::ops::core::helpers::clone(p, format)
             })
@@ -95,7 +101,6 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
             rebuilt(t, parts, dtype, part).map(Ret::One)
         }
         (name, _) if is_conversion(name) => return Ok(None),
-        ("flip" | "topk" | "sort", Parts::PerTensor { .. }) => by_integers(args, t, &parts),
         // Any view of a tensor with one quantizer has the same.
         (_, Parts::PerTensor { .. }) => return go_on(args, false),
         (_, Parts::PerChannel { .. }) => return go_on(args, true),
@@ -105,22 +110,15 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
     .map(Some)
 }
 
-/// What only moves or orders elements, of the integers of a tensor with one quantizer.
-fn by_integers(args: &Args, t: &Tensor, parts: &Parts) -> Result<Ret> {
-    let mut others = Vec::new();
-    let made = rebuilt(t, parts, t.dtype(), |integers, _| {
-        let mut owned = args.to_owned();
-        owned.values[0] = OwnedArg::Tensor(integers.clone());
-        let mut all = dispatch::fresh(&owned.borrow())?.tensors();
-        others = all.split_off(1);
-        Ok(all.remove(0))
-    })?;
-    Ok(if others.is_empty() {
-        Ret::One(made)
+/// What a call with quantised tensors among its arguments gives, if that is known.
+fn quantized_among(args: &Args) -> Result<Option<Ret>> {
+    let mut any = false;
+    args.for_each_tensor(|_, t| any |= t.dtype().is_quantized());
+    if any {
+        crate::ops::quantize::answer::answer(args)
     } else {
-        others.insert(0, made);
-        Ret::Tuple(others)
-    })
+        Ok(None)
+    }
 }
 
 /// Lets what is composed of other calls go on, and views unless they could move the dimension of the channels.

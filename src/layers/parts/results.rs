@@ -5,9 +5,11 @@ use crate::ops::Call;
 use crate::ops::core::args::Args;
 use crate::ops::core::op::{Body, Ret};
 use crate::ops::core::{dispatch, helpers, misfit, writable};
+use crate::ops::quantize::parts::Quantized;
 use crate::ops::sparse::{Sparse, is_sparse};
 use crate::parts::{Layout, located};
 use crate::{Result, Tensor, bail, dims, ensure};
+use std::sync::Arc;
 
 /// Writes the result of a call over its first tensor; over a sparse one by giving it other parts.
 ///
@@ -40,6 +42,14 @@ pub(super) fn over(args: &Args, target: &Tensor) -> Result<Ret> {
     }
     writable::check_target(target)?;
     writable::check_result(args, target, made.shape(), made.dtype())?;
+    if let Some(to) = Quantized::of(target) {
+        let Some(made) = Quantized::of(&made) else {
+            return Err(refusal(args));
+        };
+        helpers::copy_(&to.integers, &made.integers)?;
+        target.storage().set_parts(Some(Arc::new(made.quantizer)));
+        return Ok(Ret::Same(0));
+    }
     if !is_sparse(target) {
         let made = match Sparse::of(&made) {
             Some(s) => s.coo()?.dense()?,
@@ -95,6 +105,9 @@ fn not_for(args: &Args, out: &Tensor) -> crate::Error {
 
 fn put(args: &Args, nr: usize, out: &mut Tensor, made: Tensor) -> Result<()> {
     writable::check_leaf(out)?;
+    if let (Some(to), Some(from)) = (Quantized::of(out), Quantized::of(&made)) {
+        return requantized(args, nr, (out, &to), (&made, from));
+    }
     if stored(out) != stored(&made) || !is_sparse(out) {
         bail!(
             Runtime,
@@ -117,6 +130,31 @@ fn put(args: &Args, nr: usize, out: &mut Tensor, made: Tensor) -> Result<()> {
         *out = out.laid_out(made.shape().clone(), strides);
     }
     replaced(out, made)
+}
+
+/// Writes a quantised result into a tensor, in its scale.
+fn requantized(
+    args: &Args,
+    nr: usize,
+    (out, to): (&Tensor, &Quantized),
+    (made, from): (&Tensor, Quantized),
+) -> Result<()> {
+    misfit::of_out(args, nr, made.dtype(), out.dtype())?;
+    ensure!(
+        out.shape() == made.shape(),
+        NotImplemented,
+        "{}(): out has shape {}, the result {}; quantized tensors are not resized",
+        args.name(),
+        out.shape(),
+        made.shape()
+    );
+    let (own, given) = (to.uniform(args.name())?, from.uniform(args.name())?);
+    let integers = if own.scale == given.scale && own.zero == given.zero {
+        from.integers
+    } else {
+        own.nearest(&from.reals()?, out.dtype())?
+    };
+    helpers::copy_(&to.integers, &integers)
 }
 
 /// Gives a sparse tensor the parts of another, in its own dtype.

@@ -473,6 +473,7 @@ pub(in crate::ops) fn geometry(a: &calls::Convolution) -> Result<(Dims, Geometry
         dilation: triple(&l.dilation, 1, |v| v),
         transposed: a.transposed,
         channels_last: format_of(x, w) != MemoryFormat::Contiguous,
+        exact: false,
     };
     Ok((Dims::from([batch, outputs]).concat(&out), geometry))
 }
@@ -489,12 +490,8 @@ fn run(a: &calls::Convolution, found: &Found, outs: &[Tensor]) -> Result<()> {
     if *out.strides() == found.strides {
         return kernels::conv::convolve(out, a.input, a.weight, a.bias, g);
     }
-    let dense = Tensor::empty_strided(
-        out.shape().clone(),
-        found.strides.clone(),
-        out.dtype(),
-        out.device(),
-    )?;
+    let (shape, strides) = (out.shape().clone(), found.strides.clone());
+    let dense = Tensor::empty_strided(shape, strides, out.dtype(), out.device())?;
     kernels::conv::convolve(&dense, a.input, a.weight, a.bias, g)?;
     kernels::copy(out, &dense)
 }

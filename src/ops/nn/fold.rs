@@ -111,6 +111,7 @@ impl Windows<'_> {
             dilation: triple(self.dilation, 1, |v| v),
             transposed: false,
             channels_last: false,
+            exact: false,
         }
     }
 }

@@ -1,6 +1,11 @@
 //! Quantised numbers, and real ones that are as if they had been.
 
+pub(crate) mod answer;
+pub mod elements;
 pub mod fake;
+pub(crate) mod parts;
+pub mod products;
+pub mod steps;
 pub mod tensors;
 
 use crate::ops::f;

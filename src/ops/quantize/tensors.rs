@@ -1,13 +1,12 @@
 //! Quantised tensors made of real numbers.
 
-use super::{along, clamped};
+use super::along;
+use super::parts::{Quantized, Uniform, quantized_type, range_of, with_quantizer};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, compose};
 use crate::ops::f;
 use crate::parts::Parts;
-use crate::plan::ViewPlan;
-use crate::{DType, Result, Tensor, bail, ensure};
-use std::sync::Arc;
+use crate::{DType, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -95,6 +94,15 @@ pub static OPS: &[OpDef] = &[
     .samples("see tests/test_quantized.py")
     .no_grad(),
     compose(
+        "_dequantize",
+        "(Tensor self)",
+        F,
+        |a| Quantized::expected(a.input, "dequantize")?.reals(),
+        "The real numbers that a quantised tensor stands for.",
+    )
+    .samples("see tests/test_quantized.py")
+    .no_grad(),
+    compose(
         "quantize_per_tensor_dynamic",
         "(Tensor self, dtype dtype, bool reduce_range)",
         F,
@@ -105,53 +113,20 @@ pub static OPS: &[OpDef] = &[
     .no_grad(),
 ];
 
+/// The smallest scale that is chosen.
+const SMALLEST: f64 = 6.1e-5f32 as f64;
+
 /// Integers on memory of their own with a quantizer.
 fn quantized(t: &Tensor, quantizer: Parts) -> Result<Tensor> {
+    warned();
+    quantized_type(t.dtype())?;
+    with_quantizer(&f::clone(t)?, quantizer)
+}
+
+fn warned() {
     crate::warn_once!(
         "torch.quantize_per_tensor, torch.quantize_per_channel and other quantized tensor creation functions that produce tensors with dtype torch.quint8, torch.qint8, and torch.qint32 are deprecated and will be removed in a future PyTorch release. Please see https://github.com/pytorch/pytorch/issues/184982 for more information."
     );
-    let dtype = match t.dtype() {
-        DType::I8 => DType::QI8,
-        DType::U8 => DType::QU8,
-        DType::I32 => DType::QI32,
-        _ => bail!(
-            Runtime,
-            "Creation of quantized tensor requires quantized dtype like torch.quint8"
-        ),
-    };
-    let own = f::clone(t)?;
-    own.storage().set_parts(Some(Arc::new(quantizer)));
-    crate::cpu::view::of(
-        &own,
-        ViewPlan::reinterpret(
-            dtype,
-            own.shape().clone(),
-            own.strides().clone(),
-            own.offset(),
-        ),
-    )
-}
-
-/// Smallest and largest integer of a quantised type, and the type they are kept in.
-fn range_of(d: DType) -> Result<(i64, i64, DType)> {
-    Ok(match d {
-        DType::QI8 => (-128, 127, DType::I8),
-        DType::QU8 => (0, 255, DType::U8),
-        DType::QI32 => (i64::from(i32::MIN), i64::from(i32::MAX), DType::I32),
-        other => bail!(
-            Runtime,
-            "ScalarType {} is not supported in new_qtensor.",
-            other.scalar_type()
-        ),
-    })
-}
-
-/// The integers nearest to `numbers`, within the range of a type.
-fn stored(numbers: &Tensor, d: DType) -> Result<Tensor> {
-    let (least, most, kept) = range_of(d)?;
-    let wide = f::to_dtype(&f::round(numbers)?, DType::F64)?;
-    let within = clamped(&wide, least, most)?;
-    f::to_dtype(&f::NanToNum::new(&within).nan(least as f64).call()?, kept)
 }
 
 fn check_float(t: &Tensor) -> Result<()> {
@@ -177,9 +152,8 @@ fn per_tensor(t: &Tensor, scale: f64, zero: i64, d: DType) -> Result<Tensor> {
         Runtime,
         "quantize_tensor_per_tensor_affine zero_point {zero} is below lower bound."
     );
-    let inverse = f64::from(1.0 / scale as f32);
-    let made = stored(&f::add(&f::mul(t, inverse)?, zero as f64)?, d)?;
-    f::_make_per_tensor_quantized_tensor(&made, scale, zero)
+    warned();
+    Uniform { scale, zero }.of_reals(t, d)
 }
 
 fn per_channel(a: &calls::QuantizePerChannel) -> Result<Tensor> {
@@ -209,10 +183,8 @@ fn per_channel(a: &calls::QuantizePerChannel) -> Result<Tensor> {
     let axis = a.axis as usize;
     let wide = |p: &Tensor| along(&f::to_dtype(p, DType::F32)?, t, axis);
     let inverse = f::reciprocal(&wide(a.scales)?)?;
-    let made = stored(
-        &f::add(&f::mul(t, &inverse)?, &wide(a.zero_points)?)?,
-        a.dtype,
-    )?;
+    let (_, _, kept) = range_of(a.dtype)?;
+    let made = f::_quantized_steps(t, &inverse, &wide(a.zero_points)?, kept)?;
     let flat = |p: &Tensor| f::reshape(p, &[-1]);
     f::_make_per_channel_quantized_tensor(&made, &flat(a.scales)?, &flat(a.zero_points)?, a.axis)
 }
@@ -221,27 +193,43 @@ fn dynamic(a: &calls::QuantizePerTensorDynamic) -> Result<Tensor> {
     if a.dtype == DType::F16 {
         return f::to_dtype(a.input, DType::F16);
     }
-    let (mut least, mut most, _) = range_of(a.dtype)?;
-    ensure!(
-        a.dtype != DType::QI32,
-        Runtime,
-        "dtype QInt32 not supported"
-    );
-    check_float(a.input)?;
-    if a.reduce_range {
+    let to = chosen(a.input, a.dtype, a.reduce_range)?;
+    per_tensor(a.input, to.scale, to.zero, a.dtype)
+}
+
+/// The quantizer whose integers reach from the smallest to the largest of real numbers.
+///
+/// # Errors
+/// If the type is none of bytes, or the numbers are not in single precision.
+pub(super) fn chosen(t: &Tensor, d: DType, reduce_range: bool) -> Result<Uniform> {
+    let (mut least, mut most, _) = range_of(d)?;
+    ensure!(d != DType::QI32, Runtime, "dtype QInt32 not supported");
+    check_float(t)?;
+    if reduce_range {
         (least, most) = (least / 2, most / 2);
     }
-    // Zero is always among what can be told.
-    let (low, high) = if a.input.numel() == 0 {
+    // Zero is always among what can be told; what is not there has any scale.
+    let (mut low, mut high) = if t.numel() == 0 || helpers::has_no_values(t) {
         (0.0, 0.0)
     } else {
-        let low = helpers::item(&f::min(a.input)?)?.to_f64();
-        let high = helpers::item(&f::max(a.input)?)?.to_f64();
+        let low = helpers::item(&f::min(t)?)?.to_f64();
+        let high = helpers::item(&f::max(t)?)?.to_f64();
         (low.min(0.0), high.max(0.0))
     };
     let mut scale = (high - low) / (most - least) as f64;
     if !(scale as f32 > 0.0) || (1.0 / scale as f32).is_infinite() {
         scale = 0.1;
+    }
+    // Scales that are too small are made larger, and what they reach with them.
+    if scale < SMALLEST {
+        let reach = SMALLEST * (most - least) as f64;
+        let wider = SMALLEST / scale;
+        (low, high) = match (low == 0.0, high == 0.0) {
+            (true, _) => (low, reach),
+            (_, true) => (-reach, high),
+            _ => (low * wider, high * wider),
+        };
+        scale = SMALLEST;
     }
     let (from_least, from_most) = (least as f64 - low / scale, most as f64 - high / scale);
     let error = |edge: i64, value: f64| (edge as f64).abs() + (value / scale).abs();
@@ -251,5 +239,5 @@ fn dynamic(a: &calls::QuantizePerTensorDynamic) -> Result<Tensor> {
         from_most
     };
     let zero = zero.round_ties_even().clamp(least as f64, most as f64) as i64;
-    per_tensor(a.input, scale, zero, a.dtype)
+    Ok(Uniform { scale, zero })
 }

@@ -2,4 +2,4 @@
 
 from torchlike import _lazy
 
-__getattr__ = _lazy.submodules("ao.nn", "intrinsic", "quantized")
+__getattr__ = _lazy.submodules("ao.nn", "intrinsic", "qat", "quantized")

@@ -1,79 +1,39 @@
-"""Observers, modules that round as integers would, and stubs; no model is changed into one of integers."""
+"""Models that are quantised: configurations, observers, rounding, and what prepares and converts models."""
 
 from __future__ import annotations
 
-import enum
 from typing import Any
 
-from torchlike import _absent, nn
+from torchlike import _absent, _lazy
 from torchlike.ao.quantization.fake_quantize import *
+from torchlike.ao.quantization.fuse_modules import *
+from torchlike.ao.quantization.fuser_method_mappings import *
 from torchlike.ao.quantization.observer import *
 from torchlike.ao.quantization.qconfig import *
+from torchlike.ao.quantization.quant_type import *
+from torchlike.ao.quantization.quantization_mappings import *
+from torchlike.ao.quantization.quantize import *
+from torchlike.ao.quantization.stubs import *
+from torchlike.ao.quantization.utils import MatchAllNode as MatchAllNode
+from torchlike.ao.quantization.utils import Pattern as Pattern
+from torchlike.ao.quantization.utils import get_combined_dict as get_combined_dict
 
-_why = "no model is quantised"
-
-
-class QuantStub(nn.Module):
-    """Where values would be quantised; they pass as they are."""
-
-    def __init__(self, qconfig: Any = None) -> None:
-        super().__init__()
-        if qconfig:
-            self.qconfig = qconfig
-
-    def forward(self, x: Any) -> Any:
-        """The input."""
-        return x
-
-
-class DeQuantStub(nn.Module):
-    """Where values would be real numbers again; they pass as they are."""
-
-    def __init__(self, qconfig: Any = None) -> None:
-        super().__init__()
-        if qconfig:
-            self.qconfig = qconfig
-
-    def forward(self, x: Any) -> Any:
-        """The input."""
-        return x
-
-
-class QuantWrapper(nn.Module):
-    """A module between two stubs."""
-
-    quant: QuantStub
-    dequant: DeQuantStub
-    module: nn.Module
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        qconfig = getattr(module, "qconfig", None)
-        self.add_module("quant", QuantStub(qconfig))
-        self.add_module("dequant", DeQuantStub(qconfig))
-        self.add_module("module", module)
-        self.train(module.training)
-
-    def forward(self, X: Any) -> Any:
-        """The module's result."""
-        return self.dequant(self.module(self.quant(X)))
-
-
-class QuantType(enum.IntEnum):
-    """When values would be quantised."""
-
-    DYNAMIC = 0
-    STATIC = 1
-    QAT = 2
-    WEIGHT_ONLY = 3
-
-
+_why = "models are quantised as they are, not as graphs"
 globals().update(
     _absent.names(
         __name__,
         _why,
-        "quantize quantize_dynamic quantize_qat prepare prepare_qat convert quantize_jit quantize_dynamic_jit "
-        "fuse_modules fuse_modules_qat fuse_conv_bn fuse_conv_bn_relu fuse_linear_bn propagate_qconfig_ swap_module "
-        "add_quant_dequant get_default_qconfig_mapping get_default_qat_qconfig_mapping default_eval_fn QConfigMapping",
+        "quantize_jit quantize_dynamic_jit convert_jit convert_dynamic_jit prepare_jit prepare_dynamic_jit "
+        "fuse_conv_bn_jit script_qconfig script_qconfig_dict get_default_qconfig_mapping "
+        "get_default_qat_qconfig_mapping QConfigMapping",
     )
 )
+
+
+def default_eval_fn(model: Any, calib_data: Any) -> None:
+    """Runs a model on the first parts of examples."""
+    for data, _ in calib_data:
+        model(data)
+
+
+__getattr__ = _lazy.submodules("ao.quantization", "utils")

@@ -379,3 +379,10 @@ default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(
 default_symmetric_fixed_qparams_observer = default_fixed_qparams_range_neg1to1_observer
 default_affine_fixed_qparams_observer = default_fixed_qparams_range_0to1_observer
 default_reuse_input_observer = ReuseInputObserver
+
+
+def _is_activation_post_process(module: Any) -> bool:
+    """Whether a module observes values, or rounds them."""
+    from torchlike.ao.quantization.fake_quantize import FakeQuantizeBase
+
+    return isinstance(module, ObserverBase | FakeQuantizeBase)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torchlike as torch
+from torchlike import nn
 from torchlike.ao.quantization import fake_quantize as fake
 from torchlike.ao.quantization import observer as seen
 from torchlike.nn.modules.linear import Identity
 
+layers: Any = nn
+
+
 __all__ = [
     "QConfig",
+    "QConfigAny",
     "default_activation_only_qconfig",
     "default_debug_qconfig",
     "default_dynamic_qat_qconfig",
@@ -35,6 +40,7 @@ __all__ = [
     "get_default_qat_qconfig",
     "get_default_qconfig",
     "per_channel_dynamic_qconfig",
+    "qconfig_equals",
 ]
 
 
@@ -156,3 +162,44 @@ def get_default_qat_qconfig(backend: str = "x86", version: int | None = 1) -> QC
             observer=seen.MovingAverageMinMaxObserver, quant_min=0, quant_max=255
         )
     return QConfig(activation, one if one_scale else each)
+
+
+def _assert_valid_qconfig(qconfig: Any, mod: Any) -> None:
+    """Refuses a scale for each channel where the weight has its channels elsewhere.
+
+    Raises:
+        AssertionError: if a transposed convolution would have one.
+    """
+    turned = layers.ConvTranspose1d | layers.ConvTranspose2d | layers.ConvTranspose3d
+    if qconfig is None or not isinstance(mod, turned) or qconfig.weight is None:
+        return
+    each = seen.PerChannelMinMaxObserver | seen.MovingAveragePerChannelMinMaxObserver
+    if isinstance(qconfig.weight(), each):
+        raise AssertionError(
+            "Per channel weight observer is not supported yet for ConvTranspose{n}d."
+        )
+
+
+def _activation_is_memoryless(qconfig: Any) -> bool:
+    """Whether activations are observed anew each time, so that inputs are what counts."""
+    observer = qconfig.activation()
+    if isinstance(observer, fake.FakeQuantizeBase):
+        observer = getattr(observer, "activation_post_process", observer)
+    return getattr(observer, "averaging_constant", None) == 1
+
+
+def qconfig_equals(q1: Any, q2: Any) -> bool:
+    """Whether two configurations make the same observers."""
+    if q1 is None or q2 is None:
+        return q1 is q2
+    return all(_same_maker(a, b) for a, b in zip(q1, q2, strict=True))
+
+
+def _same_maker(a: Any, b: Any) -> bool:
+    if hasattr(a, "p") and hasattr(b, "p"):
+        made = (a.p.func, a.p.args, a.p.keywords), (b.p.func, b.p.args, b.p.keywords)
+        return made[0] == made[1]
+    return bool(a == b)
+
+
+QConfigAny = Any

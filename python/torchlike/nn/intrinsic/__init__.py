@@ -1,5 +1,8 @@
 """The old name of `torch.ao.nn.intrinsic`."""
 
-from torchlike.ao.nn import intrinsic as _intrinsic
+from torchlike import _lazy
+from torchlike.ao.nn.intrinsic import *
+from torchlike.ao.nn.intrinsic import _FusedModule as _FusedModule
 
-globals().update({k: v for k, v in vars(_intrinsic).items() if not k.startswith("__")})
+_lazy.renamed("nn.intrinsic", "ao.nn.intrinsic")
+__getattr__ = _lazy.submodules("ao.nn.intrinsic", "modules", "qat", "quantized")

@@ -1,6 +1,7 @@
 """The old name of `torch.ao.nn.quantized`."""
 
-from torchlike.ao.nn import quantized as _quantized
-from torchlike.ao.nn.quantized import FloatFunctional as FloatFunctional
+from torchlike import _lazy
+from torchlike.ao.nn.quantized import *
 
-globals().update({k: v for k, v in vars(_quantized).items() if not k.startswith("_")})
+_lazy.renamed("nn.quantized", "ao.nn.quantized")
+__getattr__ = _lazy.submodules("ao.nn.quantized", "dynamic", "functional", "modules")

@@ -1,0 +1,412 @@
+//! Real numbers and the integers that stand for them.
+//!
+//! Sources: Jacob and others, "Quantization and training of neural networks for efficient integer-arithmetic-only inference" (2018).
+
+#![allow(unsafe_code, reason = "walks checked layouts by pointer")]
+
+use super::iter::{GRAIN, Walk};
+use super::lines::{self, Shared};
+use super::simd::simd_fn;
+use super::{copy, pool, slice};
+use crate::{DType, Element, Result, Tensor, bail};
+
+/// How many weights of a row are summed before the next row of the input is looked at.
+const ROWS: usize = 4;
+
+/// An integer type that quantised numbers are stored in.
+pub trait Stored: Element + Copy + Sync {
+    /// The smallest and largest, as real numbers.
+    const ENDS: [f32; 2];
+    /// The integer that a whole number is, the ends for what lies beyond them or is no number.
+    fn of(v: f32, low: f32) -> Self;
+    /// As a real number.
+    fn real(self) -> f32;
+}
+macro_rules! stored {
+    ($($t:ty: $v:ident => $e:expr;)+) => { $(
+        impl Stored for $t {
+            const ENDS: [f32; 2] = [<$t>::MIN as f32, <$t>::MAX as f32];
+            #[inline(always)]
+            fn of(v: f32, low: f32) -> Self {
+                let $v = v.max(low).min(Self::ENDS[1]);
+                $e
+            }
+            #[inline(always)]
+            fn real(self) -> f32 { self as f32 }
+        }
+    )+ };
+}
+// SAFETY of the bytes: numbers within their ends, NaN being none of them. (A conversion that checks makes no vectors.)
+stored! {
+    i8: v => unsafe { v.to_int_unchecked::<i32>() as i8 };
+    u8: v => unsafe { v.to_int_unchecked::<i32>() as u8 };
+    i32: v => v as i32;
+}
+
+/// What is done to each element, with two numbers of its channel.
+trait Step: Copy + Sync {
+    type In: Copy;
+    type Out: Copy;
+    fn of(self, x: Self::In, a: f32, b: f32) -> Self::Out;
+}
+
+/// The nearest integer, so many steps from zero: `a` is the inverse of the scale, `b` the zero point.
+#[derive(Clone, Copy)]
+struct Nearest<T>(std::marker::PhantomData<T>);
+impl<T: Stored> Step for Nearest<T> {
+    type In = f32;
+    type Out = T;
+    #[inline(always)]
+    fn of(self, x: f32, a: f32, b: f32) -> T {
+        let v = if size_of::<T>() == 1 {
+            x.mul_add(a, b)
+        } else {
+            x * a + b
+        };
+        T::of(v.round_ties_even(), T::ENDS[0])
+    }
+}
+
+/// The real number: `a` is the scale, `b` the zero point.
+#[derive(Clone, Copy)]
+struct Real<T>(std::marker::PhantomData<T>);
+impl<T: Stored> Step for Real<T> {
+    type In = T;
+    type Out = f32;
+    #[inline(always)]
+    fn of(self, x: T, a: f32, b: f32) -> f32 {
+        (x.real() - b) * a
+    }
+}
+
+/// The real number, rounded once: `a` is the scale, `b` the negative product of scale and zero point.
+#[derive(Clone, Copy)]
+struct RealOnce<T>(std::marker::PhantomData<T>);
+impl<T: Stored> Step for RealOnce<T> {
+    type In = T;
+    type Out = f32;
+    #[inline(always)]
+    fn of(self, x: T, a: f32, b: f32) -> f32 {
+        x.real().mul_add(a, b)
+    }
+}
+
+/// A sum as an integer of another scale: `a` is the factor, `b` is added to the sum first. It is rounded before the zero point is
+/// added.
+#[derive(Clone, Copy)]
+struct Rescaled<S, T> {
+    zero: f32,
+    low: f32,
+    of: std::marker::PhantomData<(S, T)>,
+}
+impl<S, T> Rescaled<S, T> {
+    fn new((zero, low): (f32, f32)) -> Self {
+        let of = std::marker::PhantomData;
+        Self { zero, low, of }
+    }
+}
+impl<S: Sum, T: Stored> Step for Rescaled<S, T> {
+    type In = S;
+    type Out = T;
+    #[inline(always)]
+    fn of(self, x: S, a: f32, b: f32) -> T {
+        let v = ((x.single() + b) * a).round_ties_even() + self.zero;
+        T::of(v, self.low)
+    }
+}
+
+/// What exact sums are kept in.
+trait Sum: Copy + Sync {
+    fn single(self) -> f32;
+}
+impl Sum for f32 {
+    #[inline(always)]
+    fn single(self) -> f32 {
+        self
+    }
+}
+impl Sum for f64 {
+    #[inline(always)]
+    fn single(self) -> f32 {
+        self as f32
+    }
+}
+impl Sum for i32 {
+    #[inline(always)]
+    fn single(self) -> f32 {
+        self as f32
+    }
+}
+
+simd_fn! { wide
+    /// A run of neighbours that share both numbers.
+    fn alike<S: Step>(s: S, out: &mut [S::Out], x: &[S::In], a: f32, b: f32) {
+        for (to, &x) in out.iter_mut().zip(x) {
+            *to = s.of(x, a, b);
+        }
+    }
+}
+
+simd_fn! { wide
+    /// A run of neighbours that have numbers of their own.
+    fn apart<S: Step>(s: S, out: &mut [S::Out], x: &[S::In], a: &[f32], b: &[f32]) {
+        for (((to, &x), &a), &b) in out.iter_mut().zip(x).zip(a).zip(b) {
+            *to = s.of(x, a, b);
+        }
+    }
+}
+
+/// Does a step for every element of `x`; both numbers broadcast.
+fn each<S: Step>(s: S, out: &Tensor, x: &Tensor, a: &Tensor, b: &Tensor) {
+    let (a, b) = (a.expand_to(out.shape()), b.expand_to(out.shape()));
+    let sizes = [size_of::<S::Out>(), size_of::<S::In>(), 4, 4];
+    let walk = Walk::<4>::new(
+        out.shape(),
+        [out.data_ptr(), x.data_ptr(), a.data_ptr(), b.data_ptr()],
+        [out.strides(), x.strides(), a.strides(), b.strides()],
+        sizes,
+    );
+    walk.run(GRAIN, |p, s4, n| {
+        // SAFETY: a run of the walk has `n` elements of each operand at these steps, and runs of the result do not overlap.
+        unsafe {
+            let dense = s4[0] == sizes[0] as isize && s4[1] == sizes[1] as isize;
+            let (pa, pb) = (p[2].cast::<f32>(), p[3].cast::<f32>());
+            if dense && (s4[2] | s4[3] == 0 || s4[2] == 4 && s4[3] == 4) {
+                let to = std::slice::from_raw_parts_mut(p[0].cast::<S::Out>(), n);
+                let from = std::slice::from_raw_parts(p[1].cast::<S::In>(), n);
+                if s4[2] == 0 {
+                    alike(s, to, from, *pa, *pb);
+                } else {
+                    let a = std::slice::from_raw_parts(pa, n);
+                    apart(s, to, from, a, std::slice::from_raw_parts(pb, n));
+                }
+                return;
+            }
+            for i in 0..n as isize {
+                let [to, from, a, b] = std::array::from_fn(|k| p[k].offset(s4[k] * i));
+                let (from, a, b) = (*from.cast::<S::In>(), *a.cast(), *b.cast());
+                *to.cast::<S::Out>() = s.of(from, a, b);
+            }
+        }
+    });
+}
+
+macro_rules! by_stored {
+    ($dtype:expr, $T:ident => $e:expr) => {
+        match $dtype {
+            DType::I8 => { type $T = i8; $e }
+            DType::U8 => { type $T = u8; $e }
+            DType::I32 => { type $T = i32; $e }
+            other => bail!(Runtime, "{other} does not store quantized numbers"),
+        }
+    };
+}
+
+/// The integers nearest to the real numbers of `x`, in steps of the inverse of `inverse` from `zero`.
+///
+/// # Errors
+/// If `out` is of no type that stores quantised numbers.
+pub fn nearest(out: &Tensor, x: &Tensor, inverse: &Tensor, zero: &Tensor) -> Result<()> {
+    by_stored!(out.dtype(), T => each(Nearest::<T>(std::marker::PhantomData), out, x, inverse, zero));
+    Ok(())
+}
+
+/// The real numbers that integers stand for; with `once`, `zero` is the product of scale and zero point with its sign changed.
+///
+/// # Errors
+/// If `x` is of no type that stores quantised numbers.
+pub fn real(out: &Tensor, x: &Tensor, scale: &Tensor, zero: &Tensor, once: bool) -> Result<()> {
+    by_stored!(x.dtype(), T => if once {
+        each(RealOnce::<T>(std::marker::PhantomData), out, x, scale, zero)
+    } else {
+        each(Real::<T>(std::marker::PhantomData), out, x, scale, zero)
+    });
+    Ok(())
+}
+
+/// Sums, and `bias`, times a factor, as integers of another scale that are at least `low`.
+///
+/// # Errors
+/// If `out` is of no type that stores quantised numbers, or `sums` of none that sums are kept in.
+pub fn rescaled(
+    out: &Tensor,
+    sums: &Tensor,
+    factor: &Tensor,
+    bias: &Tensor,
+    zero: i64,
+    low: i64,
+) -> Result<()> {
+    let ends = (zero as f32, low as f32);
+    by_stored!(out.dtype(), T => match sums.dtype() {
+        DType::F32 => each(Rescaled::<f32, T>::new(ends), out, sums, factor, bias),
+        DType::F64 => each(Rescaled::<f64, T>::new(ends), out, sums, factor, bias),
+        _ => each(Rescaled::<i32, T>::new(ends), out, sums, factor, bias),
+    });
+    Ok(())
+}
+
+/// What a table of 256 bytes has for each byte: of signed ones the smallest first.
+pub fn looked_up(out: &Tensor, x: &Tensor, table: &Tensor) {
+    let flip = if x.dtype() == DType::I8 { 0x80 } else { 0 };
+    let mut all = [0u8; 256];
+    let step = table.strides()[0] as isize;
+    for (i, to) in all.iter_mut().enumerate() {
+        // SAFETY: the rule has the table with 256 elements of a byte, so far apart.
+        *to = unsafe { *table.data_ptr().offset((i ^ flip) as isize * step) };
+    }
+    let walk = Walk::<2>::new(
+        out.shape(),
+        [out.data_ptr(), x.data_ptr()],
+        [out.strides(), x.strides()],
+        [1, 1],
+    );
+    walk.run(GRAIN, |p, s, n| {
+        for i in 0..n as isize {
+            // SAFETY: a run of the walk has `n` elements of each operand at these steps.
+            unsafe { *p[0].offset(s[0] * i) = all[usize::from(*p[1].offset(s[1] * i))] };
+        }
+    });
+}
+
+/// How the integers of two tensors meet: both become real numbers (a scale, and its product with the zero point, its sign changed),
+/// and what they give becomes an integer of another scale.
+#[derive(Clone, Copy, Debug)]
+pub struct Meeting {
+    /// Whether they are multiplied, or added.
+    pub product: bool,
+    /// What the result is at least.
+    pub low: f32,
+    /// Scale and shift of the first.
+    pub a: [f32; 2],
+    /// Scale and shift of the second.
+    pub b: [f32; 2],
+    /// The inverse of the result's scale.
+    pub inverse: f32,
+    /// The result's zero point.
+    pub zero: f32,
+}
+
+impl Meeting {
+    #[inline(always)]
+    fn of<T: Stored>(self, x: T, y: T) -> T {
+        let x = x.real().mul_add(self.a[0], self.a[1]);
+        let y = y.real().mul_add(self.b[0], self.b[1]);
+        let v = if self.product { x * y } else { x + y };
+        T::of((v * self.inverse).round_ties_even() + self.zero, self.low)
+    }
+}
+
+simd_fn! { wide
+    /// A run of neighbours.
+    fn meet<T: Stored>(m: Meeting, out: &mut [T], x: &[T], y: &[T]) {
+        for ((to, &x), &y) in out.iter_mut().zip(x).zip(y) {
+            *to = m.of(x, y);
+        }
+    }
+}
+
+fn meetings<T: Stored>(m: Meeting, out: &Tensor, x: &Tensor, y: &Tensor) {
+    let (x, y) = (x.expand_to(out.shape()), y.expand_to(out.shape()));
+    let walk = Walk::<3>::new(
+        out.shape(),
+        [out.data_ptr(), x.data_ptr(), y.data_ptr()],
+        [out.strides(), x.strides(), y.strides()],
+        [size_of::<T>(); 3],
+    );
+    walk.run(GRAIN, |p, s, n| {
+        // SAFETY: a run of the walk has `n` elements of each operand at these steps, and runs of the result do not overlap.
+        unsafe {
+            if s.iter().all(|&s| s == size_of::<T>() as isize) {
+                let [x, y] = [p[1], p[2]].map(|p| std::slice::from_raw_parts(p.cast::<T>(), n));
+                return meet(m, std::slice::from_raw_parts_mut(p[0].cast::<T>(), n), x, y);
+            }
+            for i in 0..n as isize {
+                let [to, x, y] = std::array::from_fn(|k| p[k].offset(s[k] * i).cast::<T>());
+                *to = m.of(*x, *y);
+            }
+        }
+    });
+}
+
+/// The integers that those of two tensors give.
+///
+/// # Errors
+/// If they are of no type that stores quantised numbers.
+pub fn met(out: &Tensor, x: &Tensor, y: &Tensor, m: Meeting) -> Result<()> {
+    by_stored!(out.dtype(), T => meetings::<T>(m, out, x, y));
+    Ok(())
+}
+
+simd_fn! { wide
+    /// The sum of products of a line of weights, less their zero point, with a line of shorts.
+    fn dot(w: &[i8], x: &[i16], zero: i16) -> i32 {
+        let mut sum = 0i32;
+        for (&w, &x) in w.iter().zip(x) {
+            sum = sum.wrapping_add(i32::from(i16::from(w) - zero) * i32::from(x));
+        }
+        sum
+    }
+}
+
+simd_fn! { wide
+    /// Sums of products of a line of weights, less their zero point, with lines of shorts.
+    fn dots(w: &[i8], x: &[&[i16]; ROWS], zero: i16) -> [i32; ROWS] {
+        let (mut s0, mut s1, mut s2, mut s3) = (0i32, 0i32, 0i32, 0i32);
+        let n = w.len();
+        let [x0, x1, x2, x3] = [&x[0][..n], &x[1][..n], &x[2][..n], &x[3][..n]];
+        for i in 0..n {
+            let v = i32::from(i16::from(w[i]) - zero);
+            s0 = s0.wrapping_add(v * i32::from(x0[i]));
+            s1 = s1.wrapping_add(v * i32::from(x1[i]));
+            s2 = s2.wrapping_add(v * i32::from(x2[i]));
+            s3 = s3.wrapping_add(v * i32::from(x3[i]));
+        }
+        [s0, s1, s2, s3]
+    }
+}
+
+/// `out[i][j]` is the sum of `(x[i][k] - zero) * (w[j][k] - zeros[j])`: few rows of bytes with a large matrix of them, which is
+/// read as it is.
+///
+/// # Errors
+/// If an operand cannot be brought into rows.
+pub fn few_rows(out: &Tensor, x: &Tensor, zero: i64, w: &Tensor, zeros: &Tensor) -> Result<()> {
+    let (x, w) = (copy::dense(x, x.dtype())?, copy::dense(w, DType::I8)?);
+    let zeros = copy::dense(zeros, DType::I64)?;
+    let zeros = slice::<i64>(&zeros);
+    let (m, k, n) = (
+        x.shape()[0] as usize,
+        x.shape()[1] as usize,
+        w.shape()[0] as usize,
+    );
+    let shorts: Vec<i16> = match x.dtype() {
+        DType::U8 => slice::<u8>(&x)
+            .iter()
+            .map(|&v| i16::from(v) - zero as i16)
+            .collect(),
+        _ => slice::<i8>(&x)
+            .iter()
+            .map(|&v| i16::from(v) - zero as i16)
+            .collect(),
+    };
+    let weights = slice::<i8>(&w);
+    let made = lines::results(out, DType::I32)?;
+    let to = Shared::new(super::slice_mut::<i32>(&made));
+    let grain = (GRAIN * 4 / (k * m).max(1)).max(1);
+    pool::parallel_for(n, grain, |range| {
+        for j in range {
+            let line = &weights[j * k..(j + 1) * k];
+            let zero = zeros[j % zeros.len()] as i16;
+            let row = |i: usize| &shorts[i * k..(i + 1) * k];
+            // SAFETY: each column belongs to one task.
+            let put = |i: usize, sum: i32| unsafe { to.part(i * n + j, 1)[0] = sum };
+            let whole = m / ROWS * ROWS;
+            for i in (0..whole).step_by(ROWS) {
+                let sums = dots(line, &std::array::from_fn(|r| row(i + r)), zero);
+                (i..).zip(sums).for_each(|(i, sum)| put(i, sum));
+            }
+            (whole..m).for_each(|i| put(i, dot(line, row(i), zero)));
+        }
+    });
+    lines::put(out, &made)
+}
