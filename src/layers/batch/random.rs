@@ -30,7 +30,7 @@ pub fn draw(c: Call, next: Next) -> Result<Ret> {
         ),
         Randomness::Same if !varies => outside(level, c),
         Randomness::Same => same(&c, level),
-        Randomness::Different => different(&c, level, varies),
+        Randomness::Different => different(&c, level),
     }
 }
 
@@ -97,7 +97,7 @@ fn same(c: &Call, level: Level) -> Result<Ret> {
 }
 
 /// Numbers of its own for each example.
-fn different(c: &Call, level: Level, varies: bool) -> Result<Ret> {
+fn different(c: &Call, level: Level) -> Result<Ret> {
     let Level { number, size, .. } = level;
     let target = c.form.target();
     if target.is_some_and(|t| !is_at(t, number)) {
@@ -122,8 +122,8 @@ fn different(c: &Call, level: Level, varies: bool) -> Result<Ret> {
         }
     } else {
         match args.op.def.batch {
-            _ if is_like(c.args) => spread(&mut args, &[], level, varies)?,
-            Batch::Broadcasting(own) => spread(&mut args, own, level, varies)?,
+            _ if is_like(c.args) => spread(&mut args, &[], level)?,
+            Batch::Broadcasting(own) => spread(&mut args, own, level)?,
             Batch::Fold(n) => return folded(c, args, n, level),
             _ => return one_by_one(c, level),
         }
@@ -135,20 +135,15 @@ fn different(c: &Call, level: Level, varies: bool) -> Result<Ret> {
     }
 }
 
-/// Shows the examples of a level before all dimensions of those that differ, or of the first tensor if none does; `own` says how many of
-/// each tensor's last dimensions do not broadcast.
-fn spread(args: &mut OwnedArgs, own: &[usize], level: Level, varies: bool) -> Result<()> {
+/// Shows the examples of a level before all dimensions of those that differ, and of the first tensor, which may alone say what is drawn;
+/// `own` says how many of each tensor's last dimensions do not broadcast.
+fn spread(args: &mut OwnedArgs, own: &[usize], level: Level) -> Result<()> {
     let own = |i: usize| own.get(i).copied().unwrap_or(0);
     let mut widest = 0;
     args.borrow()
         .for_each_tensor(|i, t| widest = widest.max(t.ndim().saturating_sub(own(i))));
     args.replace_tensors(|i, t| {
-        let shown = if varies {
-            is_at(t, level.number)
-        } else {
-            i == 0
-        };
-        if !shown {
+        if i > 0 && !is_at(t, level.number) {
             return Ok(None);
         }
         let mut whole = show(t, 0, level.number, level.size)?;
