@@ -36,10 +36,16 @@ macro_rules! stored {
         }
     )+ };
 }
-// SAFETY of the bytes: numbers within their ends, NaN being none of them. (A conversion that checks makes no vectors.)
+// A conversion that checks makes no vectors.
 stored! {
-    i8: v => unsafe { v.to_int_unchecked::<i32>() as i8 };
-    u8: v => unsafe { v.to_int_unchecked::<i32>() as u8 };
+    i8: v => {
+        // SAFETY: no NaN, which `max` leaves out, and between `low`, an end or a number above it, and the upper end.
+        unsafe { v.to_int_unchecked::<i32>() as i8 }
+    };
+    u8: v => {
+        // SAFETY: as above.
+        unsafe { v.to_int_unchecked::<i32>() as u8 }
+    };
     i32: v => v as i32;
 }
 
