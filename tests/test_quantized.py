@@ -50,6 +50,14 @@ def calls():
     }
 
 
+@pytest.mark.parametrize("row", ["_dequantize"])
+def test_real_numbers_of_integers(row):
+    made = torch.quantize_per_tensor(torch.tensor(X), 0.5, 3, torch.qint8)
+    want = (made.int_repr().float() - 3) * 0.5
+    assert torch.equal(getattr(torch, row)(made), want)
+    assert torch.equal(made.dequantize(), want)
+
+
 @pytest.mark.parametrize("row", list(calls()))
 def test_numbers_that_integers_stand_for(row):
     call, want = calls()[row]

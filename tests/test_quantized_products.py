@@ -279,3 +279,35 @@ def test_every_schema_has_a_kernel():
         packet, _, overload = name.partition(".")
         found = getattr(getattr(Q, packet), overload or "default")
         assert found._schema.arguments and found.name() == f"quantized::{name}"
+
+
+def rows():
+    """A call of each row by its name, and the real numbers that it stands for."""
+    x, y = activation(0, 4, 6), activation(1, 4, 6, scale=0.03, zero=90)
+    w, image, windows = weight(2, 5, 6), activation(3, 1, 2, 5, 5), weight(4, 3, 2, 3, 3)
+    bias = torch.linspace(-1, 1, 5)
+    real = x.dequantize()
+    turned = torch.arange(255, -1, -1).to(torch.uint8)
+    one, none = [1, 1], [0, 0]
+    return {
+        "_quantized_pair": ((x, y, True, 0.5, 100, False), real * y.dequantize()),
+        "_quantized_looked_up": ((x, turned, 0.05, 215), real.neg()),
+        "_quantized_linear": ((x, w, bias, 0.2, 128), real @ w.dequantize().t() + bias),
+        "_quantized_convolution": (
+            (image, windows, None, one, none, one, False, none, 1, 0.2, 128),
+            torch.conv2d(image.dequantize(), windows.dequantize()),
+        ),
+        "_quantized_linear_dynamic": ((real, w, bias), real @ w.dequantize().t() + bias),
+    }
+
+
+@pytest.mark.parametrize("row", list(rows()))
+def test_rows_stand_for_real_numbers(row):
+    given, want = rows()[row]
+    made = getattr(torch, row)(*given)
+    if not made.is_quantized:
+        torch.testing.assert_close(made, want, rtol=0.02, atol=0.2)
+        return
+    low, high = (made.q_scale() * (n - made.q_zero_point()) for n in (0, 255))
+    off = (made.dequantize() - want.clamp(low, high)).abs().max()
+    assert off <= 0.51 * made.q_scale()
