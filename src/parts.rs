@@ -7,7 +7,8 @@
 mod check;
 pub mod nested;
 
-use crate::{DType, Device, Result, Tensor, ensure};
+use crate::plan::ViewPlan;
+use crate::{DType, Device, Result, Tensor, bail, ensure};
 use std::sync::Arc;
 
 /// The order of the two index tensors of a compressed sparse tensor, and whether it stores blocks.
@@ -325,4 +326,23 @@ pub fn located(t: &Tensor) -> Device {
         return t.device();
     }
     t.storage().parts().map_or(Device::META, |p| p.device())
+}
+
+/// The integers of a quantised tensor, on its own memory.
+///
+/// # Errors
+/// If there is not one for each element.
+pub fn integers(t: &Tensor) -> Result<Tensor> {
+    let dtype = match t.dtype() {
+        DType::QI8 => DType::I8,
+        DType::QU8 => DType::U8,
+        DType::QI32 => DType::I32,
+        other => bail!(Runtime, "int_repr(): {other} is no quantized dtype"),
+    };
+    Ok(t.look(&ViewPlan::reinterpret(
+        dtype,
+        t.shape().clone(),
+        t.strides().clone(),
+        t.offset(),
+    )))
 }

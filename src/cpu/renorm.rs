@@ -1,7 +1,5 @@
 //! Slices of a tensor scaled down to a norm.
 
-#![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
-
 use super::lanes::Real;
 use super::reduce::{self, Kind, Post};
 use super::simd::simd_fn;

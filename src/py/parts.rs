@@ -2,7 +2,6 @@
 
 use super::object::{PyTensor, wrap};
 use super::types::{self, PyLayout};
-use crate::layers::parts;
 use crate::ops::core::helpers;
 use crate::parts::{Layout, Parts};
 use crate::{Result, Tensor, bail, err};
@@ -97,7 +96,7 @@ fn integers(t: &Tensor) -> Result<Tensor> {
     if let Some(Parts::Packed { bytes, .. }) = of(t).as_deref() {
         return helpers::clone(bytes, crate::MemoryFormat::Preserve);
     }
-    let plain = parts::integers(t)?;
+    let plain = crate::parts::integers(t)?;
     // The storage carries the quantizer, so that the result needs another one.
     helpers::clone(&plain, crate::MemoryFormat::Preserve)
 }

@@ -3,6 +3,7 @@
 mod elements;
 mod factories;
 mod index;
+mod quantized;
 mod results;
 mod sparse;
 
@@ -11,8 +12,8 @@ use crate::ops::core::args::Args;
 use crate::ops::core::op::{Body, Ret, Value};
 use crate::ops::sparse::{is_sparse, knows};
 use crate::ops::{Call, Form};
-use crate::parts::Parts;
-use crate::{DType, Error, MemoryFormat, Result, Scalar, Tensor, bail, ensure, err};
+use crate::parts::{Parts, integers};
+use crate::{DType, Error, MemoryFormat, Result, Scalar, Tensor, ensure, err};
 use std::sync::Arc;
 
 /// Answers calls with sparse and quantised tensors among their arguments.
@@ -115,7 +116,7 @@ fn quantized_among(args: &Args) -> Result<Option<Ret>> {
     let mut any = false;
     args.for_each_tensor(|_, t| any |= t.dtype().is_quantized());
     if any {
-        crate::ops::quantize::answer::answer(args)
+        quantized::answer(args)
     } else {
         Ok(None)
     }
@@ -192,25 +193,6 @@ fn not_for(name: &str, what: &str) -> Error {
 /// True for what ends in `_to_copy`.
 fn is_conversion(name: &str) -> bool {
     crate::ops::cast::OPS.iter().any(|op| op.name == name)
-}
-
-/// The integers of a quantised tensor, on its own memory.
-///
-/// # Errors
-/// If there is not one for each element.
-pub fn integers(t: &Tensor) -> Result<Tensor> {
-    let dtype = match t.dtype() {
-        DType::QI8 => DType::I8,
-        DType::QU8 => DType::U8,
-        DType::QI32 => DType::I32,
-        other => bail!(Runtime, "int_repr(): {other} is no quantized dtype"),
-    };
-    Ok(t.look(&crate::plan::ViewPlan::reinterpret(
-        dtype,
-        t.shape().clone(),
-        t.strides().clone(),
-        t.offset(),
-    )))
 }
 
 /// The same quantizer with other scales and zero points.

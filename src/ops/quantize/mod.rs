@@ -1,6 +1,5 @@
 //! Quantised numbers, and real ones that are as if they had been.
 
-pub(crate) mod answer;
 pub mod elements;
 pub mod fake;
 pub(crate) mod parts;
@@ -11,7 +10,8 @@ pub mod tensors;
 use crate::ops::f;
 use crate::{Result, Scalar, Tensor, bail};
 
-fn clamped(numbers: &Tensor, least: i64, most: i64) -> Result<Tensor> {
+/// Numbers, none of them outside of an interval.
+pub(crate) fn clamped(numbers: &Tensor, least: i64, most: i64) -> Result<Tensor> {
     f::Clamp::new(numbers)
         .min(Scalar::Int(least))
         .max(Scalar::Int(most))

@@ -1,7 +1,7 @@
 //! Quantised tensors taken apart: integers, scales and zero points, which are plain tensors.
 
 use crate::ops::f;
-use crate::parts::Parts;
+use crate::parts::{Parts, integers};
 use crate::plan::ViewPlan;
 use crate::{DType, MemoryFormat, Result, Tensor, bail, dims};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Quantized {
             q @ (Parts::PerTensor { .. } | Parts::PerChannel { .. }) => q.clone(),
             _ => return None,
         };
-        let integers = crate::layers::parts::integers(t).ok()?;
+        let integers = integers(t).ok()?;
         Some(Self {
             integers,
             quantizer,

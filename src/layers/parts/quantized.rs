@@ -3,12 +3,13 @@
 //! What only moves, orders or compares elements works on the integers. Everything else computes real numbers and rounds them; where
 //! there are more elements than bytes, the 256 that a function of one element can give are computed, and looked up.
 
-use super::parts::{Quantized, Uniform, in_order, range_of, with_quantizer};
 use crate::ops::core::args::{Arg, Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Ret, Value};
 use crate::ops::f;
+use crate::ops::quantize::clamped;
+use crate::ops::quantize::parts::{Quantized, Uniform, in_order, number, range_of, with_quantizer};
 use crate::parts::Parts;
 use crate::{DType, MemoryFormat, Result, Scalar, Tensor, bail, ensure};
 
@@ -130,7 +131,7 @@ fn pooled(args: &Args, q: &Quantized, u: Uniform) -> Result<Ret> {
 
 /// The integer that is nearest to a number.
 fn integer(u: Uniform, v: Scalar, like: &Tensor, d: DType) -> Result<Scalar> {
-    let v = super::parts::number(v.to_f64(), like)?;
+    let v = number(v.to_f64(), like)?;
     helpers::item(&u.nearest(&v, d)?)
 }
 
@@ -139,7 +140,7 @@ fn bounded(args: &Args, q: &Quantized, u: Uniform, d: DType) -> Result<Tensor> {
     u.over(&match args.op.def.name {
         "clamp_min" => f::clamp_min(&q.integers, bound(1)?)?,
         "clamp_max" => f::clamp_max(&q.integers, bound(1)?)?,
-        _ => super::clamped(
+        _ => clamped(
             &q.integers,
             bound(1)?.to_f64() as i64,
             bound(2)?.to_f64() as i64,
