@@ -137,6 +137,17 @@ PRODUCTS = {
     "addmm": "torch.addmm(x, x, y, beta=0.5, alpha=2)",
     "linear": "F.linear(x, y, x[0])",
 }
+# Of a tensor of bytes `q`, packed weights `w` of a matrix and `c` of a convolution, and images `i`.
+QUANTIZED = {
+    "relu": "torch.relu(q)",
+    "add": "Q.add(q, q, 0.1, 3)",
+    "quantize": "torch.quantize_per_tensor(r, 0.05, 3, torch.quint8)",
+    "linear_1_row": "Q.linear(q[:1], w, 0.1, 3)",
+    "linear_256_rows": "Q.linear(q[:256], w, 0.1, 3)",
+    "linear_dynamic": "Q.linear_dynamic(r[:32], w)",
+    "conv2d": "Q.conv2d(i, c, 0.1, 3)",
+    "max_pool2d": "torch.max_pool2d(i, [2, 2], [2, 2], [0, 0], [1, 1], False)",
+}
 WHOLE_PRODUCTS = {"matmul": "x @ y", "dot": "x.view(-1).dot(y.view(-1))"}
 
 
@@ -183,6 +194,16 @@ def cases() -> dict[str, tuple[str, str]]:
         for name, code in WHOLE_PRODUCTS.items():
             made = f"torch.randint(0, 9, (512, 512)).to({DTYPES[dtype]})"
             out[f"{name}/{dtype}/512"] = (f"x = {made}; y = {made}", code)
+    setup = [
+        "Q = torch.ops.quantized",
+        "r = torch.randn(1024, 1024)",
+        "q = torch.quantize_per_tensor(r, 0.05, 60, torch.quint8)",
+        "w = Q.linear_prepack(torch.quantize_per_tensor(r, 0.05, 0, torch.qint8), None)",
+        "v = torch.quantize_per_tensor(torch.randn(64, 64, 3, 3), 0.05, 0, torch.qint8)",
+        "c = Q.conv2d_prepack(v, None, [1, 1], [1, 1], [1, 1], 1)",
+        "i = q[:784].reshape(4, 64, 56, 56).contiguous(memory_format=torch.channels_last)",
+    ]
+    out |= {f"quantized_{name}": ("; ".join(setup), code) for name, code in QUANTIZED.items()}
     return out
 
 

@@ -162,22 +162,18 @@ def test_sums_and_products_of_two():
 
 def test_functions_that_are_looked_up_are_those_that_are_computed():
     x = activation(3, 4, 200, scale=0.05, zero=100)
-    for name, args in [
-        ("hardswish", (0.04, 3)),
-        ("elu", (0.04, 30)),
-        ("celu", (0.04, 30, 1.5)),
-        ("leaky_relu", (0.1, False, 0.04, 30)),
-        ("sigmoid", (1 / 256, 0)),
+    for name, before, to, after in [
+        ("hardswish", (), (0.04, 3), ()),
+        ("elu", (), (0.04, 30), ()),
+        ("celu", (), (0.04, 30), (1.5,)),
+        ("leaky_relu", (0.1, False), (0.04, 30), ()),
+        ("sigmoid", (), (1 / 256, 0), ()),
     ]:
         operator = getattr(Q, name)
-        whole = operator(x, *args)
-        few = operator(x[:, :100], *args)  # too few for a table
+        whole = operator(x, *before, *to, *after)
+        few = operator(x[:, :100], *before, *to, *after)  # too few for a table
         assert (whole[:, :100].int_repr().int() - few.int_repr().int()).abs().max() <= 1
-        assert (
-            (whole.q_scale(), whole.q_zero_point()) == tuple(args[-2:])[:2]
-            if name != "celu"
-            else True
-        )
+        assert (whole.q_scale(), whole.q_zero_point()) == to
 
 
 def test_normalisations():
@@ -270,6 +266,23 @@ def test_calls_that_do_not_fit():
     ]:
         with pytest.raises(error, match=text):
             call()
+
+
+def test_long_rows_and_odd_zero_points():
+    # Sums of few rows are kept in 32 bits, as long as they fit.
+    made = torch._make_per_tensor_quantized_tensor
+    x = made(torch.full((1, 40_000), 255, dtype=torch.uint8), 1.0, 0)
+    w = torch.full((1, 40_000), 127, dtype=torch.int8)
+    sums = Q.linear_dynamic(x.dequantize(), Q.linear_prepack(made(w, 1.0, -128)))
+    assert sums.item() == np.float32(40_000 * 255 * 255)
+    far = made(w[:, :9], 1.0, 1000)
+    with pytest.raises(RuntimeError, match="zero_point 1000 is no byte"):
+        Q.linear(x[:, :9], Q.linear_prepack(far), 1.0, 0)
+    # Whatever is asked for, integers stay between the ends of their type.
+    packed = Q.linear_prepack(made(w[:, :9], 1.0, 0))
+    for zero in (-(10**12), 10**12):
+        integers = Q.linear_relu(x[:, :9], packed, 1.0, zero).int_repr()
+        assert integers.tolist() == [[0 if zero < 0 else 255]]
 
 
 def test_every_schema_has_a_kernel():

@@ -59,6 +59,17 @@ def test_limits_of_wrong_dtypes():
     assert torch.finfo(torch.float16) != torch.finfo(torch.float32)
 
 
+def test_limits_of_quantised_types():
+    for kind, kept in [
+        ("quint8", "uint8"),
+        ("qint8", "int8"),
+        ("qint32", "int32"),
+        ("quint4x2", "uint8"),
+    ]:
+        own, plain = torch.iinfo(getattr(torch, kind)), torch.iinfo(getattr(torch, kept))
+        assert (own.min, own.max, own.bits) == (plain.min, plain.max, plain.bits)
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex64]
 )

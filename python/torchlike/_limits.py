@@ -71,8 +71,12 @@ class finfo:
         )
 
 
+# Those of less than a byte have the limits of one.
+_QUANTIZED = (_C.quint8, _C.qint8, _C.qint32, _C.quint4x2, _C.quint2x4)
+
+
 class iinfo:
-    """The limits of an integer dtype."""
+    """The limits of an integer dtype, or of the integers that a quantised one keeps."""
 
     __module__ = "torchlike"
     __slots__ = ("bits", "dtype", "max", "min")
@@ -84,13 +88,14 @@ class iinfo:
         _check("iinfo", type)
         if type == _C.bool:
             raise TypeError("torch.bool is not supported by torch.iinfo")
-        if type not in INTEGERS:
+        if type not in INTEGERS and type not in _QUANTIZED:
             raise TypeError(
                 "torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'"
             )
         self.bits = type.itemsize * 8
-        self.min = -(1 << (self.bits - 1)) if type.is_signed else 0
-        self.max = (1 << (self.bits - type.is_signed)) - 1
+        signed = type.is_signed if type in INTEGERS else type in (_C.qint8, _C.qint32)
+        self.min = -(1 << (self.bits - 1)) if signed else 0
+        self.max = (1 << (self.bits - signed)) - 1
         self.dtype = str(type).rpartition(".")[2]
 
     def __eq__(self, other: object) -> bool:

@@ -132,6 +132,5 @@ def quantized_batch_norm(
     factor = (factor * (input.q_scale() / output_scale)).reshape(shape)
     centred = _C._integers(input).float() - input.q_zero_point()
     numbers = torchlike.round(centred * factor + shift) + output_zero_point
-    ends = {torchlike.qint8: (-128, 127), torchlike.quint8: (0, 255)}
-    low, high = ends.get(input.dtype, (-(2**31), 2**31 - 1))
-    return _stored(numbers.clamp(low, high), input.dtype, output_scale, output_zero_point)
+    ends = torchlike.iinfo(input.dtype)
+    return _stored(numbers.clamp(ends.min, ends.max), input.dtype, output_scale, output_zero_point)

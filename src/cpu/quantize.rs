@@ -17,7 +17,7 @@ const ROWS: usize = 4;
 pub trait Stored: Element + Copy + Sync {
     /// The smallest and largest, as real numbers.
     const ENDS: [f32; 2];
-    /// The integer that a whole number is, the ends for what lies beyond them or is no number.
+    /// The integer that a whole number is, but for `low` where it is less, or no number, and the ends for what lies beyond them.
     fn of(v: f32, low: f32) -> Self;
     /// As a real number.
     fn real(self) -> f32;
@@ -28,7 +28,7 @@ macro_rules! stored {
             const ENDS: [f32; 2] = [<$t>::MIN as f32, <$t>::MAX as f32];
             #[inline(always)]
             fn of(v: f32, low: f32) -> Self {
-                let $v = v.max(low).min(Self::ENDS[1]);
+                let $v = v.max(low).max(Self::ENDS[0]).min(Self::ENDS[1]);
                 $e
             }
             #[inline(always)]
@@ -39,7 +39,7 @@ macro_rules! stored {
 // A conversion that checks makes no vectors.
 stored! {
     i8: v => {
-        // SAFETY: no NaN, which `max` leaves out, and between `low`, an end or a number above it, and the upper end.
+        // SAFETY: between the ends, and no NaN, which `max` leaves out.
         unsafe { v.to_int_unchecked::<i32>() as i8 }
     };
     u8: v => {
@@ -375,25 +375,23 @@ simd_fn! { wide
 /// read as it is.
 ///
 /// # Errors
-/// If an operand cannot be brought into rows.
+/// If a zero point is farther from zero than a byte reaches, where sums of shorts would not be exact.
 pub fn few_rows(out: &Tensor, x: &Tensor, zero: i64, w: &Tensor, zeros: &Tensor) -> Result<()> {
     let (x, w) = (copy::dense(x, x.dtype())?, copy::dense(w, DType::I8)?);
     let zeros = copy::dense(zeros, DType::I64)?;
     let zeros = slice::<i64>(&zeros);
+    if let Some(far) = zeros.iter().chain([&zero]).find(|z| z.unsigned_abs() > 255) {
+        bail!(Runtime, "zero_point {far} is no byte");
+    }
     let (m, k, n) = (
         x.shape()[0] as usize,
         x.shape()[1] as usize,
         w.shape()[0] as usize,
     );
+    let steps = |v: i16| v - zero as i16;
     let shorts: Vec<i16> = match x.dtype() {
-        DType::U8 => slice::<u8>(&x)
-            .iter()
-            .map(|&v| i16::from(v) - zero as i16)
-            .collect(),
-        _ => slice::<i8>(&x)
-            .iter()
-            .map(|&v| i16::from(v) - zero as i16)
-            .collect(),
+        DType::U8 => slice::<u8>(&x).iter().map(|&v| steps(v.into())).collect(),
+        _ => slice::<i8>(&x).iter().map(|&v| steps(v.into())).collect(),
     };
     let weights = slice::<i8>(&w);
     let made = lines::results(out, DType::I32)?;

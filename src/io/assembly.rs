@@ -6,7 +6,7 @@ use super::mmap::Bytes;
 use super::rebuild::extent;
 use super::sharded::shard_storage;
 use super::tree::{Data, StorageRef, TensorRef, Tree, Value};
-use crate::{DType, Result, ensure, err};
+use crate::{DType, Error, Result, ensure, err};
 use std::sync::Arc;
 
 /// Pieces of one tensor, which are compared with one another.
@@ -103,6 +103,11 @@ impl Assembled {
         let tensor = TensorRef::new(storage, dtype, shape, &stride, 0);
         Ok(self.tree.push_tensor(tensor))
     }
+}
+
+/// An error with the name of the tensor before it.
+pub(super) fn explained(name: &str, e: &Error) -> Error {
+    Error::new(e.kind(), format!("tensor '{name:.200}': {e}"))
 }
 
 /// True if two pieces share an element.

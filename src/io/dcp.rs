@@ -3,7 +3,7 @@
 
 mod nest;
 
-use super::assembly::{Assembled, Piece};
+use super::assembly::{Assembled, Piece, explained};
 use super::origin::Origin;
 use super::rebuild::resolve;
 use super::sharded::finish;
@@ -206,11 +206,6 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
         Vec::new(),
         assemblies,
     )
-}
-
-/// An error with the name of the tensor before it.
-fn explained(name: &str, e: &Error) -> Error {
-    Error::new(e.kind(), format!("tensor '{name:.200}': {e}"))
 }
 
 /// What the metadata say of a tensor that was cut into pieces.

@@ -1,13 +1,13 @@
 //! A folder of safetensors files with pieces of tensors: what the ranks of `torch.distributed.checkpoint` write with a
 //! `HuggingFaceStorageWriter`. The metadata of each file say where its pieces belong; how large a tensor is say its pieces.
 
-use super::assembly::{Assembled, Piece};
+use super::assembly::{Assembled, Piece, explained};
 use super::mmap::Bytes;
 use super::origin::Origin;
 use super::sharded::finish;
 use super::tree::Object;
 use super::{Archive, Format};
-use crate::{DType, Error, Result, ensure, err};
+use crate::{DType, Result, ensure, err};
 use std::collections::HashMap;
 
 /// The key of the metadata: a JSON object, `{name: {"saved_offsets": [..]}}`.
@@ -61,15 +61,8 @@ pub(super) fn open(shards: Vec<Archive>) -> Result<Archive> {
             let (Some(name), Some(tensor)) = (tree.str(key), tree.tensor(value)) else {
                 continue;
             };
-            let explained = |e: Error| Error::new(e.kind(), format!("tensor '{name:.200}': {e}"));
-            let offsets = offsets(&places, name).map_err(explained)?;
-            ensure!(
-                offsets.len() == tensor.shape().len(),
-                Checkpoint,
-                "tensor '{name:.200}': {} offsets of a piece of shape {:?}",
-                offsets.len(),
-                tensor.shape()
-            );
+            let offsets =
+                offsets(&places, name, tensor.shape()).map_err(|e| explained(name, &e))?;
             let number = *numbers.entry(name.to_owned()).or_insert_with(|| {
                 cuts.push(Cut {
                     name: name.to_owned(),
@@ -84,7 +77,7 @@ pub(super) fn open(shards: Vec<Archive>) -> Result<Archive> {
                 offsets,
                 tensor: tensor.clone(),
             };
-            cuts[number].add(piece).map_err(explained)?;
+            cuts[number].add(piece).map_err(|e| explained(name, &e))?;
         }
     }
     let mut made = Assembled::default();
@@ -93,7 +86,7 @@ pub(super) fn open(shards: Vec<Archive>) -> Result<Archive> {
         let (name, looks) = (&cut.name, (&cut.shape[..], cut.dtype));
         let value = made
             .tensor(name, looks, cut.pieces, &shards)
-            .map_err(|e| Error::new(e.kind(), format!("tensor '{name:.200}': {e}")))?;
+            .map_err(|e| explained(name, &e))?;
         pairs.push((made.tree.push_str(name), value));
     }
     let Assembled {
@@ -131,7 +124,8 @@ fn places(archive: &Archive) -> Result<serde_json::Value> {
     serde_json::from_str(text).map_err(|e| err!(Checkpoint, "'{}': {KEY} is not JSON: {e}", path()))
 }
 
-fn offsets(places: &serde_json::Value, name: &str) -> Result<Vec<i64>> {
+/// Where a piece of this shape belongs.
+fn offsets(places: &serde_json::Value, name: &str, part: &[i64]) -> Result<Vec<i64>> {
     let found = places
         .get(name)
         .and_then(|p| p.get("saved_offsets")?.as_array());
@@ -140,7 +134,14 @@ fn offsets(places: &serde_json::Value, name: &str) -> Result<Vec<i64>> {
             .map(|n| n.as_i64().filter(|n| *n >= 0))
             .collect()
     };
-    found
+    let offsets = found
         .and_then(numbers)
-        .ok_or_else(|| err!(Checkpoint, "{KEY} does not say where it belongs"))
+        .ok_or_else(|| err!(Checkpoint, "{KEY} does not say where it belongs"))?;
+    ensure!(
+        offsets.len() == part.len(),
+        Checkpoint,
+        "{} offsets of a piece of shape {part:?}",
+        offsets.len()
+    );
+    Ok(offsets)
 }

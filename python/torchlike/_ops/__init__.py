@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -249,11 +250,6 @@ class _OpNamespace(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and not (self._space == "aten" and name in _aten()):
             raise AttributeError(name)
-        if self._space == "quantized" and not name.startswith("__"):
-            import torchlike._ops.quantized
-
-            if name in self.__dict__:
-                return self.__dict__[name]
         packet = _load(self._space, name)
         if packet is None:
             raise AttributeError(f"'_OpNamespace' '{self._space}' object has no attribute '{name}'")
@@ -303,7 +299,15 @@ def known_to_aten(name: str) -> list[tuple[str, str, bool, bool]]:
     return _aten().get(name, [])
 
 
+# Namespaces whose operators a module defines, once one of them is asked for.
+_DEFINED_BY = {"quantized": "torchlike._ops.quantized"}
+
+
 def _load(space: str, name: str) -> OpOverloadPacket | None:
+    if space in _DEFINED_BY:
+        import_module(_DEFINED_BY[space])
+        found: OpOverloadPacket | None = vars(getattr(ops, space)).get(name)
+        return found
     if space != "aten" or name not in _aten():
         return None
     packet = OpOverloadPacket(f"{space}::{name}")

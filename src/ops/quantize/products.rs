@@ -11,6 +11,8 @@ use torchlike_macros::operators;
 
 /// Rows up to which reading a weight as it is pays off.
 const FEW: i64 = 32;
+/// Columns up to which sums of products of two steps, of at most 510 each, fit into 32 bits.
+const SHORT: i64 = i32::MAX as i64 / (510 * 510);
 /// Integers up to here are exact in single precision.
 const EXACT: f64 = 16_777_216.0;
 
@@ -182,7 +184,7 @@ fn reach(d: DType, zero: i64) -> f64 {
 
 /// Exact sums of products of rows of integers, one for each row of the weight.
 fn sums(x: &Tensor, zero: i64, w: &Tensor, zeros: &Tensor, most: f64) -> Result<Tensor> {
-    if x.shape()[0] <= FEW {
+    if x.shape()[0] <= FEW && x.shape()[1] <= SHORT {
         return f::_quantized_few(x, zero, w, zeros);
     }
     let column = f::reshape(zeros, &[-1, 1])?;
@@ -214,7 +216,7 @@ fn matrix(t: &Tensor, name: &str) -> Result<(Quantized, Tensor, Tensor)> {
     Ok((w, scales, zeros))
 }
 
-fn rows_of(x: &Tensor, columns: i64, name: &str) -> Result<Tensor> {
+fn rows_of(x: &Tensor, columns: i64) -> Result<Tensor> {
     ensure!(
         x.ndim() > 0,
         Runtime,
@@ -224,16 +226,16 @@ fn rows_of(x: &Tensor, columns: i64, name: &str) -> Result<Tensor> {
     ensure!(
         last == columns,
         Runtime,
-        "The number of rows in the {name} should be equal to K: {columns}, got {last}"
+        "The number of rows in the packB should be equal to K: {last}"
     );
     f::reshape(x, &[x.numel() / columns.max(1), columns])
 }
 
-fn check_byte(q: &Quantized, name: &str) -> Result<()> {
+fn check_byte(q: &Quantized, words: &str) -> Result<()> {
     ensure!(
         q.integers.dtype() == DType::U8,
         Runtime,
-        "{name}: Expected activation data type QUInt8 but got {}",
+        "{words} data type QUInt8 but got {}",
         super::parts::quantized_type(q.integers.dtype())?.scalar_type()
     );
     Ok(())
@@ -242,11 +244,11 @@ fn check_byte(q: &Quantized, name: &str) -> Result<()> {
 fn linear(a: &calls::_QuantizedLinear) -> Result<Tensor> {
     let name = "quantized::linear";
     let x = Quantized::expected(a.input, name)?;
-    check_byte(&x, name)?;
+    check_byte(&x, "Expected input")?;
     let from = x.uniform(name)?;
     let (w, scales, zeros) = matrix(a.weight, name)?;
     let w = &w.integers;
-    let rows = rows_of(&x.integers, w.shape()[1], name)?;
+    let rows = rows_of(&x.integers, w.shape()[1])?;
     let sums = sums(&rows, from.zero, w, &zeros, a.most)?;
     let factors = Factors::new(from.scale, &scales)?;
     let bias = factors.bias(a.bias)?;
@@ -267,17 +269,22 @@ fn linear_dynamic(a: &calls::_QuantizedLinearDynamic) -> Result<Tensor> {
     let (w, scales, zeros) = matrix(a.weight, name)?;
     let w = &w.integers;
     let from = chosen(a.input, DType::QU8, a.reduce_range)?;
-    let rows = rows_of(a.input, w.shape()[1], name)?;
+    let rows = rows_of(a.input, w.shape()[1])?;
     let integers = from.rounded_first(&rows, DType::QU8)?;
-    let sums = f::to_dtype(&sums(&integers, from.zero, w, &zeros, a.most)?, DType::I32)?;
+    let sums = sums(&integers, from.zero, w, &zeros, a.most)?;
     let step = Factors::new(from.scale, &scales)?.step;
     let bias = match a.bias {
         Some(bias) => f::to_dtype(&f::detach(bias)?, DType::F32)?,
         None => number(0.0, &step)?,
     };
-    let made = f::_QuantizedReals::new(&sums, &step, &bias)
-        .once(true)
-        .call()?;
+    let made = if w.shape()[1] <= SHORT {
+        let sums = f::to_dtype(&sums, DType::I32)?;
+        f::_QuantizedReals::new(&sums, &step, &bias)
+            .once(true)
+            .call()?
+    } else {
+        f::add(&f::mul(&f::to_dtype(&sums, DType::F32)?, &step)?, &bias)?
+    };
     let mut shape = a.input.shape().to_vec();
     shape[a.input.ndim() - 1] = w.shape()[0];
     f::reshape(&made, &shape)
@@ -290,7 +297,7 @@ fn convolution(a: &calls::_QuantizedConvolution) -> Result<Tensor> {
         "quantized::conv"
     };
     let x = Quantized::expected(a.input, name)?;
-    check_byte(&x, name)?;
+    check_byte(&x, "quantized::conv(FBGEMM): Expected activation")?;
     let from = x.uniform(name)?;
     let w = Quantized::expected(a.weight, name)?;
     let (scales, zeros, axis) = w.numbers()?;
@@ -301,11 +308,7 @@ fn convolution(a: &calls::_QuantizedConvolution) -> Result<Tensor> {
         _ => MemoryFormat::Contiguous,
     };
     let inputs = f::Contiguous::new(&inputs).memory_format(format).call()?;
-    let mut by = vec![1i64; w.integers.ndim()];
-    if let Some(n) = by.get_mut(axis) {
-        *n = -1;
-    }
-    let weights = differences(&w.integers, &f::reshape(&zeros, &by)?)?;
+    let weights = differences(&w.integers, &super::along(&zeros, &w.integers, axis)?)?;
     let shape = w.integers.shape();
     let count: i64 = shape.iter().skip(usize::from(!a.transposed)).product();
     // A channel of a transposed weight is one of a group: all groups' channels of that place count as one.

@@ -31,17 +31,7 @@ pub static OPS: &[OpDef] = &[
         "_make_per_channel_quantized_tensor",
         "(Tensor self, Tensor scale, Tensor zero_point, int axis)",
         F,
-        |a| {
-            let real = a.zero_point.dtype().is_float();
-            let quantizer = Parts::PerChannel {
-                scales: f::to_dtype(a.scale, if real { DType::F32 } else { DType::F64 })?,
-                zero_points: f::to_dtype(a.zero_point, if real { DType::F32 } else { DType::I64 })?,
-                axis: a.axis,
-                float_zero_points: real,
-            };
-            quantizer.check(a.input.shape())?;
-            quantized(a.input, quantizer)
-        },
+        |a| quantized(a.input, by_channel(a.input, a.scale, a.zero_point, a.axis)?),
         "Integers as quantised numbers, a scale and zero for each index of one dimension.",
     )
     .samples("see tests/test_quantized.py")
@@ -123,6 +113,19 @@ fn quantized(t: &Tensor, quantizer: Parts) -> Result<Tensor> {
     with_quantizer(&f::clone(t)?, quantizer)
 }
 
+/// A quantizer of a tensor's channels, which lie along `axis`.
+fn by_channel(t: &Tensor, scales: &Tensor, zeros: &Tensor, axis: i64) -> Result<Parts> {
+    let real = zeros.dtype().is_float();
+    let quantizer = Parts::PerChannel {
+        scales: f::to_dtype(scales, if real { DType::F32 } else { DType::F64 })?,
+        zero_points: f::to_dtype(zeros, if real { DType::F32 } else { DType::I64 })?,
+        axis,
+        float_zero_points: real,
+    };
+    quantizer.check(t.shape())?;
+    Ok(quantizer)
+}
+
 fn warned() {
     crate::warn_once!(
         "torch.quantize_per_tensor, torch.quantize_per_channel and other quantized tensor creation functions that produce tensors with dtype torch.quint8, torch.qint8, and torch.qint32 are deprecated and will be removed in a future PyTorch release. Please see https://github.com/pytorch/pytorch/issues/184982 for more information."
@@ -186,7 +189,9 @@ fn per_channel(a: &calls::QuantizePerChannel) -> Result<Tensor> {
     let (_, _, kept) = range_of(a.dtype)?;
     let made = f::_quantized_steps(t, &inverse, &wide(a.zero_points)?, kept)?;
     let flat = |p: &Tensor| f::reshape(p, &[-1]);
-    f::_make_per_channel_quantized_tensor(&made, &flat(a.scales)?, &flat(a.zero_points)?, a.axis)
+    warned();
+    let quantizer = by_channel(&made, &flat(a.scales)?, &flat(a.zero_points)?, a.axis)?;
+    with_quantizer(&made, quantizer)
 }
 
 fn dynamic(a: &calls::QuantizePerTensorDynamic) -> Result<Tensor> {
@@ -212,9 +217,9 @@ pub(super) fn chosen(t: &Tensor, d: DType, reduce_range: bool) -> Result<Uniform
     let (mut low, mut high) = if t.numel() == 0 || helpers::has_no_values(t) {
         (0.0, 0.0)
     } else {
-        let low = helpers::item(&f::min(t)?)?.to_f64();
-        let high = helpers::item(&f::max(t)?)?.to_f64();
-        (low.min(0.0), high.max(0.0))
+        let [low, high] = f::Aminmax::new(t).call()?;
+        let number = |t: &Tensor| -> Result<f64> { Ok(helpers::item(t)?.to_f64()) };
+        (number(&low)?.min(0.0), number(&high)?.max(0.0))
     };
     let mut scale = (high - low) / (most - least) as f64;
     if !(scale as f32 > 0.0) || (1.0 / scale as f32).is_infinite() {

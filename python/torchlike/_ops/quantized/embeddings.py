@@ -8,7 +8,6 @@ import torchlike as torch
 from torchlike import _C
 from torchlike._ops.quantized import kernel, packed
 
-_root: Any = torch
 _EPSILON = 1e-8
 
 
@@ -42,18 +41,20 @@ def _numbers(params: Any) -> tuple[Any, Any, Any]:
 
 def _rows(integers: Any, scales: Any, bias: Any, indices: Any) -> Any:
     """The real numbers of some rows, rounded once."""
-    _check_indices(indices, integers.size(0))
     flat = indices.reshape(-1).long()
+    _check_indices(flat, integers.size(0))
     chosen = integers.index_select(0, flat).double()
     scale, shift = (t.index_select(0, flat).double().unsqueeze(1) for t in (scales, bias))
     return (chosen * scale + shift).float()
 
 
-def _check_indices(indices: Any, count: int) -> None:
-    flat = indices.reshape(-1).tolist()
-    for place, i in enumerate(flat):
-        if not 0 <= i < count:
-            raise RuntimeError(f"Index {place} is out of bounds: {i}, range 0 to {count}")
+def _check_indices(flat: Any, count: int) -> None:
+    outside = (flat < 0) | (flat >= count)
+    if outside.any():
+        place = int(outside.to(torch.uint8).argmax())
+        raise RuntimeError(
+            f"Index {place} is out of bounds: {int(flat[place])}, range 0 to {count}"
+        )
 
 
 def _looked_up(name: str, weight: Any, indices: Any) -> Any:
@@ -100,15 +101,15 @@ def _summed(
     elif offsets is None:
         raise RuntimeError(f"{name} expects offsets to be set for 1D indices.")
     rows = _rows(*numbers, indices)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.reshape(-1, 1)
-    places = torch.arange(len(rows))
-    ends = offsets.long()[:-1] if include_last_offset else offsets.long()
-    made = torch.zeros(len(ends), rows.size(1))
-    if len(rows) and len(ends):
-        bags = torch.searchsorted(ends.contiguous(), places, right=True) - 1
-        made.index_add_(0, bags, rows)
-    return made
+    weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    return torch.nn.functional.embedding_bag(
+        torch.arange(len(rows)),
+        rows,
+        offsets.long(),
+        mode="sum",
+        per_sample_weights=weights,
+        include_last_offset=include_last_offset,
+    )
 
 
 def _bag(name: str, rowwise: Any) -> Any:

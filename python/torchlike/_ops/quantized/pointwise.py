@@ -11,10 +11,14 @@ from torchlike._ops.quantized.products import check_quantized
 
 _root: Any = torch
 F: Any = torch.nn.functional
-_ENDS = {torch.quint8: (0, 255), torch.qint8: (-128, 127), torch.qint32: (-(2**31), 2**31 - 1)}
 # Elements from which on functions of a byte are looked up.
 _TABLE_FROM = 512
-_STORED = {torch.quint8: torch.uint8, torch.qint8: torch.int8, torch.qint32: torch.int32}
+
+
+def _ends(dtype: Any) -> tuple[int, int]:
+    """The smallest and the largest integer of a quantised type."""
+    limits = torch.iinfo(dtype)
+    return limits.min, limits.max
 
 
 def stored(integers: Any, scale: float, zero_point: int) -> Any:
@@ -45,8 +49,8 @@ def by_element(name: str, fn: Any, x: Any, scale: float, zero_point: int) -> Any
     check_uniform(name, x)
     if x.dtype == torch.qint32 or x.numel() < _TABLE_FROM:
         return requantized(fn(x.dequantize()), scale, zero_point, x.dtype)
-    low, high = _ENDS[x.dtype]
-    steps = torch.arange(low, high + 1).to(_STORED[x.dtype])
+    low, high = _ends(x.dtype)
+    steps = torch.arange(low, high + 1, dtype=torch.int8 if low else torch.uint8)
     every = stored(steps, x.q_scale(), x.q_zero_point()).dequantize()
     table = requantized(fn(every), scale, zero_point, x.dtype)
     return _root._quantized_looked_up(x, _C._integers(table), float(scale), int(zero_point))
@@ -58,9 +62,6 @@ def by_element(name: str, fn: Any, x: Any, scale: float, zero_point: int) -> Any
 def _pair(name: str, op: str, relu: bool) -> Any:
     def run(qa: Any, qb: Any, scale: Any, zero_point: Any) -> Any:
         check_uniform(name, qa, qb)
-        if qa.dtype != qb.dtype:
-            what = "Add" if op == "add" else "Mul"
-            raise RuntimeError(f"{what} operands should have same data type.")
         return _root._quantized_pair(qa, qb, op == "mul", float(scale), int(zero_point), relu)
 
     return run
@@ -78,7 +79,7 @@ def _plus(qa: Any, number: Any, relu: bool) -> Any:
     """The sum with a number: the same integers around another zero point, which has to lie among them."""
     check_uniform("add", qa)
     scale, zero = qa.q_scale(), qa.q_zero_point()
-    low, high = _ENDS[qa.dtype]
+    low, high = _ends(qa.dtype)
     steps = round(float(number) / scale)
     integers = _C._integers(qa)
     moved = zero - steps
@@ -99,7 +100,7 @@ def _times(qa: Any, number: Any, relu: bool) -> Any:
     check_uniform("mul", qa)
     number = float(number)
     scale, zero = qa.q_scale(), qa.q_zero_point()
-    low, high = _ENDS[qa.dtype]
+    low, high = _ends(qa.dtype)
     integers = _C._integers(qa)
     if number > 0:
         made = stored(integers, scale * number, zero)

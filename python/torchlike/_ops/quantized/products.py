@@ -87,17 +87,9 @@ def linear_relu(X: Any, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: int) -
 
 def _linear(x: Any, params: Any, scale: float, zero_point: int, relu: bool) -> Any:
     check_quantized("linear_relu" if relu else "linear", x)
-    _check(x.dtype == torch.quint8, f"Expected input data type QUInt8 but got {_word(x.dtype)}")
     weight, bias = params._held.unpack()
-    _check_rows(x, weight)
     most = params._held.most
     return _root._quantized_linear(x, weight, bias, scale, zero_point, relu, most)
-
-
-def _check_rows(x: Any, weight: Any) -> None:
-    _check(x.dim() > 0, "The dimension of input tensor should be larger than 0.")
-    last = x.size(-1)
-    _check(last == weight.size(1), f"The number of rows in the packB should be equal to K: {last}")
 
 
 @kernel("linear_dynamic")
@@ -106,7 +98,6 @@ def linear_dynamic(X: Any, W_prepack: Any, reduce_range: bool = False) -> Any:
     _check_real("linear_dynamic", X)
     _check(X.dim() >= 2, "The dimension of input tensor should be larger than or equal to 2")
     weight, bias = W_prepack._held.unpack()
-    _check_rows(X, weight)
     return _root._quantized_linear_dynamic(X, weight, bias, reduce_range, W_prepack._held.most)
 
 
@@ -195,10 +186,6 @@ def _convolve(name: str, x: Any, params: Any, scale: float, zero_point: int, rel
     _check(
         x.dim() == count + 2,
         f"quantized::{name}(): Expected activation tensor to have {count + 2} dimensions, got {x.dim()}",
-    )
-    _check(
-        x.dtype == torch.quint8,
-        f"quantized::conv(FBGEMM): Expected activation data type QUInt8 but got {_word(x.dtype)}",
     )
     if count == 1:
         x = x.unsqueeze(2)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 from torchlike.distributed.checkpoint._consolidate_hf_safetensors import (
     INDEX_NAME,
     consolidate_safetensors_files,
@@ -230,8 +231,7 @@ class HuggingFaceStorageReader(FileSystemReader):
         tensors: dict[str, TensorStorageMetadata] = {}
         places: dict[MetadataIndex, _HFStorageInfo] = {}
         for path in sorted(f for f in self.fs.ls(self.path) if f.endswith(_SUFFIX)):
-            with safe_open(path) as file:
-                starts = _starts(path, file.metadata())
+            starts = _starts(path, dict(_C._file_metadata(path)[1]))
             for name, tensor in torch.load(path, map_location="meta").items():
                 start = torch.Size(starts(name, tensor.ndim))
                 end = [at + n for at, n in zip(start, tensor.shape, strict=True)]
@@ -277,9 +277,9 @@ class HuggingFaceStorageReader(FileSystemReader):
         return file.get_slice(item.storage_index.fqn)[tuple(slice(at, at + n) for at, n in box)]
 
 
-def _starts(path: str, metadata: dict[str, str] | None) -> Any:
+def _starts(path: str, metadata: dict[str, str]) -> Any:
     """Where the tensors of a file belong: a function of name and dimensions."""
-    text = (metadata or {}).get(_PLACES)
+    text = metadata.get(_PLACES)
     if not text:
         return lambda name, ndim: [0] * ndim
     try:

@@ -8,6 +8,7 @@ from typing import Any
 import torchlike as torch
 from torchlike import nn
 from torchlike._ops import ops
+from torchlike.ao.nn.quantized.modules.utils import check_dimensions
 
 __all__ = [
     "adaptive_avg_pool2d",
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 F: Any = nn.functional
-_root: Any = torch
 
 
 def _check(name: str, t: Any) -> None:
@@ -105,10 +105,7 @@ def _convolve(
         raise NotImplementedError("Only torch.qint8 is supported for weight tensor!")
     if dtype != torch.quint8:
         raise NotImplementedError("Only torch.quint8 is supported for activation tensor!")
-    if input.ndim != count + 2:
-        raise ValueError(
-            f"Input shape must be `(N, C{', ' * (count > 0)}...)` of {count + 2} dimensions!"
-        )
+    check_dimensions(input, count)
     spread = [list(m) if isinstance(m, list | tuple) else [m] * count for m in moves]
     packed = getattr(ops.quantized, f"conv{count}d_prepack")(weight, bias, *spread, groups)
     return getattr(ops.quantized, f"conv{count}d")(input, packed, scale, zero_point)

@@ -7,7 +7,11 @@ from typing import Any, ClassVar
 import torchlike as torch
 from torchlike import nn
 from torchlike._ops import ops
-from torchlike.ao.nn.quantized.modules.utils import WeightedQuantizedModule, _quantize_weight
+from torchlike.ao.nn.quantized.modules.utils import (
+    WeightedQuantizedModule,
+    _quantize_weight,
+    check_dimensions,
+)
 from torchlike.nn.utils.fusion import fuse_conv_bn_weights
 
 layers: Any = nn
@@ -151,9 +155,7 @@ class _ConvNd(WeightedQuantizedModule):
         Raises:
             ValueError: if it has another number of dimensions.
         """
-        if input.dim() != self._COUNT + 2:
-            sizes = "(N, C, L)" if self._COUNT == 1 else f"(N, C{', D' * (self._COUNT == 3)}, H, W)"
-            raise ValueError(f"Input shape must be `{sizes}`!")
+        check_dimensions(input, self._COUNT)
         if self.padding_mode == "zeros":
             return input
         margins = [p for p in reversed(self.padding) for _ in range(2)]
@@ -259,9 +261,7 @@ class _ConvNd(WeightedQuantizedModule):
         nni, n = _float_kinds(), cls._COUNT
         if hasattr(mod, "weight_fake_quant"):
             if type(mod) is getattr(nni.qat, f"ConvBn{n}d"):
-                bn = mod.bn
-                stats = bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
-                mod.weight, mod.bias = fuse_conv_bn_weights(mod.weight, mod.bias, *stats)
+                mod.weight, mod.bias = mod._folded(fuse_conv_bn_weights)
             if not hasattr(mod, "activation_post_process"):
                 raise AssertionError("Input QAT module must have observer attached")
             return cls.get_qconv(mod, mod.activation_post_process, mod.weight_fake_quant)

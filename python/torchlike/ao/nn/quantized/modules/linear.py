@@ -174,9 +174,7 @@ class Linear(WeightedQuantizedModule):
         observed = mod
         if hasattr(mod, "weight_fake_quant"):
             if type_before_parametrizations(mod) is nniqat.LinearBn1d:
-                bn = mod.bn
-                stats = bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
-                mod.weight, mod.bias = fuse_linear_bn_weights(mod.weight, mod.bias, *stats)
+                mod.weight, mod.bias = mod._folded(fuse_linear_bn_weights)
             observer = mod.weight_fake_quant
         else:
             check_float(cls, mod)

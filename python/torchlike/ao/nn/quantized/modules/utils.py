@@ -10,7 +10,6 @@ from torchlike import nn
 from torchlike.nn.modules.module import _addindent
 
 _root: Any = torch
-_ENDS = {torch.qint8: (-128, 127), torch.quint8: (0, 255), torch.qint32: (-(2**31), 2**31 - 1)}
 _SCHEMES_OF_ONE = (torch.per_tensor_symmetric, torch.per_tensor_affine)
 
 
@@ -27,8 +26,8 @@ class WeightedQuantizedModule(nn.Module, metaclass=abc.ABCMeta):
 def _clamped(qweight: Any, observer: Any, scale: Any, zero_point: Any) -> Any:
     """The weight within the observer's range, if that is smaller than the type's."""
     observer = getattr(observer, "activation_post_process", observer)
-    low, high = _ENDS[qweight.dtype]
-    if observer.quant_min <= low and observer.quant_max >= high:
+    ends = torch.iinfo(qweight.dtype)
+    if observer.quant_min <= ends.min and observer.quant_max >= ends.max:
         return qweight
     integers = qweight.int_repr().clamp(observer.quant_min, observer.quant_max)
     if observer.qscheme in _SCHEMES_OF_ONE:
@@ -52,11 +51,24 @@ def _quantize_weight(float_wt: Any, observer: Any) -> Any:
     elif scheme == torch.per_channel_affine_float_qparams:
         numbers = scale.to(torch.float), zero_point.to(torch.float)
         made = _root.quantize_per_channel(float_wt, *numbers, observer.ch_axis, observer.dtype)
-        if observer.dtype not in _ENDS:
+        if observer.dtype == torch.quint4x2:  # two numbers a byte
             return made
     else:
         raise ValueError(f"Unexpected qscheme {scheme}")
     return _clamped(made, observer, scale, zero_point)
+
+
+_SHAPES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
+
+
+def check_dimensions(input: Any, count: int) -> None:
+    """Refuses what a convolution over so many dimensions is not given.
+
+    Raises:
+        ValueError: with what was expected.
+    """
+    if input.dim() != count + 2:
+        raise ValueError(f"Input shape must be `{_SHAPES[count]}`!")
 
 
 def _hide_packed_params_repr(self: Any, params: Any) -> str:

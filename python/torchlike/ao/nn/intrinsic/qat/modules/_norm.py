@@ -85,6 +85,13 @@ class _WithNorm(_FusedModule):
         made = run(input, weight, zeros) / factor.reshape(across)
         return made if self.bias is None else made + self.bias.reshape(across)
 
+    def _folded(self, fuse: Any) -> tuple[Any, Any]:
+        """The weight and the bias of a layer that batch norm is a part of, by what fuses them."""
+        bn = self.bn
+        stats = bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
+        weight, bias = fuse(self.weight, self.bias, *stats)
+        return weight, bias
+
     def _take(self, layer: Any, bn: Any) -> Any:
         """The parameters of others."""
         self.weight, self.bias = layer.weight, layer.bias

@@ -104,9 +104,7 @@ class _ConvBnNd(_WithNorm):
         moves = own.stride, own.padding, own.dilation, own.groups, own.bias is not None
         sizes = own.in_channels, own.out_channels, own.kernel_size
         made = self._FLOAT_CONV_MODULE(*sizes, *moves, own.padding_mode)
-        bn = self.bn
-        stats = bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
-        weight, bias = fuse_conv_bn_weights(self.weight, self.bias, *stats)
+        weight, bias = self._folded(fuse_conv_bn_weights)
         made.weight, made.bias = Parameter(weight.detach()), Parameter(bias.detach())
         if not self._RELU:
             made.train(self.training)

@@ -57,8 +57,6 @@ class LinearBn1d(_WithNorm, LinearLayer):
     def to_float(self) -> Any:
         """A linear layer of real numbers that batch norm is a part of."""
         made = layers.Linear(self.in_features, self.out_features)
-        bn = self.bn
-        stats = bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
-        weight, bias = fuse_linear_bn_weights(self.weight, self.bias, *stats)
+        weight, bias = self._folded(fuse_linear_bn_weights)
         made.weight, made.bias = Parameter(weight.detach()), Parameter(bias.detach())
         return made
