@@ -10,7 +10,7 @@ use crate::{DType, MemoryFormat, Result, Tensor, cpu, dims, ensure};
 use torchlike_macros::operators;
 
 /// Rows up to which reading a weight as it is pays off.
-const FEW: i64 = 32;
+const FEW: i64 = 8;
 /// Columns up to which sums of products of two steps, of at most 510 each, fit into 32 bits.
 const SHORT: i64 = i32::MAX as i64 / (510 * 510);
 /// Integers up to here are exact in single precision.
