@@ -8,7 +8,7 @@ STAMP := $(VENV)/.ready
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade "maturin>=1.9,<2" numpy pytest ruff mypy
+	$(BIN)/pip install --quiet --upgrade "maturin>=1.9,<2" numpy pytest pytest-xdist ruff mypy
 	touch $(STAMP)
 
 setup: $(STAMP)
@@ -22,7 +22,7 @@ demo: build
 test: build
 	cargo test --quiet --features cli --tests
 	cargo run --quiet --features cli --example native
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: build
 	cargo fmt --check

@@ -77,6 +77,9 @@ class Point:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Point) and self.x == other.x
 
+    def __repr__(self) -> str:
+        return f"Point({self.x})"
+
     def __lt__(self, other: Point) -> bool:
         return self.x < other.x
 

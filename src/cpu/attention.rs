@@ -7,7 +7,7 @@ use super::lanes::across;
 use super::lines::Shared;
 use super::matrix::{Part, product_of_parts};
 use super::room::{Rooms, dense_in};
-use super::{copy, pool, slice, slice_mut, vmath};
+use super::{copy, pool, slice, slice_mut, vmath, vmath64};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
 use std::ops::{Add, Div, Mul, Sub};
@@ -70,7 +70,7 @@ macro_rules! reals {
         }
     )+};
 }
-reals! { f32, vmath::exp; f64, f64::exp; }
+reals! { f32, vmath::exp; f64, vmath64::exp; }
 
 /// What an attention is computed from.
 pub struct Inputs<'a> {
