@@ -3,6 +3,7 @@
 use super::number::{Factor, Number, add_product};
 use super::view::{View, ViewMut};
 use crate::cpu::simd::simd_fn;
+use num_traits::{Float, Zero};
 
 /// Rows of a triangle that is solved by a loop.
 const SMALL: usize = 32;
@@ -151,12 +152,95 @@ fn copied<T: Number>(t: View<T>, kind: Triangle) -> Vec<T> {
 fn small_left<T: Number>(t: View<T>, kind: Triangle, mut b: ViewMut<T>) {
     let n = t.rows();
     let e = copied(t, kind);
-    for j in 0..b.columns() {
-        let column = b.column(j);
-        if kind.effective_upper() {
-            back::<T>(&e, kind.unit, &mut column[..n]);
-        } else {
-            forth::<T>(&e, kind.unit, &mut column[..n]);
+    let upper = kind.effective_upper();
+    if b.columns() < ABREAST / 4 {
+        for j in 0..b.columns() {
+            let column = &mut b.column(j)[..n];
+            if upper {
+                back::<T>(&e, kind.unit, column);
+            } else {
+                forth::<T>(&e, kind.unit, column);
+            }
+        }
+        return;
+    }
+    let parts = if T::COMPLEX { 2 } else { 1 };
+    let mut rows = vec![[T::Size::zero(); ABREAST]; n * parts];
+    for first in (0..b.columns()).step_by(ABREAST) {
+        let wide = ABREAST.min(b.columns() - first);
+        for j in 0..wide {
+            for (row, v) in rows.chunks_exact_mut(parts).zip(&b.column(first + j)[..n]) {
+                row[0][j] = v.re();
+                if T::COMPLEX {
+                    row[1][j] = v.im();
+                }
+            }
+        }
+        abreast::<T>(&e, upper, kind.unit, &mut rows);
+        for j in 0..wide {
+            let column = &mut b.column(first + j)[..n];
+            for (row, v) in rows.chunks_exact(parts).zip(column) {
+                *v = T::parts(row[0][j], row[parts - 1][j]);
+            }
+        }
+    }
+}
+
+/// Columns that are solved at once.
+const ABREAST: usize = 32;
+
+/// A row of a solution divided by what stands on the diagonal.
+#[inline(always)]
+fn divide<T: Number>(row: &mut [[T::Size; ABREAST]], by: T) {
+    if !T::COMPLEX {
+        let by = by.re();
+        row[0].iter_mut().for_each(|v| *v = *v / by);
+        return;
+    }
+    let [re, im] = row else { return };
+    let inverse = T::one().over(by);
+    let (c, s) = (inverse.re(), inverse.im());
+    if Float::is_finite(c) && Float::is_finite(s) {
+        for l in 0..ABREAST {
+            (re[l], im[l]) = (re[l] * c - im[l] * s, re[l] * s + im[l] * c);
+        }
+    } else {
+        for l in 0..ABREAST {
+            let v = T::parts(re[l], im[l]).over(by);
+            (re[l], im[l]) = (v.re(), v.im());
+        }
+    }
+}
+
+simd_fn! { wide
+    /// Several columns side by side: a row of them for each of the triangle's, of complex numbers one for either part.
+    fn abreast<T: Number>(e: &[T], upper: bool, unit: bool, x: &mut [[T::Size; ABREAST]]) {
+        let parts = if T::COMPLEX { 2 } else { 1 };
+        let n = x.len() / parts;
+        for step in 0..n {
+            let k = if upper { n - 1 - step } else { step };
+            let column = &e[k * n..(k + 1) * n];
+            let (above, rest) = x.split_at_mut(k * parts);
+            let (row, below) = rest.split_at_mut(parts);
+            if !unit {
+                divide(row, column[k]);
+            }
+            let (others, column) = if upper { (above, &column[..k]) } else { (below, &column[k + 1..]) };
+            for (other, &c) in others.chunks_exact_mut(parts).zip(column) {
+                if T::COMPLEX {
+                    let ([re, im], [a, b]) = (other, &*row) else { continue };
+                    let (c, s) = (-c.re(), c.im());
+                    for l in 0..ABREAST {
+                        re[l] = Float::mul_add(c, a[l], Float::mul_add(s, b[l], re[l]));
+                        im[l] = Float::mul_add(c, b[l], Float::mul_add(-s, a[l], im[l]));
+                    }
+                } else {
+                    let c = -c.re();
+                    for l in 0..ABREAST {
+                        other[0][l] = Float::mul_add(c, row[0][l], other[0][l]);
+                    }
+                }
+            }
         }
     }
 }

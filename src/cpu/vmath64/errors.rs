@@ -142,8 +142,8 @@ fn near(x: f64) -> f64 {
 /// erfc(a + low) for a >= [`NEAR`]: exp(-a^2) times a polynomial in 1 / (a + 3).
 #[inline(always)]
 fn complement(a: f64, low: f64) -> f64 {
-    // Here it is 0.
-    let a = if a > 27.3 { 27.3 } else { a };
+    // It is 0 long before, but not the exponential.
+    let a = if a > 38.0 { 38.0 } else { a };
     let d = a + 3.0;
     let t = 1.0 / d;
     let (p, p_low) = poly_sum(t - 0.16, COMPLEMENT);
@@ -171,7 +171,8 @@ pub fn erf(x: f64) -> f64 {
     (if a < NEAR {
         small
     } else {
-        1.0 - complement(a, 0.0)
+        // From here on it is 1.
+        1.0 - complement(if a > 6.0 { 6.0 } else { a }, 0.0)
     })
     .copysign(x)
 }

@@ -20,6 +20,9 @@ use std::f64::consts::{LOG2_E, LOG10_E};
 
 /// Adding this to a double below 2^51 rounds it to an integer, which then sits in the low bits.
 pub(super) const ROUND: f64 = 6_755_399_441_055_744.0;
+/// The same with 2046 added: the low bits then are the exponents, bias included, of two powers of two whose product is that of
+/// the integer.
+const ROUND_EXPONENT: f64 = ROUND + 2046.0;
 const LN2_HI: f64 = 0.693_147_180_369_123_8;
 const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
 const LOG10_2_HI: f64 = 0.301_029_995_607_677_85;
@@ -58,23 +61,19 @@ fn poly_sum<const N: usize>(x: f64, c: [f64; N]) -> (f64, f64) {
     (sum, (constant - sum) + term + x.mul_add(p, -term))
 }
 
-/// The integer that a number plus [`ROUND`] holds.
+/// 2^n for `t = n + ROUND_EXPONENT`, n in -1023..=1023, with 0 for the first.
 #[inline(always)]
-fn integer(t: f64) -> i64 {
-    (t.to_bits() as i64).wrapping_sub(ROUND.to_bits() as i64)
+fn pow2(t: f64) -> f64 {
+    f64::from_bits(t.to_bits().wrapping_sub(1023) << 52)
 }
 
-/// 2^n for n in -1023..=1023, with 0 for the first.
+/// `p * 2^n` for `t = n + ROUND_EXPONENT`, n in -2046..=2046, with one rounding. For n = -2046, where results are far below all
+/// numbers, the powers are 0: a product that ends as 0 by rounding takes a processor ten times as long.
 #[inline(always)]
-fn pow2(n: i64) -> f64 {
-    f64::from_bits((n.wrapping_add(1023) as u64) << 52)
-}
-
-/// `p * 2^n` in two steps, as 2^n itself may be out of range.
-#[inline(always)]
-fn scale(p: f64, n: f64) -> f64 {
-    let half = n.mul_add(0.5, ROUND);
-    p * pow2(integer(half)) * pow2(integer(n - (half - ROUND) + ROUND))
+fn scale(p: f64, t: f64) -> f64 {
+    let sum = t.to_bits();
+    let half = sum >> 1;
+    p * f64::from_bits(half << 52) * f64::from_bits(sum.wrapping_sub(half) << 52)
 }
 
 /// `(e^r - 1 - r) / r^2` for |r| <= ln(2) / 2.
@@ -98,21 +97,25 @@ fn exp_tail(r: f64) -> f64 {
     )
 }
 
-/// The parts of x = n ln(2) + r, what was rounded away of r last.
+/// The parts of x = n ln(2) + r, what was rounded away of r last; n as `n + ROUND_EXPONENT`.
 #[inline(always)]
 fn exp_reduce(x: f64) -> (f64, f64, f64) {
-    let n = x.mul_add(LOG2_E, ROUND) - ROUND;
+    let t = x.mul_add(LOG2_E, ROUND_EXPONENT);
+    let n = t - ROUND_EXPONENT;
     let exact = n.mul_add(-LN2_HI, x);
     let r = n.mul_add(-LN2_LO, exact);
-    (n, r, n.mul_add(-LN2_LO, exact - r))
+    (t, r, n.mul_add(-LN2_LO, exact - r))
 }
 
-/// `(e^r, n)` for x = n ln(2) + r.
+/// `(e^r, n + ROUND_EXPONENT)` for x = n ln(2) + r.
 #[inline(always)]
 fn exp_parts(x: f64) -> (f64, f64) {
-    let (n, r, _) = exp_reduce(x);
-    (1.0 + (r * r).mul_add(exp_tail(r), r), n)
+    let (t, r, _) = exp_reduce(x);
+    (exp_tail(r).mul_add(r, 1.0).mul_add(r, 1.0), t)
 }
+
+/// The least exponent whose power [`scale`] makes 0.
+const LEAST: f64 = -1418.0;
 
 /// Clamps, keeping NaN.
 #[inline(always)]
@@ -125,36 +128,36 @@ fn clamp(x: f64, low: f64, high: f64) -> f64 {
 #[inline(always)]
 #[must_use]
 pub fn exp(x: f64) -> f64 {
-    let (p, n) = exp_parts(clamp(x, -746.0, 710.0));
-    scale(p, n)
+    let (p, t) = exp_parts(clamp(x, LEAST, 710.0));
+    scale(p, t)
 }
 
-/// e^x / 2, which overflows later.
+/// e^x / 2 for x >= 0, which overflows later.
 #[inline(always)]
 fn half_exp(x: f64) -> f64 {
-    let (p, n) = exp_parts(clamp(x, -746.0, 711.0));
-    scale(p, n - 1.0)
+    let (p, t) = exp_parts(if x > 711.0 { 711.0 } else { x });
+    scale(p, t - 1.0)
 }
 
 /// e^(x + low), where `low` is far smaller: nearly always the nearest number.
 #[inline(always)]
 fn exp_of_sum(x: f64, low: f64) -> f64 {
-    let bounded = clamp(x, -760.0, 710.0);
-    let (n, r, rest) = exp_reduce(bounded);
+    let bounded = clamp(x, LEAST, 710.0);
+    let (t, r, rest) = exp_reduce(bounded);
     let low = if bounded == x { rest + low } else { rest };
     let sum = r + low;
     let (r, low) = (sum, (r - sum) + low);
     let y = 1.0 + r;
-    scale(y + ((1.0 - y) + r + (r * r).mul_add(exp_tail(r), low)), n)
+    scale(y + ((1.0 - y) + r + (r * r).mul_add(exp_tail(r), low)), t)
 }
 
 /// 2^x.
 #[inline(always)]
 #[must_use]
 pub fn exp2(x: f64) -> f64 {
-    let x = clamp(x, -1080.0, 1024.0);
-    let n = (x + ROUND) - ROUND;
-    let r = x - n;
+    let x = clamp(x, -2046.0, 1024.0);
+    let t = x + ROUND_EXPONENT;
+    let r = x - (t - ROUND_EXPONENT);
     let p = poly(
         r,
         [
@@ -172,21 +175,21 @@ pub fn exp2(x: f64) -> f64 {
             0.693_147_180_559_945_3,
         ],
     );
-    scale(r.mul_add(p, 1.0), n)
+    scale(r.mul_add(p, 1.0), t)
 }
 
 /// e^x - 1, accurate near 0.
 #[inline(always)]
 #[must_use]
 pub fn expm1(x: f64) -> f64 {
-    let (n, r, low) = exp_reduce(clamp(x, -40.0, 710.0));
+    let (t, r, low) = exp_reduce(clamp(x, -40.0, 710.0));
     let p = (r * r).mul_add(exp_tail(r), low);
     // Half the scale, so that 2^1024 is never formed.
-    let s = pow2(integer(n - 1.0 + ROUND));
+    let s = pow2(t - 1.0);
     let whole = s - 0.5;
     let sum = s.mul_add(r, whole);
     let y = (sum + s.mul_add(p, s.mul_add(r, whole - sum))) * 2.0;
-    (if n == 0.0 { r + p } else { y }).copysign(x)
+    (if t == ROUND_EXPONENT { r + p } else { y }).copysign(x)
 }
 
 /// `(e, f)` with x = 2^e (1 + f) and 1 + f next to 1, for positive normal x.
@@ -369,8 +372,8 @@ pub fn tanh(x: f64) -> f64 {
         ],
     );
     // Here it is 1.
-    let (e, n) = exp_parts(2.0 * if a > 20.0 { 20.0 } else { a });
-    let large = 1.0 - 2.0 / e.mul_add(pow2(integer(n + ROUND)), 1.0);
+    let (e, t) = exp_parts(2.0 * if a > 20.0 { 20.0 } else { a });
+    let large = 1.0 - 2.0 / e.mul_add(pow2(t), 1.0);
     (if a < 0.55 {
         (a * z).mul_add(p, a)
     } else {
@@ -427,7 +430,7 @@ pub fn atanh(x: f64) -> f64 {
     let more = p > std::f64::consts::SQRT_2 * (1.0 + f);
     let e = if more { e - 1.0 } else { e };
     let d = if more { 2.0 + 2.0 * f } else { 1.0 + f };
-    let q_low = q_low * pow2(integer(ROUND - e));
+    let q_low = q_low * pow2(ROUND_EXPONENT - e);
     let (n, sum) = (p - d, p + d);
     let (n_low, sum_low) = (p_low - q_low, (p - (sum - d)) + (p_low + q_low));
     let inverse = 1.0 / sum;
