@@ -60,6 +60,21 @@ def test_least_squares_of_small_rank():
     torch.testing.assert_close(made.solution, torch.linalg.pinv(a) @ torch.ones(3, 1).double())
     with pytest.raises(RuntimeError, match="parameter `driver` should be one of"):
         torch.linalg.lstsq(a, a, driver="foo")
+    b = torch.ones(2, 3, 1).double()
+    assert torch.linalg.lstsq(torch.stack((a, a + torch.eye(3, 2))), b).rank.tolist() == [1, 2]
+    lost = torch.stack((torch.eye(3, 2), torch.tensor([[1.0, 0], [0, 0], [0, 0]]))).double()
+    with pytest.raises(torch.linalg.LinAlgError, match=r"\(Batch element 1\).*\(error code: 2\)"):
+        torch.linalg.lstsq(lost, b, driver="gels")
+    assert not torch.linalg.lstsq(torch.zeros(3, 2), b[0].float(), driver="gels").solution.any()
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_least_squares_of_one_matrix_and_many_sides(driver, dtype):
+    torch.manual_seed(0)
+    for shape in ((70, 40), (40, 70)):
+        a, b = torch.randn(shape, dtype=dtype), torch.randn(3, shape[0], 5, dtype=dtype)
+        near(torch.linalg.lstsq(a[None], b, driver=driver).solution, torch.linalg.pinv(a) @ b, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -252,8 +252,8 @@ _nn.batch_norm_train f32[9], None, None, None, None, f32, 1e-5
 _nn.batch_norm_eval f32[9], f32[9], f32[9], None, None, 1e-5
 _nn.batch_norm_train f32[2, 3], f32[0], None, None, None, f32, 1e-5
 _nn.batch_norm_eval f32[2, 3], f32[3], f32[3], None, f32[2], 1e-5
-_lstsq f32[4], f32[4], None, False
-_lstsq f32[4, 2], f32[3, 2], None, False
+_lstsq f32[4], f32[4], None, 'gels'
+_lstsq f32[4, 2], f32[3, 2], None, 'gels'
 _entries_times i64[3], i64[3], f32[3], f32[3], 1
 _entries_times i32[3], i64[3], f32[3], f32[3, 2], 1
 _unpack_int4 u8[4]

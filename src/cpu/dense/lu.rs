@@ -6,6 +6,7 @@ use super::number::{Factor, Number, add_product};
 use super::triangular::{Triangle, half, solve_left};
 use super::vector;
 use super::view::{View, ViewMut};
+use crate::cpu::simd::simd_fn;
 use num_traits::Float;
 
 /// Columns that are factorised one after the other.
@@ -85,13 +86,30 @@ fn divide<T: Number>(x: &mut [T], by: T) {
 
 /// Where the largest element is, the first of several; NaN is as large as what stands first.
 fn largest<T: Number>(x: &[T]) -> usize {
-    let mut best = (0, x[0].sum());
-    for (i, v) in x.iter().enumerate().skip(1) {
-        if v.sum() > best.1 {
-            best = (i, v.sum());
+    let size = most::<T>(x);
+    x.iter().position(|v| v.sum() == size).unwrap_or(0)
+}
+
+simd_fn! { stream
+    /// The size of the largest element; NaN if the first is that.
+    fn most<T: Number>(x: &[T]) -> T::Size {
+        const LANES: usize = 16;
+        let first = x[0].sum();
+        let mut lanes = [first; LANES];
+        let chunks = x.chunks_exact(LANES);
+        let rest = chunks.remainder();
+        for c in chunks {
+            for i in 0..LANES {
+                let size = c[i].sum();
+                lanes[i] = if size > lanes[i] { size } else { lanes[i] };
+            }
         }
+        let mut top = first;
+        for size in lanes.into_iter().chain(rest.iter().map(|v| v.sum())) {
+            top = if size > top { size } else { top };
+        }
+        top
     }
-    best.0
 }
 
 /// Exchanges rows of all columns, in order.

@@ -1,16 +1,18 @@
 //! Least squares.
 
 use crate::cpu::dense::number::{Factor, Number, Real, add_product, set_product};
+use crate::cpu::dense::reflect;
 use crate::cpu::dense::singular::{Vectors, singular};
+use crate::cpu::dense::triangular::{Triangle, solve_left};
 use crate::cpu::dense::view::{Matrix, View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::batch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, P, Plan, Ret, compose, kernel};
 use crate::ops::f;
-use crate::ops::linalg::rules::{columnwise, cubic, lead, plan, tail, with_numbers};
-use crate::ops::linalg::spectral::singular_values;
-use crate::{DType, Dims, Result, Tensor, dims, ensure};
+use crate::ops::linalg::rules::{batch_note, columnwise, cubic, lead, plan, tail, with_numbers};
+use crate::ops::linalg::spectral::{finite, singular_values};
+use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -18,12 +20,12 @@ use torchlike_macros::operators;
 pub static OPS: &[OpDef] = &[
     kernel(
         "_lstsq",
-        "(Tensor self, Tensor b, float? rcond, bool full_rank) -> (Tensor X, Tensor residuals, Tensor rank, Tensor singular_values)",
+        "(Tensor self, Tensor b, float? rcond, str driver) -> (Tensor X, Tensor residuals, Tensor rank, Tensor singular_values)",
         0,
         body!(rule, write).unmeasured(),
         "",
     )
-    .samples("f32[4, 3], f32[4, 2], None, False; f64[2, 3, 4], f64[2, 3, 1], 0.1, False; c64[4, 2], c64[4, 2], None, True")
+    .samples("f32[4, 3], f32[4, 2], None, 'gelsy'; f64[2, 3, 4], f64[2, 3, 1], 0.1, 'gelsd'; c64[4, 2], c64[4, 2], None, 'gels'")
     .refused()
     .batch(Batch::Lead),
     compose(
@@ -104,30 +106,17 @@ fn lstsq(a: &calls::LinalgLstsq) -> Result<Ret> {
     } else {
         a.b.clone()
     };
-    let [x, residuals, rank, values] = f::_lstsq(a.input, &b, a.rcond, driver == "gels")?;
+    let [x, residuals, rank, values] = f::_lstsq(a.input, &b, a.rcond, driver)?;
     let x = f::narrow(&x, -2, 0, n)?;
-    let none = |d: DType| f::NewEmpty::new(a.input, &[0i64][..]).dtype(d).call();
     // Drivers that find the rank say how far off they are where it is full.
-    let known = match driver {
-        "gels" => m > n,
-        "gelsy" => false,
-        _ => m > n && (helpers::has_no_values(&rank) || full(&rank, n)?),
+    let known = driver == "gels" || m <= n || helpers::has_no_values(&rank) || full(&rank, n)?;
+    let residuals = if known {
+        residuals
+    } else {
+        f::new_empty(&residuals, &[0])?
     };
-    let real = a.input.dtype().to_real();
-    Ok(Ret::Tuple(vec![
-        if vector { f::squeeze_dim(&x, -1)? } else { x },
-        if known { residuals } else { none(real)? },
-        if driver == "gels" {
-            none(DType::I64)?
-        } else {
-            rank
-        },
-        if matches!(driver, "gelss" | "gelsd") {
-            values
-        } else {
-            none(real)?
-        },
-    ]))
+    let x = if vector { f::squeeze_dim(&x, -1)? } else { x };
+    Ok(Ret::Tuple(vec![x, residuals, rank, values]))
 }
 
 fn full(rank: &Tensor, n: i64) -> Result<bool> {
@@ -156,11 +145,17 @@ fn rule(a: &calls::_Lstsq) -> Result<(Plan, Dims)> {
     );
     let batch = dims::broadcast(&lead(t.shape()), &lead(b.shape()))?;
     let real = t.dtype().to_real();
+    let told = Told::by(a.driver)?;
+    let besides = |wanted: bool, shape: Dims, dtype: DType| {
+        let nothing = Dims::from([0]);
+        OutSpec::contiguous(if wanted { &shape } else { &nothing }, dtype)
+    };
+    let each = lead(t.shape());
     let plan = plan([
         columnwise(batch.concat(&[m.max(n), columns]), t.dtype()),
-        OutSpec::contiguous(&batch.concat(&[columns]), real),
-        OutSpec::contiguous(&lead(t.shape()), DType::I64),
-        OutSpec::contiguous(&lead(t.shape()).concat(&[m.min(n)]), real),
+        besides(told.residuals && m > n, batch.concat(&[columns]), real),
+        besides(told.rank, each.clone(), DType::I64),
+        besides(told.values, each.concat(&[m.min(n)]), real),
     ]);
     Ok((plan, batch))
 }
@@ -169,53 +164,197 @@ fn write(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Result<()> {
     with_numbers!(a.input.dtype(), T => write_of::<T>(a, batch, outs))
 }
 
+/// What a driver of LAPACK's tells besides the solutions.
+struct Told {
+    residuals: bool,
+    rank: bool,
+    values: bool,
+}
+
+impl Told {
+    fn by(driver: &str) -> Result<Self> {
+        let (residuals, rank, values) = match driver {
+            "gels" => (true, false, false),
+            "gelsy" => (false, true, false),
+            "gelsd" | "gelss" => (true, true, true),
+            _ => bail!(Runtime, "least squares have no driver {driver}"),
+        };
+        Ok(Self {
+            residuals,
+            rank,
+            values,
+        })
+    }
+}
+
 fn write_of<T: Number>(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Result<()> {
     let t = a.input;
+    let told = Told::by(a.driver)?;
     let (m, n) = (tail(t.shape())[0] as usize, tail(t.shape())[1] as usize);
+    let (each, steps) = (lead(t.shape()), m.min(n));
     let epsilon = <T::Size as num_traits::Float>::epsilon().double();
     let least = a.rcond.unwrap_or(epsilon * m.max(n) as f64);
-    let values = singular_values::<T>(t, "torch.linalg.lstsq")?;
-    let steps = m.min(n);
-    let rank = |v: &[T::Size]| {
-        let top = v.first().map_or(0.0, |v| v.double());
-        v.iter().filter(|v| v.double() > least * top).count() as i64
+    let matrices = Stack::<T>::copied(t, &each)?;
+    finite(&matrices, t, "torch.linalg.lstsq")?;
+    let rank = |values: &[T::Size]| {
+        let top = values.first().map_or(0.0, |v| v.double());
+        values.iter().filter(|v| v.double() > least * top).count() as i64
     };
-    let count = outs[2].numel() as usize;
-    let ranks: Vec<i64> = (0..count)
-        .map(|i| rank(&values[i * steps..(i + 1) * steps]))
-        .collect();
-    let all = Stack::<T>::copied(t, batch)?;
+    let (mut reflected, mut ranks) = (None, vec![steps as i64; matrices.count]);
+    if told.values {
+        let values = singular_values::<T>(t, "torch.linalg.lstsq")?;
+        for (i, r) in ranks.iter_mut().enumerate() {
+            *r = rank(&values[i * steps..(i + 1) * steps]);
+        }
+        matrices::write_numbers(&outs[3], &values)?;
+    } else {
+        let made = Reflected::<T>::of(t)?;
+        for (i, r) in ranks.iter_mut().enumerate() {
+            let triangle = made.triangle(i);
+            if told.rank && !well_conditioned(triangle, least) {
+                let mut values = vec![T::Size::default(); steps];
+                singular(copied(matrices.view(i)).view_mut(), &mut values, None);
+                *r = rank(&values);
+            }
+            let lost = (0..steps).find(|&k| triangle.get(k, k).is_zero());
+            if lost.is_some() && matrices.flat(i).iter().all(|v| v.is_zero()) {
+                *r = 0;
+            } else if let Some(k) = lost.filter(|_| !told.rank) {
+                bail!(
+                    LinAlg,
+                    "torch.linalg.lstsq: {}The least squares solution could not be computed because the input matrix does \
+                     not have full rank (error code: {}).",
+                    batch_note(t, i),
+                    k + 1
+                );
+            }
+        }
+        reflected = Some(made);
+    }
+    if told.rank {
+        matrices::write_numbers(&outs[2], &ranks)?;
+    }
     let rights = Stack::<T>::copied(a.b, batch)?;
     let mut solutions = Stack::<T>::empty_for(&outs[0])?;
-    let mut rests = vec![T::Size::default(); all.count * rights.columns];
-    let least = if a.full_rank { 0.0 } else { least };
-    let parts = (solutions.parts(), Pieces::new(&mut rests, rights.columns));
-    matrices::each(all.count, cubic(m.max(n)), &parts, |i, (mut x, rests)| {
-        x.fill(T::zero());
-        let columns = x.columns();
-        solve(
-            all.view(i),
-            rights.view(i),
-            least,
-            x.block(0, 0, n, columns),
-        );
-        let mut apart = Matrix::filled(m, columns, T::zero());
-        apart.view_mut().copy(rights.view(i));
-        let found = x.view().block(0, 0, n, columns);
-        add_product(
-            -1,
-            Factor::Plain(all.view(i)),
-            Factor::Plain(found),
-            apart.view_mut(),
-        );
-        for (j, rest) in rests.iter_mut().enumerate() {
-            *rest = apart.view().column(j).iter().map(|v| v.square()).sum();
-        }
-    });
+    let wanted = outs[1].numel() > 0;
+    let room = if wanted { rights.columns } else { 0 };
+    let mut rests = vec![T::Size::default(); rights.count * room];
+    let origins = matrices::origins(&each, batch);
+    let parts = (solutions.parts(), Pieces::new(&mut rests, room));
+    matrices::each(
+        rights.count,
+        cubic(m.max(n)),
+        &parts,
+        |i, (mut x, rests)| {
+            x.fill(T::zero());
+            let (at, columns, right) = (origins[i], x.columns(), rights.view(i));
+            match &reflected {
+                Some(made) if ranks[at] == steps as i64 => made.solve(at, right, &mut x),
+                _ => solve(matrices.view(at), right, least, x.block(0, 0, n, columns)),
+            }
+            if rests.is_empty() {
+                return;
+            }
+            let mut apart = copied(right);
+            let found = x.view().block(0, 0, n, columns);
+            let product = Factor::Plain(matrices.view(at));
+            add_product(-1, product, Factor::Plain(found), apart.view_mut());
+            for (j, rest) in rests.iter_mut().enumerate() {
+                *rest = apart.view().column(j).iter().map(|v| v.square()).sum();
+            }
+        },
+    );
     solutions.store(&outs[0])?;
-    matrices::write_numbers(&outs[1], &rests)?;
-    matrices::write_numbers(&outs[2], &ranks)?;
-    matrices::write_numbers(&outs[3], &values)
+    if wanted {
+        matrices::write_numbers(&outs[1], &rests)?;
+    }
+    Ok(())
+}
+
+fn copied<T: Number>(a: View<T>) -> Matrix<T> {
+    let mut copy = Matrix::filled(a.rows(), a.columns(), T::zero());
+    copy.view_mut().copy(a);
+    copy
+}
+
+/// Matrices with at least as many rows as columns, or the adjoints of such with fewer, as reflections and a triangle.
+struct Reflected<T> {
+    factors: Stack<T>,
+    taus: Vec<T>,
+    adjoint: bool,
+}
+
+impl<T: Number> Reflected<T> {
+    fn of(t: &Tensor) -> Result<Self> {
+        let adjoint = t.size(-2)? < t.size(-1)?;
+        let mut factors = if adjoint {
+            Stack::adjoints(t, &lead(t.shape()))?
+        } else {
+            Stack::copied(t, &lead(t.shape()))?
+        };
+        let (count, steps) = (factors.count, factors.columns);
+        let mut taus = vec![T::zero(); count * steps];
+        let work = cubic(factors.rows);
+        let parts = (factors.parts(), Pieces::new(&mut taus, steps));
+        matrices::each(count, work, &parts, |_, (a, taus)| reflect::factor(a, taus));
+        Ok(Self {
+            factors,
+            taus,
+            adjoint,
+        })
+    }
+
+    fn triangle(&self, i: usize) -> View<'_, T> {
+        let k = self.factors.columns;
+        self.factors.view(i).block(0, 0, k, k)
+    }
+
+    /// The solution for a matrix of full rank, in the first rows of `x`, which is zero; of least size where there are many.
+    fn solve(&self, i: usize, b: View<T>, x: &mut ViewMut<T>) {
+        let (factors, triangle) = (self.factors.view(i), self.triangle(i));
+        let (k, columns) = (triangle.columns(), b.columns());
+        let taus = &self.taus[i * k..(i + 1) * k];
+        x.block(0, 0, b.rows(), columns).copy(b);
+        let top = x.block(0, 0, k, columns);
+        if self.adjoint {
+            let kind = Triangle {
+                adjoint: true,
+                ..Triangle::UPPER
+            };
+            solve_left(triangle, kind, top);
+            reflect::apply(factors, taus, false, x);
+        } else {
+            reflect::apply(factors, taus, true, x);
+            solve_left(triangle, Triangle::UPPER, x.block(0, 0, k, columns));
+            let rest = x.rows() - k;
+            x.block(k, 0, rest, columns).fill(T::zero());
+        }
+    }
+}
+
+/// Whether all singular values of an upper triangle are surely above `least` times the largest: the Frobenius norms of it and
+/// its inverse bound their quotient.
+fn well_conditioned<T: Number>(triangle: View<T>, least: f64) -> bool {
+    const STRIP: usize = 64;
+    let n = triangle.rows();
+    let square = |column: &[T]| column.iter().map(|v| v.square().double()).sum::<f64>();
+    let (mut size, mut inverse) = (0.0, 0.0);
+    for j in (0..n).step_by(STRIP) {
+        // Columns of the inverse end where those of the triangle do.
+        let (wide, rows) = (STRIP.min(n - j), n.min(j + STRIP));
+        let mut strip = Matrix::filled(rows, wide, T::zero());
+        (0..wide).for_each(|k| strip[(j + k, k)] = T::one());
+        solve_left(
+            triangle.block(0, 0, rows, rows),
+            Triangle::UPPER,
+            strip.view_mut(),
+        );
+        for k in 0..wide {
+            size += square(&triangle.column(j + k)[..=j + k]);
+            inverse += square(&strip.view().column(k)[..=j + k]);
+        }
+    }
+    size * inverse * least * least < 1.0
 }
 
 /// By singular values, those that are small beside the largest left out.
@@ -227,13 +366,11 @@ fn solve<T: Number>(a: View<T>, b: View<T>, least: f64, to: ViewMut<T>) {
         Matrix::filled(n, k, T::zero()),
     );
     let mut values = vec![T::Size::default(); k];
-    let mut copy = Matrix::filled(m, n, T::zero());
-    copy.view_mut().copy(a);
     let vectors = Vectors {
         u: u.view_mut(),
         v: v.view_mut(),
     };
-    singular(copy.view_mut(), &mut values, Some(vectors));
+    singular(copied(a).view_mut(), &mut values, Some(vectors));
     let top = values.first().map_or(0.0, |v| v.double());
     let mut along = Matrix::filled(k, b.columns(), T::zero());
     set_product(
