@@ -304,3 +304,17 @@ def test_numbers_of_triangles(dtype):
         assert np.array_equal(lower, np.tril_indices(7, offset, 5))
         upper = tl.triu_indices(7, 5, offset, dtype=dtype).numpy()
         assert np.array_equal(upper, np.triu_indices(7, offset, 5))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "complex64", "complex128"])
+def test_rows_of_any_length_are_brought_together(dtype, threads):
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 15, 16, 17, 31, 33, 64, 65, 127, 300, 513):
+        x = rng.integers(0, 90, (3, 40, 5, n + 3)).astype(dtype)
+        mine = tl.tensor(x)[..., 2 : 2 + n].transpose(1, 2)
+        wanted = np.ascontiguousarray(x[..., 2 : 2 + n].swapaxes(1, 2))
+        np.testing.assert_array_equal(mine.contiguous().numpy(), wanted)
+        into = tl.zeros(3, 5, 40, n + 1, dtype=mine.dtype)
+        into[..., 1:] = mine
+        np.testing.assert_array_equal(into[..., 1:].numpy(), wanted)
+        assert not into[..., 0].any()

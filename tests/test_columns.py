@@ -28,6 +28,27 @@ def test_batches_with_channels_innermost_are_those_of_planes(channels, train):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(5, 70, 9, 7), (300, 3, 2, 2), (2, 4, 70, 71), (40, 6)])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("train", [True, False])
+def test_batches_in_halves_are_those_of_single_precision(dtype, shape, last, train):
+    torch.manual_seed(0)
+    x, g = torch.randn(2, *shape).to(dtype)
+    if last and x.ndim == 4:
+        x, g = (t.contiguous(memory_format=torch.channels_last) for t in (x, g))
+    w, b, mean = torch.randn(3, shape[1]).to(dtype)
+    var = (torch.rand(shape[1]) + 0.5).to(dtype)
+    found = []
+    for to in (dtype, torch.float32):
+        leaves = [t.to(to, copy=True).requires_grad_() for t in (x, w, b)]
+        y = F.batch_norm(leaves[0], mean.to(to), var.to(to), *leaves[1:], train)
+        assert y.stride() == x.stride()
+        found.append([y, *torch.autograd.grad(y, leaves, g.to(to))])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a.float(), b, rtol=2e-2, atol=2e-2 * b.abs().max().item())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
 @pytest.mark.parametrize("largest", [True, False])
 def test_best_elements_are_the_first_of_the_order(dtype, largest):

@@ -264,3 +264,21 @@ def test_masks_of_attention_make_nothing_larger():
     with pytest.raises(IndexError, match="but got -2"):
         attention(q[None], q[None], q[None], attn_mask=torch.zeros(4))
     assert attention(q, q, q, attn_mask=torch.zeros(4)).shape == (3, 4, 8)
+
+
+@pytest.mark.parametrize("queries", [1, 5])
+@pytest.mark.parametrize("how", [None, "causal", "keys", "all"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_heads_that_share_keys_are_those_with_keys_of_their_own(queries, how, turned):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 6, queries, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 8)
+    if turned:
+        q, k, v = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (q, k, v))
+    mask = {"keys": (2, 1, 1, 7), "all": (2, 6, queries, 7)}.get(how)
+    options = {"is_causal": how == "causal"}
+    if mask is not None:
+        options = {"attn_mask": torch.rand(mask) < 0.7}
+    attention = torch.nn.functional.scaled_dot_product_attention
+    made = attention(q, k, v, enable_gqa=True, **options)
+    k, v = (t.repeat_interleave(3, 1) for t in (k, v))
+    torch.testing.assert_close(made, attention(q, k, v, **options))

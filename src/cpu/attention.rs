@@ -7,7 +7,7 @@ use super::lanes::across;
 use super::lines::Shared;
 use super::matrix::{Part, product_of_parts};
 use super::room::{Rooms, dense_in};
-use super::{copy, pool, slice, slice_mut, vmath, vmath64};
+use super::{copy, pool, slice, slice_mut, view, vmath, vmath64};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
 use std::ops::{Add, Div, Mul, Sub};
@@ -103,23 +103,13 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// `t` expanded as `[batch, rows, columns]`: a view where the strides allow it.
-    fn flat(&self, t: &Tensor, rows: i64, columns: i64, d: DType) -> Result<Tensor> {
-        let t = if t.dtype() == d {
-            t.clone()
-        } else {
-            copy::converted(t, d)?
-        };
-        let to = [dims::numel(&self.batch)?, rows, columns];
+    /// `t` expanded as `[batch..., rows, columns]`, in a type.
+    fn spread(&self, t: &Tensor, rows: i64, columns: i64, d: DType) -> Result<Tensor> {
         let whole = self.batch.concat(&[rows, columns]);
-        if t.is_contiguous() && t.shape()[..] == whole[..] {
-            return Ok(t.view_with(to.into(), dims::contiguous_strides(&to), t.offset()));
+        if t.dtype() == d {
+            return Ok(t.expand_to(&whole));
         }
-        let t = t.expand_to(&whole);
-        match dims::view_strides(t.shape(), t.strides(), &to) {
-            Some(strides) => Ok(t.view_with(to.into(), strides, t.offset())),
-            None => Ok(copy::dense(&t, d)?.view_with(to.into(), dims::contiguous_strides(&to), 0)),
-        }
+        Ok(copy::converted(t, d)?.expand_to(&whole))
     }
 }
 
@@ -141,50 +131,39 @@ pub fn attention(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes) ->
     } else {
         DType::F32
     };
-    let q = s.flat(i.query, s.queries, s.width, wide)?;
-    let k = s.flat(i.key, s.keys, s.width, wide)?;
-    let v = s.flat(i.value, s.keys, s.values, wide)?;
+    let q = s.spread(i.query, s.queries, s.width, wide)?;
+    let k = s.spread(i.key, s.keys, s.width, wide)?;
+    let v = s.spread(i.value, s.keys, s.values, wide)?;
     let mask = match i.mask {
-        Some(m) if m.dtype() == DType::Bool => Some(s.flat(m, s.queries, s.keys, DType::Bool)?),
-        Some(m) => Some(s.flat(m, s.queries, s.keys, wide)?),
+        Some(m) if m.dtype() == DType::Bool => Some(s.spread(m, s.queries, s.keys, DType::Bool)?),
+        Some(m) => Some(s.spread(m, s.queries, s.keys, wide)?),
         None => None,
     };
-    let to = [q.shape()[0], s.queries, s.values];
-    let direct = if out.dtype() == wide {
-        dims::view_strides(out.shape(), out.strides(), &to)
-    } else {
-        None
-    };
-    let flat_sums = match sums {
-        Some(_) => Some(Tensor::empty(&to[..2], wide, Device::CPU)?),
+    let kept = match sums {
+        Some(t) => Some(Tensor::empty(t.shape(), wide, Device::CPU)?),
         None => None,
     };
     let fill = |out: &Tensor| {
-        let (mask, kept) = (mask.as_ref(), flat_sums.as_ref());
+        let (mask, kept) = (mask.as_ref(), kept.as_ref());
         let operands = [&q, &k, &v];
         match wide {
             DType::F64 => batches::<f64>(out, kept, operands, mask, i.causal, i.scale)?,
             _ => batches::<f32>(out, kept, operands, mask, i.causal, i.scale)?,
         }
         match (sums, kept) {
-            (Some(sums), Some(kept)) => {
-                let strides = dims::contiguous_strides(sums.shape());
-                copy::copy(sums, &kept.view_with(sums.shape().clone(), strides, 0))
-            }
+            (Some(sums), Some(kept)) => copy::copy(sums, kept),
             _ => Ok(()),
         }
     };
-    if let Some(strides) = direct {
-        return fill(&out.view_with(to.into(), strides, out.offset()));
+    if out.dtype() == wide {
+        return fill(out);
     }
-    let sum = Tensor::empty(&to, wide, Device::CPU)?;
+    let sum = Tensor::empty(out.shape(), wide, Device::CPU)?;
     fill(&sum)?;
-    let strides = dims::contiguous_strides(out.shape());
-    copy::copy(out, &sum.view_with(out.shape().clone(), strides, 0))
+    copy::copy(out, &sum)
 }
 
-/// Attention for three-dimensional `q`, `k`, `v` (batches in the first dimension). `mask` has been expanded to
-/// `[batch, queries, keys]`.
+/// Attention for `q`, `k`, `v` and a mask that have the same leading dimensions.
 fn batches<T: Real + GemmElement<Scale = T>>(
     out: &Tensor,
     sums: Option<&Tensor>,
@@ -193,13 +172,14 @@ fn batches<T: Real + GemmElement<Scale = T>>(
     causal: bool,
     scale: f64,
 ) -> Result<()> {
-    let size = |t: &Tensor, d: usize| t.shape()[d] as usize;
-    let (batch, queries, keys) = (size(q, 0), size(q, 1), size(k, 1));
-    let (columns, values) = (size(q, 2), size(v, 2));
+    let (lead, sizes) = q.shape().split_at(q.ndim() - 2);
+    let (queries, columns) = (sizes[0] as usize, sizes[1] as usize);
+    let [keys, values] = [0, 1].map(|d| v.shape()[v.ndim() - 2 + d] as usize);
+    let batch = dims::numel(lead)? as usize;
     let rows = (SCORES / keys.max(1)).clamp(16, 128).min(queries.max(1));
     let blocks = queries.div_ceil(rows);
     let part =
-        mask.and_then(|m| (m.shape()[0] > 0).then(|| m.selected(0, 0).narrowed(0, 0, rows as i64)));
+        mask.and_then(|m| (batch > 0).then(|| view::matrix(m, 0).narrowed(0, 0, rows as i64)));
     // Where queries see only the keys before them, blocks are narrower than the mask.
     let part = part.filter(|p| causal || !p.is_contiguous());
     let rooms = Rooms::new(batch * blocks, || {
@@ -224,7 +204,7 @@ fn batches<T: Real + GemmElement<Scale = T>>(
         product_of_parts::<T>(scores, x, y.turned(), T::of(scale));
         let weights = &mut slice_mut::<T>(buffer)[..len * width];
         if let Some(m) = mask {
-            let part = m.selected(0, b as i64);
+            let part = view::matrix(m, b);
             let part = part.narrowed(0, first as i64, len as i64);
             let part = part.narrowed(1, 0, width as i64);
             add_mask(weights, &dense_in(&part, mask_room.as_ref())?);

@@ -5,7 +5,7 @@ use super::attention::{Inputs, Real, SCORES, Shapes, add_mask, attention, grain}
 use super::room::{Rooms, dense_in};
 use super::{copy, matrix, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Device, Dims, Result, Scalar, Tensor};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims};
 
 /// What the backward pass reads besides the inputs. Everything has the dimensions batch, head, row and column; heads of
 /// keys and values serve several heads of queries each.
@@ -58,9 +58,17 @@ pub(super) fn with_groups(
     let each = heads.checked_div(keys).unwrap_or(1).max(1);
     let scores = s.batch.concat(&[s.queries, s.keys]);
     let mask = i.mask.map(|m| grouped(&m.expand_to(&scores), each));
-    let query = grouped(i.query, each);
+    let mut query = grouped(i.query, each);
+    let (mut out, mut sums) = (grouped(&outs[0], each), grouped(&outs[1], each));
+    let mut queries = s.queries;
+    let rows = [&query, &out, &sums].map(as_one_head);
+    if let ([Some(q), Some(o), Some(l)], None, false) = (rows, &mask, i.causal) {
+        // Where every query sees every key, those of all heads of a group are rows of one product.
+        (query, out, sums, queries) = (q, o, l, queries * each);
+    }
     let shapes = Shapes {
         batch: Dims::new(&query.shape()[..3]),
+        queries,
         ..s
     };
     let inputs = Inputs {
@@ -70,8 +78,15 @@ pub(super) fn with_groups(
         mask: mask.as_ref(),
         ..*i
     };
-    let (out, sums) = (grouped(&outs[0], each), grouped(&outs[1], each));
     f(&out, &sums, &inputs, &shapes)
+}
+
+/// A tensor whose dimensions 2 and 3, heads of a group and their rows, are the rows of one head, if they can be that.
+fn as_one_head(t: &Tensor) -> Option<Tensor> {
+    let s = t.shape();
+    let to = Dims::from([s[0], s[1], 1, s[2] * s[3]]).concat(&s[4..]);
+    let strides = dims::view_strides(s, t.strides(), &to)?;
+    Some(t.view_with(to, strides, t.offset()))
 }
 
 /// The gradients of query, key and value into `outs`.

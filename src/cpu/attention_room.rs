@@ -3,6 +3,7 @@
 use super::attention::{Inputs, SCORES, Shapes};
 use super::attention_backward::{Known, with_groups};
 use super::room::Room;
+use super::view;
 use crate::{DType, Result, Tensor, dims};
 
 /// The type that scores are computed in.
@@ -21,20 +22,12 @@ fn rows(queries: i64, keys: i64) -> i64 {
         .min(queries.max(1))
 }
 
-/// As [`Shapes::flat`].
-fn flat(room: &mut Room, s: &Shapes, t: &Tensor, size: [i64; 2], d: DType) -> Result<Tensor> {
-    let t = if t.dtype() == d {
-        t.clone()
+/// What is converted, if it has another type.
+fn converted(room: &mut Room, t: &Tensor, d: DType) -> Result<Tensor> {
+    if t.dtype() == d {
+        Ok(t.clone())
     } else {
-        room.converted(t, d)?
-    };
-    let t = t.expand_to(&s.batch.concat(&size));
-    let to = [dims::numel(&s.batch)?, size[0], size[1]];
-    match dims::view_strides(t.shape(), t.strides(), &to) {
-        Some(strides) => Ok(t.view_with(to.into(), strides, t.offset())),
-        None => Ok(room
-            .dense(&t, d)?
-            .view_with(to.into(), dims::contiguous_strides(&to), 0)),
+        room.converted(t, d)
     }
 }
 
@@ -53,9 +46,9 @@ pub fn attention(
         return Ok(());
     }
     let d = wide(i);
-    let q = flat(room, s, i.query, [s.queries, s.width], d)?;
-    flat(room, s, i.key, [s.keys, s.width], d)?;
-    flat(room, s, i.value, [s.keys, s.values], d)?;
+    for t in [i.query, i.key, i.value] {
+        converted(room, t, d)?;
+    }
     let mask = match i.mask {
         Some(m) => {
             let d = if m.dtype() == DType::Bool {
@@ -63,24 +56,24 @@ pub fn attention(
             } else {
                 d
             };
-            Some(flat(room, s, m, [s.queries, s.keys], d)?)
+            let whole = s.batch.concat(&[s.queries, s.keys]);
+            Some(converted(room, m, d)?.expand_to(&whole))
         }
         None => None,
     };
-    let to = [q.shape()[0], s.queries, s.values];
-    let direct = out.dtype() == d && dims::view_strides(out.shape(), out.strides(), &to).is_some();
-    if sums.is_some() {
-        room.empty(&to[..2], d)?;
+    if let Some(sums) = sums {
+        room.empty(sums.shape(), d)?;
     }
-    if !direct {
-        room.empty(&to, d)?;
+    if out.dtype() != d {
+        room.empty(out.shape(), d)?;
     }
     let rows = rows(s.queries, s.keys);
-    let tasks = to[0] * ((s.queries + rows - 1) / rows);
+    let batch = dims::numel(&s.batch)?;
+    let tasks = batch * ((s.queries + rows - 1) / rows);
     for _ in 0..tasks.min(room.threads() as i64) {
         room.elements((rows * s.keys) as usize, d)?;
-        if let Some(m) = mask.as_ref().filter(|m| m.shape()[0] > 0) {
-            let block = m.selected(0, 0).narrowed(0, 0, rows.min(s.queries));
+        if let Some(m) = mask.as_ref().filter(|_| batch > 0) {
+            let block = view::matrix(m, 0).narrowed(0, 0, rows.min(s.queries));
             if i.causal {
                 room.empty(block.shape(), m.dtype())?;
             } else {
@@ -113,24 +106,20 @@ pub fn backward(
     s: &Shapes,
 ) -> Result<()> {
     let d = wide(i);
-    let widened = |room: &mut Room, t: &Tensor| {
-        if t.dtype() == d {
-            Ok(t.clone())
-        } else {
-            room.converted(t, d)
-        }
-    };
     for out in outs.iter().filter(|o| o.dtype() != d) {
         room.empty(out.shape(), d)?;
     }
     let mask = match i.mask {
-        Some(m) => Some(widened(room, m)?.expand_to(&s.batch.concat(&[s.queries, s.keys]))),
+        Some(m) => Some(converted(room, m, d)?.expand_to(&s.batch.concat(&[s.queries, s.keys]))),
         None => None,
     };
-    let (grad, out) = (widened(room, known.grad)?, widened(room, known.out)?);
-    let sums = widened(room, known.sums)?;
+    let (grad, out) = (
+        converted(room, known.grad, d)?,
+        converted(room, known.out, d)?,
+    );
+    let sums = converted(room, known.sums, d)?;
     for t in [i.query, i.key, i.value] {
-        widened(room, t)?;
+        converted(room, t, d)?;
     }
     let tasks = s.batch[0] * i.key.shape()[1];
     if tasks == 0 || i.query.numel() == 0 || s.keys == 0 {

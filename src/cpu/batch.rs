@@ -3,11 +3,13 @@
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
 use super::lanes::{Real, sum_by};
-use super::lines::Shared;
-use super::norm::{by_type, compute_type, finish, wide, working};
+use super::lines::{self, Shared};
+use super::math::RealFns;
+use super::norm::{compute_type, finish, wide, working};
+use super::stored::{Stored, each_piece};
 use super::{columns, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Result, Tensor};
+use crate::{Result, Tensor, with_dtype};
 
 /// A batch as (samples, channels, positions), in a layout whose values can be read in order.
 struct Batch {
@@ -18,22 +20,20 @@ struct Batch {
     size: usize,
 }
 
-/// Whether input and result lie with their channels last, in the type `c`.
+/// Whether input and result lie with their channels last.
 #[must_use]
-pub fn lies_last(out: &Tensor, x: &Tensor, c: DType) -> bool {
+pub fn lies_last(out: &Tensor, x: &Tensor) -> bool {
     !x.is_contiguous()
-        && x.dtype() == c
-        && out.dtype() == c
         && x.strides() == out.strides()
         && crate::dims::strides_like_channels_last(x.shape(), x.strides())
         && crate::dims::is_dense(x.shape(), x.strides())
 }
 
 /// Reads a channels-last batch as rows of channels, everything else as samples of channels of positions.
-fn batch(out: &Tensor, x: &Tensor, c: DType) -> Result<Batch> {
+fn batch(out: &Tensor, x: &Tensor) -> Result<Batch> {
     let channels = x.shape()[1] as usize;
     let total = x.numel() as usize;
-    if lies_last(out, x, c) {
+    if lies_last(out, x) {
         let rows = total / channels.max(1);
         let flat = |t: &Tensor| {
             t.view_with(
@@ -52,8 +52,8 @@ fn batch(out: &Tensor, x: &Tensor, c: DType) -> Result<Batch> {
     }
     let rows = x.shape()[0] as usize;
     Ok(Batch {
-        x: super::copy::dense(x, c)?,
-        out: working(out, c)?,
+        x: super::copy::dense(x, x.dtype())?,
+        out: lines::results(out, x.dtype())?,
         rows,
         channels,
         size: total / (rows * channels).max(1),
@@ -61,61 +61,75 @@ fn batch(out: &Tensor, x: &Tensor, c: DType) -> Result<Batch> {
 }
 
 /// Means, inverse deviations and unbiased variances of each channel.
-fn channel_stats<T: Real>(
-    x: &[T],
+fn channel_stats<E: Stored>(
+    x: &[E],
     b: &Batch,
     eps: f64,
-    mean: &mut [T],
-    invstd: &mut [T],
-    var: &mut [T],
+    mean: &mut [E::Wide],
+    invstd: &mut [E::Wide],
+    var: &mut [E::Wide],
 ) {
     let (rows, channels, size) = (b.rows, b.channels, b.size);
     let n = (rows * size) as f64;
+    let of = <E::Wide as RealFns>::of;
     let mut sums = vec![0f64; channels];
     let mut squares = vec![0f64; channels];
     if size == 1 {
         [sums, _] = columns::sums(x, x, mean, columns::Plain);
         for (m, s) in mean.iter_mut().zip(&sums) {
-            *m = T::of(s / n);
+            *m = of(s / n);
         }
         [squares, _] = columns::sums(x, x, mean, columns::Squares);
     } else {
         let (sums, squares) = (Shared::new(&mut sums), Shared::new(&mut squares));
         pool::parallel_for(channels, (16384 / (rows * size).max(1)).max(1), |range| {
+            let mut room = Vec::new();
             for c in range {
                 // SAFETY: every channel has its own places.
                 let (sum, square) =
                     unsafe { (&mut sums.part(c, 1)[0], &mut squares.part(c, 1)[0]) };
-                plane_stats(x, c, [rows, channels, size], sum, square);
+                let mut planes = |f: &mut dyn FnMut(&[E::Wide])| {
+                    for r in 0..rows {
+                        f(E::wide(&x[(r * channels + c) * size..][..size], &mut room));
+                    }
+                };
+                planes(&mut |p| *sum += plain(p).f64_());
+                let mean = of(*sum / n);
+                planes(&mut |p| *square += squared(p, mean).f64_());
             }
         });
     }
     for c in 0..channels {
-        mean[c] = T::of(sums[c] / n);
-        invstd[c] = T::of(1.0 / (squares[c] / n + eps).sqrt());
-        var[c] = T::of(squares[c] / (n - 1.0));
+        mean[c] = of(sums[c] / n);
+        invstd[c] = of(1.0 / (squares[c] / n + eps).sqrt());
+        var[c] = of(squares[c] / (n - 1.0));
     }
 }
 
 simd_fn! { wide
-    fn plane_stats<T: Real>(x: &[T], c: usize, dims: [usize; 3], sum: &mut f64, squares: &mut f64) {
-        let [rows, channels, size] = dims;
-        let planes = || (0..rows).map(move |r| &x[(r * channels + c) * size..][..size]);
-        (*sum, *squares) = (0.0, 0.0);
-        for p in planes() {
-            *sum += sum_by(p, |v| v).f64_();
-        }
-        let m = T::of(*sum / (rows * size) as f64);
-        for p in planes() {
-            *squares += sum_by(p, |v| (v - m) * (v - m)).f64_();
-        }
+    /// The sum of a plane.
+    fn plain<T: Real>(p: &[T]) -> T {
+        sum_by(p, |v| v)
     }
 }
 
 simd_fn! { wide
-    fn scale_plane<T: Real>(x: &[T], out: &mut [T], scale: T, shift: T) {
-        for (o, &v) in out.iter_mut().zip(x) {
-            *o = v * scale + shift;
+    /// The sum of squares of distances from a mean.
+    fn squared<T: Real>(p: &[T], mean: T) -> T {
+        sum_by(p, |v| (v - mean) * (v - mean))
+    }
+}
+
+simd_fn! { wide
+    /// Scales and shifts planes from plane `first` on, by the numbers of their channels.
+    fn scale_planes<T: Real>(x: &[T], planes: [usize; 2], out: &mut [T], scale: &[T], shift: &[T]) {
+        let [first, size] = planes;
+        for (i, (x, out)) in x.chunks_exact(size).zip(out.chunks_exact_mut(size)).enumerate() {
+            let c = (first + i) % scale.len();
+            let (scale, shift) = (scale[c], shift[c]);
+            for (o, &v) in out.iter_mut().zip(x) {
+                *o = v * scale + shift;
+            }
         }
     }
 }
@@ -131,23 +145,14 @@ simd_fn! { wide
 }
 
 /// Scales and shifts each channel.
-fn apply<T: Real>(x: &[T], out: &mut [T], b: &Batch, scale: &[T], shift: &[T]) {
-    let (channels, size) = (b.channels, b.size);
-    let out = Shared::new(out);
-    if size == 1 {
-        pool::parallel_for(b.rows, (16384 / channels.max(1)).max(1), |r| {
-            let (at, n) = (r.start * channels, r.len() * channels);
-            // SAFETY: every row has its own part.
-            scale_columns(&x[at..at + n], unsafe { out.part(at, n) }, scale, shift);
+fn apply<E: Stored>(x: &[E], out: &mut [E], b: &Batch, scale: &[E::Wide], shift: &[E::Wide]) {
+    if b.size == 1 {
+        each_piece([x], out, b.channels, |[x], _, out| {
+            scale_columns(x, out, scale, shift);
         });
     } else {
-        pool::parallel_for(b.rows * channels, (16384 / size.max(1)).max(1), |range| {
-            for r in range {
-                let c = r % channels;
-                // SAFETY: every plane has its own part.
-                let plane = unsafe { out.part(r * size, size) };
-                scale_plane(&x[r * size..(r + 1) * size], plane, scale[c], shift[c]);
-            }
+        each_piece([x], out, b.size, |[x], first, out| {
+            scale_planes(x, [first, b.size], out, scale, shift);
         });
     }
 }
@@ -185,22 +190,21 @@ pub fn batch_norm_train(
 ) -> Result<()> {
     let c = compute_type(x.dtype());
     let (w, b) = (wide(w, c)?, wide(b, c)?);
-    let batch = batch(&outs[0], x, c)?;
+    let batch = batch(&outs[0], x)?;
     let stats = [
         working(&outs[1], c)?,
         working(&outs[2], c)?,
         working(&outs[3], c)?,
     ];
-    by_type!(c, T => {
-        let x = slice::<T>(&batch.x);
+    with_dtype!(x.dtype(), [half float] => E, {
+        type T = <E as Stored>::Wide;
+        let x = slice::<E>(&batch.x);
         let (mean, invstd, var) = (slice_mut::<T>(&stats[0]), slice_mut::<T>(&stats[1]), slice_mut::<T>(&stats[2]));
         channel_stats(x, &batch, eps, mean, invstd, var);
         let (scale, shift) = factors::<T>(mean, invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
-        apply(x, slice_mut::<T>(&batch.out), &batch, &scale, &shift);
-    });
-    if !batch.out.shares_storage(&outs[0]) {
-        super::copy::copy(&outs[0], &batch.out)?;
-    }
+        apply(x, slice_mut::<E>(&batch.out), &batch, &scale, &shift);
+    }, else {});
+    lines::put(&outs[0], &batch.out)?;
     outs[1..]
         .iter()
         .zip(&stats)
@@ -227,15 +231,12 @@ pub fn batch_norm_eval(
         super::copy::dense(mean, c)?,
         super::copy::dense(var, c)?,
     );
-    let batch = batch(out, x, c)?;
-    by_type!(c, T => {
+    let batch = batch(out, x)?;
+    with_dtype!(x.dtype(), [half float] => E, {
+        type T = <E as Stored>::Wide;
         let invstd: Vec<T> = slice::<T>(&var).iter().map(|&v| 1.0 / (v + eps as T).sqrt()).collect();
         let (scale, shift) = factors::<T>(slice::<T>(&mean), &invstd, w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
-        apply(slice::<T>(&batch.x), slice_mut::<T>(&batch.out), &batch, &scale, &shift);
-    });
-    if batch.out.shares_storage(out) {
-        Ok(())
-    } else {
-        super::copy::copy(out, &batch.out)
-    }
+        apply(slice::<E>(&batch.x), slice_mut::<E>(&batch.out), &batch, &scale, &shift);
+    }, else {});
+    lines::put(out, &batch.out)
 }

@@ -9,7 +9,7 @@ use super::math::RealFns;
 use super::norm::{by_type, compute_type};
 use super::norm_backward::{Asked, Saved, put, room, working, zeros};
 use super::room::Room;
-use super::stored::Stored;
+use super::stored::{PIECE, Stored, each_piece};
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor, dims, with_dtype};
@@ -23,7 +23,7 @@ pub fn batch_norm(outs: Asked, s: &Saved, train: bool) -> Result<()> {
         return zeros(outs);
     }
     let (c, sizes) = (compute_type(s.x.dtype()), sizes(s.x));
-    let (order, dtype) = (order(s.x), read_type(s.x));
+    let (order, dtype) = (order(s.x), s.x.dtype());
     let read = |t: &Tensor| copy::dense(&t.permuted(&order), dtype);
     let (g, x) = (read(s.g)?, read(s.x)?);
     let dx = outs[0].map(|o| o.permuted(&order));
@@ -67,7 +67,7 @@ pub fn scratch(room: &mut Room, outs: Asked, s: &Saved, train: bool) -> Result<(
     }
     let order = order(x);
     for t in [Some(s.g), Some(x), outs[0]].into_iter().flatten() {
-        room.dense(&t.permuted(&order), read_type(x))?;
+        room.dense(&t.permuted(&order), x.dtype())?;
     }
     room.all_dense([outs[1], outs[2], s.mean, Some(&rstd), s.weight], c)
 }
@@ -92,15 +92,6 @@ fn sizes(x: &Tensor) -> [usize; 3] {
     [rows, channels, n.checked_div(rows * channels).unwrap_or(0)]
 }
 
-/// The type that elements are read in: planes are converted piece by piece, columns all at once.
-fn read_type(x: &Tensor) -> DType {
-    if sizes(x)[2] == 1 {
-        compute_type(x.dtype())
-    } else {
-        x.dtype()
-    }
-}
-
 fn lies_last(x: &Tensor) -> bool {
     !x.is_contiguous() && dims::strides_like_channels_last(x.shape(), x.strides())
 }
@@ -121,9 +112,6 @@ pub fn inverse_deviations(var: &Tensor, x: DType, eps: f64) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Elements of planes that are converted at a time, where these are small.
-const PIECE: usize = 4096;
-
 /// A batch as (rows, channels, positions).
 struct Batch<'a, E: Stored> {
     g: &'a [E],
@@ -141,9 +129,7 @@ impl<E: Stored> Batch<'_, E> {
         let (mut plain, mut with_x) = (vec![0f64; channels], vec![0f64; channels]);
         if train || !dw.is_empty() || !db.is_empty() {
             if size == 1 {
-                let (mut a, mut b) = (Vec::new(), Vec::new());
-                let (g, x) = (E::wide(self.g, &mut a), E::wide(self.x, &mut b));
-                [plain, with_x] = columns::sums(g, x, self.mean, columns::Products);
+                [plain, with_x] = columns::sums(self.g, self.x, self.mean, columns::Products);
             } else {
                 self.sum_planes(&mut plain, &mut with_x);
             }
@@ -221,7 +207,7 @@ impl<E: Stored> Batch<'_, E> {
         let [_, channels, size] = self.sizes;
         let n = if size == 1 { channels } else { size };
         let columns: Vec<E::Wide> = lines.iter().map(|l| l[0]).collect();
-        self.by_pieces(dx, n, |g, _, first, to| {
+        each_piece([self.g], dx, n, |[g], first, to| {
             scale_lines(g, &columns, [first, size], to)
         });
     }
@@ -232,39 +218,12 @@ impl<E: Stored> Batch<'_, E> {
         if size == 1 {
             let column = |k: usize| lines.iter().map(|l| l[k]).collect::<Vec<E::Wide>>();
             let columns = [column(0), column(1), column(2), column(3)];
-            return self.by_pieces(dx, channels, |g, x, _, to| {
+            return each_piece([self.g, self.x], dx, channels, |[g, x], _, to| {
                 apply_columns(g, x, &columns, to)
             });
         }
-        self.by_pieces(dx, size, |g, x, first, to| {
+        each_piece([self.g, self.x], dx, size, |[g, x], first, to| {
             apply_planes(g, x, lines, [first, size], to)
-        });
-    }
-
-    /// Calls `f(gradient, input, first line, gradient by the input)` for lines of `n` elements, some at a time.
-    fn by_pieces(
-        &self,
-        dx: &mut [E],
-        n: usize,
-        f: impl Fn(&[E::Wide], &[E::Wide], usize, &mut [E::Wide]) + Sync,
-    ) {
-        let (out, n) = (Shared::new(dx), n.max(1));
-        let lines = self.g.len() / n;
-        pool::parallel_for(lines, (16384 / n).max(1), |r| {
-            let (mut a, mut b, mut c) = (Vec::new(), Vec::new(), Vec::new());
-            let each = if size_of::<E>() == size_of::<E::Wide>() {
-                r.len().max(1)
-            } else {
-                (PIECE / n).max(1)
-            };
-            for first in r.clone().step_by(each) {
-                let at = first * n..r.end.min(first + each) * n;
-                let g = E::wide(&self.g[at.clone()], &mut a);
-                let x = E::wide(&self.x[at.clone()], &mut b);
-                // SAFETY: every line has its own part.
-                let to = unsafe { out.part(at.start, at.len()) };
-                E::fill(to, &mut c, |to| f(g, x, first, to));
-            }
         });
     }
 }

@@ -6,6 +6,7 @@
 use super::lanes::Real;
 use super::lines::Shared;
 use super::pool;
+use super::stored::Stored;
 use crate::cpu::simd::simd_fn;
 
 /// Columns of a block, whose numbers stay in registers while rows pass by.
@@ -52,19 +53,31 @@ impl<T: Real> Terms<T> for Products {
 
 /// The two sums of each column of matrices with rows of `mean.len()` elements. Parts of the rows are summed side by side, as
 /// many as the size asks for, whatever the threads.
-pub fn sums<T: Real, O: Terms<T>>(g: &[T], x: &[T], mean: &[T], terms: O) -> [Vec<f64>; 2] {
+pub fn sums<E: Stored, O: Terms<E::Wide>>(
+    g: &[E],
+    x: &[E],
+    mean: &[E::Wide],
+    terms: O,
+) -> [Vec<f64>; 2] {
     let n = mean.len();
     let rows = x.len().checked_div(n).unwrap_or(0);
     let parts = (x.len() / PART).clamp(1, 32).min(rows.max(1));
     let each = rows.div_ceil(parts);
     let mut all = vec![0f64; 2 * n * parts];
     let shared = Shared::new(&mut all);
+    let alike = std::ptr::eq(g, x);
     pool::parallel_for(parts, 1, |range| {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
         for p in range {
             // SAFETY: every part has its own sums.
             let (a, b) = unsafe { shared.part(2 * n * p, 2 * n) }.split_at_mut(n);
             let rows = (p * each * n).min(rows * n)..((p + 1) * each * n).min(rows * n);
-            add(&g[rows.clone()], &x[rows], mean, terms, a, b);
+            let chunks = x[rows.clone()].chunks((n * STEPS).max(1));
+            for (g, x) in g[rows].chunks((n * STEPS).max(1)).zip(chunks) {
+                let g = E::wide(g, &mut first);
+                let x = if alike { g } else { E::wide(x, &mut second) };
+                add(g, x, mean, terms, a, b);
+            }
         }
     });
     let mut sums = [vec![0.0; n], vec![0.0; n]];
@@ -77,38 +90,37 @@ pub fn sums<T: Real, O: Terms<T>>(g: &[T], x: &[T], mean: &[T], terms: O) -> [Ve
 }
 
 simd_fn! { wide
+    /// Adds up to [`STEPS`] rows.
     fn add<T: Real, O: Terms<T>>(g: &[T], x: &[T], mean: &[T], terms: O, a: &mut [f64], b: &mut [f64]) {
         let n = mean.len();
         let whole = n / BLOCK * BLOCK;
-        for (g, x) in g.chunks(n * STEPS).zip(x.chunks(n * STEPS)) {
-            for c in (0..whole).step_by(BLOCK) {
-                let Some(m) = mean[c..].first_chunk::<BLOCK>() else { return };
-                let (mut p, mut q) = ([T::of(0.0); BLOCK], [T::of(0.0); BLOCK]);
-                for (g, x) in g.chunks_exact(n).zip(x.chunks_exact(n)) {
-                    let (Some(g), Some(x)) = (g[c..].first_chunk::<BLOCK>(), x[c..].first_chunk::<BLOCK>()) else { return };
-                    for l in 0..BLOCK {
-                        let [s, t] = terms.of(g[l], x[l], m[l]);
-                        p[l] += s;
-                        q[l] += t;
-                    }
-                }
-                for l in 0..BLOCK {
-                    a[c + l] += p[l].f64_();
-                    b[c + l] += q[l].f64_();
-                }
-            }
+        for c in (0..whole).step_by(BLOCK) {
+            let Some(m) = mean[c..].first_chunk::<BLOCK>() else { return };
             let (mut p, mut q) = ([T::of(0.0); BLOCK], [T::of(0.0); BLOCK]);
             for (g, x) in g.chunks_exact(n).zip(x.chunks_exact(n)) {
-                for (l, ((&g, &x), &m)) in g[whole..].iter().zip(&x[whole..]).zip(&mean[whole..]).enumerate() {
-                    let [s, t] = terms.of(g, x, m);
+                let (Some(g), Some(x)) = (g[c..].first_chunk::<BLOCK>(), x[c..].first_chunk::<BLOCK>()) else { return };
+                for l in 0..BLOCK {
+                    let [s, t] = terms.of(g[l], x[l], m[l]);
                     p[l] += s;
                     q[l] += t;
                 }
             }
-            for l in 0..n - whole {
-                a[whole + l] += p[l].f64_();
-                b[whole + l] += q[l].f64_();
+            for l in 0..BLOCK {
+                a[c + l] += p[l].f64_();
+                b[c + l] += q[l].f64_();
             }
+        }
+        let (mut p, mut q) = ([T::of(0.0); BLOCK], [T::of(0.0); BLOCK]);
+        for (g, x) in g.chunks_exact(n).zip(x.chunks_exact(n)) {
+            for (l, ((&g, &x), &m)) in g[whole..].iter().zip(&x[whole..]).zip(&mean[whole..]).enumerate() {
+                let [s, t] = terms.of(g, x, m);
+                p[l] += s;
+                q[l] += t;
+            }
+        }
+        for l in 0..n - whole {
+            a[whole + l] += p[l].f64_();
+            b[whole + l] += q[l].f64_();
         }
     }
 }

@@ -52,8 +52,8 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
         [dst.dtype().size(), src.dtype().size()],
     );
     let short = walk.inner().filter(|([row, next], [n, _])| {
-        let few = *n <= planes::SHORT && planes::are_apart(row[0], next[0], *n);
-        few && same_type && !dst.shares_storage(src)
+        let few = planes::takes(*row, *n, dst.dtype().size());
+        few && planes::are_apart(row[0], next[0], *n) && same_type && !dst.shares_storage(src)
     });
     if let Some(([row_step, next], [n, _])) = short {
         let plane = planes::copier(dst.dtype().size());

@@ -7,6 +7,7 @@ use super::gemm::{GemmElement, Mat, MatMut, gemm, gemm_batch};
 use super::lines::Shared;
 use super::products::dot_as_product;
 use super::room::Room;
+use super::view;
 use super::{copy, pool, slice};
 use crate::{DType, Element, Result, Scalar, Tensor, with_dtype};
 use smallvec::SmallVec;
@@ -106,20 +107,19 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Some rows of matrix `i` of a batch of them, and so many of their first columns.
+    /// Some rows of matrix `i` of those that the last two dimensions are, and so many of their first columns.
     ///
     /// # Panics
-    /// If the tensor, of three dimensions, does not have them.
+    /// If the tensor does not have them.
     #[must_use]
     pub fn of(t: &'a Tensor, i: usize, rows: Range<usize>, columns: usize) -> Self {
-        let size = |d: usize| t.shape()[d] as usize;
-        assert!(i < size(0) && rows.start <= rows.end && rows.end <= size(1) && columns <= size(2));
-        let s = t.strides();
+        let (start, [height, width], [down, right]) = view::place_of_matrix(t, i);
+        assert!(rows.start <= rows.end && rows.end <= height && columns <= width);
         Self {
             of: t,
-            start: i as i64 * s[0] + rows.start as i64 * s[1],
+            start: start + rows.start as i64 * down,
             size: [rows.len(), columns],
-            strides: [s[1], s[2]],
+            strides: [down, right],
         }
     }
 

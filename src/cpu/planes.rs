@@ -6,6 +6,20 @@ use super::lines::by_size;
 
 /// Rows of at most so many elements are copied down their columns.
 pub const SHORT: usize = 16;
+/// Bytes of rows that are copied by the library's call for memory, whose start is then a small part.
+const LONG: usize = 512;
+/// Bytes that are copied at a time.
+const BLOCK: usize = 32;
+
+/// Whether copying planes of rows of `n` elements pays off, whose elements lie `steps` apart on both sides.
+#[must_use]
+pub fn takes(steps: [isize; 2], n: usize, size: usize) -> bool {
+    n <= SHORT || are_dense(steps, size) && n * size <= LONG
+}
+
+fn are_dense(steps: [isize; 2], size: usize) -> bool {
+    steps == [size as isize; 2]
+}
 
 /// Whether rows of `n` elements share no memory with those after them. Of others each has to see what those before it wrote.
 #[must_use]
@@ -25,7 +39,7 @@ pub fn copier(size: usize) -> Plane {
 /// Rows farther apart, in bytes, are copied one by one: a column of them would touch a cache line for each element.
 const FAR: usize = 256;
 
-/// Down the columns, whose loops are long, or row by row.
+/// Rows of neighbours by blocks; others down the columns, whose loops are long, or row by row.
 unsafe fn copy<T: Copy>(
     to: *mut u8,
     to_steps: [isize; 2],
@@ -35,14 +49,42 @@ unsafe fn copy<T: Copy>(
 ) {
     let far = |[_, next]: [isize; 2]| next.unsigned_abs() >= FAR;
     let turn = |[a, b]: [isize; 2]| [b, a];
+    let (item, bytes) = (size_of::<T>(), size_of::<T>() * sizes[0]);
     // SAFETY: as the caller promises.
     unsafe {
-        if far(to_steps) || far(from_steps) {
+        if are_dense([to_steps[0], from_steps[0]], item) && bytes >= BLOCK {
+            runs(to, to_steps[1], from, from_steps[1], bytes, sizes[1]);
+        } else if far(to_steps) || far(from_steps) {
             let [n, rows] = sizes;
             lines::<T>(to, turn(to_steps), from, turn(from_steps), [rows, n]);
         } else {
             lines::<T>(to, to_steps, from, from_steps, sizes);
         }
+    }
+}
+
+/// Rows of at least a block of bytes, the last block as far back as it has to be.
+unsafe fn runs(
+    to: *mut u8,
+    to_next: isize,
+    from: *const u8,
+    from_next: isize,
+    bytes: usize,
+    rows: usize,
+) {
+    let last = bytes - BLOCK;
+    for r in 0..rows as isize {
+        let (to, from) = (
+            to.wrapping_offset(r * to_next),
+            from.wrapping_offset(r * from_next),
+        );
+        // SAFETY: the caller gives rows of so many bytes on both sides.
+        let block = |at: usize| unsafe {
+            let v = from.add(at).cast::<[u8; BLOCK]>().read();
+            to.add(at).cast::<[u8; BLOCK]>().write(v);
+        };
+        (0..last).step_by(BLOCK).for_each(block);
+        block(last);
     }
 }
 

@@ -75,6 +75,41 @@ pub fn each_line<E: Stored>(
     });
 }
 
+/// Elements of lines that are converted at a time, where these are short.
+pub const PIECE: usize = 4096;
+
+/// Calls `f(elements, the first line, its part of `out`)` for lines of `n` elements of each operand, several at a time, on all
+/// threads if there is much to do.
+pub fn each_piece<E: Stored, const N: usize>(
+    operands: [&[E]; N],
+    out: &mut [E],
+    n: usize,
+    f: impl Fn([&[E::Wide]; N], usize, &mut [E::Wide]) + Sync,
+) {
+    let n = n.max(1);
+    let (lines, shared) = (out.len() / n, Shared::new(out));
+    pool::parallel_for(lines, (GRAIN / n).max(1), |range| {
+        let mut rooms: [Vec<E::Wide>; N] = std::array::from_fn(|_| Vec::new());
+        let mut to = Vec::new();
+        let each = if size_of::<E>() == size_of::<E::Wide>() {
+            range.len().max(1)
+        } else {
+            (PIECE / n).max(1)
+        };
+        for first in range.clone().step_by(each) {
+            let at = first * n..range.end.min(first + each) * n;
+            let mut given = operands.iter();
+            let wide = rooms.each_mut().map(|room| {
+                let line = given.next().map_or(&[][..], |o| &o[at.clone()]);
+                E::wide(line, room)
+            });
+            // SAFETY: every line has its own part.
+            let part = unsafe { shared.part(at.start, at.len()) };
+            E::fill(part, &mut to, |to| f(wide, first, to));
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,6 +28,35 @@ pub fn at_least_1d(t: &Tensor) -> Tensor {
     }
 }
 
+/// Where matrix `i` of those that the last two dimensions are begins, its sizes and its strides, in elements.
+///
+/// # Panics
+/// If the tensor does not have it.
+#[must_use]
+pub fn place_of_matrix(t: &Tensor, i: usize) -> (i64, [usize; 2], [i64; 2]) {
+    let n = t.ndim() - 2;
+    let (shape, strides) = (t.shape(), t.strides());
+    let (mut start, mut rest) = (0, i as i64);
+    for d in (0..n).rev() {
+        start += rest % shape[d] * strides[d];
+        rest /= shape[d];
+    }
+    assert!(rest == 0, "matrix {i} of a tensor of shape {shape}");
+    let sizes = [shape[n] as usize, shape[n + 1] as usize];
+    (start, sizes, [strides[n], strides[n + 1]])
+}
+
+/// Matrix `i` of those that the last two dimensions are.
+///
+/// # Panics
+/// If the tensor does not have it.
+#[must_use]
+pub fn matrix(t: &Tensor, i: usize) -> Tensor {
+    let (start, sizes, strides) = place_of_matrix(t, i);
+    let shape = sizes.map(|n| n as i64);
+    t.view_with(shape.into(), strides.into(), t.offset() + start)
+}
+
 /// All elements that the storage holds, in one dimension.
 #[must_use]
 pub fn whole(t: &Tensor) -> Tensor {

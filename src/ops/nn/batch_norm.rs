@@ -234,10 +234,10 @@ fn batch_scratch(
 ) -> Result<()> {
     let c = compute_type(x.dtype());
     room.operands(more, &outs[1..], c)?;
-    if cpu::batch::lies_last(&outs[0], x, c) {
+    if cpu::batch::lies_last(&outs[0], x) {
         return Ok(());
     }
-    room.operands([Some(x)], &outs[..1], c)
+    room.operands([Some(x)], &outs[..1], x.dtype())
 }
 
 fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
