@@ -74,7 +74,9 @@ def test_least_squares_of_one_matrix_and_many_sides(driver, dtype):
     torch.manual_seed(0)
     for shape in ((70, 40), (40, 70)):
         a, b = torch.randn(shape, dtype=dtype), torch.randn(3, shape[0], 5, dtype=dtype)
-        near(torch.linalg.lstsq(a[None], b, driver=driver).solution, torch.linalg.pinv(a) @ b, dtype)
+        near(
+            torch.linalg.lstsq(a[None], b, driver=driver).solution, torch.linalg.pinv(a) @ b, dtype
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

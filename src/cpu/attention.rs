@@ -89,6 +89,7 @@ pub struct Inputs<'a> {
 }
 
 /// The sizes of an attention.
+#[derive(Clone)]
 pub struct Shapes {
     /// The leading dimensions, broadcast.
     pub batch: Dims,

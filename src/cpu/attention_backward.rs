@@ -42,29 +42,53 @@ fn grouped(t: &Tensor, each: i64) -> Tensor {
 /// # Errors
 /// If memory cannot be had.
 pub fn forward(outs: &[Tensor], i: &Inputs, s: Shapes) -> Result<()> {
-    with_groups(outs, i, s, |out, sums, i, s| {
-        attention(out, Some(sums), i, s)
-    })
+    with_groups(&outs[0], Some(&outs[1]), i, s, attention)
+}
+
+/// The attention alone into `out`.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn alone(out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
+    if shares(i, s) {
+        return with_groups(out, None, i, s.clone(), attention);
+    }
+    attention(out, None, i, s)
+}
+
+/// Whether heads of queries share heads of keys and values, which may be one for all.
+#[must_use]
+pub fn shares(i: &Inputs, s: &Shapes) -> bool {
+    let four = [i.query, i.key, i.value].iter().all(|t| t.ndim() == 4);
+    let heads = |t: &Tensor| t.shape()[1];
+    four && i.query.shape()[..2] == s.batch[..]
+        && heads(i.key) == heads(i.value)
+        && (1..heads(i.query)).contains(&heads(i.key))
+        && heads(i.query) % heads(i.key) == 0
 }
 
 /// Runs `f` on the results, the inputs and their shapes with heads of queries in groups that share a head of keys.
 pub(super) fn with_groups(
-    outs: &[Tensor],
+    out: &Tensor,
+    sums: Option<&Tensor>,
     i: &Inputs,
     s: Shapes,
-    f: impl FnOnce(&Tensor, &Tensor, &Inputs, &Shapes) -> Result<()>,
+    f: impl FnOnce(&Tensor, Option<&Tensor>, &Inputs, &Shapes) -> Result<()>,
 ) -> Result<()> {
     let (heads, keys) = (i.query.shape()[1], i.key.shape()[1]);
     let each = heads.checked_div(keys).unwrap_or(1).max(1);
     let scores = s.batch.concat(&[s.queries, s.keys]);
     let mask = i.mask.map(|m| grouped(&m.expand_to(&scores), each));
     let mut query = grouped(i.query, each);
-    let (mut out, mut sums) = (grouped(&outs[0], each), grouped(&outs[1], each));
+    let (mut out, mut sums) = (grouped(out, each), sums.map(|t| grouped(t, each)));
     let mut queries = s.queries;
-    let rows = [&query, &out, &sums].map(as_one_head);
-    if let ([Some(q), Some(o), Some(l)], None, false) = (rows, &mask, i.causal) {
+    if mask.is_none() && !i.causal {
         // Where every query sees every key, those of all heads of a group are rows of one product.
-        (query, out, sums, queries) = (q, o, l, queries * each);
+        let kept = sums.as_ref().map(as_one_head);
+        let kept = kept.map_or(Some(None), |t| t.map(Some));
+        if let (Some(q), Some(o), Some(k)) = (as_one_head(&query), as_one_head(&out), kept) {
+            (query, out, sums, queries) = (q, o, k, queries * each);
+        }
     }
     let shapes = Shapes {
         batch: Dims::new(&query.shape()[..3]),
@@ -78,7 +102,7 @@ pub(super) fn with_groups(
         mask: mask.as_ref(),
         ..*i
     };
-    f(&out, &sums, &inputs, &shapes)
+    f(&out, sums.as_ref(), &inputs, &shapes)
 }
 
 /// A tensor whose dimensions 2 and 3, heads of a group and their rows, are the rows of one head, if they can be that.

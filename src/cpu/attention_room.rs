@@ -1,7 +1,7 @@
 //! What attentions take besides their results: the allocations of their kernels, in their order.
 
 use super::attention::{Inputs, SCORES, Shapes};
-use super::attention_backward::{Known, with_groups};
+use super::attention_backward::{Known, shares, with_groups};
 use super::room::Room;
 use super::view;
 use crate::{DType, Result, Tensor, dims};
@@ -89,9 +89,22 @@ pub fn attention(
 /// # Errors
 /// If a size overflows.
 pub fn forward(room: &mut Room, outs: &[Tensor], i: &Inputs, s: Shapes) -> Result<()> {
-    with_groups(outs, i, s, |out, sums, i, s| {
-        attention(room, out, Some(sums), i, s)
+    with_groups(&outs[0], Some(&outs[1]), i, s, |out, sums, i, s| {
+        attention(room, out, sums, i, s)
     })
+}
+
+/// As [`super::attention_backward::alone`].
+///
+/// # Errors
+/// If a size overflows.
+pub fn alone(room: &mut Room, out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
+    if shares(i, s) {
+        return with_groups(out, None, i, s.clone(), |out, sums, i, s| {
+            attention(room, out, sums, i, s)
+        });
+    }
+    attention(room, out, None, i, s)
 }
 
 /// As [`super::attention_backward::backward`].

@@ -217,15 +217,16 @@ fn run(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes, each: i64) -
     })
 }
 
-/// See [`cpu::attention::attention`].
+/// See [`cpu::attention_backward::alone`].
 ///
 /// # Errors
 /// If a kernel or memory cannot be had.
-pub fn attention(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes) -> Result<()> {
+pub fn attention(out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
     if on_host(out) {
-        return cpu::attention::attention(out, sums, i, s);
+        return cpu::attention_backward::alone(out, i, s);
     }
-    run(out, sums, i, s, 1)
+    let shared = cpu::attention_backward::shares(i, s) && i.key.shape()[1] > 1;
+    run(out, None, i, s, if shared { sharing(i) } else { 1 })
 }
 
 /// How many heads of queries share one of keys.

@@ -23,15 +23,16 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Low, Cast::Low),
     kernel(
         "_attention",
-        "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale)",
+        "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale, bool enable_gqa=False)",
         0,
         body!(rule, anywhere: run, scratch: |a, shapes, outs, room| {
-            crate::cpu::attention_room::attention(room, &outs[0], None, &inputs(a), shapes)
+            crate::cpu::attention_room::alone(room, &outs[0], &inputs(a), shapes)
         }),
         "",
     ).samples(
         "f32[1, 2, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], None, False, 0.5; \
-         f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4], None, True, 0.5",
+         f32[1, 2, 3, 4], f32[1, 2, 3, 4], f32[1, 2, 3, 4], None, True, 0.5; \
+         f32[1, 4, 3, 4], f32[1, 2, 5, 4], f32[1, 2, 5, 4], None, False, 0.5, True",
     )
     .through(typed!(recorded))
     .batch(Batch::Each),
@@ -40,11 +41,6 @@ pub static OPS: &[OpDef] = &[
 fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor> {
     check(a)?;
     let (q, mask, causal, dropout) = (a.query, a.attn_mask, a.is_causal, a.dropout_p);
-    let (k, v) = if a.enable_gqa {
-        (grouped(q, a.key)?, grouped(q, a.value)?)
-    } else {
-        (a.key.clone(), a.value.clone())
-    };
     let width = q.shape()[q.ndim() - 1];
     let scale = a.scale.unwrap_or(1.0 / (width as f64).sqrt());
     let computed = matches!(
@@ -52,8 +48,18 @@ fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor>
         DType::F32 | DType::F64 | DType::F16 | DType::BF16
     );
     // On meta it is products, as in PyTorch; what will become real there is computed as on the host.
-    if dropout == 0.0 && computed && !helpers::is_nowhere(q) {
-        return f::_attention(q, &k, &v, mask, causal, scale);
+    let here = dropout == 0.0 && computed && !helpers::is_nowhere(q);
+    if here && a.enable_gqa && share(q, a.key, a.value) {
+        let call = f::_Attention::new(q, a.key, a.value, mask, causal, scale);
+        return call.enable_gqa(true).call();
+    }
+    let (k, v) = if a.enable_gqa {
+        (grouped(q, a.key)?, grouped(q, a.value)?)
+    } else {
+        (a.key.clone(), a.value.clone())
+    };
+    if here {
+        return f::_Attention::new(q, &k, &v, mask, causal, scale).call();
     }
     composed([q, &k, &v], mask, causal, dropout, scale)
 }
@@ -171,6 +177,15 @@ fn causal_mask(scores: &Tensor) -> Result<Tensor> {
     f::ge(&f::unsqueeze(&count(n - 2)?, 1)?, &count(n - 1)?)
 }
 
+/// Whether heads of queries share those of keys and values in a way that kernels read as it is: batches of four dimensions.
+fn share(q: &Tensor, k: &Tensor, v: &Tensor) -> bool {
+    let four = [q, k, v].iter().all(|t| t.ndim() == 4);
+    four && k.shape()[..2] == v.shape()[..2]
+        && q.shape()[0] == k.shape()[0]
+        && k.shape()[1] > 0
+        && q.shape()[1] % k.shape()[1] == 0
+}
+
 /// Keys or values with as many heads as the queries, each repeated in a row.
 fn grouped(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     let heads = |t: &Tensor| {
@@ -200,7 +215,8 @@ fn grouped(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     f::reshape(&wide, &t.shape().with(n - 3, want))
 }
 
-fn shapes(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<cpu::Shapes> {
+fn shapes(a: &calls::_Attention) -> Result<cpu::Shapes> {
+    let (q, k, v, mask) = (a.query, a.key, a.value, a.attn_mask);
     ensure!(
         [q, k, v].iter().all(|t| t.ndim() >= 2),
         Runtime,
@@ -214,7 +230,11 @@ fn shapes(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<c
         )
     };
     let ((bq, queries, width), (bk, keys, wk), (bv, rows, values)) = (split(q), split(k), split(v));
-    let batch = dims::broadcast(&dims::broadcast(&bq, &bk)?, &bv)?;
+    let batch = if a.enable_gqa && share(q, k, v) {
+        bq
+    } else {
+        dims::broadcast(&dims::broadcast(&bq, &bk)?, &bv)?
+    };
     let count = dims::numel(&batch)?;
     if width != wk {
         if batch.is_empty() {
@@ -254,11 +274,13 @@ fn shapes(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<c
 
 fn rule(a: &calls::_Attention) -> Result<(Plan, cpu::Shapes)> {
     let (q, k) = (a.query, a.key);
-    let s = shapes(q, k, a.value, a.attn_mask)?;
+    let s = shapes(a)?;
     let shape = s.batch.concat(&[s.queries, s.values]);
     // Four-dimensional inputs keep the order of the query's dimensions.
     let strides =
-        if q.ndim() == 4 && shape == *q.shape() && k.shape()[..2] == q.shape()[..2] && s.keys > 0 {
+        if q.ndim() == 4 && shape == *q.shape() && k.shape()[..2] == q.shape()[..2] && s.keys > 0
+            || a.enable_gqa && shape == *q.shape()
+        {
             dims::preserved_strides(q.shape(), q.strides())
         } else {
             dims::contiguous_strides(&shape)
@@ -279,7 +301,7 @@ fn inputs<'a>(a: &calls::_Attention<'a>) -> cpu::Inputs<'a> {
 }
 
 fn run(a: &calls::_Attention, shapes: &cpu::Shapes, outs: &[Tensor]) -> Result<()> {
-    kernels::attention::attention(&outs[0], None, &inputs(a), shapes)
+    kernels::attention::attention(&outs[0], &inputs(a), shapes)
 }
 
 /// Whether PyTorch computes attention with a mask block by block: one of two dimensions or four, in the way of no gradient.
@@ -304,7 +326,12 @@ fn check_mask(mask: &Tensor, scores: &Dims) -> Result<()> {
 
 /// Attention as the calls that its gradient is made of.
 fn recorded(a: &calls::_Attention) -> Result<Ret> {
-    let (q, k, v) = (a.query, a.key, a.value);
+    let (q, k, v) = if a.enable_gqa {
+        let (q, k, v) = (a.query, a.key, a.value);
+        (q, &grouped(q, k)?, &grouped(q, v)?)
+    } else {
+        (a.query, a.key, a.value)
+    };
     let (mask, causal, scale) = (a.attn_mask, a.is_causal, a.scale);
     let width = |t: &Tensor| t.shape().last().copied();
     let blocked = q.ndim() == 4
