@@ -37,7 +37,7 @@ bench: setup
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release
 	cargo bench --bench gemm
 	$(BIN)/python benches/overhead.py --gradients
-	for b in overhead modules meta_vs_cpu footprint kernels backward checkpoints chain cuda; do $(BIN)/python benches/$$b.py || exit 1; done
+	for b in overhead modules meta_vs_cpu footprint kernels parts backward checkpoints chain cuda; do $(BIN)/python benches/$$b.py || exit 1; done
 
 bless: build
 	cargo fmt

@@ -20,6 +20,7 @@ CALLS = {
     "cholesky": "torch.linalg.cholesky(p)",
     "qr": "torch.linalg.qr(a)",
     "qr_tall": "torch.linalg.qr(b4)",
+    "lstsq": "torch.linalg.lstsq(a, b)",
     "eigh": "torch.linalg.eigh(p)",
     "eigvalsh": "torch.linalg.eigvalsh(p)",
     "svd": "torch.linalg.svd(a)",
