@@ -336,10 +336,7 @@ fn history(
 /// Gives the memory of dense tensors the size that each needs and the elements of another one, in their order. They count as
 /// unchanged: they have their old values again.
 #[pyfunction]
-fn _refill(
-    tensors: Vec<Bound<'_, PyTensor>>,
-    values: Vec<Bound<'_, PyTensor>>,
-) -> PyResult<()> {
+fn _refill(tensors: Vec<Bound<'_, PyTensor>>, values: Vec<Bound<'_, PyTensor>>) -> PyResult<()> {
     let _off = NoGrad::now();
     for (t, values) in tensors.iter().zip(&values) {
         let (t, values) = (t.get().get(), values.get().get());
