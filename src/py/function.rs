@@ -113,10 +113,9 @@ fn plain_backward<'py>(ctx: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Py
 fn fitted(ctx: &Bound<'_, PyAny>, made: Bound<'_, PyAny>) -> PyResult<Grads> {
     let py = ctx.py();
     let notes = attributes_of(ctx)?;
-    let noted = |name| PyResult::Ok(notes.get_item(name)?);
     if let Ok(all) = made.cast::<PyTuple>()
-        && let Some(places) = noted(intern!(py, "_places"))?
-        && let Some(count) = noted(intern!(py, "_count"))?
+        && let Some(places) = notes.get_item(intern!(py, "_places"))?
+        && let Some(count) = notes.get_item(intern!(py, "_count"))?
     {
         let places = places.cast::<PyTuple>()?;
         let count: usize = count.extract()?;

@@ -152,10 +152,11 @@ def _fully(model: Any, mesh: DeviceMesh, what: Any) -> None:
     patterns: Sequence[str] = () if isinstance(what, str) else next(iter(what.values()))
     patterns = [patterns] if isinstance(patterns, str) else patterns
     # A pattern's star stands for one name, as in the plans of styles.
-    wanted = [(p.count("."), p) for p in patterns]
+    wanted: dict[int, list[str]] = {}
+    for p in patterns:
+        wanted.setdefault(p.count("."), []).append(p)
     for name, module in model.named_modules():
-        depth = name.count(".")
-        if any(depth == dots and fnmatchcase(name, p) for dots, p in wanted):
+        if any([fnmatchcase(name, p) for p in wanted.get(name.count("."), ())]):
             fully_shard(module, mesh=mesh)
     fully_shard(model, mesh=mesh)
 

@@ -127,9 +127,11 @@ class ParamGroup:
         if self._flats:
             _C._refill(self._flats, parts)
             return
+        made: list[Any] = []
         for p, part in zip(params, parts, strict=True):
-            self._flats.append(p.make_whole(part))
-            _C._refill(self._flats[-1:], [part])
+            made.append(p.make_whole(part))
+            _C._refill(made[-1:], [part])
+        self._flats = made
 
     def _use_wholes(self) -> None:
         """Has the modules use the wholes."""
