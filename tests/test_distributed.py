@@ -221,8 +221,11 @@ def test_names_of_the_core() -> None:
     assert "add" in {n.rpartition(".")[2] for n in torch._C._op_pointwise()}
     t = torch.ones(2).add_(1)
     t.untyped_storage().resize_(0)
-    torch._C._refill(t, torch.tensor([3.0, 4.0]))
-    assert (t.tolist(), t._version) == ([3.0, 4.0], 1)
+    other = torch.ones(3)
+    torch._C._empty_out([other])
+    assert other.untyped_storage().nbytes() == 0
+    torch._C._refill([t, other], [torch.tensor([3.0, 4.0]), torch.arange(3.0)])
+    assert (t.tolist(), t._version) == ([3.0, 4.0], 1) and other.tolist() == [0.0, 1.0, 2.0]
 
 
 def test_groups_have_names() -> None:

@@ -279,3 +279,45 @@ def test_sharded_and_parallel() -> None:
     with CommDebugMode() as comm:
         block(torch.empty(2, 8, device="meta")).sum().backward()
     assert counts(comm)["_reduce_scatter_base_"] == 1 and counts(comm)["all_reduce"] == 2
+
+
+@pytest.mark.parametrize("assign", [True, False])
+def test_parts_that_were_loaded_are_gathered(assign: bool) -> None:
+    """What a state dict puts in the place of a part, or copies into it, is what the next forward pass uses."""
+    fake(0, 1)
+    net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    fully_shard(net[0])
+    fully_shard(net)
+    x = torch.randn(4, 3)
+    net(x).sum().backward()
+    net.zero_grad()
+    new = {name: p.full_tensor() + 1 for name, p in net.state_dict().items()}
+    old = net[0].weight
+    cut = {n: distribute_tensor(t, old.device_mesh, old.placements) for n, t in new.items()}
+    net.load_state_dict(cut, assign=assign)
+    assert (net[0].weight is old) is not assign
+    wanted = x
+    for i in "01":
+        wanted = wanted @ new[f"{i}.weight"].T + new[f"{i}.bias"]
+    result = net(x)
+    torch.testing.assert_close(result, wanted)
+    result.sum().backward()
+    assert all(isinstance(p.grad, DTensor) for p in net.parameters())
+
+
+def test_a_parameter_with_two_names_in_a_module_is_one() -> None:
+    fake(0, 1)
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Parameter(torch.ones(2, 2))
+            self.b = self.a
+
+        def forward(self, x: Any) -> Any:
+            return x @ self.a + x @ self.b
+
+    net = fully_shard(Twice())
+    assert net.a is net.b and isinstance(net.b, DTensor)
+    net(torch.ones(1, 2)).sum().backward()
+    assert net.a is net.b and net.a.grad.full_tensor().tolist() == [[2.0, 2.0]] * 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 from typing import TYPE_CHECKING, Any
 
 from torchlike._library_schema import infer_schema, listed
@@ -15,8 +14,6 @@ from torchlike._tags import Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_log = logging.getLogger("torch._library.custom_ops")
 
 
 def refuse_keyword_tensors(schema: Any, asker: str, text: Any) -> None:
@@ -124,15 +121,18 @@ class CustomOpDef:
     @contextlib.contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
         """While the context lasts, has the kernel of a device (not) used; without it the operator's function is."""
+        import logging
+
+        log = logging.getLogger("torch._library.custom_ops")
         action, was_disabled = "enable" if enabled else "disable", device_type in self._disabled
         if device_type not in self._functions:
-            _log.warning(
+            log.warning(
                 "Attempted to %s kernel for %s but no kernel was registered for this device type.",
                 action,
                 device_type,
             )
         if enabled != was_disabled:
-            _log.warning(
+            log.warning(
                 "Attempted to %s kernel for %s but it was already %sd.", action, device_type, action
             )
         change = self._disabled.discard if enabled else self._disabled.add

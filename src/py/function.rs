@@ -2,7 +2,7 @@
 
 use super::error::carried;
 use super::graph::{PyNode, optional};
-use super::object::{PyTensor, tensor_ref};
+use super::object::{PyTensor, attributes_of, is_tensor, tensor_ref};
 use super::types::{PyDType, PyDevice, type_name};
 use super::watch;
 use crate::layers::autograd::{anomaly, forward, views};
@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 /// The node of a function of the user's.
 pub struct Custom {
-    name: String,
     /// The object that is `ctx` in the function's code.
     pub ctx: Py<PyAny>,
     /// What the only output looks like, where nothing is saved, written or marked.
@@ -33,7 +32,11 @@ pub struct Custom {
 
 impl Backward for Custom {
     fn name(&self) -> Cow<'static, str> {
-        Cow::Owned(self.name.clone())
+        let name = Python::attach(|py| {
+            let class = self.ctx.bind(py).get_type();
+            PyResult::Ok(class.name()?.to_string())
+        });
+        Cow::Owned(name.unwrap_or_default())
     }
 
     fn apply(&self, _: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
@@ -109,10 +112,13 @@ fn plain_backward<'py>(ctx: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Py
 /// The gradients of the tensors among the inputs, from what the user's `backward` gave.
 fn fitted(ctx: &Bound<'_, PyAny>, made: Bound<'_, PyAny>) -> PyResult<Grads> {
     let py = ctx.py();
-    let places = ctx.getattr(intern!(py, "_places"))?;
-    let places = places.cast::<PyTuple>()?;
-    let count: usize = ctx.getattr(intern!(py, "_count"))?.extract()?;
-    if let Ok(all) = made.cast::<PyTuple>() {
+    let notes = attributes_of(ctx)?;
+    if let Ok(all) = made.cast::<PyTuple>()
+        && let Some(places) = notes.get_item(intern!(py, "_places"))?
+        && let Some(count) = notes.get_item(intern!(py, "_count"))?
+    {
+        let places = places.cast::<PyTuple>()?;
+        let count: usize = count.extract()?;
         let given = all.iter().filter(|o| !o.is_none()).count();
         let at = |i: Bound<'_, PyAny>| all.get_item(i.extract()?);
         let found: Vec<_> = places.iter().map(at).collect::<PyResult<_>>()?;
@@ -150,7 +156,7 @@ fn is_plain(
     base: &Bound<'_, PyType>,
 ) -> PyResult<bool> {
     let name = intern!(class.py(), "setup_context");
-    let quiet = !batch::is_on() && !watch::watched(args);
+    let quiet = !batch::is_on() && !watch::watched(args.iter().filter(|o| is_tensor(o)));
     Ok(quiet && forward::open().is_empty() && class.getattr(name)?.is(&base.getattr(name)?))
 }
 
@@ -185,9 +191,10 @@ fn _apply_function<'py>(
     let wants = |o: &Bound<'_, PyAny>| tensor_ref(o).is_some_and(Tensor::requires_grad);
     let wanted: Vec<bool> = objects.iter().map(wants).collect();
     let tracked = mode::grad_enabled() && wanted.contains(&true);
-    ctx.setattr(intern!(py, "_count"), objects.len())?;
-    ctx.setattr(intern!(py, "_places"), PyTuple::new(py, &places)?)?;
-    ctx.setattr(intern!(py, "needs_input_grad"), PyTuple::new(py, wanted)?)?;
+    let notes = attributes_of(&ctx)?;
+    notes.set_item(intern!(py, "_count"), objects.len())?;
+    notes.set_item(intern!(py, "_places"), PyTuple::new(py, &places)?)?;
+    notes.set_item(intern!(py, "needs_input_grad"), PyTuple::new(py, wanted)?)?;
     let mut given = vec![ctx.clone()];
     given.extend(objects.iter().cloned());
     let output = {
@@ -198,7 +205,7 @@ fn _apply_function<'py>(
     };
     let given = objects.iter().any(|a| a.is(&output));
     let holder = match output.cast::<PyTensor>() {
-        Ok(holder) if !given && is_alone(&ctx)? => holder.get(),
+        Ok(holder) if !given && is_alone(&notes)? => holder.get(),
         _ => return wrapped.call1((ctx, args, output, tracked)),
     };
     let meta = Meta::of(holder.get());
@@ -211,21 +218,19 @@ fn _apply_function<'py>(
     let edge = |i: &usize| tensor_ref(&objects[*i]).and_then(|t| t.edge());
     let edges = places.iter().map(edge).collect();
     let ctx = ctx.cast_into::<PyNode>()?;
-    history(&ctx, Custom::of(&ctx, Some(meta))?, edges, &[Some(holder)]);
+    history(&ctx, Custom::of(&ctx, Some(meta)), edges, &[Some(holder)]);
     Ok(output)
 }
 
 /// Whether a function saved, wrote and marked nothing.
-fn is_alone(ctx: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = ctx.py();
-    let noted = ctx.getattr(intern!(py, "__dict__"))?;
-    let noted = noted.cast::<PyDict>()?;
+fn is_alone(notes: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let py = notes.py();
     for name in [
         intern!(py, "_dirty"),
         intern!(py, "_constant"),
         intern!(py, "_to_save"),
     ] {
-        if noted
+        if notes
             .get_item(name)?
             .is_some_and(|v| v.len().map_or(true, |n| n > 0))
         {
@@ -255,7 +260,7 @@ fn _set_history(
 ) -> PyResult<()> {
     let edges = inputs.iter().map(|o| tensor_ref(o).and_then(|t| t.edge()));
     let edges = edges.collect();
-    let body = Custom::of(ctx, None)?;
+    let body = Custom::of(ctx, None);
     if written {
         let only = outputs.get_item(0)?;
         let holder = PyTensor::of(&only)?;
@@ -277,13 +282,12 @@ fn _set_history(
 }
 
 impl Custom {
-    fn of(ctx: &Bound<'_, PyNode>, alone: Option<Meta>) -> PyResult<Box<Self>> {
-        Ok(Box::new(Self {
-            name: ctx.get_type().name()?.to_string(),
+    fn of(ctx: &Bound<'_, PyNode>, alone: Option<Meta>) -> Box<Self> {
+        Box::new(Self {
             ctx: ctx.clone().into_any().unbind(),
             alone,
             versions: SmallVec::new(),
-        }))
+        })
     }
 }
 
@@ -328,19 +332,30 @@ fn history(
     }
 }
 
-/// Gives the memory of a dense tensor the size that it needs and the elements of another one, in their order. It counts as
-/// unchanged: it has its old values again.
+/// Gives the memory of dense tensors the size that each needs and the elements of another one, in their order. They count as
+/// unchanged: they have their old values again.
 #[pyfunction]
-fn _refill(t: &Bound<'_, PyTensor>, values: &Bound<'_, PyTensor>) -> PyResult<()> {
-    let (t, values) = (t.get().get(), values.get().get());
-    let version = t.storage().version();
+fn _refill(tensors: Vec<Bound<'_, PyTensor>>, values: Vec<Bound<'_, PyTensor>>) -> PyResult<()> {
     let _off = NoGrad::now();
-    t.storage().resize(t.numel() as usize * t.dtype().size())?;
-    match t.shape() == values.shape() {
-        true => crate::ops::helpers::copy_(t, values)?,
-        false => crate::ops::helpers::copy_(&f::view(t, values.shape())?, values)?,
+    for (t, values) in tensors.iter().zip(&values) {
+        let (t, values) = (t.get().get(), values.get().get());
+        let version = t.storage().version();
+        t.storage().resize(t.numel() as usize * t.dtype().size())?;
+        match t.shape() == values.shape() {
+            true => crate::ops::helpers::copy_(t, values)?,
+            false => crate::ops::helpers::copy_(&f::view(t, values.shape())?, values)?,
+        }
+        t.storage().set_version(version);
     }
-    t.storage().set_version(version);
+    Ok(())
+}
+
+/// Lets the memory of tensors go that is to be filled again.
+#[pyfunction]
+fn _empty_out(tensors: Vec<Bound<'_, PyTensor>>) -> PyResult<()> {
+    for t in &tensors {
+        t.get().get().storage().resize(0)?;
+    }
     Ok(())
 }
 
@@ -353,6 +368,7 @@ fn _increment_version(t: &Bound<'_, PyTensor>) {
 /// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_refill, m)?)?;
+    m.add_function(wrap_pyfunction!(_empty_out, m)?)?;
     m.add_function(wrap_pyfunction!(_apply_function, m)?)?;
     m.add_function(wrap_pyfunction!(_increment_version, m)?)?;
     m.add_function(wrap_pyfunction!(_set_history, m)?)

@@ -269,34 +269,40 @@ class _OpNamespace(types.ModuleType):
         Raises:
             RuntimeError: if the text is no schema.
         """
-        parse(text)
+        schema = parse(text)
         name = text.partition("(")[0].partition("::")[2].partition(".")[0]
         packet = self.__dict__.get(name) or OpOverloadPacket(f"{self._space}::{name}")
         self.__dict__[name] = packet
         made = packet.add(text)
+        made._schema = schema
         made.kernels.update(waiting.pop(made.name(), {}))
         return made
 
 
 @functools.cache
-def _aten() -> dict[str, list[tuple[str, str, bool, bool]]]:
-    """The overloads of each operator: name, schema, whether it is made of others, whether it can be called."""
+def _aten() -> dict[str, list[str]]:
+    """The lines of each operator's overloads."""
     # `importlib.resources` would load archives, compressors and random numbers for it.
     schemas = Path(__file__).with_name("aten.txt").read_text(encoding="utf-8")
-    found: dict[str, list[tuple[str, str, bool, bool]]] = {}
+    found: dict[str, list[str]] = {}
     for line in schemas.splitlines():
-        mark, text = (line[0], line[1:]) if line[0] in "+-" else ("", line)
-        head = text.partition("(")[0]
-        name, _, overload = head.partition(".")
-        full = f"{name}.{overload}" if overload else name
-        schema = f"aten::{full}{text[len(head) :]}"
-        found.setdefault(name, []).append((overload or "default", schema, mark == "+", mark != "-"))
+        name = line.partition("(")[0].partition(".")[0].lstrip("+-")
+        found.setdefault(name, []).append(line)
     return found
 
 
 def known_to_aten(name: str) -> list[tuple[str, str, bool, bool]]:
-    """The overloads of an operator that PyTorch has under a name: none for those of the user's."""
-    return _aten().get(name, [])
+    """The overloads of an operator that PyTorch has under a name, none for those of the user's: name, schema, whether
+    it is made of others, whether it can be called."""
+    found = []
+    for line in _aten().get(name, ()):
+        mark, text = (line[0], line[1:]) if line[0] in "+-" else ("", line)
+        head = text.partition("(")[0]
+        overload = head.partition(".")[2]
+        full = f"{name}.{overload}" if overload else name
+        schema = f"aten::{full}{text[len(head) :]}"
+        found.append((overload or "default", schema, mark == "+", mark != "-"))
+    return found
 
 
 # Namespaces whose operators a module defines, once one of them is asked for.
@@ -311,7 +317,7 @@ def _load(space: str, name: str) -> OpOverloadPacket | None:
     if space != "aten" or name not in _aten():
         return None
     packet = OpOverloadPacket(f"{space}::{name}")
-    for overload, schema, implicit, real in _aten()[name]:
+    for overload, schema, implicit, real in known_to_aten(name):
         if real:
             packet.add(schema, implicit)
         else:

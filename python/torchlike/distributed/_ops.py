@@ -272,21 +272,25 @@ _WRITERS = {
 _FROM_OWN = ("allgather_", "_allgather_base_", "allgather_into_tensor_coalesced_")
 
 
-def _write(name: str, args: tuple[Any, ...]) -> Any:
-    group = next(a for a in args if isinstance(a, ProcessGroup))
-    kind = _kind(name)
-    if kind is not None:
-        given = args[0] if isinstance(args[1], ProcessGroup) else args[1]
-        _tell(getattr(c10d, name), kind, group, given, args[0])
-    if group.connected:
-        _C._trace_void()
-        return _gloo.written(name, args, group)
-    with torch.no_grad():
-        if group.size() == 1 and "Tensor[] tensors" not in _WRITERS[name]:
+def _writer(name: str, group_at: int) -> Any:
+    """The kernel of a collective that writes; its group is the argument at a place."""
+    op, kind = getattr(c10d, name), _kind(name)
+    from_own, copies = name in _FROM_OWN, "Tensor[] tensors" not in _WRITERS[name]
+
+    def write(*args: Any) -> Any:
+        group = args[group_at]
+        if kind is not None:
+            _tell(op, kind, group, args[group_at - 1], args[0])
+        if group.connected:
+            _C._trace_void()
+            return _gloo.written(name, args, group)
+        if copies and group.size() == 1:
             _copy_all(args[0], args[1])
-        elif name in _FROM_OWN:
+        elif from_own:
             _fill_own(args[0], args[1], group)
-    return Work(args[0])
+        return Work(args[0])
+
+    return write
 
 
 def _flat(value: Any) -> list[Any]:
@@ -295,11 +299,13 @@ def _flat(value: Any) -> list[Any]:
     return [t for v in value or () for t in _flat(v)]
 
 
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def _copy_all(outputs: Any, inputs: Any) -> None:
     for to, of in zip(_flat(outputs), _flat(inputs), strict=False):
         to.view(-1).copy_(of.reshape(-1))
 
 
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def _fill_own(outputs: Any, inputs: Any, group: ProcessGroup) -> None:
     """Every rank's part is taken to be this rank's."""
     outputs, inputs = _flat(outputs), _flat(inputs)
@@ -313,12 +319,10 @@ def _fill_own(outputs: Any, inputs: Any, group: ProcessGroup) -> None:
 
 
 def _define_writers() -> None:
-    def kernel(name: str) -> Any:
-        return lambda *args: _write(name, args)
-
     for name, arguments in _WRITERS.items():
         made = c10d.define(f"c10d::{name}({arguments}) -> Any")
-        made.kernels["CompositeExplicitAutograd"] = kernel(name)
+        group_at = arguments.split(", ").index("Any process_group")
+        made.kernels["CompositeExplicitAutograd"] = _writer(name, group_at)
 
 
 _define_writers()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,11 @@ class DeviceMesh:
 
     def _hosts(self) -> int:
         return 1 if self._device_type == "cpu" else _PER_HOST
+
+    @functools.cached_property
+    def _places(self) -> list[list[int]]:
+        """The positions of the ranks that this process plays."""
+        return [self._position(rank) for rank in self._here]
 
     def _position(self, rank: int) -> list[int]:
         place, position = self._flat.index(rank), []

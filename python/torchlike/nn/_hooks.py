@@ -296,11 +296,12 @@ _PLAIN = frozenset(("_forward_hooks", "_forward_pre_hooks", "_forward_pre_hooks_
 
 def _plainly_hooked(module: Any, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call ``module`` with hooks of its own that stand before and after it, and nothing else."""
-    before = own.get("_forward_pre_hooks")
-    after = list(own.get("_forward_hooks", {}).values())
+    before, after = own.get("_forward_pre_hooks"), own.get("_forward_hooks")
+    # What hooks add and take out counts from the next call on.
+    after = list(after.values()) if after else ()
     if before:
-        keyed = own.get("_forward_pre_hooks_with_kwargs", ())
-        keyed = frozenset(keyed) if keyed else keyed
+        keyed = own.get("_forward_pre_hooks_with_kwargs")
+        keyed = frozenset(keyed) if keyed else ()
         for key, hook in list(before.items()):
             args, kwargs = _before(module, hook, key in keyed, args, kwargs)
     result = module.forward(*args, **kwargs)
@@ -327,7 +328,7 @@ def _before(module: Any, hook: Any, keyed: bool, args: Any, kwargs: Any) -> tupl
 
 def _hooked(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call ``module`` with the hooks that it and every module have."""
-    own = module._state_["_hooks"] or {}
+    own = module._hooks or {}
     if not everywhere.hooks and own.keys() <= _PLAIN:
         return _plainly_hooked(module, own, args, kwargs)
     after = _live(own, "_forward_hooks")

@@ -152,10 +152,11 @@ def _fully(model: Any, mesh: DeviceMesh, what: Any) -> None:
     patterns: Sequence[str] = () if isinstance(what, str) else next(iter(what.values()))
     patterns = [patterns] if isinstance(patterns, str) else patterns
     # A pattern's star stands for one name, as in the plans of styles.
-    wanted = [(p.count("."), p) for p in patterns]
+    wanted: dict[int, list[str]] = {}
+    for p in patterns:
+        wanted.setdefault(p.count("."), []).append(p)
     for name, module in model.named_modules():
-        depth = name.count(".")
-        if any(depth == dots and fnmatchcase(name, p) for dots, p in wanted):
+        if any([fnmatchcase(name, p) for p in wanted.get(name.count("."), ())]):
             fully_shard(module, mesh=mesh)
     fully_shard(model, mesh=mesh)
 
@@ -191,7 +192,8 @@ class Spread:
 
     def __init__(self, model: Any, mesh: DeviceMesh) -> None:
         self.sizes = dict(zip(_names(mesh), mesh.shape, strict=True))
-        self.groups = {mesh.get_group(i).ranks: name for i, name in enumerate(self.sizes)}
+        self.dims = {mesh.get_group(i).ranks: name for i, name in enumerate(self.sizes)}
+        self.groups: dict[Any, str] = {}
         self.sharding = shards(model, mesh)
         self.told: list[tuple[str, str, int, str, int, int, str, str]] = []
         self.phase = "forward"
@@ -221,11 +223,14 @@ class Spread:
             _dispatch.asides.remove(aside)
 
     def _note(self, kind: str, group: Any, inputs: list[Any], outputs: list[Any]) -> None:
-        dim = self.groups.get(group.ranks) or f"group {group.group_name}"
+        dim = self.groups.get(group)
+        if dim is None:
+            dim = self.dims.get(group.ranks) or f"group {group.group_name}"
+            self.groups[group] = dim
         dtype = _dtype_name((inputs or outputs)[0].dtype)
-        sent, received = _bytes(inputs), _bytes(outputs)
+        sent, received = sum([t.nbytes for t in inputs]), sum([t.nbytes for t in outputs])
         self.told.append(
-            (kind, dim, group.size(), dtype, sent, received, self.phase, self._module())
+            (kind, dim, len(group.ranks), dtype, sent, received, self.phase, self._module())
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -236,10 +241,6 @@ class Spread:
 
 def _names(mesh: DeviceMesh) -> tuple[str, ...]:
     return mesh.mesh_dim_names or tuple(map(str, range(mesh.ndim)))
-
-
-def _bytes(tensors: list[Any]) -> int:
-    return sum([t.nbytes for t in tensors])
 
 
 @functools.cache
@@ -255,35 +256,39 @@ def shards(model: Any, mesh: DeviceMesh) -> list[Sharded]:
     """How the parameters of a model lie."""
     from torchlike.distributed.tensor import DTensor
 
-    ranks = min(mesh.size(), SHOWN)
+    ranks = mesh._flat[:SHOWN]
     found = []
-    alike: dict[int, Sharded] = {}
+    alike: dict[int, tuple[Any, ...]] = {}
+    seats: dict[Any, list[Any]] = {}
     for name, p in model.named_parameters():
         if not isinstance(p, DTensor):
-            found.append(Sharded(name, tuple(p.shape), "replicated", p.nbytes, (0,) * ranks))
+            found.append(Sharded(name, tuple(p.shape), "replicated", p.nbytes, (0,) * len(ranks)))
             continue
-        number = p._spec.number
-        first = alike.get(number)
-        if first is None:
+        spec = p._spec
+        rest = alike.get(id(spec))
+        if rest is None:
+            own = spec.mesh
+            if own not in seats:
+                seats[own] = _seats(own, mesh, ranks)
             numbers: dict[Any, int] = {}
-            parts = tuple(numbers.setdefault(at, len(numbers)) for at in _offsets(p, mesh, ranks))
+            offsets = [_offset(seat, spec) for seat in seats[own]]
+            parts = tuple([numbers.setdefault(at, len(numbers)) for at in offsets])
             placements = ", ".join(map(str, p.placements))
-            size = p._local_tensor.nbytes
-            first = alike[number] = Sharded(name, p._spec.shape, placements, size, parts)
-        found.append(Sharded(name, *first[1:]))
+            rest = alike[id(spec)] = (spec.shape, placements, p._local_tensor.nbytes, parts)
+        found.append(Sharded(name, *rest))
     return found
 
 
-def _offsets(p: Any, mesh: DeviceMesh, ranks: int) -> list[Any]:
-    """Which elements the first ranks of a mesh have, of a tensor on all of its dimensions or some."""
-    own, codes = p.device_mesh, p._spec.lies[0]
-    places = [_names(mesh).index(n) for n in _names(own)]
-    found = []
-    for rank in mesh._flat[:ranks]:
-        at = mesh._position(rank)
-        seat = _C._Mesh(list(own.shape), [at[i] for i in places], own._hosts())
-        found.append(tuple(map(tuple, seat.local(list(p.shape), codes))))
-    return found
+def _seats(own: Any, mesh: DeviceMesh, ranks: Sequence[int]) -> list[Any]:
+    """Where ranks of a mesh are on one of its slices."""
+    dims = [_names(mesh).index(n) for n in _names(own)]
+    places = [mesh._position(rank) for rank in ranks]
+    return [_C._Mesh(list(own.shape), [at[i] for i in dims], own._hosts()) for at in places]
+
+
+def _offset(seat: Any, spec: Any) -> tuple[Any, ...]:
+    """Which elements a rank has."""
+    return tuple(map(tuple, seat.local(list(spec.shape), spec.lies[0])))
 
 
 def traffic(comms: Sequence[Comm]) -> dict[tuple[str, str], tuple[int, int, int]]:

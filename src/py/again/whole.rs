@@ -2,12 +2,13 @@
 
 use super::LIMIT;
 use crate::mixed::Map;
+use crate::parts::located;
 use crate::py::dispatch::handler;
 use crate::py::gradient::require_grad;
 use crate::py::object::{PyTensor, instance, tensor_ref};
-use crate::py::types::{PyDType, PyDevice};
+use crate::py::types::PyDType;
 use crate::py::wrappers::{self, Kind, Pieces};
-use crate::{DType, Dims, Storage, Tensor, dims};
+use crate::{DType, Device, Dims, Storage, Tensor, dims};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -36,12 +37,12 @@ pub fn forget() {
 }
 
 impl Look {
-    fn of(
-        class: &Bound<'_, PyType>,
-        spec: &Bound<'_, PyAny>,
-        number: u64,
-        meta: &Bound<'_, PyAny>,
-    ) -> PyResult<Arc<Self>> {
+    fn of(class: &Bound<'_, PyType>, spec: &Bound<'_, PyAny>) -> PyResult<Arc<Self>> {
+        let py = class.py();
+        let mut number: u64 = spec.getattr(intern!(py, "_number"))?.extract()?;
+        if number == 0 {
+            number = spec.getattr(intern!(py, "number"))?.extract()?;
+        }
         let known = looks().get(&number).cloned();
         // Specs that are equal may carry other masks.
         let same = |l: &Arc<Self>| l.kind.spec.is(spec) && l.kind.class.is(class);
@@ -52,6 +53,7 @@ impl Look {
             let text = format!("{} must define __torch_dispatch__", class.name()?);
             return Err(PyTypeError::new_err(text));
         }
+        let meta = spec.getattr(intern!(py, "tensor_meta"))?;
         let meta: (Vec<i64>, Vec<i64>, PyRef<'_, PyDType>) = meta.extract()?;
         let (shape, strides, dtype) = (Dims::new(&meta.0), Dims::new(&meta.1), meta.2.0);
         let nbytes = dims::storage_bytes(&shape, &strides, 0, dtype.size())?;
@@ -85,22 +87,31 @@ fn pieces(kind: Arc<Kind>, locals: &Bound<'_, PyList>) -> PyResult<Option<Arc<Pi
     Ok(plain.then(|| Arc::new(Pieces { kind, locals })))
 }
 
-/// A new tensor on a mesh, of a class that handles its calls: how it lies, with a number of that, what the whole looks like, where
-/// it is, and its pieces.
+/// Where a tensor on a mesh is: as its first piece, or on a device of the mesh's type if this process has none.
+fn device_of(spec: &Bound<'_, PyAny>, locals: &Bound<'_, PyList>) -> PyResult<Device> {
+    if let Ok(first) = locals.get_item(0)
+        && let Some(t) = tensor_ref(&first)
+    {
+        return Ok(located(t));
+    }
+    let py = spec.py();
+    let mesh = spec.getattr(intern!(py, "mesh"))?;
+    let kind: String = mesh.getattr(intern!(py, "device_type"))?.extract()?;
+    Ok(Device::parse(&kind)?)
+}
+
+/// A new tensor on a mesh, of a class that handles its calls: how it lies, and its pieces.
 #[pyfunction]
 pub fn _on_mesh<'py>(
     class: &Bound<'py, PyType>,
     spec: &Bound<'py, PyAny>,
-    number: u64,
-    meta: &Bound<'py, PyAny>,
-    device: &PyDevice,
     locals: &Bound<'py, PyList>,
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
-    let look = Look::of(class, spec, number, meta)?;
+    let look = Look::of(class, spec)?;
     let pieces = pieces(look.kind.clone(), locals)?;
-    let storage = Storage::hollow(look.nbytes, device.known()?);
+    let storage = Storage::hollow(look.nbytes, device_of(spec, locals)?);
     let (shape, strides) = (look.shape.clone(), look.strides.clone());
     let mut t = Tensor::checked(storage.clone(), shape, strides, 0, look.dtype)?;
     if requires_grad {

@@ -185,7 +185,8 @@ class FlatParam:
         made = self._made.get(self._wanted_dtype)
         return [] if made is None else made[1]
 
-    def padded_numel(self) -> int:
+    @property
+    def width(self) -> int:
         """Elements of a part, padding included."""
         return self.rows
 
@@ -210,7 +211,7 @@ class FlatParam:
         for whole, piece in zip(wholes, self.pieces, strict=True):
             if whole.requires_grad != piece.param.requires_grad:
                 whole.requires_grad_(piece.param.requires_grad)
-        _C._refill(flat, gathered)
+        _C._refill([flat], [gathered])
 
     def _places(self) -> Iterator[tuple[nn.Module, str]]:
         return (p for piece in self.pieces for p in piece.place.everywhere())
@@ -326,6 +327,15 @@ class FlatGroup(ParamGroup):
         """Gathers the parts of all ranks, unless the whole is still there."""
         if not self._stays:
             super().unshard()
+
+    def _inputs(self) -> list[Any]:
+        return [self.param.wanted()]
+
+    def _fill(self, parts: Sequence[Any]) -> None:
+        self.param.fill(parts[0])
+
+    def _use_wholes(self) -> None:
+        self.param.use_whole()
 
     def wait(self) -> None:
         """Has the modules use the whole."""

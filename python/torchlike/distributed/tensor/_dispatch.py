@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
 from torchlike import _C
@@ -62,8 +61,7 @@ _RANDOM = frozenset(
 _AS_ONE = frozenset(("view", "_unsafe_view", "view_as_complex"))
 
 
-@dataclass
-class Decision:
+class Decision(NamedTuple):
     """What a call comes down to: where its tensors have to lie, and how its results do."""
 
     inputs: list[Spec]
@@ -292,7 +290,7 @@ def _drawn(func: OpOverload, args: Any, kwargs: Any, decision: Decision, pieces:
 def own_part(whole: Any, spec: Spec, seat: int) -> Any:
     """The piece of a whole that a rank has, as a new tensor."""
     part = whole
-    at = spec.mesh._position(spec.mesh._here[seat])
+    at = spec.mesh._places[seat]
     for dim, p in spec.applied():
         if is_cut(p):
             part = _moves._taken(part, p, spec.mesh.size(dim), at[dim])

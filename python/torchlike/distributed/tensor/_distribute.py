@@ -52,7 +52,7 @@ def distribute_tensor(
         raise RuntimeError(
             "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!"
         )
-    given = list(placements) if placements is not None else [Replicate()] * mesh.ndim
+    given = tuple(placements) if placements is not None else (Replicate(),) * mesh.ndim
     if len(given) != mesh.ndim:
         raise ValueError(
             "`placements` must have the same length as `device_mesh.ndim`! Found placements length: "
@@ -60,10 +60,10 @@ def distribute_tensor(
         )
     if isinstance(tensor, DTensor):
         check_mixed(given)
-        return _checked(tensor, mesh, tuple(given))
+        return _checked(tensor, mesh, given)
     if mesh.device_type != tensor.device.type and not tensor.is_meta:
         tensor = tensor.to(mesh.device_type)
-    spec = _spec(mesh, tuple(given), tensor)
+    spec = _spec(mesh, given, tensor)
     whole = tensor.detach()
     if not mesh._seats:
         return DTensor._of([], spec, tensor.requires_grad)
@@ -108,7 +108,7 @@ def _checked(t: DTensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) ->
 def _own(whole: Any, spec: Spec, seat: int, source: int | None) -> Any:
     """The piece of a rank, sent as PyTorch does: one dimension of the mesh after the other."""
     mesh, part = spec.mesh, whole
-    at = mesh._position(mesh._here[seat])
+    at = mesh._places[seat]
     sends = source is not None and not whole.is_meta and mesh._world.backend != "local"
     for dim, p in spec.applied():
         parts = mesh.size(dim)
@@ -150,7 +150,7 @@ def distribute_module(
     Raises:
         RuntimeError: if it was called on the module before.
     """
-    if getattr(module, "_distribute_module_applied", False):
+    if module._state_.get("_distribute_module_applied"):
         raise RuntimeError(
             "distribute_module should only be called once on a module, but it has already been called on this module!"
         )
@@ -163,25 +163,22 @@ def distribute_module(
         module.register_forward_pre_hook(_hook(input_fn, mesh, "input_fn"))
     if output_fn is not None:
         module.register_forward_hook(_out_hook(output_fn, mesh))
-    module._distribute_module_applied = True
+    module._state_["_distribute_module_applied"] = True
     return module
 
 
 def _replicate(module: nn.Module, mesh: DeviceMesh) -> None:
     state = module._state_
-    tensors = [state[name] for name, kind in state["_kinds"].items() if kind != "module"]
-    if all([t is None or isinstance(t, DTensor) for t in tensors]):
-        return
-    whole = [Replicate()] * mesh.ndim
-    for name, p in list(module._parameters.items()):
-        if p is not None and not isinstance(p, DTensor):
-            made = nn.Parameter(
-                distribute_tensor(p.data, mesh, whole), requires_grad=p.requires_grad
-            )
-            module.register_parameter(name, made)
-    for name, b in list(module._buffers.items()):
-        if b is not None and not isinstance(b, DTensor):
-            module._buffers[name] = distribute_tensor(b, mesh, whole)
+    for name, kind in list(state["_kinds"].items()):
+        t = state[name]
+        if kind == "module" or t is None or isinstance(t, DTensor):
+            continue
+        whole = (Replicate(),) * mesh.ndim
+        if kind == "parameter":
+            made = distribute_tensor(t.data, mesh, whole)
+            module.register_parameter(name, nn.Parameter(made, requires_grad=t.requires_grad))
+        else:
+            module._buffers[name] = distribute_tensor(t, mesh, whole)
 
 
 @functools.cache

@@ -49,17 +49,7 @@ class DTensor(torch.Tensor):
     @staticmethod
     def _of(pieces: Sequence[Any], spec: Spec | None, requires_grad: bool = False) -> DTensor:
         """The tensor of these pieces, one for each rank that this process plays."""
-        assert spec is not None
-        device = pieces[0].device if pieces else torch.device(spec.mesh.device_type)
-        made: DTensor = _C._on_mesh(
-            DTensor,
-            spec,
-            spec._number or spec.number,
-            spec.tensor_meta,
-            device,
-            list(pieces),
-            requires_grad,
-        )
+        made: DTensor = _C._on_mesh(DTensor, spec, list(pieces), requires_grad)
         return made
 
     def _flagged(self) -> Any:

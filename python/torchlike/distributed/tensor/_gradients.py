@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike.distributed.tensor import _dtensor, _moves
 from torchlike.distributed.tensor._spec import Spec, TensorMeta, meta_of
-from torchlike.distributed.tensor.placement_types import Placement, Replicate
+from torchlike.distributed.tensor.placement_types import WHOLE, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ def _grad_placements(now: Sequence[Placement], before: Sequence[Placement]) -> l
     wanted: list[Placement] = []
     for current, target in zip(now, before, strict=True):
         if target.is_partial():
-            wanted.append(current if current.is_partial() else Replicate())
+            wanted.append(current if current.is_partial() else WHOLE)
         else:
             wanted.append(target)
     return wanted

@@ -117,7 +117,7 @@ def all_to_all(
 
 def _at(mesh: DeviceMesh, dim: int) -> list[int]:
     """Where along a dimension the ranks are that this process plays."""
-    return [mesh._position(rank)[dim] for rank in mesh._here]
+    return [place[dim] for place in mesh._places]
 
 
 def _padded(t: Any, dim: int, size: int) -> Any:
@@ -278,11 +278,11 @@ def redistribute(pieces: Sequence[Any], current: Spec, target: Spec) -> list[Any
     mesh = current.mesh
     if not mesh._seats:
         return list(pieces)
-    steps = _plans.get((current.number, target.number))
+    here, there = current.number, target.number
+    steps = _plans.get((here, there))
     if steps is None:
         return _stepped(pieces, mesh, _planned(current, target))
-    given = (pieces, mesh, steps)
-    return _C._moved(pieces, current.number, target.number, _stepped, given)
+    return _C._moved(pieces, here, there, _stepped, (pieces, mesh, steps))
 
 
 def _stepped(pieces: Sequence[Any], mesh: DeviceMesh, steps: list[Any]) -> list[Any]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
 from torchlike.distributed.tensor.placement_types import (
+    WHOLE,
     Placement,
-    Replicate,
-    Shard,
     _StridedShard,
     is_cut,
+    shard,
 )
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Spec:
         """The placements with what is partial reduced."""
         found = self._others.get(_UNSPLIT)
         if found is None:
-            found = tuple(Replicate() if p.is_partial() else p for p in self.placements)
+            found = tuple([WHOLE if p.is_partial() else p for p in self.placements])
             self._others[_UNSPLIT] = found
         return found
 
@@ -205,7 +205,7 @@ def twin(meta: TensorMeta) -> Any:
 
 def replicated(mesh: DeviceMesh) -> tuple[Placement, ...]:
     """The whole everywhere."""
-    return (Replicate(),) * mesh.ndim
+    return (WHOLE,) * mesh.ndim
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
@@ -254,9 +254,9 @@ def from_code(code: tuple[int, int, int], known: Iterable[Placement] = ()) -> Pl
     """The placement of three numbers; those that carry more than these are looked up among those that are known."""
     kind, a, b = code
     if kind == 0:
-        return Replicate()
+        return WHOLE
     if kind == 1:
-        return Shard(a)
+        return shard(a)
     if kind == 2:
         return _StridedShard(a, split_factor=b)
     from torchlike.distributed.tensor.placement_types import _REDUCTIONS, Partial

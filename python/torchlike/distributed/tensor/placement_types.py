@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,10 @@ class Replicate(Placement):
         return "R"
 
 
+WHOLE = Replicate()
+"""What is replicated, the same one each time."""
+
+
 class Partial(Placement):
     """Each device has a part of a reduction that is not done yet: `sum`, `avg`, `product`, `min`, `max`, or of bits."""
 
@@ -144,10 +149,9 @@ class Partial(Placement):
         if self.reduce_op == "sum":
             if pieces and not (pieces[0].is_floating_point() or pieces[0].is_complex()):
                 # Whole numbers are not divided: one rank has them.
-                places = [mesh._position(rank)[dim] for rank in mesh._here]
                 return [
-                    p if at == 0 else p.new_zeros(p.shape)
-                    for p, at in zip(pieces, places, strict=True)
+                    p if place[dim] == 0 else p.new_zeros(p.shape)
+                    for p, place in zip(pieces, mesh._places, strict=True)
                 ]
             return [p / mesh.size(dim) for p in pieces]
         if self.reduce_op in ("avg", "min", "max"):
@@ -251,22 +255,27 @@ class _MaskPartial(Partial):
         return f"MaskP({self.reduce_op}, {self.offset_shape}, {self.offset_dim})"
 
 
+@functools.lru_cache(maxsize=64)
+def shard(dim: int) -> Shard:
+    """A shard along a dimension, the same one each time."""
+    return Shard(dim)
+
+
 def is_cut(p: Placement) -> bool:
     """True for shards, strided ones too."""
-    return isinstance(p, Shard | _StridedShard)
+    return p._code[0] in (1, 2)
 
 
 def moved(p: Placement, dim: int) -> Placement:
     """A shard along another dimension; other placements are as they were."""
     if isinstance(p, _StridedShard):
         return _StridedShard(dim, split_factor=p.split_factor)
-    return Shard(dim) if isinstance(p, Shard) else p
+    return shard(dim) if isinstance(p, Shard) else p
 
 
 def normalized(p: Placement, ndim: int) -> Placement:
     """A shard whose dimension is counted from the first."""
-    dim = getattr(p, "dim", 0)
-    return moved(p, dim + ndim) if dim < 0 else p
+    return moved(p, p._code[1] + ndim) if p._code[1] < 0 else p
 
 
 def check_mixed(placements: Sequence[Placement]) -> None:

@@ -73,7 +73,6 @@ def fully_shard(
                 FSDPParam(p, place, info, mp_policy, shard_placement_fn) for p, place in found
             ]
         state.group = ParamGroup(params, modules, info, reshards)
-        _reset_on_load(params)
     for m in modules:
         object.__setattr__(m, "_fsdp_state", state)
         _make_class(m)
@@ -119,11 +118,15 @@ def _reshard_info(wanted: Any, info: MeshInfo) -> MeshInfo | None:
 
 def _managed(module: nn.Module, roots: Sequence[nn.Module], seen: set[int]) -> list[nn.Module]:
     """A module and those below it that no other call has taken, those below first."""
-    if id(module) in seen or (module not in roots and state_of(module) is not None):
+    if id(module) in seen or (state_of(module) is not None and module not in roots):
         return []
     seen.add(id(module))
-    below = [m for child in module.children() for m in _managed(child, roots, seen)]
-    return [*below, module]
+    state, found = module._state_, []
+    for name, kind in state["_kinds"].items():
+        if kind == "module" and state[name] is not None:
+            found += _managed(state[name], roots, seen)
+    found.append(module)
+    return found
 
 
 def _parameters(
@@ -132,10 +135,12 @@ def _parameters(
     """The parameters of the modules, and where each is used."""
     seen: set[int] = set()
     places: dict[int, tuple[nn.Parameter, Place]] = {}
-    managed = [m for root in modules for m in _managed(root, modules, seen)]
-    for m in managed:
-        for name, p in m.named_parameters(recurse=False):
-            if ignored and any(p is i for i in ignored):
+    left_out = set(map(id, ignored))
+    for m in [m for root in modules for m in _managed(root, modules, seen)]:
+        state = m._state_
+        for name, kind in state["_kinds"].items():
+            p = state[name] if kind == "parameter" else None
+            if p is None or id(p) in left_out:
                 continue
             if not p.shape:
                 raise ValueError(
@@ -147,16 +152,6 @@ def _parameters(
             else:
                 places[id(p)] = (p, Place(m, name))
     return list(places.values())
-
-
-def _reset_on_load(params: list[FSDPParam]) -> None:
-    """Parts that a state dict replaces are taken again."""
-    for p in params:
-
-        def reset(*_: Any, p: FSDPParam = p) -> None:
-            p.reset()
-
-        p.place.module.register_load_state_dict_post_hook(reset)
 
 
 def _make_class(module: nn.Module) -> None:
@@ -308,8 +303,8 @@ class FSDPModule:
         if group is not None:
             group.to_parts()
         made = super()._apply(*args, **kwargs)  # type: ignore[misc]
-        for p in group.params if group is not None else ():
-            p.reset()
+        if group is not None:
+            group.reset()
         return made
 
 

@@ -6,10 +6,13 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 from torchlike.distributed import ReduceOp
 from torchlike.distributed._ops import c10d
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torchlike import nn
     from torchlike.distributed._groups import ProcessGroup
     from torchlike.distributed.fsdp._fully_shard._param import FSDPParam, MeshInfo
@@ -46,6 +49,11 @@ class ParamGroup:
         self._gathered: Any = None
         self._work: Any = None
         self._widths: list[int] = []
+        self._mixed = False  # the parameters are of several dtypes
+        # What modules have, by their tables and names: parts, with their memory; wholes, and the memory of each.
+        self._parts: list[tuple[dict[str, Any], str, Any, Any]] | None = None
+        self._wholes: list[tuple[dict[str, Any], str, Any]] | None = None
+        self._flats: list[Any] = []
         self._partial: Any = None
 
     @property
@@ -56,20 +64,40 @@ class ParamGroup:
     def _inputs(self) -> list[Any]:
         if self._after_forward:
             return list(self._after_forward[1])
+        if self._parts is None:
+            params = self.params
+            self._parts = [(*at, p.sharded, p.own) for p in params for at in p.place.tables]
+        for state, name, part, own in self._parts:
+            if part._locals[0] is not own or state.get(name) is not part:
+                self.reset()
+                return self._inputs()
         return [p.wanted() for p in self.params]
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def reset(self) -> None:
+        """Takes the parts again that the modules have now: they were moved, cast, loaded or swapped."""
+        for p in self.params:
+            p.reset()
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets what the modules have."""
+        self._parts, self._wholes, self._flats = None, None, []
+
     def unshard(self) -> None:
         """Gathers the parts of all ranks, in one collective."""
         if self._gathered is not None or self.is_whole or not self.params:
             return
-        if not self.unshard_in_backward and self.phase is Phase.BEFORE_BACKWARD:
-            return
+        if self.unshard_in_backward or self.phase is not Phase.BEFORE_BACKWARD:
+            self._gather()
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _gather(self) -> None:
         inputs = self._inputs()
-        dtypes = {t.dtype for t in inputs}
-        if len(dtypes) > 1:
+        self._mixed = len({t.dtype for t in inputs}) > 1
+        if self._mixed:
             inputs = [t.view(torch.uint8) for t in inputs]
-        self._widths = [t.numel() for t in inputs]
+        step = inputs[0].itemsize
+        self._widths = [t.nbytes // step for t in inputs]
         flat = torch.cat(inputs)
         size = self.group.size()
         if size == 1:
@@ -87,11 +115,30 @@ class ParamGroup:
             self._work.wait()
             self._work = None
         rows = self._gathered.view(self.group.size(), -1)
-        for p, part in zip(self.params, rows.split(self._widths, 1), strict=True):
-            dtype = p.param_dtype or p.kept.dtype
-            p.fill(part.contiguous().view(dtype) if part.dtype != dtype else part)
-            p.use_whole()
+        self._fill(rows.split(self._widths, 1))
+        self._use_wholes()
         self.is_whole, self._gathered, self._after_forward = True, None, None
+
+    def _fill(self, parts: Sequence[Any]) -> None:
+        """Makes wholes of the parts of all ranks, each `[ranks, elements of a part]`."""
+        params = self.params
+        if self._mixed or any([p.dim for p in params]):
+            parts = [p.laid(part) for p, part in zip(params, parts, strict=True)]
+        if self._flats:
+            _C._refill(self._flats, parts)
+            return
+        made: list[Any] = []
+        for p, part in zip(params, parts, strict=True):
+            made.append(p.make_whole(part))
+            _C._refill(made[-1:], [part])
+        self._flats = made
+
+    def _use_wholes(self) -> None:
+        """Has the modules use the wholes."""
+        if self._wholes is None:
+            self._wholes = [(*at, p.whole) for p in self.params for at in p.place.tables]
+        for state, name, whole in self._wholes:
+            state[name] = whole
 
     def reshard(self) -> None:
         """Lets the wholes go; after forward only if that is asked for, and perhaps only to parts of a smaller group."""
@@ -108,14 +155,15 @@ class ParamGroup:
     def _keep_parts(self, info: MeshInfo) -> None:
         """Keeps larger parts than this rank's own, to be gathered over fewer ranks."""
         rank, size = info.group.rank(), info.group.size()
-        parts = [p._flat.view(size, -1)[rank].clone() for p in self.params]
+        parts = [p.flat.view(size, -1)[rank].clone() for p in self.params]
         self._after_forward = (info, parts)
 
     def to_parts(self) -> None:
         """Has the modules use the parts."""
         if self.is_whole:
-            for p in self.params:
-                p.use_part()
+            for state, name, part, _ in self._parts or ():
+                state[name] = part
+            _C._empty_out(self._flats)
         self.is_whole = False
 
     def before_forward(self) -> bool:
@@ -157,7 +205,8 @@ class ParamGroup:
         """Lets the wholes go, and reduces their gradients to the parts."""
         self.phase = Phase.AFTER_BACKWARD
         for p in self.params:
-            p.keep_grad()
+            if p.reduce_dtype is not None:
+                p.keep_grad()
         if not self.reduce_grads:
             for p in self.params:
                 p.hold_grad()
@@ -202,7 +251,7 @@ class ParamGroup:
         if after not in (None, 1):
             out = out / after
         out = out.to(found[0][0].orig_dtype)
-        widths = [p.padded_numel() for p, _ in found]
+        widths = [p.width for p, _ in found]
         for (p, _), part in zip(found, out.split(widths), strict=True):
             p.give_grad(part)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
-from torchlike import _C, nn
+from torchlike import nn
 from torchlike.distributed.device_mesh import DeviceMesh
 from torchlike.distributed.tensor._dtensor import DTensor
 from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous, meta_of
@@ -17,6 +17,7 @@ from torchlike.distributed.tensor.placement_types import (
     Shard,
     _StridedShard,
     normalized,
+    shard,
 )
 
 if TYPE_CHECKING:
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
     from torchlike.distributed._groups import ProcessGroup
 
 
-@dataclass(frozen=True)
 class MeshInfo:
-    """Over what parameters are cut: the last dimension of the mesh, if it is `sharded`; a first one is replicated."""
+    """Over what parameters are cut: the last dimension of the mesh; a first one is replicated."""
 
-    mesh: DeviceMesh
-    sharded: bool = True
+    def __init__(self, mesh: DeviceMesh) -> None:
+        self.mesh = mesh
 
     @functools.cached_property
     def group(self) -> ProcessGroup:
@@ -53,22 +53,22 @@ class Place:
 
     def __init__(self, module: nn.Module, name: str) -> None:
         self.module, self.name = module, name
-        self._users: list[tuple[nn.Module, str]] = []
-        self._tables: list[tuple[dict[str, Any], str]] = []
-        self.add(module, name)
+        self._users = [(module, name)]
+        self.tables: list[tuple[dict[str, Any], str]] = [(module._state_, name)]
+        """What the modules have, by name."""
 
     def add(self, module: nn.Module, name: str) -> None:
         """Another module uses it too."""
         self._users.append((module, name))
-        self._tables.append((module._state_, name))
+        self.tables.append((module._state_, name))
 
     def everywhere(self) -> list[tuple[nn.Module, str]]:
         """All modules that use it, and its name in each."""
         return self._users
 
-    def put(self, p: nn.Parameter) -> None:
+    def put(self, p: Any) -> None:
         """Has the modules use this parameter, in the place of the one that is registered."""
-        for state, name in self._tables:
+        for state, name in self.tables:
             state["_kinds"][name] = "parameter"
             state[name] = p
 
@@ -97,6 +97,8 @@ class Cut(NamedTuple):
     """Of the piece of the whole that is cut: all of it, or what the other dimensions of the mesh leave here."""
     padded_shape: tuple[int, ...]
     part_shape: tuple[int, ...]
+    width: int
+    """Elements of a part, padding included."""
     start: int
     """Where this rank's part begins."""
     of_grads: dict[Any, Spec]
@@ -152,7 +154,8 @@ def _new_cut(spec: Spec, whole: Any, dim: int, info: MeshInfo) -> Cut:
     start = min(rows * info.group.rank(), size)
     part = min(rows, size - start)
     before, after = shape[:dim], shape[dim + 1 :]
-    return Cut(spec, shape, (*before, rows, *after), (*before, part, *after), start, {})
+    padded = (*before, rows, *after)
+    return Cut(spec, shape, padded, (*before, part, *after), prod(padded), start, {})
 
 
 class FSDPParam:
@@ -173,7 +176,7 @@ class FSDPParam:
             )
         self.place, self.info, self.name = place, info, place.name
         given = placement(param) if placement is not None else None
-        cut = normalized(given or Shard(0), param.ndim)
+        cut = shard(0) if given is None else normalized(given, param.ndim)
         if not isinstance(cut, Shard):
             raise AssertionError(f"Expected Shard, got {type(cut)}: {cut}")
         self.dim = cut.dim
@@ -188,92 +191,96 @@ class FSDPParam:
         self.requires_grad = param.requires_grad
         self._shard(whole)
         self.accumulated: Any = None
-        self._flat: Any = None
-        self._memory: Any = None
+        self.flat: Any = None
         self.whole: nn.Parameter | None = None
 
     def _shard(self, whole: Any) -> None:
         cut, dim = self.cut, self.dim
         part = whole.narrow(dim, cut.start, cut.part_shape[dim])
         if cut.part_shape == cut.padded_shape:
-            self.kept = own = part.clone(memory_format=torch.contiguous_format)
+            self._keep(part.clone(memory_format=torch.contiguous_format))
         else:
-            self.kept = whole.new_zeros(cut.padded_shape)
-            own = self.kept.narrow(dim, 0, cut.part_shape[dim])
-            own.copy_(part)
-        self._part = self.kept.view(-1)
-        self.sharded: Any = DTensor._of([own], cut.spec, self.requires_grad)._flagged()
+            self._keep(whole.new_zeros(cut.padded_shape)).copy_(part)
+        self.sharded: Any = DTensor._of([self.own], cut.spec, self.requires_grad)._flagged()
         self.place.put(self.sharded)
 
-    def reset(self) -> None:
-        """Takes the part again that the modules have now: it was moved, cast or loaded."""
-        now = self.place.module._parameters[self.place.name]
-        if not isinstance(now, DTensor):
-            return
-        self.sharded = now
-        local = now._local_tensor
+    def _keep(self, padded: Any) -> Any:
+        """Takes the memory of the part; gives it without what is padded."""
         cut, dim = self.cut, self.dim
-        same = local.dtype == self.kept.dtype and local.device == self.kept.device
-        if same and local.data_ptr() == self.kept.data_ptr() and not local.is_meta:
-            return
-        if local.is_meta and same:
+        self.kept, self.own, self._part = padded, padded, padded.view(-1)
+        if cut.part_shape != cut.padded_shape:
+            self.own = padded.narrow(dim, 0, cut.part_shape[dim])
+        return self.own
+
+    def reset(self) -> None:
+        """Takes the part again that the modules have now."""
+        state, name = self.place.tables[0]
+        now = state.get(name)
+        if not isinstance(now, DTensor):
+            now = self.sharded
+        self.sharded = now
+        self.place.put(now)
+        local, kept, cut = now._local_tensor, self.kept, self.cut
+        same = local.dtype == kept.dtype and local.device == kept.device
+        if same and (local.is_meta or local.data_ptr() == kept.data_ptr()):
+            self.own = local
             return
         with torch.no_grad():
-            self.kept = local.new_zeros(cut.padded_shape)
-            part = self.kept.narrow(dim, 0, cut.part_shape[dim])
+            part = self._keep(local.new_zeros(cut.padded_shape))
             part.copy_(local)
-            self._part = self.kept.view(-1)
             spec = cut.spec.of(TensorMeta(cut.spec.shape, cut.spec.stride, local.dtype))
             self.cut = cut._replace(spec=spec, of_grads={})
             now._hold([part])
-        self._flat = self._memory = self.whole = None
+        self.flat = self.whole = None
 
-    def padded_numel(self) -> int:
+    @property
+    def width(self) -> int:
         """Elements of a part, padding included."""
-        return self.kept.numel()
+        return self.cut.width
+
+    @property
+    def computed_dtype(self) -> Any:
+        """What is computed in."""
+        return self.param_dtype or self.kept.dtype
 
     def wanted(self) -> Any:
         """What is gathered: the padded part, flat, in the dtype that is computed in."""
         return self._part if self.param_dtype is None else self._part.to(self.param_dtype)
 
-    def fill(self, gathered: Any) -> None:
-        """Makes the whole of the parts of all ranks, `[ranks, elements of a part]`."""
-        parts, dim = self.info.size, self.dim
-        if self._flat is None:
-            self._flat = gathered.new_empty(gathered.numel())
-            self._memory = self._flat.untyped_storage()
-            self.whole = self._whole(self._flat)
-        if dim:
+    def laid(self, gathered: Any) -> Any:
+        """The parts of all ranks, `[ranks, elements of a part]`, as the elements of the whole lie."""
+        parts, dtype = self.info.size, self.computed_dtype
+        if gathered.dtype != dtype:
+            gathered = gathered.contiguous().view(dtype)
+        if self.dim:
             pieces = gathered.view(parts, *self.cut.padded_shape).unbind(0)
-            gathered = torch.cat(list(pieces), dim).view(parts, -1)
-        _C._refill(self._flat, gathered)
+            gathered = torch.cat(list(pieces), self.dim).view(parts, -1)
+        return gathered
+
+    def make_whole(self, gathered: Any) -> Any:
+        """Makes the whole, which is to hold what was gathered; gives its memory, flat."""
+        if self.flat is None:
+            self.flat = gathered.new_empty(self.width * self.info.size)
+            self.whole = self._whole(self.flat)
+        return self.flat
 
     def _whole(self, flat: Any) -> Any:
-        shape, dim = list(self.cut.padded_shape), self.dim
+        cut, dim, spec = self.cut, self.dim, self.of_tp
+        shape = list(cut.padded_shape)
         shape[dim] *= self.info.size
         whole = flat.view(shape)
-        if shape[dim] != self.cut.shape[dim]:
-            whole = whole.narrow(dim, 0, self.cut.shape[dim])
-        if self.of_tp is not None:
-            meta = TensorMeta(self.of_tp.shape, self.of_tp.stride, whole.dtype)
-            return DTensor._of([whole], self.of_tp.of(meta), self.requires_grad)._flagged()
+        if shape[dim] != cut.shape[dim]:
+            whole = whole.narrow(dim, 0, cut.shape[dim])
+        if spec is not None:
+            if spec.dtype != whole.dtype:
+                spec = spec.of(TensorMeta(spec.shape, spec.stride, whole.dtype))
+            return DTensor._of([whole], spec, self.requires_grad)._flagged()
         return nn.Parameter(whole, requires_grad=self.requires_grad)
-
-    def use_whole(self) -> None:
-        """Has the modules use the whole."""
-        assert self.whole is not None
-        self.place.put(self.whole)
-
-    def use_part(self) -> None:
-        """Has the modules use the part, and lets the whole's memory go."""
-        self.place.put(self.sharded)
-        if self._memory is not None:
-            self._memory.resize_(0)
 
     def keep_grad(self) -> None:
         """Adds the whole's gradient to those that are gathered in the dtype of the reduction."""
         grad = self.whole.grad if self.whole is not None else None
-        if grad is None or self.reduce_dtype in (None, grad.dtype):
+        if grad is None or self.reduce_dtype == grad.dtype:
             return
         if self.accumulated is None:
             self.accumulated = grad.to(self.reduce_dtype)
@@ -291,15 +298,14 @@ class FSDPParam:
 
     def take_grad(self) -> Any:
         """The gradient of the whole, which is forgotten; None if there is none."""
-        grad = self.whole.grad if self.whole is not None else None
-        if self.accumulated is not None:
-            grad = self.accumulated if grad is None else self.accumulated + grad
+        whole, held = self.whole, self.accumulated
+        grad: Any = whole.grad if whole is not None else None
+        if held is not None:
+            grad, self.accumulated = held if grad is None else held + grad, None
         if grad is None:
             return None
-        self.accumulated = None
-        self.whole.grad = None  # type: ignore[union-attr]
-        if isinstance(grad, DTensor):
-            assert self.of_tp is not None
+        whole.grad = None  # type: ignore[union-attr]
+        if self.of_tp is not None:
             wanted = self.of_tp.unsplit
             if grad._spec.placements != wanted:
                 grad = grad.redistribute(placements=wanted)
@@ -308,10 +314,10 @@ class FSDPParam:
 
     def padded_grad(self, grad: Any) -> Any:
         """A gradient as the parts that ranks get, `[ranks, elements of a part]`."""
-        parts, dim = self.info.size, self.dim
-        if dim:
-            return torch.stack([p.reshape(-1) for p in grad.chunk(parts, dim)])
-        missing = self.cut.padded_shape[0] * parts - grad.shape[0]
+        parts, cut = self.info.size, self.cut
+        if self.dim:
+            return torch.stack([p.reshape(-1) for p in grad.chunk(parts, self.dim)])
+        missing = cut.padded_shape[0] * parts - cut.shape[0]
         if missing:
             grad = torch.cat([grad, grad.new_zeros([missing, *grad.shape[1:]])])
         return grad.reshape(parts, -1)

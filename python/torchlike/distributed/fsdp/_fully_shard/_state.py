@@ -58,10 +58,12 @@ class State:
         self.is_root = True
         if len(self.modules) > 1:
             raise RuntimeError(f"FSDP requires a single root module but got {self.modules}")
+        known: set[State] = set()
         for name, module in self.modules[0].named_modules():
             state = state_of(module)
-            if state is None or state in self.root.states:
+            if state is None or state in known:
                 continue
+            known.add(state)
             if state is not self:
                 if state.is_root is not None:
                     raise RuntimeError(
@@ -135,14 +137,16 @@ class State:
         """The same inputs; once their gradients are computed, the group's backward pass is done."""
         if not torch.is_grad_enabled():
             return args, kwargs
-        flat, shape = pytree.tree_flatten((args, kwargs))
+        flat, shape = list(args), None
+        if kwargs or not all([isinstance(t, torch.Tensor) for t in args]):
+            flat, shape = pytree.tree_flatten((args, kwargs))
         at = [i for i, t in enumerate(flat) if isinstance(t, torch.Tensor) and t.requires_grad]
         if not at:
             return args, kwargs
-        made = _AfterBackward.apply(self.group, *(flat[i] for i in at))
-        for i, t in zip(at, made if isinstance(made, tuple) else (made,), strict=True):
+        made = _AfterBackward.apply(self.group, *[flat[i] for i in at])
+        for i, t in zip(at, made if len(at) > 1 else (made,), strict=True):
             flat[i] = t
-        return pytree.tree_unflatten(flat, shape)
+        return (tuple(flat), kwargs) if shape is None else pytree.tree_unflatten(flat, shape)
 
     def before_backward(self, grad: Any) -> Any:
         """The gradient of an output is there: gathers."""
@@ -195,7 +199,8 @@ class _AfterBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, group: ParamGroup, *inputs: Any) -> Any:
         ctx.group = group
-        return tuple(t.view_as(t) for t in inputs)
+        made = [t.view_as(t) for t in inputs]
+        return tuple(made) if len(made) > 1 else made[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -229,6 +234,7 @@ def release(model: nn.Module) -> None:
         state.root.states.clear()
         if state.group is not None:
             state.group.modules = ()
+            state.group.forget()
             for p in state.group.params:
                 del p.place
             state.group.params.clear()

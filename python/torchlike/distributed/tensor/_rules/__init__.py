@@ -9,9 +9,8 @@ without saying. The rules, and the order of their rows, are PyTorch's, so that p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchlike.distributed.tensor._spec import Spec
 from torchlike.distributed.tensor.placement_types import (
@@ -35,15 +34,13 @@ R = Replicate()
 P = Partial
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """A shard along `dim`, of any kind that the arguments have."""
 
     dim: int
 
 
-@dataclass
-class Rows:
+class Rows(NamedTuple):
     """What can be chosen for each dimension of the mesh. `even`: the rows, if pieces of several sizes are chosen."""
 
     rows: list[list[Any]]
@@ -51,8 +48,7 @@ class Rows:
     even: list[list[Any]] | None = None
 
 
-@dataclass
-class Fixed:
+class Fixed(NamedTuple):
     """Placements that follow from the arguments': of each result, of each tensor among the arguments.
 
     `args` replaces arguments that are no tensors; `ordered` says what strided shards of the results mean.
@@ -64,18 +60,20 @@ class Fixed:
     ordered: bool | None = None
 
 
-@dataclass
 class Call:
     """A call whose tensors are `Spec`s."""
 
-    name: str
-    overload: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    results: int
-    specs: list[Spec] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        name: str,
+        overload: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        results: int,
+    ) -> None:
+        self.name, self.overload, self.args, self.kwargs = name, overload, args, kwargs
+        self.results = results
+        self.specs: list[Spec] = []
         for value in (*self.args, *self.kwargs.values()):
             items = value if isinstance(value, list | tuple) else (value,)
             self.specs += [v for v in items if isinstance(v, Spec)]

@@ -6,9 +6,8 @@ or new.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchlike.distributed.tensor._rules import Call, Cut, Fixed, P, Rows, dim_of, dims_of, rule
 from torchlike.distributed.tensor.placement_types import (
@@ -20,27 +19,23 @@ from torchlike.distributed.tensor.placement_types import (
 )
 
 
-@dataclass(frozen=True)
 class New:
     """A dimension that the input has not, or has only one element of."""
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(NamedTuple):
     """A dimension of the input."""
 
     dim: int
 
 
-@dataclass(frozen=True)
-class Flat:
+class Flat(NamedTuple):
     """Several dimensions of the input, in one."""
 
     dims: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """The piece `at` of a dimension that is taken apart into `sizes`."""
 
     of: Input | Flat
@@ -48,8 +43,7 @@ class Split:
     at: int
 
 
-@dataclass(frozen=True)
-class Repeat:
+class Repeat(NamedTuple):
     """A dimension of the input several times over: it cannot be cut."""
 
     dim: int

@@ -56,8 +56,10 @@ def _children(module: nn.Module, pattern: str) -> list[nn.Module]:
     wanted = state[pattern] if kinds.get(pattern) == "module" else None
     if wanted is None:
         return []
-    first = next(n for n, kind in kinds.items() if kind == "module" and state[n] is wanted)
-    return [wanted] if first == pattern else []
+    for name, kind in kinds.items():
+        if kind == "module" and state[name] is wanted:
+            return [wanted] if name == pattern else []
+    return []
 
 
 def _apply_at(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,13 @@ import torchlike as torch
 from torchlike import nn
 from torchlike.distributed.tensor._distribute import distribute_module, distribute_tensor
 from torchlike.distributed.tensor._dtensor import DTensor
-from torchlike.distributed.tensor.placement_types import Placement, Replicate, Shard
+from torchlike.distributed.tensor.placement_types import (
+    WHOLE,
+    Placement,
+    Replicate,
+    Shard,
+    shard,
+)
 from torchlike.nn.modules.linear import Linear
 from torchlike.nn.modules.sparse import Embedding
 
@@ -30,7 +35,7 @@ __all__ = [
 
 
 # Every layer asks for the same ones.
-_ROWS, _COLUMNS, _LAST, _WHOLE = Shard(0), Shard(1), Shard(-1), Replicate()
+_ROWS, _COLUMNS, _LAST = shard(0), shard(1), shard(-1)
 
 
 class ParallelStyle(ABC):
@@ -41,10 +46,11 @@ class ParallelStyle(ABC):
     @abstractmethod
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module: ...
 
-    def _distribute(self, module: nn.Module, name: str, mesh: DeviceMesh, p: Placement) -> None:
+    def _distribute(
+        self, module: nn.Module, name: str, old: Any, mesh: DeviceMesh, p: Placement
+    ) -> None:
         """Makes a parameter one on the mesh."""
-        old = getattr(module, name)
-        made = distribute_tensor(old, mesh, [p], src_data_rank=self.src_data_rank)
+        made = distribute_tensor(old, mesh, (p,), src_data_rank=self.src_data_rank)
         own = nn.Parameter(made, old.requires_grad) if made is old else made._flagged()
         module.register_parameter(name, own)
 
@@ -60,15 +66,10 @@ def _one(layouts: Any) -> tuple[Any, ...] | None:
     return (layouts,) if isinstance(layouts, Placement) else layouts
 
 
-@functools.lru_cache(maxsize=64)
-def _shard(dim: int) -> Shard:
-    return Shard(dim)
-
-
 def _counted(layouts: tuple[Placement, ...], ndim: int) -> tuple[Placement, ...]:
     """Placements whose dimensions are counted from the first."""
     return tuple(
-        [_shard(p.dim + ndim) if isinstance(p, Shard) and p.dim < 0 else p for p in layouts]
+        [shard(p.dim + ndim) if isinstance(p, Shard) and p.dim < 0 else p for p in layouts]
     )
 
 
@@ -107,8 +108,8 @@ class _LinearStyle(ParallelStyle):
         cuts = self._cuts(module)
 
         def partition(name: str, part: nn.Module, mesh: DeviceMesh) -> None:
-            for parameter in [n for n, _ in part.named_parameters(recurse=False)]:
-                self._distribute(part, parameter, mesh, cuts[parameter])
+            for parameter, p in list(part.named_parameters(recurse=False)):
+                self._distribute(part, parameter, p, mesh, cuts[parameter])
 
         return distribute_module(module, device_mesh, partition, self._take, self._give)
 
@@ -136,9 +137,9 @@ class ColwiseParallel(_LinearStyle):
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:
-        self.input_layouts = (input_layouts or Replicate(),)
-        self.output_layouts = (output_layouts or Shard(-1),)
-        self.desired_input_layouts = (Replicate(),)
+        self.input_layouts = (input_layouts or WHOLE,)
+        self.output_layouts = (output_layouts or _LAST,)
+        self.desired_input_layouts = (WHOLE,)
         self.use_local_output = use_local_output
 
     def _cuts(self, module: nn.Module) -> dict[str, Placement]:
@@ -171,16 +172,16 @@ class RowwiseParallel(_LinearStyle):
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:
-        self.input_layouts = (input_layouts or Shard(-1),)
-        self.output_layouts = (output_layouts or Replicate(),)
+        self.input_layouts = (input_layouts or _LAST,)
+        self.output_layouts = (output_layouts or WHOLE,)
         self.use_local_output = use_local_output
 
     def _cuts(self, module: nn.Module) -> dict[str, Placement]:
         if isinstance(module, Linear):
             self.desired_input_layouts = (_LAST,)
-            return {"weight": _COLUMNS, "bias": _WHOLE}
+            return {"weight": _COLUMNS, "bias": WHOLE}
         if isinstance(module, Embedding):
-            self.desired_input_layouts = (_WHOLE,)
+            self.desired_input_layouts = (WHOLE,)
             return {"weight": _ROWS}
         raise NotImplementedError("RowwiseParallel currently only support Linear and Embedding!")
 
