@@ -10,7 +10,7 @@ use crate::layers::batch;
 use crate::ops::f;
 use crate::tensor::{Backward, Edge, Grads, Link, Mark, Meta, Node};
 use crate::{DType, Device, Dims, Result, Tensor, mode};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -336,6 +336,14 @@ fn history(
 /// unchanged: they have their old values again.
 #[pyfunction]
 fn _refill(tensors: Vec<Bound<'_, PyTensor>>, values: Vec<Bound<'_, PyTensor>>) -> PyResult<()> {
+    if tensors.len() != values.len() {
+        let text = format!(
+            "{} tensors cannot take {} values",
+            tensors.len(),
+            values.len()
+        );
+        return Err(PyValueError::new_err(text));
+    }
     let _off = NoGrad::now();
     for (t, values) in tensors.iter().zip(&values) {
         let (t, values) = (t.get().get(), values.get().get());
