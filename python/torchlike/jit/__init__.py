@@ -190,6 +190,16 @@ def wait(future: Future) -> Any:
     return future.wait()
 
 
+# the names that older code has for them
+_fork, _wait = fork, wait
+
+
+def _unwrap_optional(x: Any) -> Any:
+    """The value, which is not to be None."""
+    assert x is not None, "Unwrapping null optional"
+    return x
+
+
 @contextlib.contextmanager
 def optimized_execution(should_optimize: bool) -> Iterator[None]:
     """Accepted, without an effect."""

@@ -6,6 +6,7 @@ import ast
 import itertools
 import linecache
 import math
+import sys
 import textwrap
 import typing
 from typing import Any
@@ -29,10 +30,10 @@ class CompilationUnit:
         for name in ("Any", "Dict", "List", "NamedTuple", "Optional", "Tuple", "Union"):
             self._space[name] = getattr(typing, name)
         if lang is not None:
-            self.define(lang)
+            self.define(lang, _frames_up=_frames_up + 1)
 
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
-        """Adds the functions of a text.
+        """Adds the functions of a text, whose names are those of where it is called.
 
         Raises:
             RuntimeError: for a name that there is already.
@@ -48,6 +49,7 @@ class CompilationUnit:
             if node.name in self._functions:
                 raise RuntimeError(f"method '{node.name}' already defined.")
             _plain_defaults(node)
+        self._space.update(_found(tree, sys._getframe(_frames_up + 1), self._space))
         file = f"<torchlike.CompilationUnit {next(_number)}>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         # definitions alone: nothing of the text runs here
@@ -78,6 +80,12 @@ class CompilationUnit:
         if found is None:
             raise AttributeError(f"'CompilationUnit' has no attribute '{attr}'")
         return found
+
+
+def _found(tree: ast.AST, frame: Any, known: dict[str, Any]) -> dict[str, Any]:
+    """What the names of a text stand for in a frame, apart from those that are known."""
+    named = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - set(known)
+    return {n: scope[n] for n in named for scope in (frame.f_globals, frame.f_locals) if n in scope}
 
 
 def _plain_defaults(node: ast.FunctionDef) -> None:

@@ -29,6 +29,19 @@ _REAL: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def _own(value: Any) -> Any:
+    """A value as it passes between Python and code: lists and dictionaries are copied, all else is what it is."""
+    if isinstance(value, list):
+        return [_own(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _own(v) for k, v in value.items()}
+    if type(value) is tuple:
+        return tuple([_own(v) for v in value])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_own, value))
+    return value
+
+
 class Function:
     """One function of code: its tree, and its closure once it was called."""
 
@@ -88,6 +101,9 @@ class Function:
                 raise self._misfit(f"is missing value for argument '{names[i]}'")
         if kwargs:
             raise self._misfit(f"has no argument '{next(iter(kwargs))}'")
+        outermost = self.unit.depth == 0
+        if outermost:
+            env[: len(names)] = map(_own, env[: len(names)])
         for i, as_real in real:
             env[i] = as_real(env[i])
         self.unit.deeper(self.name)
@@ -95,13 +111,14 @@ class Function:
             end = body(env)
         except Exception as e:
             passed(e, self)
-            outside = left(e) if self.unit.depth == 1 else None
+            outside = left(e) if outermost else None
             if outside is not None:
                 raise outside from e
             raise
         finally:
             self.unit.depth -= 1
-        return end.value if isinstance(end, Returned) else None
+        value = end.value if isinstance(end, Returned) else None
+        return _own(value) if outermost else value
 
     def __get__(self, of: Any, kind: Any = None) -> Any:
         return self if of is None else functools.partial(self, of)

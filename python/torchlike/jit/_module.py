@@ -38,6 +38,10 @@ class RecursiveScriptModule(ScriptModule):
         super().__init__()
         object.__setattr__(self, "_spec", spec)
         object.__setattr__(self, "_unit", unit)
+        for hook in spec.pre_hooks:
+            self.register_forward_pre_hook(spec.methods[hook])
+        for hook in spec.hooks:
+            self.register_forward_hook(spec.methods[hook])
 
     def _fill(self, state: Mapping[str, Any]) -> None:
         """Gives the module the attributes of its class."""

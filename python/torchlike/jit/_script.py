@@ -82,6 +82,7 @@ def script_module(module: Any) -> RecursiveScriptModule:
         for name in exported(inner):
             if name != "forward":
                 builder.compiled(name, None, ast.Pass(lineno=1))
+        builder.has_hooks(None, ast.Pass(lineno=1))
     root.finish()
     return _made(program, module, {})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from torchlike import jit
 from torchlike.jit import _types
 from torchlike.jit._comprehensions import Comprehensions
 from torchlike.jit._parts_of_code import _kind, _never_none, _plain, call
@@ -17,12 +18,12 @@ class TypeTests(Comprehensions):
     def _isinstance(self, node: ast.Call) -> Any:
         value = self.visit(node.args[0])
         if isinstance(value, Part) or _plain(value):
-            kinds = self.visit(node.args[1])
             subject = value.module if isinstance(value, Part) else value.value
+            kinds = self._class(node.args[1])
             if isinstance(kinds, Known):
-                return Known(isinstance(subject, kinds.value))
+                return Known(jit.isinstance(subject, kinds.value))
         elements = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
-        sure = self._of_container(value, [self.visit(e) for e in elements])
+        sure = self._of_container(value, [self._class(e) for e in elements])
         if sure is not None:
             return Known(sure)
         texts = [t for e in elements for t in self._asked(value, e)]
@@ -41,6 +42,15 @@ class TypeTests(Comprehensions):
             ),
             "bool",
         )
+
+    def _class(self, node: ast.AST) -> Any:
+        """What a class, or a type with parameters, is."""
+        if not isinstance(node, ast.Subscript | ast.BinOp):
+            return self.visit(node)
+        try:
+            return Known(_types.evaluated(node, self.source.lookup))
+        except (KeyError, AttributeError, TypeError) as e:
+            raise self.fail(node, str(e) or "an annotation that is no type") from None
 
     def _asked(self, value: Any, node: ast.AST) -> list[str]:
         """The types that a class stands for: a list of anything is one of those that a value may be."""
