@@ -155,3 +155,78 @@ def test_super(below):
     module, x = Deriving(2, 3), torch.tensor(X)
     module = nn.Sequential(module) if below is nn.Sequential else module
     alike(torch.jit.script(module)(x), module(x))
+
+
+class Halved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        return x * self.weight / 2
+
+
+class Scripted(torch.jit.ScriptModule):
+    def __init__(self, more: int):
+        super().__init__()
+        self.more, self.seen, self.part = more, [1, 2], Halved()
+        self.define("def defined(self, x):\n    return x * self.more\n")
+
+    @torch.jit.script_method
+    def forward(self, x):
+        y = self.halved(x)
+        if bool(y.sum() > 0):
+            y = y + self.more
+        return y + len(self.seen)
+
+    @torch.jit.script_method
+    def halved(self, x):
+        return self.part(x)
+
+    def plain(self):
+        return type(self.part).__name__
+
+
+class Other(Scripted):
+    @torch.jit.script_method
+    def halved(self, x):
+        return x * 100
+
+
+def test_classes_of_script_modules():
+    model, x = Scripted(4), torch.tensor([2.0, 4.0])
+    assert model.plain() == "RecursiveScriptModule"
+    assert model(x).tolist() == [7, 8] and Other(1)(x).tolist() == [203, 403]
+    assert model(-x).tolist() == [1, 0] and model.defined(x).tolist() == [8, 16]
+    model.define("def later(self, x):\n    return self.defined(x) + 1\n")
+    assert model.later(x).tolist() == [9, 17]
+    read = through_a_file(model)
+    assert read(x).tolist() == [7, 8] and read.original_name == "Scripted"
+    assert [n for n, _ in model.named_parameters()] == ["part.weight"]
+    model.part.weight.data.fill_(2)
+    assert model(x).tolist() == [8, 10] and model.eval().part.training is False
+    assert torch.jit.script(model) is model
+    assert torch.jit.script(nn.Sequential(model))(x).tolist() == [8, 10]
+
+
+class Sized(nn.Module):
+    @torch.jit.export
+    def __len__(self) -> int:
+        return 10
+
+    @torch.jit.export
+    def __contains__(self, name: str) -> bool:
+        return name == "here"
+
+    @torch.jit.ignore
+    def of_python(self, n):
+        return [*range(n)]
+
+    def forward(self, x):
+        return x
+
+
+def test_methods_that_python_calls():
+    scripted = torch.jit.script(Sized())
+    assert len(scripted) == 10 and "here" in scripted and "there" not in scripted
+    assert scripted.of_python(2) == [0, 1]

@@ -106,8 +106,8 @@ def export(fn: Any) -> Any:
 
 
 def script_method(fn: Any) -> Any:
-    """As `export`."""
-    return _marks.mark(fn, _marks.EXPORT)
+    """A decorator: the method of a class that derives from `ScriptModule` is compiled with each of its objects."""
+    return _marks.ScriptMethodStub(fn)
 
 
 def interface(obj: Any) -> Any:

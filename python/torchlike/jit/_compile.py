@@ -13,7 +13,7 @@ import torchlike
 from torchlike.jit import _results
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._functions import ATTRIBUTES
-from torchlike.jit._layers import inherited
+from torchlike.jit._layers import inherited, stub_of
 from torchlike.jit._parts_of_code import (
     _ATTRIBUTE_KINDS,
     _FOLDED,
@@ -220,7 +220,7 @@ class Expressions:
             return Run(place, "bool")
         if attribute in scripted_methods(module):
             return Method(part, attribute, None)
-        function = getattr(type(module), attribute, None)
+        function = stub_of(module, attribute) or getattr(type(module), attribute, None)
         getter = getter_of(attribute)
         if isinstance(function, property) or getter in scripted_methods(module):
             return self.program.asked(self, part, getter, node)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import types
 from typing import Any
 
-from torchlike.jit import _types
+from torchlike.jit import _marks, _types
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._function import Function
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, ScriptModule
@@ -15,6 +16,8 @@ from torchlike.jit._scope import Source
 from torchlike.jit._statements import Statements
 from torchlike.jit._unit import Instance
 from torchlike.nn import Module
+
+_LEFT = (_marks.IGNORE, _marks.UNUSED)
 
 
 def script(
@@ -73,8 +76,30 @@ def script_module(module: Any) -> RecursiveScriptModule:
     """A compiled module, which shares the module's tensors."""
     program = Program()
     root = ModuleBuilder(program, module)
+    _compile(program, root, exported(module))
+    return _made(program, module, {})
+
+
+def compile_in_place(module: Any) -> None:
+    """Compiles the methods of an object of a class of script modules, and makes TorchScript of what it holds."""
+    module.__dict__.pop("_spec", None)
+    program = Program()
+    root = ModuleBuilder(program, module)
+    _compile(program, root, list(module._stubs))
+    twins: dict[int, Any] = {}
+    for name, kind in root.attributes.items():
+        object.__setattr__(module, name, _held(program, kind, getattr(module, name), twins))
+    for name, inner in list(module._modules.items()):
+        if inner is not None:
+            module._modules[name] = _made(program, inner, twins)
+    object.__setattr__(module, "_spec", root.finish())
+    object.__setattr__(module, "_unit", program.unit)
+
+
+def _compile(program: Program, root: ModuleBuilder, names: list[str]) -> None:
+    """Compiles methods of a module, and what those below it export."""
+    module = root.module
     program.builders[id(module)] = root
-    names = exported(module)
     for variant in (v for name in names for v in root.variants(name)):
         root.compiled(variant, None, ast.Pass(lineno=1))
     for inner in list(module.modules()):
@@ -84,7 +109,6 @@ def script_module(module: Any) -> RecursiveScriptModule:
                 builder.compiled(name, None, ast.Pass(lineno=1))
         builder.has_hooks(None, ast.Pass(lineno=1))
     root.finish()
-    return _made(program, module, {})
 
 
 def _held(program: Program, kind: str, value: Any, made: dict[int, Any]) -> Any:
@@ -123,4 +147,14 @@ def _made(program: Program, module: Any, made: dict[int, Any]) -> RecursiveScrip
         state[name] = None if inner is None else _made(program, inner, made)
     state["training"] = module.training
     result._fill(state)
+    _bind(module, result)
     return result
+
+
+def _bind(module: Any, result: Any) -> None:
+    """Gives a compiled module the methods that are left to Python."""
+    for name in dir(type(module)):
+        function = inspect.getattr_static(type(module), name, None)
+        left = inspect.isfunction(function) and _marks.mark_of(function) in _LEFT
+        if left and name not in result._spec.methods:
+            object.__setattr__(result, name, types.MethodType(function, result))

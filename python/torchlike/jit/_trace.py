@@ -10,7 +10,12 @@ from torchlike.jit import _state, _types
 from torchlike.jit import _trace_checks as _checks
 from torchlike.jit._classes import qualified
 from torchlike.jit._function import Function
-from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, TopLevelTracedModule
+from torchlike.jit._module import (
+    RecursiveScriptModule,
+    ScriptFunction,
+    ScriptModule,
+    TopLevelTracedModule,
+)
 from torchlike.jit._program import ModuleBuilder, Program
 from torchlike.jit._scope import scripted_methods
 from torchlike.jit._trace_checks import TracingCheckError as TracingCheckError
@@ -181,7 +186,7 @@ def trace(
     Raises:
         TracingCheckError: if the trace is another one when it is made again.
     """
-    if isinstance(func, RecursiveScriptModule | ScriptFunction):
+    if isinstance(func, ScriptModule | ScriptFunction):
         return func
     owner, method = getattr(func, "__self__", None), getattr(func, "__name__", "")
     if isinstance(func, Module):

@@ -22,7 +22,7 @@ class TypeTests(Comprehensions):
             kinds = self._class(node.args[1])
             if isinstance(kinds, Known):
                 return Known(jit.isinstance(subject, kinds.value))
-        elements = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+        elements = _alternatives(node.args[1])
         sure = self._of_container(value, [self._class(e) for e in elements])
         if sure is not None:
             return Known(sure)
@@ -82,3 +82,10 @@ class TypeTests(Comprehensions):
             return _types.of_annotation(kind, self.program.named(self, node))
         except (_types.UnknownType, KeyError, AttributeError, TypeError) as e:
             raise self.fail(node, str(e) or "an annotation that is no type") from None
+
+
+def _alternatives(node: ast.expr) -> list[ast.expr]:
+    """The classes of a tuple of classes and tuples."""
+    if not isinstance(node, ast.Tuple):
+        return [node]
+    return [part for each in node.elts for part in _alternatives(each)]
