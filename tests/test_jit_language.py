@@ -491,3 +491,11 @@ def test_texts_that_stand_oddly():
         return isinstance(a, (int, (float, str), List[int]))  # noqa: UP006
 
     assert torch.jit.script(several)([1]) and not torch.jit.script(several)(None)
+
+
+def test_members_hashes_and_what_is_not_none():
+    def f(n: Optional[int]):  # noqa: UP045
+        found = [c.value for c in Colour]
+        return found, hash("a") == hash("a"), torch.jit._unwrap_optional(n) + 1
+
+    assert torch.jit.script(f)(4) == ([1, 2], True, 5)

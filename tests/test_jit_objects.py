@@ -230,3 +230,31 @@ def test_methods_that_python_calls():
     scripted = torch.jit.script(Sized())
     assert len(scripted) == 10 and "here" in scripted and "there" not in scripted
     assert scripted.of_python(2) == [0, 1]
+
+
+class Typed(torch.jit.ScriptModule):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.jit.Attribute([], List[str])  # noqa: UP006
+        self.words.append("a")
+
+    @torch.jit.script_method
+    def forward(self, x, device: torch.device):
+        self.words.append("b")
+        return self.words, x * -0.0, device
+
+
+def test_attributes_with_types():
+    words, zero, device = Typed()(torch.ones(1), "cpu")
+    assert words == ["a", "b"] and zero.signbit() and device == torch.device("cpu")
+
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.counts = torch.jit.Attribute({}, Dict[str, int])  # noqa: UP006
+
+        def forward(self, n: int):
+            self.counts["n"] = n
+            return self.counts
+
+    assert torch.jit.script(Plain())(3) == {"n": 3}

@@ -118,3 +118,21 @@ def test_random_results():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         jit.trace(lambda a: torch.dropout(a, 0.5, False), torch.ones(50))
+
+
+def test_inputs_by_name():
+    """They are the arguments of their names, whatever stands between."""
+
+    class Middle(nn.Module):
+        def forward(self, a=None, b=None, c=None):
+            return (a if b is None else b) - c
+
+    for given in ({"c": X, "a": X * 3}, {"a": X * 3, "c": X}):
+        traced = jit.trace(Middle(), example_kwarg_inputs=given, check_inputs=[given])
+        both = jit.trace_module(Middle(), {"forward": given}, example_inputs_is_kwarg=True)
+        for each in (traced, both):
+            assert each(c=X, a=X * 5).tolist() == [4, 4, 4]
+    of_function = jit.trace(lambda a, b=None, c=None: a - c, example_kwarg_inputs={"c": X, "a": X})
+    assert of_function(a=X * 2, c=X).tolist() == [1, 1, 1]
+    with pytest.raises(RuntimeError, match=r"missing value for argument 'c'"):
+        of_function(a=X, z=X)

@@ -245,7 +245,7 @@ class Calls(TypeTests):
 
     def of_known_call(self, function: Any, node: ast.Call) -> Any:
         """A call of a function or class."""
-        for special in (Calls._special, _gradients.called, _tasks.called):
+        for special in (Calls._special, _gradients.called, _tasks.called, _made_of_classes.called):
             made = special(self, function, node)
             if made is not None:
                 return made
@@ -343,11 +343,6 @@ class Calls(TypeTests):
 
         if function is isinstance or function is jit.isinstance:
             return self._isinstance(node)
-        if function is jit._unwrap_optional:
-            of = self.visit(node.args[0])
-            kind = (_kind(of) or "").removeprefix("Optional[")
-            there = kind[:-1] if kind != _kind(of) else _kind(of)
-            return Run(call("torch._unwrap_optional", [self.node(of, node)]), there)
         if function is jit.annotate:
             kind = self.annotation(node.args[0])
             return Run(call("annotate", [_types.node_of(kind), self.run(node.args[1])]), kind)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import enum
 import inspect
+import math
 import operator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -98,7 +99,7 @@ class Expressions:
             if value != value or value in (float("inf"), float("-inf")):
                 return call("float", [ast.Constant(str(value))])
             made: ast.expr = ast.Constant(abs(value))
-            return ast.UnaryOp(ast.USub(), made) if value < 0 else made
+            return ast.UnaryOp(ast.USub(), made) if math.copysign(1, value) < 0 else made
         if isinstance(value, torchlike.Size | list):
             return ast.List([self.constant(v, at) for v in value], ast.Load())
         if isinstance(value, tuple):

@@ -97,7 +97,9 @@ def _compiled(builder: ModuleBuilder, hook: Any, word: str, count: int) -> Hook:
 def hook_of(spec: Class, name: str) -> Hook:
     """A hook of a class that is TorchScript already."""
     tree = spec.methods[name].tree
-    return Hook(name, tree, _given(tree, tree.returns and ast.unparse(tree.returns)))
+    return Hook(
+        name, tree, _given(tree, None if tree.returns is None else ast.unparse(tree.returns))
+    )
 
 
 def _given(tree: ast.FunctionDef, kind: str | None) -> str:

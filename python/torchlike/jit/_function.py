@@ -7,6 +7,7 @@ import enum
 import functools
 from typing import TYPE_CHECKING, Any
 
+import torchlike
 from torchlike.jit._closures import UNSET
 from torchlike.jit._errors import CompilationUnitError, left, passed
 from torchlike.jit._statement_closures import Compiler, Returned
@@ -21,8 +22,9 @@ def _real(value: Any) -> Any:
     return float(value) if type(value) is int else value
 
 
-# What whole numbers become where code takes real ones.
-_REAL: dict[str, Callable[[Any], Any]] = {
+# What whole numbers become where code takes real ones, and names of devices where it takes devices.
+_FITTED: dict[str, Callable[[Any], Any]] = {
+    "Device": lambda v: torchlike.device(v) if isinstance(v, str) else v,
     "float": _real,
     "Optional[float]": _real,
     "List[float]": lambda v: [_real(x) for x in v] if isinstance(v, list | tuple) else v,
@@ -83,7 +85,7 @@ class Function:
         of = getattr(found, "kind", None)
         if of == "Enum":
             return lambda v: self.unit.member(found, v.name) if isinstance(v, enum.Enum) else v
-        return (lambda v: self.unit.object(found, v)) if of == "" else _REAL.get(kind)
+        return (lambda v: self.unit.object(found, v)) if of == "" else _FITTED.get(kind)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._body is None:

@@ -1,14 +1,27 @@
-"""Values that calls of classes of the library and of Python make in code."""
+"""Values that calls of classes and functions of the library and of Python make in code."""
 
 from __future__ import annotations
 
 import ast
 from typing import Any
 
+import torchlike
 from torchlike.jit._parts_of_code import _kind, call
 from torchlike.jit._scope import Known, Run
 
-__all__ = ["legacy_tensor", "part_of_brackets"]
+__all__ = ["called", "legacy_tensor", "part_of_brackets"]
+
+
+def called(compiler: Any, function: Any, node: ast.Call) -> Run | None:
+    """A call of `hash`, or of what says that a value is not None; nothing for another function."""
+    if len(node.args) != 1 or function not in (hash, torchlike.jit._unwrap_optional):
+        return None
+    value = compiler.visit(node.args[0])
+    args, kind = [compiler.node(value, node)], _kind(value) or ""
+    if function is hash:
+        return Run(call("torch.hash", args), "int")
+    there = kind[9:-1] if kind.startswith("Optional[") else kind
+    return Run(call("torch._unwrap_optional", args), there or None)
 
 
 def part_of_brackets(compiler: Any, node: ast.Call) -> Run:

@@ -42,6 +42,8 @@ class ScriptModule(Module, metaclass=_ScriptMeta):
     _unit: Unit
     _stubs: Mapping[str, Any] = MappingProxyType({})
     """The functions that are compiled, by name."""
+    _said: dict[str, Any]
+    """The types that `jit.Attribute` gives attributes."""
 
     def __init_subclass__(cls, **how: Any) -> None:
         super().__init_subclass__(**how)
@@ -50,6 +52,13 @@ class ScriptModule(Module, metaclass=_ScriptMeta):
             delattr(cls, name)
         if own:
             cls._stubs = MappingProxyType({**cls._stubs, **own})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, torchlike.jit.Attribute):
+            if "_said" not in self.__dict__:
+                object.__setattr__(self, "_said", {})
+            self._said[name], value = value.type, value.value
+        super().__setattr__(name, value)
 
     def define(self, src: str) -> None:
         """Adds a method by its text, whose names are those of where it is called."""

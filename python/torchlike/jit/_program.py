@@ -236,11 +236,11 @@ class ModuleBuilder:
         self, compiler: Any, name: str, value: Any, place: ast.expr, node: ast.AST
     ) -> Any:
         """An attribute: a constant of the code, or a value of the module."""
+        value, hint = self._said(name, value)
         if may_be_held(value) and not isinstance(value, enum.Enum):
             self.attributes[name] = self.program.held(value, compiler, node).name
             return Run(place, self.attributes[name])
         constants = getattr(self.module, "__constants__", ())
-        hint = self.hints.get(name)
         if (
             self.own
             or name in constants
@@ -253,6 +253,13 @@ class ModuleBuilder:
         kind = self._kind(compiler, name, value, hint, node)
         self.attributes[name] = kind
         return Run(place, kind)
+
+    def _said(self, name: str, value: Any) -> tuple[Any, Any]:
+        """The value of an attribute, and its type where that is said: with the value, the object, or the class."""
+        if isinstance(value, torchlike.jit.Attribute):
+            return value.value, value.type
+        said = getattr(self.module, "_said", {})
+        return value, said.get(name, self.hints.get(name))
 
     def _kind(self, compiler: Any, name: str, value: Any, hint: Any, node: ast.AST) -> str:
         find = self.program.named(compiler, node)
@@ -297,7 +304,7 @@ class ModuleBuilder:
             ):
                 continue
             try:
-                self.attributes[name] = _types.of_attribute(value, self.hints.get(name), find)
+                self.attributes[name] = _types.of_attribute(*self._said(name, value), find)
             except _types.UnknownType:
                 continue
 
@@ -323,8 +330,8 @@ class ModuleBuilder:
             else:
                 spec = self.program.builder(inner, None, ast.Pass()).finish()
                 lines.append(_declared(name, spec.name))
-        hooks = {h.name: h.tree for h in (*self.pre_hooks, *self.hooks)}
-        for method in (*self.methods.values(), *hooks.values()):
+        whole = {**self.methods, **{h.name: h.tree for h in (*self.pre_hooks, *self.hooks)}}
+        for method in whole.values():
             text = ast.unparse(ast.fix_missing_locations(method))
             lines.append("".join(f"  {line}\n" for line in text.splitlines()))
         return lines
@@ -363,7 +370,9 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 # What every module has.
-_INNER = frozenset(("training", "_kinds", "_non_persistent_buffers_set", "_hooks", "_state_hooks"))
+_INNER = frozenset(
+    ("training", "_kinds", "_non_persistent_buffers_set", "_hooks", "_state_hooks", "_said")
+)
 
 
 CONTAINERS = (ModuleList, ModuleDict, ParameterList)

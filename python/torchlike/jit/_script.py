@@ -7,6 +7,7 @@ import inspect
 import types
 from typing import Any
 
+import torchlike
 from torchlike.jit import _marks, _types
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._function import Function
@@ -113,6 +114,8 @@ def _compile(program: Program, root: ModuleBuilder, names: list[str]) -> None:
 
 def _held(program: Program, kind: str, value: Any, made: dict[int, Any]) -> Any:
     """What stands for a value that a module holds: for an object, one of code with the same attributes."""
+    if isinstance(value, torchlike.jit.Attribute):
+        value = value.value
     if isinstance(value, list | tuple | dict):
         inner = _types.parts_of(kind)
         if isinstance(value, dict) and len(inner) == 2:

@@ -19,23 +19,21 @@ from torchlike.jit._module import (
 from torchlike.jit._program import ModuleBuilder, Program
 from torchlike.jit._scope import scripted_methods
 from torchlike.jit._trace_checks import TracingCheckError as TracingCheckError
-from torchlike.jit._trace_checks import check_result, kinds_of_inputs
+from torchlike.jit._trace_checks import apply, check_result, kinds_of_inputs
 from torchlike.jit._watch import TracerWarning as TracerWarning
 from torchlike.jit._watch import Watch
 from torchlike.nn import Module
 
 
 def _watched(
-    program: Program,
-    function: Any,
-    names: list[str],
-    inputs: tuple[Any, ...],
-    module: Any,
-    strict: bool,
+    program: Program, function: Any, method: Any, inputs: Any, module: Any, strict: bool
 ) -> tuple[list[ast.arg], list[ast.stmt]]:
     """The arguments and the body of a run of a function."""
     watch = Watch(program)
-    kinds = kinds_of_inputs(inputs)
+    by_name = isinstance(inputs, dict)
+    names = list(inputs) if by_name else _names(method, inputs, int(module is not None))
+    values = tuple(inputs.values()) if by_name else inputs
+    kinds = kinds_of_inputs(values)
     arguments = [ast.arg(n, _types.node_of(k)) for n, k in zip(names, kinds, strict=True)]
     for path, value in (
         (
@@ -49,9 +47,9 @@ def _watched(
     for path, inner in module.named_modules() if module else ():
         if path and scripted_methods(inner):
             watch.places[id(inner)] = _place(path)
-    given = [watch.taken(v, ast.Name(n, ast.Load())) for n, v in zip(names, inputs, strict=True)]
+    given = [watch.taken(v, ast.Name(n, ast.Load())) for n, v in zip(names, values, strict=True)]
     with watch, _state.watched(watch):
-        out = function(*given)
+        out = apply(function, dict(zip(names, given, strict=True)) if by_name else given)
     check_result(out, strict)
     watch.body.append(ast.Return(watch.code(out, as_result=True)))
     return arguments, watch.body
@@ -108,13 +106,16 @@ def trace_module(
         ValueError: for a module with backward hooks.
         TracingCheckError: if the trace is another one when it is made again.
     """
-    if example_inputs_is_kwarg:
-        inputs = {m: _by_name(getattr(mod, m), given)[1] for m, given in inputs.items()}
-    made = _trace_methods(mod, inputs, strict)
+
+    def in_order(given: dict[str, Any]) -> dict[str, Any]:
+        keyed = example_inputs_is_kwarg
+        return {m: _given_by(getattr(mod, m), v, v if keyed else None) for m, v in given.items()}
+
+    made = _trace_methods(mod, in_order(inputs), strict)
     if not check_trace:
         return made
     for each in [inputs] if check_inputs is None else check_inputs:
-        for method, given in each.items():
+        for method, given in in_order(each).items():
 
             def again(copies: Any, method: str = method) -> tuple[Any, Function]:
                 other = _trace_methods(mod, {method: copies}, strict)
@@ -123,7 +124,7 @@ def trace_module(
             function = mod if method == "forward" else getattr(mod, method)
             code = made._spec.methods[method]
             _checks.check_trace(
-                function, getattr(made, method), code, again, _tuple(given), check_tolerance
+                function, getattr(made, method), code, again, given, check_tolerance
             )
     return made
 
@@ -139,10 +140,9 @@ def _trace_methods(mod: Any, inputs: dict[str, Any], strict: bool) -> RecursiveS
                 f"Modules that have backward hooks assigned can't be compiled: {inner}"
             )
     for method, given in inputs.items():
-        example = _tuple(given)
         function = mod.__call__ if method == "forward" else getattr(mod, method)
-        names = _names(getattr(type(mod), method), example, 1)
-        arguments, body = _watched(program, function, names, example, mod, strict)
+        of_class = getattr(type(mod), method)
+        arguments, body = _watched(program, function, of_class, given, mod, strict)
         root.methods[method] = _function_def(method, arguments, body, True)
         root.kinds[method] = None
     for inner in mod.modules():
@@ -156,10 +156,11 @@ def _tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, tuple | list) else (given,)
 
 
-def _by_name(function: Any, given: dict[str, Any]) -> tuple[list[str], tuple[Any, ...]]:
-    """The names and values of inputs that are given by name, in the order of the function's arguments."""
-    names = [p for p in inspect.signature(function).parameters if p in given]
-    return names, tuple(given[n] for n in names)
+def _given_by(function: Any, given: Any, by_name: dict[str, Any] | None) -> Any:
+    """Inputs as a tuple, or by name in the order of the function's arguments."""
+    if by_name is None:
+        return _tuple(given)
+    return {p: by_name[p] for p in inspect.signature(function).parameters if p in by_name}
 
 
 def trace(
@@ -191,12 +192,10 @@ def trace(
     owner, method = getattr(func, "__self__", None), getattr(func, "__name__", "")
     if isinstance(func, Module):
         owner, method = func, "forward"
-    keyed = example_kwarg_inputs is not None
     called = func.forward if isinstance(func, Module) else func
-    inputs = _by_name(called, example_kwarg_inputs)[1] if keyed else _tuple(example_inputs)
-    checks = [inputs]
-    if check_inputs is not None:
-        checks = [_by_name(called, c)[1] if keyed else _tuple(c) for c in check_inputs]
+    keyed = example_kwarg_inputs is not None
+    inputs = _given_by(called, example_inputs, example_kwarg_inputs)
+    checks = [inputs] if check_inputs is None else check_inputs
     if isinstance(owner, Module):
         return trace_module(
             owner,
@@ -205,6 +204,7 @@ def trace(
             check_inputs=[{method: c} for c in checks],
             check_tolerance=check_tolerance,
             strict=strict,
+            example_inputs_is_kwarg=keyed,
         )
     made = _trace_function(func, inputs, strict)
     if check_trace:
@@ -213,15 +213,15 @@ def trace(
             other = _trace_function(func, copies, strict)
             return other, other._function
 
-        for each in checks:
+        for given in checks:
+            each = _given_by(func, given, given if keyed else None)
             _checks.check_trace(func, made, made._function, again, each, check_tolerance)
     return made
 
 
-def _trace_function(func: Any, inputs: tuple[Any, ...], strict: bool) -> ScriptFunction:
+def _trace_function(func: Any, inputs: Any, strict: bool) -> ScriptFunction:
     program = Program()
-    names = _names(func, inputs, 0)
-    arguments, body = _watched(program, func, names, inputs, None, strict)
+    arguments, body = _watched(program, func, func, inputs, None, strict)
     name = program.fresh(qualified(func) if hasattr(func, "__qualname__") else "__torch__.traced")
     prefix, _, last = name.rpartition(".")
     last = last if last.isidentifier() and last != "_" else "traced"

@@ -164,6 +164,11 @@ def _varies(kind: str) -> str:
 # Checks of a finished trace
 
 
+def apply(function: Any, inputs: Any) -> Any:
+    """Calls a function with a tuple of inputs, or with inputs by name."""
+    return function(**inputs) if isinstance(inputs, dict) else function(*inputs)
+
+
 def cloned(inputs: Any) -> Any:
     """Inputs whose tensors are copies, as what is traced may write to them."""
     return pytree.tree_map(_copy, inputs)
@@ -202,7 +207,7 @@ def check_trace(
 
 def _run(function: Any, inputs: Any, what: str, code: Function, other: Function) -> list[Any]:
     try:
-        out = function(*cloned(inputs))
+        out = apply(function, cloned(inputs))
     except Exception as e:
         text = f"encountered an exception while running the {what} with test inputs.\nException:\n{indented(str(e))}"
         raise TracingCheckError(*_differences(code, other), extra_msg=text) from e
@@ -266,10 +271,10 @@ def _is_random(node: ast.AST) -> bool:
 
 def _differences(code: Function, other: Function) -> tuple[str | None, str | None]:
     """How the texts of two traces differ, and how the tensors that they hold do."""
-    texts = [textwrap.dedent(f.text).splitlines(keepends=True) for f in (code, other)]
+    one, two = (textwrap.dedent(f.text).splitlines(keepends=True) for f in (code, other))
     graphs = None
-    if texts[0] != texts[1]:
-        graphs = "Graph diff:\n" + indented("".join(difflib.ndiff(*texts))) + "\n"
+    if one != two:
+        graphs = "Graph diff:\n" + indented("".join(difflib.ndiff(one, two))) + "\n"
     pairs = zip(code.unit.constants, other.unit.constants, strict=False)
     tensors = next((t for i, (a, b) in enumerate(pairs) if (t := _difference(i, a, b))), None)
     return graphs, tensors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import types
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -134,7 +135,9 @@ class Watch(TorchFunctionMode):
             if value != value or value in (float("inf"), float("-inf")):
                 return call("float", [ast.Constant(str(value))])
             return (
-                ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
+                ast.UnaryOp(ast.USub(), ast.Constant(-value))
+                if math.copysign(1, value) < 0
+                else ast.Constant(value)
             )
         setting = of_setting(value)
         if setting is not None:
