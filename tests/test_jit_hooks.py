@@ -107,3 +107,19 @@ def test_hooks_that_are_refused(hook, text):
     model.inner.register_forward_pre_hook(hook)
     with pytest.raises(RuntimeError, match=text):
         jit.script(model)
+
+
+def test_modules_that_are_not_ready():
+    class Empty(nn.Module):
+        def __init__(self):
+            pass
+
+    with pytest.raises(RuntimeError, match="has not been initialized, did you forget to call"):
+        jit.script(Empty())
+    for make in (jit.script, lambda m: jit.trace(m, torch.ones(2, 2))):
+        with pytest.raises(RuntimeError, match="LazyLinear' has uninitialized parameters weight"):
+            make(nn.Sequential(nn.LazyLinear(3)))
+    alone = nn.Module()
+    alone.register_forward_pre_hook(before)
+    with pytest.raises(RuntimeError, match="Couldn't find method: 'forward'"):
+        jit.script(alone)

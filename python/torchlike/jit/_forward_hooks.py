@@ -7,10 +7,11 @@ import copy
 import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchlike.jit import _types
+from torchlike.jit import _layers, _types
 from torchlike.jit._parts_of_code import call
 from torchlike.jit._parts_of_code import name as dotted
 from torchlike.jit._scope import Source
+from torchlike.nn import Module
 
 if TYPE_CHECKING:
     from torchlike.jit._program import ModuleBuilder
@@ -36,6 +37,8 @@ def compile_hooks(builder: ModuleBuilder, caller: Any, node: ast.AST) -> None:
     module = builder.module
     whole: dict[str, Any] = {}
     if module._forward_pre_hooks or module._forward_hooks:
+        if _layers.method_of(module, "forward") is Module.forward:
+            raise RuntimeError(f"Couldn't find method: 'forward' on class: '{builder.name}'")
         builder.compiled("forward", caller, node)
     for kept, hooks, word, count in (
         (builder.pre_hooks, module._forward_pre_hooks, "Pre-hook", 2),

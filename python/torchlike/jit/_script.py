@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import types
+from collections.abc import Mapping
 from typing import Any
 
 import torchlike
@@ -17,6 +18,7 @@ from torchlike.jit._scope import Source
 from torchlike.jit._statements import Statements
 from torchlike.jit._unit import Instance
 from torchlike.nn import Module
+from torchlike.nn.parameter import is_lazy
 
 _LEFT = (_marks.IGNORE, _marks.UNUSED)
 
@@ -37,6 +39,7 @@ def script(
     if isinstance(obj, ScriptModule | ScriptFunction):
         return obj
     if isinstance(obj, Module):
+        check_initialized(obj)
         return script_module(_prepared(obj, {}))
     if inspect.isclass(obj):
         if issubclass(obj, Module):
@@ -95,6 +98,26 @@ def compile_in_place(module: Any) -> None:
             module._modules[name] = _made(program, inner, twins)
     object.__setattr__(module, "_spec", root.finish())
     object.__setattr__(module, "_unit", program.unit)
+
+
+def check_initialized(module: Any) -> None:
+    """Checks that a module has all of its tensors.
+
+    Raises:
+        RuntimeError: if its class did not call `super().__init__()`, or if parameters wait for a first call.
+    """
+    if not isinstance(getattr(module, "_parameters", None), Mapping):
+        raise RuntimeError(
+            f"'{torchlike.typename(type(module))}' has not been initialized, did you forget to call 'super()'?"
+        )
+    for inner in module.modules():
+        for name, value in (*inner._parameters.items(), *inner._buffers.items()):
+            if value is not None and is_lazy(value):
+                kind = "parameters" if name in inner._parameters else "buffers"
+                raise RuntimeError(
+                    f"'{torchlike.typename(type(inner))}' has uninitialized {kind} {name}. Did you forget to run a "
+                    "forward pass?"
+                )
 
 
 def _compile(program: Program, root: ModuleBuilder, names: list[str]) -> None:

@@ -130,8 +130,9 @@ def trace_module(
 
 
 def _trace_methods(mod: Any, inputs: dict[str, Any], strict: bool) -> RecursiveScriptModule:
-    from torchlike.jit._script import _made
+    from torchlike.jit._script import _made, check_initialized
 
+    check_initialized(mod)
     program = Program()
     root = program.builders[id(mod)] = ModuleBuilder(program, mod)
     for inner in mod.modules():
