@@ -1,6 +1,6 @@
 """TorchScript: objects that modules hold, classes that derive from others, and layers that read packed sequences."""
 
-from typing import Dict, List, Optional  # noqa: UP035  (as scripted code is written)
+from typing import Dict, List, Optional, Tuple  # noqa: UP035  (as scripted code is written)
 
 import pytest
 
@@ -258,3 +258,63 @@ def test_attributes_with_types():
             return self.counts
 
     assert torch.jit.script(Plain())(3) == {"n": 3}
+
+
+class Box:
+    def __init__(self, v: float):
+        self.v = v
+
+    def __int__(self) -> int:
+        return int(self.v)
+
+    def __bool__(self) -> bool:
+        return bool(self.v)
+
+    def __len__(self) -> int:
+        return 3
+
+    def __contains__(self, name: str) -> bool:
+        return name == "here"
+
+    @property
+    def twice(self):
+        return self.v * 2
+
+
+def asked(box: Box):
+    n = 0
+    if box:
+        n += 1
+    if not box:
+        n += 10
+    while box:
+        n += 100
+        break
+    return int(box), bool(box), len(box), "here" in box, "there" not in box, n, box.twice
+
+
+def boxes(
+    many: List[Box],  # noqa: UP006
+    named: Dict[str, Box],  # noqa: UP006
+    pair: Tuple[float, Box],  # noqa: UP006
+    rows: List[List[float]],  # noqa: UP006
+    some: Optional[Box],  # noqa: UP045
+):
+    total = named["a"].v + pair[0] + pair[1].v
+    for box in many:
+        total += box.v
+    if some is not None:
+        total += some.v
+    return total, rows
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_methods_that_python_calls_by_itself(saved):
+    of_one, of_many = torch.jit.script(asked), torch.jit.script(boxes)
+    if saved:
+        of_one, of_many = through_a_file(of_one), through_a_file(of_many)
+    assert of_one(Box(1.5)) == (1, True, 3, True, True, 101, 3.0)
+    assert of_one(Box(0.0)) == (0, False, 3, True, True, 10, 0.0)
+    args = [Box(1.0), Box(2.0)], {"a": Box(3.0)}, (4, Box(5.0)), [[1, 2]], Box(6.0)
+    alike(of_many(*args), (21.0, [[1.0, 2.0]]))
+    assert of_many(*args[:-1], None)[0] == 15.0

@@ -393,6 +393,9 @@ class Calls(TypeTests):
             except Exception as e:
                 raise self.fail(node, f"{type(e).__name__}: {e}") from None
         text = function.__name__
+        itself = self.special(given[0], f"__{text}__", [], node) if len(given) == 1 else None
+        if itself is not None:
+            return itself
         args = [self.node(g, node) for g in given]
         if text == "print":
             return Run(call("print", args), "NoneType")

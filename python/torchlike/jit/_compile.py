@@ -265,6 +265,15 @@ class Expressions:
             return None
         return objects.operator(self, a, op, self.node(b, node), node)
 
+    def special(self, of: Any, method: str, args: list[ast.expr], node: ast.AST) -> Run | None:
+        """A call of a method that Python calls by itself, of an object whose class has it."""
+        objects = self.program.objects_of(_kind(of)) if isinstance(of, Run) else None
+        return None if objects is None else objects.special(self, of, method, args, node)
+
+    def truth(self, value: Any, node: ast.AST) -> ast.expr:
+        """The code of what a branch or loop asks."""
+        return self.node(self.special(value, "__bool__", [], node) or value, node)
+
     def _UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.visit(node.operand)
         if isinstance(value, Known) and (isinstance(node.op, ast.Not) or _plain(value)):
@@ -273,8 +282,9 @@ class Expressions:
             return Known(_UNARY[type(node.op)](value.value))
         if isinstance(node.op, ast.Not) and isinstance(value, Part | Several):
             return Known(False)
-        kind = "bool" if isinstance(node.op, ast.Not) else _kind(value)
-        return Run(ast.UnaryOp(node.op, self.node(value, node.operand)), kind)
+        if isinstance(node.op, ast.Not):
+            return Run(ast.UnaryOp(node.op, self.truth(value, node.operand)), "bool")
+        return Run(ast.UnaryOp(node.op, self.node(value, node.operand)), _kind(value))
 
     def _BoolOp(self, node: ast.BoolOp) -> Any:
         stops = isinstance(node.op, ast.Or)
@@ -336,7 +346,13 @@ class Expressions:
         made = self._by_method(a, op, b, node)
         if made is not None:
             return made
-        left, right = self.node(a, node), self.node(b, node)
+        left = self.node(a, node)
+        if isinstance(op, ast.In | ast.NotIn):
+            held = self.special(b, "__contains__", [left], node)
+            if held is not None:
+                code = held.node if isinstance(op, ast.In) else ast.UnaryOp(ast.Not(), held.node)
+                return Run(code, "bool")
+        right = self.node(b, node)
         if isinstance(right, ast.Tuple) and isinstance(op, ast.In | ast.NotIn):
             right = ast.List(right.elts, ast.Load())
         return Run(ast.Compare(left, [op], [right]), "bool")
@@ -349,7 +365,7 @@ class Expressions:
         kind = _kind(a) if _kind(a) == _kind(b) else None
         return Run(
             ast.IfExp(
-                self.node(test, node.test), self.node(a, node.body), self.node(b, node.orelse)
+                self.truth(test, node.test), self.node(a, node.body), self.node(b, node.orelse)
             ),
             kind,
         )

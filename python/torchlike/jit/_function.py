@@ -11,6 +11,7 @@ import torchlike
 from torchlike.jit._closures import UNSET
 from torchlike.jit._errors import CompilationUnitError, left, passed
 from torchlike.jit._statement_closures import Compiler, Returned
+from torchlike.jit._types import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +27,11 @@ def _real(value: Any) -> Any:
 _FITTED: dict[str, Callable[[Any], Any]] = {
     "Device": lambda v: torchlike.device(v) if isinstance(v, str) else v,
     "float": _real,
-    "Optional[float]": _real,
-    "List[float]": lambda v: [_real(x) for x in v] if isinstance(v, list | tuple) else v,
 }
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _own(value: Any) -> Any:
@@ -81,11 +84,33 @@ class Function:
 
     def _taken(self, kind: str) -> Callable[[Any], Any] | None:
         """What makes a value one of a type, where that changes it: real numbers, members of enumerations, objects."""
-        found: Any = self.unit.find(kind) if kind.startswith("__torch__.") else None
-        of = getattr(found, "kind", None)
-        if of == "Enum":
-            return lambda v: self.unit.member(found, v.name) if isinstance(v, enum.Enum) else v
-        return (lambda v: self.unit.object(found, v)) if of == "" else _FITTED.get(kind)
+        if kind.startswith("__torch__."):
+            found: Any = self.unit.find(kind)
+            of = getattr(found, "kind", None)
+            if of == "Enum":
+                return lambda v: self.unit.member(found, v.name) if isinstance(v, enum.Enum) else v
+            return (lambda v: self.unit.object(found, v)) if of == "" else None
+        if kind.startswith("Optional["):
+            inner = self._taken(kind[9:-1])
+            return None if inner is None else lambda v: None if v is None else inner(v)
+        name, changes = kind.partition("[")[0], [self._taken(k) for k in parts_of(kind)]
+        if not any(changes):
+            return _FITTED.get(kind)
+        first, *others = [c or _same for c in changes]
+        if name == "List":
+            return lambda v: [first(x) for x in v] if isinstance(v, list | tuple) else v
+        if name == "Dict":
+            return lambda v: (
+                {first(k): others[0](x) for k, x in v.items()} if isinstance(v, dict) else v
+            )
+        if name == "Tuple":
+            each = [first, *others]
+            return lambda v: (
+                tuple([c(x) for c, x in zip(each, v, strict=True)])
+                if type(v) is tuple and len(v) == len(each)
+                else v
+            )
+        return None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._body is None:

@@ -130,6 +130,9 @@ def _item_kind(kind: str | None, key: ast.AST) -> str | None:
         return kind if isinstance(key, ast.Slice) else kind[5:-1]
     if kind and kind.startswith("Dict["):
         return _types.parts_of(kind)[1]
+    if kind and kind.startswith("Tuple[") and isinstance(key, ast.Constant):
+        parts = _types.parts_of(kind)
+        return parts[key.value] if isinstance(key.value, int) and key.value < len(parts) else None
     return None
 
 
