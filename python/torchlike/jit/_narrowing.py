@@ -91,9 +91,7 @@ def _of_class(compiler: Any, test: ast.Call) -> Narrowing | None:
     kind = (value.kind if value else None) or ""
     if not kind.startswith(("Optional[", "Union[")):
         return None
-    whole = kind[9:-1] if kind.startswith("Optional[") else kind
-    parts = _types.parts_of(whole) if whole.startswith("Union[") else [whole]
-    parts += ["NoneType"] * (whole != kind)
+    parts = _types.alternatives(kind)
     classes = asked.elts if isinstance(asked, ast.Tuple) else [asked]
     texts = {t for c in classes for t in compiler._asked(value, c)}
     yes, no = [p for p in parts if p in texts], [p for p in parts if p not in texts]

@@ -60,7 +60,7 @@ class TypeTests(Comprehensions):
         name = names.get(named.value) if isinstance(named, Known) else None
         if name and kind.startswith(("Union[", "Optional[Union[")):
             return [k for k in _types.parts_of(kind) if k.startswith(name)]
-        return [self.annotation(node)]
+        return _types.alternatives(self.annotation(node))
 
     @staticmethod
     def _of_container(value: Any, classes: list[Any]) -> bool | None:
