@@ -209,6 +209,17 @@ def test_classes_of_script_modules():
     assert torch.jit.script(nn.Sequential(model))(x).tolist() == [8, 10]
 
 
+def test_methods_that_are_defined_later():
+    class Later(torch.jit.ScriptModule):
+        def __init__(self):
+            super().__init__()
+            self.part = Halved()
+
+    model = Later()
+    model.define("def forward(self, x):\n    return self.part(x)\n")
+    assert model(torch.ones(2)).tolist() == [0.5, 0.5]
+
+
 class Sized(nn.Module):
     @torch.jit.export
     def __len__(self) -> int:

@@ -371,7 +371,15 @@ def _hints(kind: type) -> dict[str, Any]:
 
 # What every module has.
 _INNER = frozenset(
-    ("training", "_kinds", "_non_persistent_buffers_set", "_hooks", "_state_hooks", "_said")
+    (
+        "training",
+        "_kinds",
+        "_non_persistent_buffers_set",
+        "_hooks",
+        "_state_hooks",
+        "_said",
+        "_before",
+    )
 )
 
 

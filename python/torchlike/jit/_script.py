@@ -87,6 +87,10 @@ def script_module(module: Any) -> RecursiveScriptModule:
 def compile_in_place(module: Any) -> None:
     """Compiles the methods of an object of a class of script modules, and makes TorchScript of what it holds."""
     module.__dict__.pop("_spec", None)
+    before = module.__dict__.get("_before", {})
+    for name, (original, twin) in before.items():
+        if module._modules.get(name) is twin:
+            module._modules[name] = original  # whose code may be asked for more now
     program = Program()
     root = ModuleBuilder(program, module)
     _compile(program, root, list(module._stubs))
@@ -95,7 +99,9 @@ def compile_in_place(module: Any) -> None:
         object.__setattr__(module, name, _held(program, kind, getattr(module, name), twins))
     for name, inner in list(module._modules.items()):
         if inner is not None:
-            module._modules[name] = _made(program, inner, twins)
+            module._modules[name] = twin = _made(program, inner, twins)
+            before[name] = inner, twin
+    object.__setattr__(module, "_before", before)
     object.__setattr__(module, "_spec", root.finish())
     object.__setattr__(module, "_unit", program.unit)
 
