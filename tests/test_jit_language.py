@@ -418,3 +418,39 @@ def test_slices_that_are_called_give_lists():
 
     x = torch.rand(1, 2, 3, 4)
     assert torch.equal(torch.jit.script(f)(x), x)
+
+
+def test_names_in_brackets_are_their_own():
+    def f():
+        i = 1
+        x = [i + 1 for i in range(3)]
+        return i, x
+
+    assert torch.jit.script(f)() == (1, [1, 2, 3])
+
+
+class Commented(nn.Module):
+    # fmt: off
+    def forward(self, x):
+    # a comment further left than the code
+        return x + 1
+    # fmt: on
+
+
+def test_texts_that_stand_oddly():
+    assert torch.jit.script(Commented())(torch.ones(1)).item() == 2
+    unit = torch.jit.CompilationUnit("def f(n, m):\n  # type: (int, float)\n  return n * m\n")
+    assert unit.f(2, 1.5) == 3.0
+
+    def several(a: Optional[List[int]]) -> bool:  # noqa: UP006, UP045
+        return isinstance(a, (int, (float, str), List[int]))  # noqa: UP006
+
+    assert torch.jit.script(several)([1]) and not torch.jit.script(several)(None)
+
+
+def test_members_hashes_and_what_is_not_none():
+    def f(n: Optional[int]):  # noqa: UP045
+        found = [c.value for c in Colour]
+        return found, hash("a") == hash("a"), torch.jit._unwrap_optional(n) + 1
+
+    assert torch.jit.script(f)(4) == ([1, 2], True, 5)

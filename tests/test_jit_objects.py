@@ -1,6 +1,6 @@
 """TorchScript: objects that modules hold, classes that derive from others, and layers that read packed sequences."""
 
-from typing import Dict, List, Optional  # noqa: UP035  (as scripted code is written)
+from typing import Dict, List, Optional, Tuple  # noqa: UP035  (as scripted code is written)
 
 import pytest
 
@@ -155,3 +155,177 @@ def test_super(below):
     module, x = Deriving(2, 3), torch.tensor(X)
     module = nn.Sequential(module) if below is nn.Sequential else module
     alike(torch.jit.script(module)(x), module(x))
+
+
+class Halved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        return x * self.weight / 2
+
+
+class Scripted(torch.jit.ScriptModule):
+    def __init__(self, more: int):
+        super().__init__()
+        self.more, self.seen, self.part = more, [1, 2], Halved()
+        self.define("def defined(self, x):\n    return x * self.more\n")
+
+    @torch.jit.script_method
+    def forward(self, x):
+        y = self.halved(x)
+        if bool(y.sum() > 0):
+            y = y + self.more
+        return y + len(self.seen)
+
+    @torch.jit.script_method
+    def halved(self, x):
+        return self.part(x)
+
+    def plain(self):
+        return type(self.part).__name__
+
+
+class Other(Scripted):
+    @torch.jit.script_method
+    def halved(self, x):
+        return x * 100
+
+
+def test_classes_of_script_modules():
+    model, x = Scripted(4), torch.tensor([2.0, 4.0])
+    assert model.plain() == "RecursiveScriptModule"
+    assert model(x).tolist() == [7, 8] and Other(1)(x).tolist() == [203, 403]
+    assert model(-x).tolist() == [1, 0] and model.defined(x).tolist() == [8, 16]
+    model.define("def later(self, x):\n    return self.defined(x) + 1\n")
+    assert model.later(x).tolist() == [9, 17]
+    read = through_a_file(model)
+    assert read(x).tolist() == [7, 8] and read.original_name == "Scripted"
+    assert [n for n, _ in model.named_parameters()] == ["part.weight"]
+    model.part.weight.data.fill_(2)
+    assert model(x).tolist() == [8, 10] and model.eval().part.training is False
+    assert torch.jit.script(model) is model
+    assert torch.jit.script(nn.Sequential(model))(x).tolist() == [8, 10]
+
+
+def test_methods_that_are_defined_later():
+    class Later(torch.jit.ScriptModule):
+        def __init__(self):
+            super().__init__()
+            self.part = Halved()
+
+    model = Later()
+    model.define("def forward(self, x):\n    return self.part(x)\n")
+    assert model(torch.ones(2)).tolist() == [0.5, 0.5]
+
+
+class Sized(nn.Module):
+    @torch.jit.export
+    def __len__(self) -> int:
+        return 10
+
+    @torch.jit.export
+    def __contains__(self, name: str) -> bool:
+        return name == "here"
+
+    @torch.jit.ignore
+    def of_python(self, n):
+        return [*range(n)]
+
+    def forward(self, x):
+        return x
+
+
+def test_methods_that_python_calls():
+    scripted = torch.jit.script(Sized())
+    assert len(scripted) == 10 and "here" in scripted and "there" not in scripted
+    assert scripted.of_python(2) == [0, 1]
+
+
+class Typed(torch.jit.ScriptModule):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.jit.Attribute([], List[str])  # noqa: UP006
+        self.words.append("a")
+
+    @torch.jit.script_method
+    def forward(self, x, device: torch.device):
+        self.words.append("b")
+        return self.words, x * -0.0, device
+
+
+def test_attributes_with_types():
+    words, zero, device = Typed()(torch.ones(1), "cpu")
+    assert words == ["a", "b"] and zero.signbit() and device == torch.device("cpu")
+
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.counts = torch.jit.Attribute({}, Dict[str, int])  # noqa: UP006
+
+        def forward(self, n: int):
+            self.counts["n"] = n
+            return self.counts
+
+    assert torch.jit.script(Plain())(3) == {"n": 3}
+
+
+class Box:
+    def __init__(self, v: float):
+        self.v = v
+
+    def __int__(self) -> int:
+        return int(self.v)
+
+    def __bool__(self) -> bool:
+        return bool(self.v)
+
+    def __len__(self) -> int:
+        return 3
+
+    def __contains__(self, name: str) -> bool:
+        return name == "here"
+
+    @property
+    def twice(self):
+        return self.v * 2
+
+
+def asked(box: Box):
+    n = 0
+    if box:
+        n += 1
+    if not box:
+        n += 10
+    while box:
+        n += 100
+        break
+    return int(box), bool(box), len(box), "here" in box, "there" not in box, n, box.twice
+
+
+def boxes(
+    many: List[Box],  # noqa: UP006
+    named: Dict[str, Box],  # noqa: UP006
+    pair: Tuple[float, Box],  # noqa: UP006
+    rows: List[List[float]],  # noqa: UP006
+    some: Optional[Box],  # noqa: UP045
+):
+    total = named["a"].v + pair[0] + pair[1].v
+    for box in many:
+        total += box.v
+    if some is not None:
+        total += some.v
+    return total, rows
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_methods_that_python_calls_by_itself(saved):
+    of_one, of_many = torch.jit.script(asked), torch.jit.script(boxes)
+    if saved:
+        of_one, of_many = through_a_file(of_one), through_a_file(of_many)
+    assert of_one(Box(1.5)) == (1, True, 3, True, True, 101, 3.0)
+    assert of_one(Box(0.0)) == (0, False, 3, True, True, 10, 0.0)
+    args = [Box(1.0), Box(2.0)], {"a": Box(3.0)}, (4, Box(5.0)), [[1, 2]], Box(6.0)
+    alike(of_many(*args), (21.0, [[1.0, 2.0]]))
+    assert of_many(*args[:-1], None)[0] == 15.0

@@ -339,3 +339,19 @@ def test_marks_for_a_compiler_are_kept(tmp_path):
     length.range = {_DimRange(0, None, 7)}
     torch.save(length, tmp_path / "marked")
     assert torch.load(tmp_path / "marked").range == {_DimRange(0, None, 7)}
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (1, 1, 2), (3, 1, 1)])
+def test_operands_have_no_gradient_from_holes(shape):
+    values = torch.arange(1.0, 21.0).view(10, 2)
+    offsets, lengths = torch.tensor([0, 4, 7, 10]), torch.tensor([2, 3, 1])
+    holes = torch.nested.nested_tensor_from_jagged(values, offsets, lengths=lengths)
+    operand = torch.full(shape, 2.0, requires_grad=True)
+    made = torch.mul(holes, operand)
+    (got,) = torch.autograd.grad(made, operand, torch.ones_like(made))
+    parts = [
+        p * (operand[min(i, shape[0] - 1)] if len(shape) == 3 else operand)
+        for i, p in enumerate(holes.unbind())
+    ]
+    (want,) = torch.autograd.grad(sum(p.sum() for p in parts), operand)
+    assert torch.equal(got, want)

@@ -73,7 +73,7 @@ def test_markers_for_a_compiler_leave_functions_alone() -> None:
         return x + 1
 
     for mark in (compiler.allow_in_graph, compiler.assume_constant_result, compiler.disable, jit.export, jit.unused,
-                 jit.script_method, jit.interface, jit.script_if_tracing):  # fmt: skip
+                 jit.interface, jit.script_if_tracing):  # fmt: skip
         assert mark(f)(1) == 2
     assert compiler.substitute_in_graph(f)(f)(1) == 2
     assert not (

@@ -106,8 +106,8 @@ def export(fn: Any) -> Any:
 
 
 def script_method(fn: Any) -> Any:
-    """As `export`."""
-    return _marks.mark(fn, _marks.EXPORT)
+    """A decorator: the method of a class that derives from `ScriptModule` is compiled with each of its objects."""
+    return _marks.ScriptMethodStub(fn)
 
 
 def interface(obj: Any) -> Any:
@@ -188,6 +188,16 @@ def wait(future: Future) -> Any:
     if future is None:
         raise RuntimeError("Future can't be None")
     return future.wait()
+
+
+# the names that older code has for them
+_fork, _wait = fork, wait
+
+
+def _unwrap_optional(x: Any) -> Any:
+    """The value, which is not to be None."""
+    assert x is not None, "Unwrapping null optional"
+    return x
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from torchlike.jit._closures import path_of
+from torchlike.jit._forward_hooks import hook_of
 from torchlike.jit._function import Function
 from torchlike.jit._grammar import parse
 from torchlike.jit._parts_of_code import name as dotted
@@ -85,6 +86,9 @@ class AdoptedBuilder(ModuleBuilder):
         self.spec = program.unit.get_class(self._adoption.name(module._spec.name))
         held = {"training", *module._parameters, *module._buffers, *module._modules}
         self.attributes = {n: k for n, k in self.spec.attributes.items() if n not in held}
+        self._name, self._hooked = self.spec.name, True
+        self.pre_hooks = [hook_of(self.spec, n) for n in self.spec.pre_hooks]
+        self.hooks = [hook_of(self.spec, n) for n in self.spec.hooks]
 
     def compiled(self, method: str, caller: Any, node: ast.AST) -> str | None:
         """The type of a method's result."""
@@ -94,6 +98,11 @@ class AdoptedBuilder(ModuleBuilder):
                 node, f"Module '{self.module.original_name}' has no method '{method}'"
             )
         return self._adoption.result(found)
+
+    def tree_of(self, method: str) -> ast.FunctionDef:
+        """A method as code."""
+        assert self.spec is not None
+        return self.spec.methods[method].tree
 
     def chosen(self, method: str, kinds: list[str | None], caller: Any, node: ast.AST) -> str:
         """The method: its code has no others of the name."""

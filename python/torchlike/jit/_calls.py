@@ -10,7 +10,19 @@ import warnings
 from typing import Any
 
 import torchlike
-from torchlike.jit import _gradients, _marks, _results, _spelling, _tasks, _types, _values, _walks
+from torchlike._legacy import tensortype
+from torchlike.jit import (
+    _forward_hooks,
+    _gradients,
+    _made_of_classes,
+    _marks,
+    _results,
+    _spelling,
+    _tasks,
+    _types,
+    _values,
+    _walks,
+)
 from torchlike.jit._classes import may_be_compiled
 from torchlike.jit._functions import is_operator
 from torchlike.jit._library_contexts import CONTEXTS
@@ -23,8 +35,10 @@ from torchlike.jit._parts_of_code import (
     _each_kind,
     _kind,
     _plain,
+    as_list,
     call,
     is_member,
+    of_dictionary,
 )
 from torchlike.jit._scope import Known, Method, Of, Part, Run, Several, Super
 from torchlike.jit._type_tests import TypeTests
@@ -121,7 +135,7 @@ class Calls(TypeTests):
         self, values: list[Any], named: dict[str, Any], node: ast.AST, *, listed: bool = True
     ) -> tuple[list[ast.expr], list[ast.keyword]]:
         """The code of arguments; numbers side by side become lists, which operators take."""
-        fit = _listed if listed else lambda value: value
+        fit = as_list if listed else lambda value: value
         args = [self.node(fit(v), node) for v in values]
         return args, [ast.keyword(n, self.node(fit(v), node)) for n, v in named.items()]
 
@@ -132,8 +146,8 @@ class Calls(TypeTests):
     @staticmethod
     def _result(operator: str, values: list[Any], named: dict[str, Any]) -> str | None:
         """The type of a call of an operator."""
-        fitted = {n: _listed(v) for n, v in named.items()}
-        return _results.of_call(operator, [_listed(v) for v in values], fitted)
+        fitted = {n: as_list(v) for n, v in named.items()}
+        return _results.of_call(operator, [as_list(v) for v in values], fitted)
 
     # Modules
 
@@ -147,6 +161,10 @@ class Calls(TypeTests):
             builder = self.program.builder(part.module, self, node)
             builder.inherited["forward_packed"] = reads
             return self.method_call(part, "forward_packed", args, keywords, node)
+        builder = self.program.builder(part.module, self, node)
+        if builder.has_hooks(self, node):
+            name, kind = _forward_hooks.around(builder, self, node)
+            return Run(call(name, [part.node, *args], keywords), kind)
         return self.method_call(part, "forward", args, keywords, node)
 
     def method_call(
@@ -220,14 +238,14 @@ class Calls(TypeTests):
         args, keywords = self.written(values, named, node, listed=listed)
         made = call(ast.Attribute(of.node, of.name, ast.Load()), args, keywords)
         if of.kind != "Tensor" and (of.kind is not None or plain or not known):
-            return Run(made, _of_dictionary(of))
+            return Run(made, of_dictionary(of))
         return Run(made, self._result(of.name, [Run(of.node, "Tensor"), *values], named))
 
     # What compiling knows
 
     def of_known_call(self, function: Any, node: ast.Call) -> Any:
         """A call of a function or class."""
-        for special in (Calls._special, _gradients.called, _tasks.called):
+        for special in (Calls._special, _gradients.called, _tasks.called, _made_of_classes.called):
             made = special(self, function, node)
             if made is not None:
                 return made
@@ -317,7 +335,7 @@ class Calls(TypeTests):
             alone, nothing = self.node(value, node), ast.Constant(None)
             there = ast.Compare(alone, [ast.IsNot()], [nothing])
             return ast.IfExp(there, ast.List([alone], ast.Load()), nothing)
-        return self.node(_listed(value), node)
+        return self.node(as_list(value), node)
 
     def _special(self, function: Any, node: ast.Call) -> Any:
         """Functions that mean something to compiling itself."""
@@ -375,6 +393,9 @@ class Calls(TypeTests):
             except Exception as e:
                 raise self.fail(node, f"{type(e).__name__}: {e}") from None
         text = function.__name__
+        itself = self.special(given[0], f"__{text}__", [], node) if len(given) == 1 else None
+        if itself is not None:
+            return itself
         args = [self.node(g, node) for g in given]
         if text == "print":
             return Run(call("print", args), "NoneType")
@@ -427,16 +448,6 @@ class Calls(TypeTests):
             else self.of_known(subject, key.value, node)
         )
 
-    def _slice(self, node: ast.Call) -> Run:
-        """A call of `slice`, which code has in brackets alone."""
-        given = self.arguments(node)
-        nothing = Known(None)
-        parts = [nothing, *given, nothing] if len(given) == 1 else [*given, nothing][:3]
-        nodes = [
-            None if isinstance(p, Known) and p.value is None else self.node(p, node) for p in parts
-        ]
-        return Run(ast.Slice(*nodes), "slice")
-
     def _constructed(self, kind: type, node: ast.Call) -> Any:
         """A call of a class: a tuple with names, or a container."""
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -453,7 +464,9 @@ class Calls(TypeTests):
             args, keywords = self.spelled(node)
             return Run(call("torch.device", args, keywords), "Device")
         if kind is slice:
-            return self._slice(node)
+            return _made_of_classes.part_of_brackets(self, node)
+        if isinstance(kind, tensortype):
+            return _made_of_classes.legacy_tensor(self, kind, node)
         if kind in (dict, collections.OrderedDict):
             return _walks.dictionary(self, node)
         if kind in (int, float, bool, str, complex, list, tuple):
@@ -470,30 +483,6 @@ class Calls(TypeTests):
         made = self.program.objects(kind, self, node)
         args, keywords = self.spelled(node)
         return Run(call(made.name, args, keywords), made.name)
-
-
-def _of_dictionary(of: Of) -> str | None:
-    """The type of what a method of a dictionary gives, of its keys and values."""
-    if of.kind is None or not of.kind.startswith("Dict["):
-        return None
-    key, value = _types.parts_of(of.kind)
-    found = {"keys": f"List[{key}]", "values": f"List[{value}]"}
-    return found.get(of.name) or (f"List[Tuple[{key}, {value}]]" if of.name == "items" else None)
-
-
-def _listed(value: Any) -> Any:
-    """Numbers side by side as a list, which operators take."""
-    if (
-        _plain(value)
-        and isinstance(value.value, tuple)
-        and value.value
-        and all(isinstance(v, int | float) for v in value.value)
-    ):
-        return Known(list(value.value))
-    if isinstance(value, Several) and value.items and all(_kind(v) == "int" for v in value.items):
-        items = [v.node if isinstance(v, Run) else ast.Constant(v.value) for v in value.items]
-        return Run(ast.List(items, ast.Load()), "List[int]")
-    return value
 
 
 def _library_name(function: Any) -> str:

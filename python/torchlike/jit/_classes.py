@@ -212,7 +212,7 @@ class Objects:
         """Compiles all methods, and adds the class to the code; objects that are made already may do without
         `__init__`."""
         found = {n: f for k in reversed(self.kind.__mro__) for n, f in vars(k).items()}
-        names = [n for n, f in found.items() if inspect.isfunction(f)]
+        names = [n for n, f in found.items() if inspect.isfunction(f) or isinstance(f, property)]
         if "__init__" in names:
             try:
                 self.compiled("__init__", compiler, node)
@@ -293,8 +293,13 @@ class Objects:
         self, compiler: Any, of: Run, op: ast.AST, other: ast.expr, node: ast.AST
     ) -> Run | None:
         """An operator that the class has a method for."""
-        method = _OPERATORS.get(type(op), "")
+        return self.special(compiler, of, _OPERATORS.get(type(op), ""), [other], node)
+
+    def special(
+        self, compiler: Any, of: Run, method: str, args: list[ast.expr], node: ast.AST
+    ) -> Run | None:
+        """A call of a method that Python calls by itself, if the class has it."""
         if not inspect.isfunction(inspect.getattr_static(self.kind, method, None)):
             return None
         kind = self.compiled(method, compiler, node)
-        return Run(ast.Call(ast.Attribute(of.node, method, ast.Load()), [other], []), kind)
+        return Run(ast.Call(ast.Attribute(of.node, method, ast.Load()), args, []), kind)

@@ -191,20 +191,25 @@ class Expressions:
         )
         return lambda env: a(env) if test(env) else b(env)
 
-    def _loops(self, node: ast.ListComp | ast.DictComp) -> tuple[Any, Any, Expression | None]:
+    def _loop(self, node: ast.ListComp | ast.DictComp, *parts: ast.expr) -> list[Any]:
+        """What a loop in brackets goes over, what stores an item, and its parts: the names of the loop are its own."""
         if len(node.generators) != 1:
             raise self.fail(node, "several loops in one list")
         loop = node.generators[0]
         over = self.expression(loop.iter)
-        store = self.target(loop.target)
-        tests = self.expressions(loop.ifs)
-        if not tests:
-            return over, store, None
-        return over, store, lambda env: all(t(env) for t in tests)
+        names = [n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
+        before = {n: self.slots[n] for n in names if n in self.slots}
+        for name in before:
+            at = self.slot(f"{name} {len(self.slots)}")
+            self.slots[name] = at
+        store, tests = self.target(loop.target), self.expressions(loop.ifs)
+        made = self.expressions(parts)
+        self.slots.update(before)
+        wanted = (lambda env: all(t(env) for t in tests)) if tests else None
+        return [over, store, wanted, *made]
 
     def _ListComp(self, node: ast.ListComp) -> Expression:
-        over, store, wanted = self._loops(node)
-        item = self.expression(node.elt)
+        over, store, wanted, item = self._loop(node, node.elt)
 
         def run(env: list[Any]) -> Any:
             made = []
@@ -217,8 +222,7 @@ class Expressions:
         return run
 
     def _DictComp(self, node: ast.DictComp) -> Expression:
-        over, store, wanted = self._loops(node)
-        key, item = self.expression(node.key), self.expression(node.value)
+        over, store, wanted, key, item = self._loop(node, node.key, node.value)
 
         def run(env: list[Any]) -> Any:
             made = {}

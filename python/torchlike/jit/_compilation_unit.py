@@ -6,6 +6,7 @@ import ast
 import itertools
 import linecache
 import math
+import sys
 import textwrap
 import typing
 from typing import Any
@@ -14,6 +15,16 @@ import torchlike
 from torchlike.jit._errors import NotSupportedError
 
 _number = itertools.count()
+_SAID: dict[str, Any] = {
+    "torch": torchlike,
+    "Tensor": torchlike.Tensor,
+    "math": math,
+    **{
+        n: getattr(typing, n)
+        for n in ("Any", "Dict", "List", "NamedTuple", "Optional", "Tuple", "Union")
+    },
+}
+"""Names that every text knows."""
 
 
 class CompilationUnit:
@@ -25,36 +36,25 @@ class CompilationUnit:
 
     def __init__(self, lang: str | None = None, _frames_up: int = 0) -> None:
         self._functions: dict[str, Any] = {}
-        self._space: dict[str, Any] = {"torch": torchlike, "Tensor": torchlike.Tensor, "math": math}
-        for name in ("Any", "Dict", "List", "NamedTuple", "Optional", "Tuple", "Union"):
-            self._space[name] = getattr(typing, name)
+        self._space: dict[str, Any] = {}
         if lang is not None:
-            self.define(lang)
+            self.define(lang, _frames_up=_frames_up + 1)
 
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
-        """Adds the functions of a text.
+        """Adds the functions of a text, whose names are those of where it is called.
 
         Raises:
             RuntimeError: for a name that there is already.
             NotSupportedError: for anything else than functions.
         """
-        text = textwrap.dedent(lang)
-        tree = ast.parse(text)
-        for node in tree.body:
-            if not isinstance(node, ast.FunctionDef) or node.decorator_list:
-                raise NotSupportedError(
-                    f"CompilationUnit: line {node.lineno} is no plain definition of a function"
-                )
-            if node.name in self._functions:
-                raise RuntimeError(f"method '{node.name}' already defined.")
-            _plain_defaults(node)
-        file = f"<torchlike.CompilationUnit {next(_number)}>"
-        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        # definitions alone: nothing of the text runs here
-        exec(compile(tree, file, "exec"), self._space)
-        for node in tree.body:
-            assert isinstance(node, ast.FunctionDef)
-            self._functions[node.name] = torchlike.jit.script(self._space[node.name])
+        frame = sys._getframe(_frames_up + 1)
+        found = functions_of(lang, frame, self._space)
+        for name in found:
+            if name in self._functions:
+                raise RuntimeError(f"method '{name}' already defined.")
+        self._space.update(found)
+        for name, function in found.items():
+            self._functions[name] = torchlike.jit.script(function)
 
     def find_function(self, name: str) -> Any:
         """The function of this name, or None."""
@@ -78,6 +78,30 @@ class CompilationUnit:
         if found is None:
             raise AttributeError(f"'CompilationUnit' has no attribute '{attr}'")
         return found
+
+
+def functions_of(lang: str, frame: Any, known: dict[str, Any]) -> dict[str, Any]:
+    """The functions that a text defines; what its names stand for is known, or found in a frame.
+
+    Raises:
+        NotSupportedError: for anything else than functions.
+    """
+    text = textwrap.dedent(lang)
+    tree = ast.parse(text)
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef) or node.decorator_list:
+            raise NotSupportedError(
+                f"CompilationUnit: line {node.lineno} is no plain definition of a function"
+            )
+        _plain_defaults(node)
+    file = f"<torchlike.CompilationUnit {next(_number)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    named = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    around = {n: s[n] for n in named for s in (frame.f_globals, frame.f_locals) if n in s}
+    space = {**around, **_SAID, **known}
+    # definitions alone: nothing of the text runs here
+    exec(compile(tree, file, "exec"), space)
+    return {n.name: space[n.name] for n in tree.body if isinstance(n, ast.FunctionDef)}
 
 
 def _plain_defaults(node: ast.FunctionDef) -> None:

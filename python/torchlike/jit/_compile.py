@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import enum
 import inspect
+import math
 import operator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +14,7 @@ import torchlike
 from torchlike.jit import _results
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._functions import ATTRIBUTES
-from torchlike.jit._layers import inherited
+from torchlike.jit._layers import inherited, stub_of
 from torchlike.jit._parts_of_code import (
     _ATTRIBUTE_KINDS,
     _FOLDED,
@@ -98,7 +99,7 @@ class Expressions:
             if value != value or value in (float("inf"), float("-inf")):
                 return call("float", [ast.Constant(str(value))])
             made: ast.expr = ast.Constant(abs(value))
-            return ast.UnaryOp(ast.USub(), made) if value < 0 else made
+            return ast.UnaryOp(ast.USub(), made) if math.copysign(1, value) < 0 else made
         if isinstance(value, torchlike.Size | list):
             return ast.List([self.constant(v, at) for v in value], ast.Load())
         if isinstance(value, tuple):
@@ -220,7 +221,7 @@ class Expressions:
             return Run(place, "bool")
         if attribute in scripted_methods(module):
             return Method(part, attribute, None)
-        function = getattr(type(module), attribute, None)
+        function = stub_of(module, attribute) or getattr(type(module), attribute, None)
         getter = getter_of(attribute)
         if isinstance(function, property) or getter in scripted_methods(module):
             return self.program.asked(self, part, getter, node)
@@ -264,6 +265,15 @@ class Expressions:
             return None
         return objects.operator(self, a, op, self.node(b, node), node)
 
+    def special(self, of: Any, method: str, args: list[ast.expr], node: ast.AST) -> Run | None:
+        """A call of a method that Python calls by itself, of an object whose class has it."""
+        objects = self.program.objects_of(_kind(of)) if isinstance(of, Run) else None
+        return None if objects is None else objects.special(self, of, method, args, node)
+
+    def truth(self, value: Any, node: ast.AST) -> ast.expr:
+        """The code of what a branch or loop asks."""
+        return self.node(self.special(value, "__bool__", [], node) or value, node)
+
     def _UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.visit(node.operand)
         if isinstance(value, Known) and (isinstance(node.op, ast.Not) or _plain(value)):
@@ -272,8 +282,9 @@ class Expressions:
             return Known(_UNARY[type(node.op)](value.value))
         if isinstance(node.op, ast.Not) and isinstance(value, Part | Several):
             return Known(False)
-        kind = "bool" if isinstance(node.op, ast.Not) else _kind(value)
-        return Run(ast.UnaryOp(node.op, self.node(value, node.operand)), kind)
+        if isinstance(node.op, ast.Not):
+            return Run(ast.UnaryOp(node.op, self.truth(value, node.operand)), "bool")
+        return Run(ast.UnaryOp(node.op, self.node(value, node.operand)), _kind(value))
 
     def _BoolOp(self, node: ast.BoolOp) -> Any:
         stops = isinstance(node.op, ast.Or)
@@ -335,7 +346,13 @@ class Expressions:
         made = self._by_method(a, op, b, node)
         if made is not None:
             return made
-        left, right = self.node(a, node), self.node(b, node)
+        left = self.node(a, node)
+        if isinstance(op, ast.In | ast.NotIn):
+            held = self.special(b, "__contains__", [left], node)
+            if held is not None:
+                code = held.node if isinstance(op, ast.In) else ast.UnaryOp(ast.Not(), held.node)
+                return Run(code, "bool")
+        right = self.node(b, node)
         if isinstance(right, ast.Tuple) and isinstance(op, ast.In | ast.NotIn):
             right = ast.List(right.elts, ast.Load())
         return Run(ast.Compare(left, [op], [right]), "bool")
@@ -348,7 +365,7 @@ class Expressions:
         kind = _kind(a) if _kind(a) == _kind(b) else None
         return Run(
             ast.IfExp(
-                self.node(test, node.test), self.node(a, node.body), self.node(b, node.orelse)
+                self.truth(test, node.test), self.node(a, node.body), self.node(b, node.orelse)
             ),
             kind,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 from typing import Any
 
 from torchlike.jit import _types
@@ -148,6 +149,6 @@ class Comprehensions(Expressions):
                 getattr(over.module, "original_name", "") == "ModuleDict"
             )
             return [Known(k) for k in over.module._modules] if keys else self.parts(over, at)
-        if isinstance(over, Known) and isinstance(over.value, tuple | list):
+        if isinstance(over, Known) and isinstance(over.value, tuple | list | enum.EnumMeta):
             return [Known(v) for v in over.value]
         return None

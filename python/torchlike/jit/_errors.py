@@ -33,6 +33,11 @@ class CompilationUnitError(RuntimeError):
     """An archive's code is damaged, or asks for what archives do not hold."""
 
 
+def indented(text: str) -> str:
+    """A text with a tab before each line."""
+    return "\n".join("\t" + line for line in text.splitlines())
+
+
 _HEAD = (
     "The following operation failed in the TorchScript interpreter.\n"
     "Traceback of TorchScript (most recent call last):\n"

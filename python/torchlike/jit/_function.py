@@ -7,9 +7,11 @@ import enum
 import functools
 from typing import TYPE_CHECKING, Any
 
+import torchlike
 from torchlike.jit._closures import UNSET
 from torchlike.jit._errors import CompilationUnitError, left, passed
 from torchlike.jit._statement_closures import Compiler, Returned
+from torchlike.jit._types import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,12 +23,28 @@ def _real(value: Any) -> Any:
     return float(value) if type(value) is int else value
 
 
-# What whole numbers become where code takes real ones.
-_REAL: dict[str, Callable[[Any], Any]] = {
+# What whole numbers become where code takes real ones, and names of devices where it takes devices.
+_FITTED: dict[str, Callable[[Any], Any]] = {
+    "Device": lambda v: torchlike.device(v) if isinstance(v, str) else v,
     "float": _real,
-    "Optional[float]": _real,
-    "List[float]": lambda v: [_real(x) for x in v] if isinstance(v, list | tuple) else v,
 }
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _own(value: Any) -> Any:
+    """A value as it passes between Python and code: lists and dictionaries are copied, all else is what it is."""
+    if isinstance(value, list):
+        return [_own(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _own(v) for k, v in value.items()}
+    if type(value) is tuple:
+        return tuple([_own(v) for v in value])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_own, value))
+    return value
 
 
 class Function:
@@ -66,11 +84,33 @@ class Function:
 
     def _taken(self, kind: str) -> Callable[[Any], Any] | None:
         """What makes a value one of a type, where that changes it: real numbers, members of enumerations, objects."""
-        found: Any = self.unit.find(kind) if kind.startswith("__torch__.") else None
-        of = getattr(found, "kind", None)
-        if of == "Enum":
-            return lambda v: self.unit.member(found, v.name) if isinstance(v, enum.Enum) else v
-        return (lambda v: self.unit.object(found, v)) if of == "" else _REAL.get(kind)
+        if kind.startswith("__torch__."):
+            found: Any = self.unit.find(kind)
+            of = getattr(found, "kind", None)
+            if of == "Enum":
+                return lambda v: self.unit.member(found, v.name) if isinstance(v, enum.Enum) else v
+            return (lambda v: self.unit.object(found, v)) if of == "" else None
+        if kind.startswith("Optional["):
+            inner = self._taken(kind[9:-1])
+            return None if inner is None else lambda v: None if v is None else inner(v)
+        name, changes = kind.partition("[")[0], [self._taken(k) for k in parts_of(kind)]
+        if not any(changes):
+            return _FITTED.get(kind)
+        first, *others = [c or _same for c in changes]
+        if name == "List":
+            return lambda v: [first(x) for x in v] if isinstance(v, list | tuple) else v
+        if name == "Dict":
+            return lambda v: (
+                {first(k): others[0](x) for k, x in v.items()} if isinstance(v, dict) else v
+            )
+        if name == "Tuple":
+            each = [first, *others]
+            return lambda v: (
+                tuple([c(x) for c, x in zip(each, v, strict=True)])
+                if type(v) is tuple and len(v) == len(each)
+                else v
+            )
+        return None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._body is None:
@@ -88,6 +128,9 @@ class Function:
                 raise self._misfit(f"is missing value for argument '{names[i]}'")
         if kwargs:
             raise self._misfit(f"has no argument '{next(iter(kwargs))}'")
+        outermost = self.unit.depth == 0
+        if outermost:
+            env[: len(names)] = map(_own, env[: len(names)])
         for i, as_real in real:
             env[i] = as_real(env[i])
         self.unit.deeper(self.name)
@@ -95,13 +138,14 @@ class Function:
             end = body(env)
         except Exception as e:
             passed(e, self)
-            outside = left(e) if self.unit.depth == 1 else None
+            outside = left(e) if outermost else None
             if outside is not None:
                 raise outside from e
             raise
         finally:
             self.unit.depth -= 1
-        return end.value if isinstance(end, Returned) else None
+        value = end.value if isinstance(end, Returned) else None
+        return _own(value) if outermost else value
 
     def __get__(self, of: Any, kind: Any = None) -> Any:
         return self if of is None else functools.partial(self, of)

@@ -420,9 +420,17 @@ _FORWARDS: dict[type, Any] = {
 }  # fmt: skip
 
 
+def stub_of(module: Any, name: str) -> Any:
+    """The function that an object of a class of script modules compiles for a name."""
+    return getattr(module, "_stubs", {}).get(name)
+
+
 def method_of(module: Any, name: str) -> Any:
     """The function that is compiled for a method of a module, or (`__name_getter`) for a property."""
     kind = type(module)
+    stub = stub_of(module, name)
+    if stub is not None:
+        return stub
     attribute = property_of(name)
     if attribute is not None:
         return getattr(kind, attribute).fget

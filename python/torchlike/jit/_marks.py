@@ -21,6 +21,13 @@ def mark_of(function: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
+class ScriptMethodStub:
+    """A method of a class of script modules, until the class takes it to compile it."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+
 _overloads: dict[tuple[str, str], list[Any]] = {}
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike.jit._function import Function
+from torchlike.jit._marks import ScriptMethodStub
 from torchlike.jit._scope import getter_of
 from torchlike.jit._state import watcher
 from torchlike.jit._statement_closures import Compiler
@@ -19,43 +21,56 @@ if TYPE_CHECKING:
 Tensor = torchlike.Tensor
 
 
-class ScriptModule(Module):
-    """What modules of TorchScript have in common."""
+class _ScriptMeta(type):
+    """The class of classes of script modules, whose objects are compiled once they are made."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__call__(*args, **kwargs)
+        if made.__dict__.get("_spec") is None:
+            from torchlike.jit._script import compile_in_place
+
+            compile_in_place(made)
+        return made
+
+
+class ScriptModule(Module, metaclass=_ScriptMeta):
+    """A module whose code is TorchScript. In a class that derives from it, methods that `jit.script_method` marks, and
+    those that `define` is given, are compiled when an object is made; what it holds is scripted, too.
+    """
 
     _spec: Class
     _unit: Unit
+    _stubs: Mapping[str, Any] = MappingProxyType({})
+    """The functions that are compiled, by name."""
+    _said: dict[str, Any]
+    """The types that `jit.Attribute` gives attributes."""
 
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        own = {n: v.function for n, v in vars(cls).items() if isinstance(v, ScriptMethodStub)}
+        for name in own:
+            delattr(cls, name)
+        if own:
+            cls._stubs = MappingProxyType({**cls._stubs, **own})
 
-class RecursiveScriptModule(ScriptModule):
-    """A module whose methods are code of TorchScript: of an archive, of `jit.script`, or of `jit.trace`.
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, torchlike.jit.Attribute):
+            if "_said" not in self.__dict__:
+                object.__setattr__(self, "_said", {})
+            self._said[name], value = value.type, value.value
+        super().__setattr__(name, value)
 
-    Its attributes are those of its class in the code; its methods run by walking the code, operator by operator, so
-    that
-    gradients, meta tensors and modes work as for any other module.
-    """
+    def define(self, src: str) -> None:
+        """Adds a method by its text, whose names are those of where it is called."""
+        import sys
 
-    def __init__(self, spec: Class, unit: Unit) -> None:
-        super().__init__()
-        object.__setattr__(self, "_spec", spec)
-        object.__setattr__(self, "_unit", unit)
+        from torchlike.jit._compilation_unit import functions_of
+        from torchlike.jit._script import compile_in_place
 
-    def _fill(self, state: Mapping[str, Any]) -> None:
-        """Gives the module the attributes of its class."""
-        spec = self._spec
-        for name in (*state, *(n for n in spec.attributes if n not in state)):
-            value = state.get(name)
-            if name in spec.parameters and (value is None or isinstance(value, Tensor)):
-                self.register_parameter(name, _as_parameter(value))
-            elif name in spec.buffers and (value is None or isinstance(value, Tensor)):
-                self.register_buffer(name, value)
-            elif isinstance(value, Module):
-                self.add_module(name, value)
-            elif name == "training":
-                self.training = bool(value)
-            elif name in spec.attributes or name in state:
-                object.__setattr__(self, name, value)
-        for name, node in spec.constants.items():
-            object.__setattr__(self, name, Compiler(self._unit, spec.name).expression(node)([]))
+        added = functions_of(src, sys._getframe(1), {})
+        object.__setattr__(self, "_stubs", MappingProxyType({**self._stubs, **added}))
+        if self.__dict__.get("_spec") is not None:
+            compile_in_place(self)
 
     @property
     def original_name(self) -> str:
@@ -82,7 +97,8 @@ class RecursiveScriptModule(ScriptModule):
         return self._run("forward", args, kwargs)
 
     def _run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        found = self._spec.methods.get(name)
+        spec = self.__dict__.get("_spec")
+        found = None if spec is None else spec.methods.get(name)
         if found is None:
             raise NotImplementedError(
                 f'Module [{self.original_name}] is missing the required "{name}" function'
@@ -124,21 +140,68 @@ class RecursiveScriptModule(ScriptModule):
         return f"original_name={self.original_name}"
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self._modules) if not self._has("__len__") else self._run("__len__", (), {})
 
     def __iter__(self) -> Any:
-        return iter(self._modules.values())
+        return iter(
+            self._modules.values() if not self._has("__iter__") else self._run("__iter__", (), {})
+        )
 
     def __getitem__(self, key: Any) -> Any:
+        if self._has("__getitem__"):
+            return self._run("__getitem__", (key,), {})
         if isinstance(key, str):
             return self._modules[key]
         return list(self._modules.values())[key]
 
     def __bool__(self) -> bool:
-        return True
+        return self._run("__bool__", (), {}) if self._has("__bool__") else True
 
     def __contains__(self, key: str) -> bool:
+        if self._has("__contains__"):
+            return bool(self._run("__contains__", (key,), {}))
         return key in self._modules
+
+    def _has(self, name: str) -> bool:
+        """Whether the code has a method of a name."""
+        spec = self.__dict__.get("_spec")
+        return spec is not None and name in spec.methods
+
+
+class RecursiveScriptModule(ScriptModule):
+    """A module whose methods are code of TorchScript: of an archive, of `jit.script`, or of `jit.trace`.
+
+    Its attributes are those of its class in the code; its methods run by walking the code, operator by operator, so
+    that
+    gradients, meta tensors and modes work as for any other module.
+    """
+
+    def __init__(self, spec: Class, unit: Unit) -> None:
+        super().__init__()
+        object.__setattr__(self, "_spec", spec)
+        object.__setattr__(self, "_unit", unit)
+        for hook in spec.pre_hooks:
+            self.register_forward_pre_hook(spec.methods[hook])
+        for hook in spec.hooks:
+            self.register_forward_hook(spec.methods[hook])
+
+    def _fill(self, state: Mapping[str, Any]) -> None:
+        """Gives the module the attributes of its class."""
+        spec = self._spec
+        for name in (*state, *(n for n in spec.attributes if n not in state)):
+            value = state.get(name)
+            if name in spec.parameters and (value is None or isinstance(value, Tensor)):
+                self.register_parameter(name, _as_parameter(value))
+            elif name in spec.buffers and (value is None or isinstance(value, Tensor)):
+                self.register_buffer(name, value)
+            elif isinstance(value, Module):
+                self.add_module(name, value)
+            elif name == "training":
+                self.training = bool(value)
+            elif name in spec.attributes or name in state:
+                object.__setattr__(self, name, value)
+        for name, node in spec.constants.items():
+            object.__setattr__(self, name, Compiler(self._unit, spec.name).expression(node)([]))
 
     def __reduce__(self) -> Any:
         raise TypeError("modules of TorchScript are saved by jit.save and not pickled")
@@ -153,7 +216,8 @@ class RecursiveScriptModule(ScriptModule):
         """A module of the same class with copies of what this one holds."""
         import copy
 
-        made = type(self)(self._spec, self._unit)
+        kind = type(self) if isinstance(self, RecursiveScriptModule) else RecursiveScriptModule
+        made = kind(self._spec, self._unit)
         memo[id(self)] = made
         made._fill({n: copy.deepcopy(getattr(self, n, None), memo) for n in self._spec.attributes})
         made.training = self.training

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from torchlike import jit
 from torchlike.jit import _types
 from torchlike.jit._scope import Known, Run
 
@@ -51,11 +52,18 @@ def narrowing(compiler: Any, test: ast.expr) -> list[Narrowing]:
     found = None
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         found = _of_none(compiler, test)
-    elif isinstance(test, ast.Call) and len(test.args) == 2 and isinstance(test.func, ast.Name):
+    elif isinstance(test, ast.Call) and len(test.args) == 2 and _is_named(test.func):
         function = compiler.visit(test.func)
-        if isinstance(function, Known) and function.value is isinstance:
+        if isinstance(function, Known) and function.value in (isinstance, jit.isinstance):
             found = _of_class(compiler, test)
     return [] if found is None else [found]
+
+
+def _is_named(node: ast.AST) -> bool:
+    """True for `isinstance`, and for one of a module."""
+    return isinstance(node, ast.Name) or (
+        isinstance(node, ast.Attribute) and node.attr == "isinstance"
+    )
 
 
 def _variable(compiler: Any, node: ast.AST) -> Run | None:
@@ -83,9 +91,7 @@ def _of_class(compiler: Any, test: ast.Call) -> Narrowing | None:
     kind = (value.kind if value else None) or ""
     if not kind.startswith(("Optional[", "Union[")):
         return None
-    whole = kind[9:-1] if kind.startswith("Optional[") else kind
-    parts = _types.parts_of(whole) if whole.startswith("Union[") else [whole]
-    parts += ["NoneType"] * (whole != kind)
+    parts = _types.alternatives(kind)
     classes = asked.elts if isinstance(asked, ast.Tuple) else [asked]
     texts = {t for c in classes for t in compiler._asked(value, c)}
     yes, no = [p for p in parts if p in texts], [p for p in parts if p not in texts]

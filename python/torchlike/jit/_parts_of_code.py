@@ -9,7 +9,7 @@ from typing import Any
 import torchlike
 from torchlike.jit import _types
 from torchlike.jit._functions import DTYPES, FORMATS
-from torchlike.jit._scope import Known, Run, Several
+from torchlike.jit._scope import Known, Of, Run, Several
 
 _FOLDED = (int, float, bool, str, type(None), tuple, list, dict)
 
@@ -130,6 +130,9 @@ def _item_kind(kind: str | None, key: ast.AST) -> str | None:
         return kind if isinstance(key, ast.Slice) else kind[5:-1]
     if kind and kind.startswith("Dict["):
         return _types.parts_of(kind)[1]
+    if kind and kind.startswith("Tuple[") and isinstance(key, ast.Constant):
+        parts = _types.parts_of(kind)
+        return parts[key.value] if isinstance(key.value, int) and key.value < len(parts) else None
     return None
 
 
@@ -161,3 +164,27 @@ def _called(node: ast.AST) -> str:
         "Starred": "Starred expressions",
     }
     return names.get(type(node).__name__, f"{type(node).__name__} expressions")
+
+
+def of_dictionary(of: Of) -> str | None:
+    """The type of what a method of a dictionary gives, of its keys and values."""
+    if of.kind is None or not of.kind.startswith("Dict["):
+        return None
+    key, value = _types.parts_of(of.kind)
+    found = {"keys": f"List[{key}]", "values": f"List[{value}]"}
+    return found.get(of.name) or (f"List[Tuple[{key}, {value}]]" if of.name == "items" else None)
+
+
+def as_list(value: Any) -> Any:
+    """Numbers side by side as a list, which operators take."""
+    if (
+        _plain(value)
+        and isinstance(value.value, tuple)
+        and value.value
+        and all(isinstance(v, int | float) for v in value.value)
+    ):
+        return Known(list(value.value))
+    if isinstance(value, Several) and value.items and all(_kind(v) == "int" for v in value.items):
+        items = [v.node if isinstance(v, Run) else ast.Constant(v.value) for v in value.items]
+        return Run(ast.List(items, ast.Load()), "List[int]")
+    return value

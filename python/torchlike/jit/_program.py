@@ -9,7 +9,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike.jit import _layers, _marks, _types
+from torchlike.jit import _forward_hooks, _layers, _marks, _types
 from torchlike.jit._bodies import fits
 from torchlike.jit._classes import Classes, is_own, may_be_held, qualified
 from torchlike.jit._scope import Known, Part, Run, Source
@@ -156,6 +156,10 @@ class ModuleBuilder:
         self.written: set[str] = set()
         self.inherited: dict[str, Any] = {}
         """What `super()` calls, by its names in code."""
+        self.pre_hooks: list[_forward_hooks.Hook] = []
+        self.hooks: list[_forward_hooks.Hook] = []
+        self._hooked = False
+        self._name = ""
         self.spec: Class | None = None
         self._busy: set[str] = set()
         self.hints = _hints(type(module))
@@ -189,6 +193,23 @@ class ModuleBuilder:
         self._busy.discard(method)
         return self.kinds[method]
 
+    @property
+    def name(self) -> str:
+        """The name of the class, which is its own from here on: modules that are alike share it no more."""
+        self._name = self._name or self.program.fresh(qualified(type(self.module)))
+        return self._name
+
+    def tree_of(self, method: str) -> ast.FunctionDef:
+        """A compiled method as code."""
+        return self.methods[method]
+
+    def has_hooks(self, caller: Any, node: ast.AST) -> bool:
+        """True for a module with forward hooks, which are compiled after `forward`, unless they are."""
+        if not self._hooked:
+            self._hooked = True
+            _forward_hooks.compile_hooks(self, caller, node)
+        return bool(self.pre_hooks or self.hooks)
+
     def variants(self, method: str) -> list[str]:
         """The names in code of a method: one for each signature that `_overload_method` notes."""
         count = len(_marks.overloads_of(_layers.method_of(self.module, method)))
@@ -215,11 +236,11 @@ class ModuleBuilder:
         self, compiler: Any, name: str, value: Any, place: ast.expr, node: ast.AST
     ) -> Any:
         """An attribute: a constant of the code, or a value of the module."""
+        value, hint = self._said(name, value)
         if may_be_held(value) and not isinstance(value, enum.Enum):
             self.attributes[name] = self.program.held(value, compiler, node).name
             return Run(place, self.attributes[name])
         constants = getattr(self.module, "__constants__", ())
-        hint = self.hints.get(name)
         if (
             self.own
             or name in constants
@@ -232,6 +253,13 @@ class ModuleBuilder:
         kind = self._kind(compiler, name, value, hint, node)
         self.attributes[name] = kind
         return Run(place, kind)
+
+    def _said(self, name: str, value: Any) -> tuple[Any, Any]:
+        """The value of an attribute, and its type where that is said: with the value, the object, or the class."""
+        if isinstance(value, torchlike.jit.Attribute):
+            return value.value, value.type
+        said = getattr(self.module, "_said", {})
+        return value, said.get(name, self.hints.get(name))
 
     def _kind(self, compiler: Any, name: str, value: Any, hint: Any, node: ast.AST) -> str:
         find = self.program.named(compiler, node)
@@ -253,9 +281,9 @@ class ModuleBuilder:
         lines = self._lines()
         body = "".join(lines)
         wanted = qualified(type(self.module))
-        known = self.program.classes.get((wanted, body))
+        known = None if self._name else self.program.classes.get((wanted, body))
         if known is None:
-            name = self.program.fresh(wanted)
+            name = self._name or self.program.fresh(wanted)
             prefix, _, last = name.rpartition(".")
             self.program.unit.define(prefix, f"class {last}(Module):\n{body}")
             known = self.program.unit.get_class(name)
@@ -276,7 +304,7 @@ class ModuleBuilder:
             ):
                 continue
             try:
-                self.attributes[name] = _types.of_attribute(value, self.hints.get(name), find)
+                self.attributes[name] = _types.of_attribute(*self._said(name, value), find)
             except _types.UnknownType:
                 continue
 
@@ -286,6 +314,9 @@ class ModuleBuilder:
             f"  __parameters__ = {_listed(module._parameters)}\n",
             f"  __buffers__ = {_listed(module._buffers)}\n",
         ]
+        for text, hooks in (("pre_hooks", self.pre_hooks), ("hooks", self.hooks)):
+            if hooks:
+                lines.append(f"  __forward_{text}__ = {_listed(h.name for h in hooks)}\n")
         tensors = (*module._parameters, *module._buffers)
         lines += [
             _declared(n, "NoneType" if getattr(module, n) is None else "Tensor") for n in tensors
@@ -299,7 +330,8 @@ class ModuleBuilder:
             else:
                 spec = self.program.builder(inner, None, ast.Pass()).finish()
                 lines.append(_declared(name, spec.name))
-        for method in self.methods.values():
+        whole = {**self.methods, **{h.name: h.tree for h in (*self.pre_hooks, *self.hooks)}}
+        for method in whole.values():
             text = ast.unparse(ast.fix_missing_locations(method))
             lines.append("".join(f"  {line}\n" for line in text.splitlines()))
         return lines
@@ -338,7 +370,17 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 # What every module has.
-_INNER = frozenset(("training", "_kinds", "_non_persistent_buffers_set", "_hooks", "_state_hooks"))
+_INNER = frozenset(
+    (
+        "training",
+        "_kinds",
+        "_non_persistent_buffers_set",
+        "_hooks",
+        "_state_hooks",
+        "_said",
+        "_before",
+    )
+)
 
 
 CONTAINERS = (ModuleList, ModuleDict, ParameterList)

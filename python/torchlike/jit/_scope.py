@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import textwrap
 import typing
 from typing import Any
 
@@ -104,7 +103,7 @@ class Source:
                 f"carry out compilation: {e}"
             ) from None
         self.lines = lines
-        tree = _tree(textwrap.dedent("".join(lines))).body[0]
+        tree = _tree(_dedented(lines)).body[0]
         if not isinstance(tree, ast.FunctionDef):
             raise NotSupportedError(
                 "Expected a single top-level function", f"{self.file}:{self.first}"
@@ -147,6 +146,12 @@ _SAID: dict[str, Any] = {
 } | {"Tensor": torchlike.Tensor}
 
 
+def _dedented(lines: list[str]) -> str:
+    """A function's text without the indent of its first line; comments and texts may stand further left."""
+    width = len(lines[0]) - len(lines[0].lstrip())
+    return "".join(line[width:] if not line[:width].strip() else line for line in lines)
+
+
 def _tree(text: str) -> ast.Module:
     """The tree of a text, with the comments that say types."""
     try:
@@ -163,12 +168,14 @@ def _say_types(tree: ast.FunctionDef) -> None:
             argument.annotation = ast.parse(argument.type_comment, mode="eval").body
     if not tree.type_comment:
         return
-    said = ast.parse(tree.type_comment, mode="func_type")
+    given = tree.type_comment.split("->") + ["..."]
+    said = ast.parse("->".join(given[:2]), mode="func_type")
     whole = len(said.argtypes) == 1 and ast.unparse(said.argtypes[0]) == "..."
     if said.argtypes and not whole:
         for argument, kind in zip(args[-len(said.argtypes) :], said.argtypes, strict=False):
             argument.annotation = argument.annotation or kind
-    tree.returns = tree.returns or said.returns
+    if len(given) > 2:
+        tree.returns = tree.returns or said.returns
 
 
 def _is_full(cell: Any) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import types
+from collections.abc import Mapping
 from typing import Any
 
-from torchlike.jit import _types
+import torchlike
+from torchlike.jit import _marks, _types
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._function import Function
 from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, ScriptModule
@@ -15,6 +18,9 @@ from torchlike.jit._scope import Source
 from torchlike.jit._statements import Statements
 from torchlike.jit._unit import Instance
 from torchlike.nn import Module
+from torchlike.nn.parameter import is_lazy
+
+_LEFT = (_marks.IGNORE, _marks.UNUSED)
 
 
 def script(
@@ -33,6 +39,7 @@ def script(
     if isinstance(obj, ScriptModule | ScriptFunction):
         return obj
     if isinstance(obj, Module):
+        check_initialized(obj)
         return script_module(_prepared(obj, {}))
     if inspect.isclass(obj):
         if issubclass(obj, Module):
@@ -73,8 +80,56 @@ def script_module(module: Any) -> RecursiveScriptModule:
     """A compiled module, which shares the module's tensors."""
     program = Program()
     root = ModuleBuilder(program, module)
+    _compile(program, root, exported(module))
+    return _made(program, module, {})
+
+
+def compile_in_place(module: Any) -> None:
+    """Compiles the methods of an object of a class of script modules, and makes TorchScript of what it holds."""
+    module.__dict__.pop("_spec", None)
+    before = module.__dict__.get("_before", {})
+    for name, (original, twin) in before.items():
+        if module._modules.get(name) is twin:
+            module._modules[name] = original  # whose code may be asked for more now
+    program = Program()
+    root = ModuleBuilder(program, module)
+    _compile(program, root, list(module._stubs))
+    twins: dict[int, Any] = {}
+    for name, kind in root.attributes.items():
+        object.__setattr__(module, name, _held(program, kind, getattr(module, name), twins))
+    for name, inner in list(module._modules.items()):
+        if inner is not None:
+            module._modules[name] = twin = _made(program, inner, twins)
+            before[name] = inner, twin
+    object.__setattr__(module, "_before", before)
+    object.__setattr__(module, "_spec", root.finish())
+    object.__setattr__(module, "_unit", program.unit)
+
+
+def check_initialized(module: Any) -> None:
+    """Checks that a module has all of its tensors.
+
+    Raises:
+        RuntimeError: if its class did not call `super().__init__()`, or if parameters wait for a first call.
+    """
+    if not isinstance(getattr(module, "_parameters", None), Mapping):
+        raise RuntimeError(
+            f"'{torchlike.typename(type(module))}' has not been initialized, did you forget to call 'super()'?"
+        )
+    for inner in module.modules():
+        for name, value in (*inner._parameters.items(), *inner._buffers.items()):
+            if value is not None and is_lazy(value):
+                kind = "parameters" if name in inner._parameters else "buffers"
+                raise RuntimeError(
+                    f"'{torchlike.typename(type(inner))}' has uninitialized {kind} {name}. Did you forget to run a "
+                    "forward pass?"
+                )
+
+
+def _compile(program: Program, root: ModuleBuilder, names: list[str]) -> None:
+    """Compiles methods of a module, and what those below it export."""
+    module = root.module
     program.builders[id(module)] = root
-    names = exported(module)
     for variant in (v for name in names for v in root.variants(name)):
         root.compiled(variant, None, ast.Pass(lineno=1))
     for inner in list(module.modules()):
@@ -82,12 +137,14 @@ def script_module(module: Any) -> RecursiveScriptModule:
         for name in exported(inner):
             if name != "forward":
                 builder.compiled(name, None, ast.Pass(lineno=1))
+        builder.has_hooks(None, ast.Pass(lineno=1))
     root.finish()
-    return _made(program, module, {})
 
 
 def _held(program: Program, kind: str, value: Any, made: dict[int, Any]) -> Any:
     """What stands for a value that a module holds: for an object, one of code with the same attributes."""
+    if isinstance(value, torchlike.jit.Attribute):
+        value = value.value
     if isinstance(value, list | tuple | dict):
         inner = _types.parts_of(kind)
         if isinstance(value, dict) and len(inner) == 2:
@@ -122,4 +179,14 @@ def _made(program: Program, module: Any, made: dict[int, Any]) -> RecursiveScrip
         state[name] = None if inner is None else _made(program, inner, made)
     state["training"] = module.training
     result._fill(state)
+    _bind(module, result)
     return result
+
+
+def _bind(module: Any, result: Any) -> None:
+    """Gives a compiled module the methods that are left to Python."""
+    for name in dir(type(module)):
+        function = inspect.getattr_static(type(module), name, None)
+        left = inspect.isfunction(function) and _marks.mark_of(function) in _LEFT
+        if left and name not in result._spec.methods:
+            object.__setattr__(result, name, types.MethodType(function, result))

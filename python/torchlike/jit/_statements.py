@@ -362,7 +362,7 @@ class Statements(PlainStatements):
             test = Known(True)
         if isinstance(test, Known):
             return self.block(node.body if test.value else node.orelse)
-        code = self.node(test, node.test)
+        code = self.truth(test, node.test)
         learnt = narrowing(self, node.test)
         before, kinds = dict(self.locals), dict(self.kinds)
         body = self._side(node.body, learnt, True)
@@ -431,7 +431,7 @@ class Statements(PlainStatements):
         if node.orelse:
             raise self.fail(node, "else branches of loops aren't supported")
         self._forget(node.body)
-        test = self.run(node.test)
+        test = self.truth(self.visit(node.test), node.test)
         return [ast.While(test, self._repeated(node.body) or [ast.Pass()], [])]
 
     def _forget(self, nodes: list[ast.stmt]) -> None:

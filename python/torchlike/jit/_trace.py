@@ -4,36 +4,37 @@ from __future__ import annotations
 
 import ast
 import inspect
-import warnings
 from typing import Any
 
-import torchlike
 from torchlike.jit import _state, _types
+from torchlike.jit import _trace_checks as _checks
 from torchlike.jit._classes import qualified
 from torchlike.jit._function import Function
-from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, TopLevelTracedModule
+from torchlike.jit._module import (
+    RecursiveScriptModule,
+    ScriptFunction,
+    ScriptModule,
+    TopLevelTracedModule,
+)
 from torchlike.jit._program import ModuleBuilder, Program
 from torchlike.jit._scope import scripted_methods
-from torchlike.jit._watch import TracerWarning, Watch
+from torchlike.jit._trace_checks import TracingCheckError as TracingCheckError
+from torchlike.jit._trace_checks import apply, check_result, kinds_of_inputs
+from torchlike.jit._watch import TracerWarning as TracerWarning
+from torchlike.jit._watch import Watch
 from torchlike.nn import Module
-
-Tensor = torchlike.Tensor
-
-
-class TracingCheckError(RuntimeError):
-    """A trace does not compute what the function does."""
 
 
 def _watched(
-    program: Program, function: Any, names: list[str], inputs: tuple[Any, ...], module: Any
-) -> tuple[list[ast.arg], list[ast.stmt], Any]:
+    program: Program, function: Any, method: Any, inputs: Any, module: Any, strict: bool
+) -> tuple[list[ast.arg], list[ast.stmt]]:
     """The arguments and the body of a run of a function."""
     watch = Watch(program)
-    arguments = []
-    for name, value in zip(names, inputs, strict=True):
-        watch.names(value, ast.Name(name, ast.Load()))
-        kind = ast.parse(_types.of_value(value, lambda k: None), mode="eval").body
-        arguments.append(ast.arg(name, kind))
+    by_name = isinstance(inputs, dict)
+    names = list(inputs) if by_name else _names(method, inputs, int(module is not None))
+    values = tuple(inputs.values()) if by_name else inputs
+    kinds = kinds_of_inputs(values)
+    arguments = [ast.arg(n, _types.node_of(k)) for n, k in zip(names, kinds, strict=True)]
     for path, value in (
         (
             *module.named_parameters(remove_duplicate=False),
@@ -46,23 +47,12 @@ def _watched(
     for path, inner in module.named_modules() if module else ():
         if path and scripted_methods(inner):
             watch.places[id(inner)] = _place(path)
+    given = [watch.taken(v, ast.Name(n, ast.Load())) for n, v in zip(names, values, strict=True)]
     with watch, _state.watched(watch):
-        out = function(*inputs)
-    if not _has_any(out):
-        raise RuntimeError(
-            "jit.trace: the function gave no tensor; only tensors, and tuples, lists and dictionaries of "
-            "them, can be traced"
-        )
-    watch.body.append(ast.Return(watch.code(out)))
-    return arguments, watch.body, out
-
-
-def _has_any(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_any(v) for v in value.values())
-    return isinstance(value, Tensor) or (
-        isinstance(value, tuple | list) and any(_has_any(v) for v in value)
-    )
+        out = apply(function, dict(zip(names, given, strict=True)) if by_name else given)
+    check_result(out, strict)
+    watch.body.append(ast.Return(watch.code(out, as_result=True)))
+    return arguments, watch.body
 
 
 def _place(path: str) -> ast.expr:
@@ -97,30 +87,69 @@ def _function_def(
 
 
 def trace_module(
-    mod: Any, inputs: dict[str, Any], check_trace: bool = True, **how: Any
+    mod: Any,
+    inputs: dict[str, Any],
+    optimize: Any = None,
+    check_trace: bool = True,
+    check_inputs: Any = None,
+    check_tolerance: float = 1e-5,
+    strict: bool = True,
+    _force_outplace: bool = False,
+    _module_class: Any = None,
+    _compilation_unit: Any = None,
+    example_inputs_is_kwarg: bool = False,
+    _store_inputs: bool = True,
 ) -> RecursiveScriptModule:
-    """A module whose methods are traces of a module's methods; `inputs` gives example inputs by method."""
-    from torchlike.jit._script import _made
+    """A module whose methods are traces of a module's methods; `inputs` gives example inputs by method.
 
+    Raises:
+        ValueError: for a module with backward hooks.
+        TracingCheckError: if the trace is another one when it is made again.
+    """
+
+    def in_order(given: dict[str, Any]) -> dict[str, Any]:
+        keyed = example_inputs_is_kwarg
+        return {m: _given_by(getattr(mod, m), v, v if keyed else None) for m, v in given.items()}
+
+    made = _trace_methods(mod, in_order(inputs), strict)
+    if not check_trace:
+        return made
+    for each in [inputs] if check_inputs is None else check_inputs:
+        for method, given in in_order(each).items():
+
+            def again(copies: Any, method: str = method) -> tuple[Any, Function]:
+                other = _trace_methods(mod, {method: copies}, strict)
+                return getattr(other, method), other._spec.methods[method]
+
+            function = mod if method == "forward" else getattr(mod, method)
+            code = made._spec.methods[method]
+            _checks.check_trace(
+                function, getattr(made, method), code, again, given, check_tolerance
+            )
+    return made
+
+
+def _trace_methods(mod: Any, inputs: dict[str, Any], strict: bool) -> RecursiveScriptModule:
+    from torchlike.jit._script import _made, check_initialized
+
+    check_initialized(mod)
     program = Program()
     root = program.builders[id(mod)] = ModuleBuilder(program, mod)
+    for inner in mod.modules():
+        if inner._backward_hooks or inner._backward_pre_hooks:
+            raise ValueError(
+                f"Modules that have backward hooks assigned can't be compiled: {inner}"
+            )
     for method, given in inputs.items():
-        example = _tuple(given)
         function = mod.__call__ if method == "forward" else getattr(mod, method)
-        names = _names(getattr(type(mod), method), example, 1)
-        arguments, body, _ = _watched(program, function, names, example, mod)
+        of_class = getattr(type(mod), method)
+        arguments, body = _watched(program, function, of_class, given, mod, strict)
         root.methods[method] = _function_def(method, arguments, body, True)
         root.kinds[method] = None
     for inner in mod.modules():
         program.builder(inner, None, ast.Pass())
     made = _made(program, mod, {})
     made.__class__ = TopLevelTracedModule
-    if check_trace:
-        for method, given in inputs.items():
-            function = mod if method == "forward" else getattr(mod, method)
-            _compare(
-                function, made if method == "forward" else getattr(made, method), _tuple(given)
-            )
     return made
 
 
@@ -128,28 +157,11 @@ def _tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, tuple | list) else (given,)
 
 
-def _compare(function: Any, traced: Any, inputs: tuple[Any, ...], rtol: float = 1e-5) -> None:
-    """Warns if a trace gives something else than its function."""
-    from torchlike.utils import _pytree as pytree
-
-    with torchlike.no_grad(), torchlike.random.fork_rng(devices=[]):
-        state = torchlike.get_rng_state()
-        wanted = pytree.tree_leaves(function(*inputs))
-        torchlike.set_rng_state(state)
-        found = pytree.tree_leaves(traced(*inputs))
-    for a, b in zip(wanted, found, strict=True):
-        if (
-            isinstance(a, Tensor)
-            and not a.is_meta
-            and not torchlike.allclose(a, b, rtol=rtol, atol=1e-5, equal_nan=True)
-        ):
-            warnings.warn(
-                "Output of the traced function does not match the function's: the function is not "
-                "deterministic, or has state",
-                TracerWarning,
-                stacklevel=3,
-            )
-            return
+def _given_by(function: Any, given: Any, by_name: dict[str, Any] | None) -> Any:
+    """Inputs as a tuple, or by name in the order of the function's arguments."""
+    if by_name is None:
+        return _tuple(given)
+    return {p: by_name[p] for p in inspect.signature(function).parameters if p in by_name}
 
 
 def trace(
@@ -170,35 +182,51 @@ def trace(
 
     `example_inputs` is a tensor or a tuple of inputs. Sizes that the function asks for stay sizes of the run, so a
     trace works at
-    another batch size; values that it asks for are kept as they were, with a `TracerWarning`.
+    another batch size; values that it asks for are kept as they were, with a `TracerWarning`. Unless `check_trace` is
+    False, the trace is made once more and compared with the function, for each of `check_inputs`.
+
+    Raises:
+        TracingCheckError: if the trace is another one when it is made again.
     """
-    if example_kwarg_inputs is not None:
-        names = [
-            p
-            for p in inspect.signature(
-                func.forward if isinstance(func, Module) else func
-            ).parameters
-            if p in example_kwarg_inputs
-        ]
-        example_inputs = tuple(example_kwarg_inputs[n] for n in names)
-    inputs = _tuple(example_inputs)
-    if isinstance(func, RecursiveScriptModule | ScriptFunction):
+    if isinstance(func, ScriptModule | ScriptFunction):
         return func
+    owner, method = getattr(func, "__self__", None), getattr(func, "__name__", "")
     if isinstance(func, Module):
-        return trace_module(func, {"forward": inputs}, check_trace)
-    owner = getattr(func, "__self__", None)
+        owner, method = func, "forward"
+    called = func.forward if isinstance(func, Module) else func
+    keyed = example_kwarg_inputs is not None
+    inputs = _given_by(called, example_inputs, example_kwarg_inputs)
+    checks = [inputs] if check_inputs is None else check_inputs
     if isinstance(owner, Module):
-        return trace_module(owner, {func.__name__: inputs}, check_trace)
+        return trace_module(
+            owner,
+            {method: inputs},
+            check_trace=check_trace,
+            check_inputs=[{method: c} for c in checks],
+            check_tolerance=check_tolerance,
+            strict=strict,
+            example_inputs_is_kwarg=keyed,
+        )
+    made = _trace_function(func, inputs, strict)
+    if check_trace:
+
+        def again(copies: Any) -> tuple[Any, Function]:
+            other = _trace_function(func, copies, strict)
+            return other, other._function
+
+        for given in checks:
+            each = _given_by(func, given, given if keyed else None)
+            _checks.check_trace(func, made, made._function, again, each, check_tolerance)
+    return made
+
+
+def _trace_function(func: Any, inputs: Any, strict: bool) -> ScriptFunction:
     program = Program()
-    names = _names(func, inputs, 0)
-    arguments, body, _ = _watched(program, func, names, inputs, None)
+    arguments, body = _watched(program, func, func, inputs, None, strict)
     name = program.fresh(qualified(func) if hasattr(func, "__qualname__") else "__torch__.traced")
     prefix, _, last = name.rpartition(".")
     last = last if last.isidentifier() and last != "_" else "traced"
     program.unit.define(prefix, ast.unparse(_function_def(last, arguments, body, False)) + "\n")
     found = program.unit.find(f"{prefix}.{last}")
     assert isinstance(found, Function)
-    made = ScriptFunction(found, func)
-    if check_trace:
-        _compare(func, made, inputs, check_tolerance)
-    return made
+    return ScriptFunction(found, func)

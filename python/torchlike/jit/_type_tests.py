@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from torchlike import jit
 from torchlike.jit import _types
 from torchlike.jit._comprehensions import Comprehensions
 from torchlike.jit._parts_of_code import _kind, _never_none, _plain, call
@@ -17,12 +18,12 @@ class TypeTests(Comprehensions):
     def _isinstance(self, node: ast.Call) -> Any:
         value = self.visit(node.args[0])
         if isinstance(value, Part) or _plain(value):
-            kinds = self.visit(node.args[1])
             subject = value.module if isinstance(value, Part) else value.value
+            kinds = self._class(node.args[1])
             if isinstance(kinds, Known):
-                return Known(isinstance(subject, kinds.value))
-        elements = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
-        sure = self._of_container(value, [self.visit(e) for e in elements])
+                return Known(jit.isinstance(subject, kinds.value))
+        elements = _alternatives(node.args[1])
+        sure = self._of_container(value, [self._class(e) for e in elements])
         if sure is not None:
             return Known(sure)
         texts = [t for e in elements for t in self._asked(value, e)]
@@ -42,6 +43,15 @@ class TypeTests(Comprehensions):
             "bool",
         )
 
+    def _class(self, node: ast.AST) -> Any:
+        """What a class, or a type with parameters, is."""
+        if not isinstance(node, ast.Subscript | ast.BinOp):
+            return self.visit(node)
+        try:
+            return Known(_types.evaluated(node, self.source.lookup))
+        except (KeyError, AttributeError, TypeError) as e:
+            raise self.fail(node, str(e) or "an annotation that is no type") from None
+
     def _asked(self, value: Any, node: ast.AST) -> list[str]:
         """The types that a class stands for: a list of anything is one of those that a value may be."""
         kind = _kind(value) or ""
@@ -50,7 +60,7 @@ class TypeTests(Comprehensions):
         name = names.get(named.value) if isinstance(named, Known) else None
         if name and kind.startswith(("Union[", "Optional[Union[")):
             return [k for k in _types.parts_of(kind) if k.startswith(name)]
-        return [self.annotation(node)]
+        return _types.alternatives(self.annotation(node))
 
     @staticmethod
     def _of_container(value: Any, classes: list[Any]) -> bool | None:
@@ -72,3 +82,10 @@ class TypeTests(Comprehensions):
             return _types.of_annotation(kind, self.program.named(self, node))
         except (_types.UnknownType, KeyError, AttributeError, TypeError) as e:
             raise self.fail(node, str(e) or "an annotation that is no type") from None
+
+
+def _alternatives(node: ast.expr) -> list[ast.expr]:
+    """The classes of a tuple of classes and tuples."""
+    if not isinstance(node, ast.Tuple):
+        return [node]
+    return [part for each in node.elts for part in _alternatives(each)]

@@ -123,6 +123,13 @@ def parts_of(kind: str) -> list[str]:
     return [*found, inner[start:].strip()] if inner else []
 
 
+def alternatives(kind: str) -> list[str]:
+    """The types that a value of a type may have."""
+    if kind.startswith("Optional["):
+        return [*alternatives(kind[9:-1]), "NoneType"]
+    return parts_of(kind) if kind.startswith("Union[") else [kind]
+
+
 def evaluated(node: ast.AST, lookup: Any) -> Any:
     """What an annotation stands for, walked and not run.
 

@@ -43,6 +43,9 @@ class Class:
     methods: dict[str, Function]
     constants: dict[str, Any]
     text: str
+    pre_hooks: list[str] = dataclasses.field(default_factory=list)
+    hooks: list[str] = dataclasses.field(default_factory=list)
+    """The methods that run before and after `forward` when the module is called."""
     made: Any = None
     """The class of Python that stands for it, where there is one."""
 
@@ -162,9 +165,8 @@ class Unit:
             target = part.targets[0]
             if isinstance(target, ast.Subscript):
                 spec.attributes[_key(target)] = ast.unparse(part.value)
-            elif isinstance(target, ast.Name) and target.id in ("__parameters__", "__buffers__"):
-                names = _strings(part.value)
-                (spec.parameters if target.id == "__parameters__" else spec.buffers).extend(names)
+            elif isinstance(target, ast.Name) and target.id in _LISTS:
+                getattr(spec, _LISTS[target.id]).extend(_strings(part.value))
             elif isinstance(target, ast.Name) and spec.kind == "Enum":
                 spec.constants[target.id] = part.value
         elif not isinstance(part, ast.Pass | ast.Expr):
@@ -204,6 +206,8 @@ class Unit:
         if isinstance(owner, Class):
             if path[-1] == "__new__":
                 return lambda kind: Instance(kind.spec)
+            if path[-1] in (*owner.pre_hooks, *owner.hooks):
+                return owner.methods[path[-1]]
             if owner.kind == "Enum" and path[-1] in owner.constants:
                 return self.member(owner, path[-1])
         raise CompilationUnitError(f"Unknown name '{'.'.join(path)}'")
@@ -358,6 +362,11 @@ class Unit:
         raise CompilationUnitError(f"Unknown type '{ast.unparse(kind)}'")
 
 
+_LISTS = {
+    "__parameters__": "parameters", "__buffers__": "buffers", "__forward_pre_hooks__": "pre_hooks",
+    "__forward_hooks__": "hooks",
+}  # fmt: skip
+"""What a class says of its members, and where it is kept."""
 _PLAIN_TYPES: dict[str, Any] = {
     "Tensor": Tensor, "torch.Tensor": Tensor, "int": int, "float": float, "bool": bool, "str": str, "complex": complex,
     "NoneType": type(None), "None": type(None), "Device": torchlike.device, "torch.device": torchlike.device,

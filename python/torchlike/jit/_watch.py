@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import types
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -65,11 +66,7 @@ class Watch(TorchFunctionMode):
         self.kept.append(value)
 
     def names(self, value: Any, node: ast.expr) -> None:
-        """Notes what computes the tensors of a value.
-
-        Raises:
-            RuntimeError: for values that code has not.
-        """
+        """Notes what computes the tensors of a value."""
         if isinstance(value, Tensor):
             self.name(value, node)
         elif isinstance(value, tuple | list):
@@ -78,21 +75,34 @@ class Watch(TorchFunctionMode):
         elif isinstance(value, dict):
             for key, item in value.items():
                 self.names(item, ast.Subscript(node, ast.Constant(key), ast.Load()))
-        elif not isinstance(value, int | float | bool | str | None):
-            raise RuntimeError(
-                f"jit.trace: a value of type {type(value).__name__}; tensors, and containers of them, can be traced"
-            )
 
-    def code(self, value: Any) -> ast.expr:
-        """The code for a value, whose tuples and dictionaries stay what they are."""
-        if isinstance(value, tuple):
-            return ast.Tuple([self.code(v) for v in value], ast.Load())
-        if isinstance(value, list):
-            return ast.List([self.code(v) for v in value], ast.Load())
+    def taken(self, value: Any, node: ast.expr) -> Any:
+        """An input as the function gets it: a tensor that is known already, by another name, is a view of it."""
+        if isinstance(value, Tensor):
+            value = value.view(value.shape) if id(value) in self.known else value
+            self.name(value, node)
+            return value
         if isinstance(value, dict):
-            return ast.Dict(
-                [ast.Constant(k) for k in value], [self.code(v) for v in value.values()]
-            )
+            return {
+                k: self.taken(v, ast.Subscript(node, ast.Constant(k), ast.Load()))
+                for k, v in value.items()
+            }
+        items = [
+            self.taken(v, ast.Subscript(node, ast.Constant(i), ast.Load()))
+            for i, v in enumerate(value)
+        ]
+        return items if isinstance(value, list) else _like(value, items)
+
+    def code(self, value: Any, *, as_result: bool = False) -> ast.expr:
+        """The code for a value, whose containers stay what they are; sizes in a result are tensors."""
+        if isinstance(value, dict):
+            items = [self.code(v, as_result=as_result) for v in value.values()]
+            return ast.Dict([self.node(k) for k in value], items)
+        if isinstance(value, tuple | list):
+            items = [self.code(v, as_result=as_result) for v in value]
+            return (ast.Tuple if isinstance(value, tuple) else ast.List)(items, ast.Load())
+        if as_result and isinstance(value, Size):
+            return call("ops.prim.NumToTensor", [value.node])
         return self.node(value)
 
     def fresh(self) -> str:
@@ -107,6 +117,11 @@ class Watch(TorchFunctionMode):
         if isinstance(value, Tensor):
             known = self.known.get(id(value))
             if known is None:
+                if value.requires_grad:
+                    raise RuntimeError(
+                        "Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or "
+                        f"input, or detaching the gradient\nTensor:\n{value}"
+                    )
                 known = dotted(f"CONSTANTS.c{self.program.constant(value)}")
                 self.name(value, known)
             return known
@@ -120,7 +135,9 @@ class Watch(TorchFunctionMode):
             if value != value or value in (float("inf"), float("-inf")):
                 return call("float", [ast.Constant(str(value))])
             return (
-                ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
+                ast.UnaryOp(ast.USub(), ast.Constant(-value))
+                if math.copysign(1, value) < 0
+                else ast.Constant(value)
             )
         setting = of_setting(value)
         if setting is not None:
@@ -324,6 +341,11 @@ class Watch(TorchFunctionMode):
             for name, item in zip(names, value, strict=True):
                 self.name(item, ast.Name(name, ast.Load()))
         return value
+
+
+def _like(example: tuple[Any, ...], items: list[Any]) -> Any:
+    """A tuple of the class of another."""
+    return type(example)(*items) if hasattr(example, "_fields") else tuple(items)
 
 
 def _is_method(func: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike import _zip_writer
-from torchlike.jit._module import RecursiveScriptModule, ScriptFunction, placeholder
+from torchlike.jit._module import ScriptFunction, ScriptModule, placeholder
 from torchlike.jit._types import parts_of
 from torchlike.jit._unit import Class, Instance
 
@@ -58,7 +58,7 @@ class _Pickle:
             out += b"X" + struct.pack("<I", len(data)) + data
         elif isinstance(value, Tensor):
             self.tensor(value, path)
-        elif isinstance(value, RecursiveScriptModule | Instance):
+        elif isinstance(value, ScriptModule | Instance):
             self.object(value, path)
         elif isinstance(value, tuple):
             kinds = parts_of(kind) or [""] * len(value)
@@ -171,8 +171,8 @@ class _Pickle:
         self.out += b")RtR"
 
 
-def _module_of(obj: Any) -> tuple[RecursiveScriptModule, Unit]:
-    if isinstance(obj, RecursiveScriptModule):
+def _module_of(obj: Any) -> tuple[ScriptModule, Unit]:
+    if isinstance(obj, ScriptModule):
         return obj, obj._unit
     if isinstance(obj, ScriptFunction):
         module = placeholder(obj)

@@ -36,7 +36,10 @@ def each(cls: Any, func: Any, name: str, args: Any, kwargs: Any) -> Any:
     def values(v: Any) -> Any:
         if isinstance(v, NestedTensor):
             return v._values
-        return _spread(t, v, name, args, kwargs) if isinstance(v, Tensor) else v
+        if not isinstance(v, Tensor):
+            return v
+        spread = _spread(t, v, name, args, kwargs)
+        return _padded.without_holes(spread, t) if v.requires_grad else spread
 
     made = func(*map(values, args), **{k: values(v) for k, v in kwargs.items()})
     return _wrap(t, made)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torchlike as torch
 from torchlike import Tensor
 
-__all__ = ["packed", "padded", "places"]
+__all__ = ["packed", "padded", "places", "without_holes"]
 
 
 def places(offsets: Tensor, total: int) -> tuple[Tensor, Tensor]:
@@ -14,6 +16,17 @@ def places(offsets: Tensor, total: int) -> tuple[Tensor, Tensor]:
     last = max(offsets.shape[0] - 2, 0)
     sequence = torch.searchsorted(offsets[1:], rows, right=True).clamp(max=last)
     return sequence, rows - offsets[sequence]
+
+
+def without_holes(operand: Tensor, t: Any) -> Tensor:
+    """A plain operand of a nested tensor, whose gradient comes from the rows that belong to sequences alone."""
+    if t._lengths is None:
+        return operand
+    at, total = t._ragged_idx - 1, t._values.shape[t._ragged_idx - 1]
+    sequence, place = places(t._offsets, total)
+    belongs = (place >= 0) & (place < t._lengths[sequence])
+    shape = [total if d == at else 1 for d in range(t._values.dim())]
+    return torch.where(belongs.view(shape), operand, operand.detach())
 
 
 def padded(values: Tensor, offsets: Tensor, ragged_idx: int, length: int, padding: float) -> Tensor:

@@ -77,13 +77,13 @@ class FileCheck:
         """It comes next, in the next line."""
         return self._add("NEXT", test)
 
-    def check_count(self, test: str, count: int, exactly: bool = False) -> FileCheck:
+    def check_count(self, str: str, count: int, exactly: bool = False) -> FileCheck:
         """It comes so many times; with `exactly` no further time before what the next check finds."""
         if count == 0 and not exactly:
             raise RuntimeError("check_count: a count of 0 says nothing without exactly=True")
         if count:
-            self._add("COUNT", test, count)
-        return self._add("NOT", test) if exactly else self
+            self._add("COUNT", str, count)
+        return self._add("NOT", str) if exactly else self
 
     def check_dag(self, test: str) -> FileCheck:
         """It comes next, in any order among neighbours of this kind."""
