@@ -229,3 +229,14 @@ def test_norms_of_zeros_have_a_tangent_of_zero(p):
             made = torch.linalg.vector_norm(fw.make_dual(x, torch.ones_like(x)), p)
             tangent = fw.unpack_dual(made).tangent
         assert tangent.item() == 0
+
+
+def test_rows_that_are_shortened_keep_their_tangents():
+    weight, tangent = torch.arange(12.0).view(4, 3), torch.ones(4, 3)
+    made, along = torch.func.jvp(
+        lambda w: torch.nn.functional.embedding(torch.tensor([1, 2]), w, max_norm=1.0),
+        (weight,),
+        (tangent,),
+    )
+    torch.testing.assert_close(made.norm(dim=1), torch.ones(2))
+    assert torch.equal(along, torch.ones(2, 3)) and torch.equal(made, weight[1:3])

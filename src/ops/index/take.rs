@@ -265,7 +265,10 @@ fn nn_embedding(a: &calls::NnFunctionalEmbedding) -> Result<Tensor> {
     }
     if let Some(max_norm) = a.max_norm {
         let grad = mode::set_grad_enabled(false);
-        let done = f::EmbeddingRenorm::new(a.weight, a.input, max_norm, a.norm_type).call_();
+        // Tangents stay as they are, as gradients do.
+        let done = f::detach(a.weight).and_then(|weight| {
+            f::EmbeddingRenorm::new(&weight, a.input, max_norm, a.norm_type).call_()
+        });
         mode::set_grad_enabled(grad);
         done?;
     }
