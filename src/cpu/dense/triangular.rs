@@ -194,7 +194,7 @@ const ABREAST: usize = 32;
 fn divide<T: Number>(row: &mut [[T::Size; ABREAST]], by: T) {
     if !T::COMPLEX {
         let by = by.re();
-        row[0].iter_mut().for_each(|v| *v = *v / by);
+        row[0].iter_mut().for_each(|v| *v /= by);
         return;
     }
     let [re, im] = row else { return };
