@@ -108,15 +108,23 @@ fn lstsq(a: &calls::LinalgLstsq) -> Result<Ret> {
     };
     let [x, residuals, rank, values] = f::_lstsq(a.input, &b, a.rcond, driver)?;
     let x = f::narrow(&x, -2, 0, n)?;
-    // Drivers that find the rank say how far off they are where it is full.
-    let known = driver == "gels" || m <= n || helpers::has_no_values(&rank) || full(&rank, n)?;
-    let residuals = if known {
-        residuals
-    } else {
-        f::new_empty(&residuals, &[0])?
+    let told = Told::by(driver)?;
+    let asked = |wanted: bool, t: Tensor| {
+        if wanted {
+            Ok(t)
+        } else {
+            f::new_empty(&t, &[0])
+        }
     };
-    let x = if vector { f::squeeze_dim(&x, -1)? } else { x };
-    Ok(Ret::Tuple(vec![x, residuals, rank, values]))
+    // Drivers that find the rank say how far off they are where it is full.
+    let far = told.residuals && m > n;
+    let far = far && (!told.rank || helpers::has_no_values(&rank) || full(&rank, n)?);
+    Ok(Ret::Tuple(vec![
+        if vector { f::squeeze_dim(&x, -1)? } else { x },
+        asked(far, residuals)?,
+        asked(told.rank, rank)?,
+        asked(told.values, values)?,
+    ]))
 }
 
 fn full(rank: &Tensor, n: i64) -> Result<bool> {
@@ -146,16 +154,16 @@ fn rule(a: &calls::_Lstsq) -> Result<(Plan, Dims)> {
     let batch = dims::broadcast(&lead(t.shape()), &lead(b.shape()))?;
     let real = t.dtype().to_real();
     let told = Told::by(a.driver)?;
-    let besides = |wanted: bool, shape: Dims, dtype: DType| {
-        let nothing = Dims::from([0]);
-        OutSpec::contiguous(if wanted { &shape } else { &nothing }, dtype)
+    // What is not asked for is nothing of every matrix.
+    let besides = |wanted: bool, each: &Dims, more: &[i64], dtype: DType| {
+        OutSpec::contiguous(&each.concat(if wanted { more } else { &[0] }), dtype)
     };
     let each = lead(t.shape());
     let plan = plan([
         columnwise(batch.concat(&[m.max(n), columns]), t.dtype()),
-        besides(told.residuals && m > n, batch.concat(&[columns]), real),
-        besides(told.rank, each.clone(), DType::I64),
-        besides(told.values, each.concat(&[m.min(n)]), real),
+        besides(told.residuals && m > n, &batch, &[columns], real),
+        besides(told.rank, &each, &[], DType::I64),
+        besides(told.values, &each, &[m.min(n)], real),
     ]);
     Ok((plan, batch))
 }
