@@ -88,6 +88,17 @@ pub struct Inputs<'a> {
     pub scale: f64,
 }
 
+/// Whether heads of queries share those of keys and values: fewer, in batches of four dimensions.
+#[must_use]
+pub fn share_heads(query: &Tensor, key: &Tensor, value: &Tensor) -> bool {
+    let four = [query, key, value].iter().all(|t| t.ndim() == 4);
+    let heads = |t: &Tensor| t.shape()[1];
+    four && key.shape()[..2] == value.shape()[..2]
+        && query.shape()[0] == key.shape()[0]
+        && (1..heads(query)).contains(&heads(key))
+        && heads(query) % heads(key) == 0
+}
+
 /// The sizes of an attention.
 #[derive(Clone)]
 pub struct Shapes {

@@ -1,7 +1,7 @@
 //! Attention over heads, and its backward: the weights of a block of queries are made again from their logarithmic sums, so that the whole
 //! matrix of scores never exists.
 
-use super::attention::{Inputs, Real, SCORES, Shapes, add_mask, attention, grain};
+use super::attention::{Inputs, Real, SCORES, Shapes, add_mask, attention, grain, share_heads};
 use super::room::{Rooms, dense_in};
 use super::{copy, matrix, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
@@ -50,21 +50,10 @@ pub fn forward(outs: &[Tensor], i: &Inputs, s: Shapes) -> Result<()> {
 /// # Errors
 /// If memory cannot be had.
 pub fn alone(out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
-    if shares(i, s) {
+    if share_heads(i.query, i.key, i.value) {
         return with_groups(out, None, i, s.clone(), attention);
     }
     attention(out, None, i, s)
-}
-
-/// Whether heads of queries share heads of keys and values, which may be one for all.
-#[must_use]
-pub fn shares(i: &Inputs, s: &Shapes) -> bool {
-    let four = [i.query, i.key, i.value].iter().all(|t| t.ndim() == 4);
-    let heads = |t: &Tensor| t.shape()[1];
-    four && i.query.shape()[..2] == s.batch[..]
-        && heads(i.key) == heads(i.value)
-        && (1..heads(i.query)).contains(&heads(i.key))
-        && heads(i.query) % heads(i.key) == 0
 }
 
 /// Runs `f` on the results, the inputs and their shapes with heads of queries in groups that share a head of keys.

@@ -1,7 +1,7 @@
 //! What attentions take besides their results: the allocations of their kernels, in their order.
 
-use super::attention::{Inputs, SCORES, Shapes};
-use super::attention_backward::{Known, shares, with_groups};
+use super::attention::{Inputs, SCORES, Shapes, share_heads};
+use super::attention_backward::{Known, with_groups};
 use super::room::Room;
 use super::view;
 use crate::{DType, Result, Tensor, dims};
@@ -99,7 +99,7 @@ pub fn forward(room: &mut Room, outs: &[Tensor], i: &Inputs, s: Shapes) -> Resul
 /// # Errors
 /// If a size overflows.
 pub fn alone(room: &mut Room, out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
-    if shares(i, s) {
+    if share_heads(i.query, i.key, i.value) {
         return with_groups(out, None, i, s.clone(), |out, sums, i, s| {
             attention(room, out, sums, i, s)
         });

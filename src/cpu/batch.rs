@@ -6,7 +6,7 @@ use super::lanes::{Real, sum_by};
 use super::lines::{self, Shared};
 use super::math::RealFns;
 use super::norm::{compute_type, finish, wide, working};
-use super::stored::{Stored, each_piece};
+use super::stored::{Stored, each_piece, each_plane};
 use super::{columns, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{Result, Tensor, with_dtype};
@@ -83,19 +83,19 @@ fn channel_stats<E: Stored>(
     } else {
         let (sums, squares) = (Shared::new(&mut sums), Shared::new(&mut squares));
         pool::parallel_for(channels, (16384 / (rows * size).max(1)).max(1), |range| {
-            let mut room = Vec::new();
+            let mut rooms = [Vec::new()];
             for c in range {
                 // SAFETY: every channel has its own places.
                 let (sum, square) =
                     unsafe { (&mut sums.part(c, 1)[0], &mut squares.part(c, 1)[0]) };
-                let mut planes = |f: &mut dyn FnMut(&[E::Wide])| {
-                    for r in 0..rows {
-                        f(E::wide(&x[(r * channels + c) * size..][..size], &mut room));
-                    }
-                };
-                planes(&mut |p| *sum += plain(p).f64_());
+                let sizes = [rows, channels, size];
+                each_plane([x], sizes, c, &mut rooms, |[x], sizes, c| {
+                    *sum += plain_sum(x, sizes, c);
+                });
                 let mean = of(*sum / n);
-                planes(&mut |p| *square += squared(p, mean).f64_());
+                each_plane([x], sizes, c, &mut rooms, |[x], sizes, c| {
+                    *square += square_sum(x, sizes, c, mean);
+                });
             }
         });
     }
@@ -106,17 +106,32 @@ fn channel_stats<E: Stored>(
     }
 }
 
+/// The planes of a channel.
+#[inline(always)]
+fn planes<T>(x: &[T], sizes: [usize; 3], c: usize) -> impl Iterator<Item = &[T]> {
+    let [rows, channels, size] = sizes;
+    (0..rows).map(move |r| &x[(r * channels + c) * size..][..size])
+}
+
 simd_fn! { wide
-    /// The sum of a plane.
-    fn plain<T: Real>(p: &[T]) -> T {
-        sum_by(p, |v| v)
+    /// The sum of a channel.
+    fn plain_sum<T: Real>(x: &[T], sizes: [usize; 3], c: usize) -> f64 {
+        let mut sum = 0.0;
+        for p in planes(x, sizes, c) {
+            sum += sum_by(p, |v| v).f64_();
+        }
+        sum
     }
 }
 
 simd_fn! { wide
-    /// The sum of squares of distances from a mean.
-    fn squared<T: Real>(p: &[T], mean: T) -> T {
-        sum_by(p, |v| (v - mean) * (v - mean))
+    /// The sum of the squares of a channel's distances from a mean.
+    fn square_sum<T: Real>(x: &[T], sizes: [usize; 3], c: usize, mean: T) -> f64 {
+        let mut sum = 0.0;
+        for p in planes(x, sizes, c) {
+            sum += sum_by(p, |v| (v - mean) * (v - mean)).f64_();
+        }
+        sum
     }
 }
 

@@ -9,7 +9,7 @@ use super::math::RealFns;
 use super::norm::{by_type, compute_type};
 use super::norm_backward::{Asked, Saved, put, room, working, zeros};
 use super::room::Room;
-use super::stored::{PIECE, Stored, each_piece};
+use super::stored::{Stored, each_piece, each_plane};
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor, dims, with_dtype};
@@ -179,26 +179,17 @@ impl<E: Stored> Batch<'_, E> {
 
     /// The same of one channel.
     fn sum_channel(&self, c: usize) -> (f64, f64) {
-        let [rows, channels, size] = self.sizes;
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        if size_of::<E>() == size_of::<E::Wide>() {
-            let (g, x) = (E::wide(self.g, &mut a), E::wide(self.x, &mut b));
-            return plane_sums(g, x, self.mean[c], self.sizes, c);
-        }
-        let (mut line, mut sums) = (Vec::new(), (0.0, 0.0));
-        let each = (PIECE / size).max(1);
-        for first in (0..rows).step_by(each) {
-            let count = each.min(rows - first);
-            for (all, room) in [(self.g, &mut a), (self.x, &mut b)] {
-                room.clear();
-                for r in first..first + count {
-                    let at = (r * channels + c) * size;
-                    room.extend_from_slice(E::wide(&all[at..at + size], &mut line));
-                }
-            }
-            let more = plane_sums(&a, &b, self.mean[c], [count, 1, size], 0);
-            sums = (sums.0 + more.0, sums.1 + more.1);
-        }
+        let (mut rooms, mut sums) = ([Vec::new(), Vec::new()], (0.0, 0.0));
+        each_plane(
+            [self.g, self.x],
+            self.sizes,
+            c,
+            &mut rooms,
+            |[g, x], sizes, at| {
+                let more = plane_sums(g, x, self.mean[c], sizes, at);
+                sums = (sums.0 + more.0, sums.1 + more.1);
+            },
+        );
         sums
     }
 

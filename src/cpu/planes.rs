@@ -6,7 +6,7 @@ use super::lines::by_size;
 
 /// Rows of at most so many elements are copied down their columns.
 pub const SHORT: usize = 16;
-/// Bytes of rows that are copied by the library's call for memory, whose start is then a small part.
+/// Bytes up to which a row of neighbours is copied here: of longer ones the library's call is a small part.
 const LONG: usize = 512;
 /// Bytes that are copied at a time.
 const BLOCK: usize = 32;

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "hands lines of known length to conversions")]
 
-use super::halves::{narrow_row, widen_row};
+use super::halves::{narrowed, widened};
 use super::lanes::Real;
 use super::lines::Shared;
 use super::pool;
@@ -14,6 +14,9 @@ pub trait Stored: Element {
     /// What kernels compute in.
     type Wide: Real;
 
+    /// Converts a line into one as long.
+    fn widen(line: &[Self], to: &mut [Self::Wide]);
+
     /// The elements of a line, in `room` if they have to be converted.
     fn wide<'a>(line: &'a [Self], room: &'a mut Vec<Self::Wide>) -> &'a [Self::Wide];
 
@@ -24,6 +27,9 @@ pub trait Stored: Element {
 macro_rules! as_they_are {
     ($($t:ty)+) => { $(impl Stored for $t {
         type Wide = $t;
+        fn widen(line: &[$t], to: &mut [$t]) {
+            to.copy_from_slice(line);
+        }
         fn wide<'a>(line: &'a [$t], _: &'a mut Vec<$t>) -> &'a [$t] {
             line
         }
@@ -37,17 +43,18 @@ as_they_are!(f32 f64);
 macro_rules! halves {
     ($($t:ty)+) => { $(impl Stored for $t {
         type Wide = f32;
+        fn widen(line: &[$t], to: &mut [f32]) {
+            widened(line, to);
+        }
         fn wide<'a>(line: &'a [$t], room: &'a mut Vec<f32>) -> &'a [f32] {
             room.resize(line.len(), 0.0);
-            // SAFETY: both sides are as long.
-            unsafe { widen_row(line.as_ptr(), room.as_mut_ptr(), line.len()) };
+            widened(line, room);
             room
         }
         fn fill(line: &mut [$t], room: &mut Vec<f32>, f: impl FnOnce(&mut [f32])) {
             room.resize(line.len(), 0.0);
             f(room);
-            // SAFETY: both sides are as long.
-            unsafe { narrow_row(room.as_ptr(), line.as_mut_ptr(), line.len()) };
+            narrowed(room, line);
         }
     })+ };
 }
@@ -63,20 +70,23 @@ pub fn each_line<E: Stored>(
     [lines, n]: [usize; 2],
     f: impl Fn(usize, &[E::Wide], &mut [E::Wide]) + Sync,
 ) {
-    let shared = Shared::new(out);
-    pool::parallel_for(lines, (GRAIN / n.max(1)).max(1), |range| {
-        let (mut from, mut to) = (Vec::new(), Vec::new());
-        for r in range {
-            let line = E::wide(&x[r * n..(r + 1) * n], &mut from);
-            // SAFETY: every line has its own part.
-            let part = unsafe { shared.part(r * n, n) };
-            E::fill(part, &mut to, |out| f(r, line, out));
+    if n == 0 {
+        return (0..lines).for_each(|line| f(line, &[], &mut []));
+    }
+    each_piece([x], out, n, |[x], first, out| {
+        for (i, (x, out)) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)).enumerate() {
+            f(first + i, x, out);
         }
     });
 }
 
 /// Elements of lines that are converted at a time, where these are short.
-pub const PIECE: usize = 4096;
+const PIECE: usize = 4096;
+
+/// Whether elements are stored as they are computed in.
+fn are_wide<E: Stored>() -> bool {
+    size_of::<E>() == size_of::<E::Wide>()
+}
 
 /// Calls `f(elements, the first line, its part of `out`)` for lines of `n` elements of each operand, several at a time, on all
 /// threads if there is much to do.
@@ -91,7 +101,7 @@ pub fn each_piece<E: Stored, const N: usize>(
     pool::parallel_for(lines, (GRAIN / n).max(1), |range| {
         let mut rooms: [Vec<E::Wide>; N] = std::array::from_fn(|_| Vec::new());
         let mut to = Vec::new();
-        let each = if size_of::<E>() == size_of::<E::Wide>() {
+        let each = if are_wide::<E>() {
             range.len().max(1)
         } else {
             (PIECE / n).max(1)
@@ -108,6 +118,34 @@ pub fn each_piece<E: Stored, const N: usize>(
             E::fill(part, &mut to, |to| f(wide, first, to));
         }
     });
+}
+
+/// Calls `f(elements, sizes, channel)` for the planes of channel `c` of operands of some `sizes`, which are rows, channels and
+/// positions: all as they lie, or, where they are converted, those of some rows at a time as one.
+pub fn each_plane<E: Stored, const N: usize>(
+    operands: [&[E]; N],
+    sizes: [usize; 3],
+    c: usize,
+    rooms: &mut [Vec<E::Wide>; N],
+    mut f: impl FnMut([&[E::Wide]; N], [usize; 3], usize),
+) {
+    let [rows, channels, size] = sizes;
+    let mut given = operands.iter();
+    if are_wide::<E>() {
+        let mut all = || given.next().map_or(&[][..], |o| o);
+        return f(rooms.each_mut().map(|room| E::wide(all(), room)), sizes, c);
+    }
+    let each = (PIECE / size.max(1)).max(1);
+    for first in (0..rows).step_by(each) {
+        let count = each.min(rows - first);
+        for (all, room) in operands.iter().zip(rooms.iter_mut()) {
+            room.resize(count * size, E::Wide::default());
+            for (r, to) in (first..).zip(room.chunks_exact_mut(size.max(1))) {
+                E::widen(&all[(r * channels + c) * size..][..size], to);
+            }
+        }
+        f(rooms.each_ref().map(Vec::as_slice), [1, 1, count * size], 0);
+    }
 }
 
 #[cfg(test)]

@@ -225,7 +225,7 @@ pub fn attention(out: &Tensor, i: &Inputs, s: &Shapes) -> Result<()> {
     if on_host(out) {
         return cpu::attention_backward::alone(out, i, s);
     }
-    let shared = cpu::attention_backward::shares(i, s) && i.key.shape()[1] > 1;
+    let shared = cpu::attention::share_heads(i.query, i.key, i.value);
     run(out, None, i, s, if shared { sharing(i) } else { 1 })
 }
 

@@ -203,42 +203,22 @@ fn write_of<T: Number>(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Resu
     let epsilon = <T::Size as num_traits::Float>::epsilon().double();
     let least = a.rcond.unwrap_or(epsilon * m.max(n) as f64);
     let matrices = Stack::<T>::copied(t, &each)?;
-    finite(&matrices, t, "torch.linalg.lstsq")?;
-    let rank = |values: &[T::Size]| {
-        let top = values.first().map_or(0.0, |v| v.double());
-        values.iter().filter(|v| v.double() > least * top).count() as i64
-    };
-    let (mut reflected, mut ranks) = (None, vec![steps as i64; matrices.count]);
-    if told.values {
-        let values = singular_values::<T>(t, "torch.linalg.lstsq")?;
-        for (i, r) in ranks.iter_mut().enumerate() {
-            *r = rank(&values[i * steps..(i + 1) * steps]);
-        }
+    finite(&matrices, t, NAME)?;
+    let (ranks, reflected) = if told.values {
+        let values = singular_values::<T>(t, NAME)?;
         matrices::write_numbers(&outs[3], &values)?;
+        let values = |i: usize| &values[i * steps..(i + 1) * steps];
+        let ranks = (0..matrices.count).map(|i| rank(values(i), least));
+        (ranks.collect(), None)
     } else {
         let made = Reflected::<T>::of(t)?;
-        for (i, r) in ranks.iter_mut().enumerate() {
-            let triangle = made.triangle(i);
-            if told.rank && !well_conditioned(triangle, least) {
-                let mut values = vec![T::Size::default(); steps];
-                singular(copied(matrices.view(i)).view_mut(), &mut values, None);
-                *r = rank(&values);
-            }
-            let lost = (0..steps).find(|&k| triangle.get(k, k).is_zero());
-            if lost.is_some() && matrices.flat(i).iter().all(|v| v.is_zero()) {
-                *r = 0;
-            } else if let Some(k) = lost.filter(|_| !told.rank) {
-                bail!(
-                    LinAlg,
-                    "torch.linalg.lstsq: {}The least squares solution could not be computed because the input matrix does \
-                     not have full rank (error code: {}).",
-                    batch_note(t, i),
-                    k + 1
-                );
-            }
-        }
-        reflected = Some(made);
-    }
+        let ranks = if told.rank {
+            ranks(&matrices, &made, least)
+        } else {
+            full_ranks(&matrices, &made, t)?
+        };
+        (ranks, Some(made))
+    };
     if told.rank {
         matrices::write_numbers(&outs[2], &ranks)?;
     }
@@ -249,34 +229,83 @@ fn write_of<T: Number>(a: &calls::_Lstsq, batch: &Dims, outs: &[Tensor]) -> Resu
     let mut rests = vec![T::Size::default(); rights.count * room];
     let origins = matrices::origins(&each, batch);
     let parts = (solutions.parts(), Pieces::new(&mut rests, room));
-    matrices::each(
-        rights.count,
-        cubic(m.max(n)),
-        &parts,
-        |i, (mut x, rests)| {
-            x.fill(T::zero());
-            let (at, columns, right) = (origins[i], x.columns(), rights.view(i));
-            match &reflected {
-                Some(made) if ranks[at] == steps as i64 => made.solve(at, right, &mut x),
-                _ => solve(matrices.view(at), right, least, x.block(0, 0, n, columns)),
-            }
-            if rests.is_empty() {
-                return;
-            }
-            let mut apart = copied(right);
-            let found = x.view().block(0, 0, n, columns);
-            let product = Factor::Plain(matrices.view(at));
-            add_product(-1, product, Factor::Plain(found), apart.view_mut());
-            for (j, rest) in rests.iter_mut().enumerate() {
-                *rest = apart.view().column(j).iter().map(|v| v.square()).sum();
-            }
-        },
-    );
+    let work = cubic(m.max(n));
+    matrices::each(rights.count, work, &parts, |i, (mut x, rests)| {
+        x.fill(T::zero());
+        let (at, columns, right) = (origins[i], x.columns(), rights.view(i));
+        match &reflected {
+            Some(made) if ranks[at] == steps as i64 => made.solve(at, right, &mut x),
+            _ => solve(matrices.view(at), right, least, x.block(0, 0, n, columns)),
+        }
+        if wanted {
+            apart(
+                matrices.view(at),
+                x.view().block(0, 0, n, columns),
+                right,
+                rests,
+            );
+        }
+    });
     solutions.store(&outs[0])?;
     if wanted {
         matrices::write_numbers(&outs[1], &rests)?;
     }
     Ok(())
+}
+
+const NAME: &str = "torch.linalg.lstsq";
+
+/// How many singular values, the largest first, are above `least` times that.
+fn rank<R: Real>(values: &[R], least: f64) -> i64 {
+    let top = values.first().map_or(0.0, |v| v.double());
+    values.iter().filter(|v| v.double() > least * top).count() as i64
+}
+
+/// The ranks of matrices, whose singular values are computed where their triangles leave a doubt.
+fn ranks<T: Number>(matrices: &Stack<T>, made: &Reflected<T>, least: f64) -> Vec<i64> {
+    let steps = made.factors.columns;
+    let mut ranks = vec![steps as i64; matrices.count];
+    let parts = Pieces::new(&mut ranks, 1);
+    matrices::each(matrices.count, cubic(steps), &parts, |i, found| {
+        if !well_conditioned(made.triangle(i), least) {
+            let mut values = vec![T::Size::default(); steps];
+            singular(copied(matrices.view(i)).view_mut(), &mut values, None);
+            found[0] = rank(&values, least);
+        }
+    });
+    ranks
+}
+
+/// The ranks of matrices that have to be full, or are zero.
+///
+/// # Errors
+/// For another one.
+fn full_ranks<T: Number>(matrices: &Stack<T>, made: &Reflected<T>, t: &Tensor) -> Result<Vec<i64>> {
+    let steps = made.factors.columns;
+    let full = |i: usize| {
+        let triangle = made.triangle(i);
+        match (0..steps).find(|&k| triangle.get(k, k).is_zero()) {
+            None => Ok(steps as i64),
+            Some(_) if matrices.flat(i).iter().all(|v| v.is_zero()) => Ok(0),
+            Some(k) => bail!(
+                LinAlg,
+                "{NAME}: {}The least squares solution could not be computed because the input matrix does not have full rank \
+                 (error code: {}).",
+                batch_note(t, i),
+                k + 1
+            ),
+        }
+    };
+    (0..matrices.count).map(full).collect()
+}
+
+/// The squares of the distances of `a x` from `b`, a column each.
+fn apart<T: Number>(a: View<T>, x: View<T>, b: View<T>, to: &mut [T::Size]) {
+    let mut rest = copied(b);
+    add_product(-1, Factor::Plain(a), Factor::Plain(x), rest.view_mut());
+    for (j, to) in to.iter_mut().enumerate() {
+        *to = rest.view().column(j).iter().map(|v| v.square()).sum();
+    }
 }
 
 fn copied<T: Number>(a: View<T>) -> Matrix<T> {

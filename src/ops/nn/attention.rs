@@ -49,7 +49,7 @@ fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor>
     );
     // On meta it is products, as in PyTorch; what will become real there is computed as on the host.
     let here = dropout == 0.0 && computed && !helpers::is_nowhere(q);
-    if here && a.enable_gqa && share(q, a.key, a.value) {
+    if here && a.enable_gqa && cpu::share_heads(q, a.key, a.value) {
         let call = f::_Attention::new(q, a.key, a.value, mask, causal, scale);
         return call.enable_gqa(true).call();
     }
@@ -177,15 +177,6 @@ fn causal_mask(scores: &Tensor) -> Result<Tensor> {
     f::ge(&f::unsqueeze(&count(n - 2)?, 1)?, &count(n - 1)?)
 }
 
-/// Whether heads of queries share those of keys and values in a way that kernels read as it is: batches of four dimensions.
-fn share(q: &Tensor, k: &Tensor, v: &Tensor) -> bool {
-    let four = [q, k, v].iter().all(|t| t.ndim() == 4);
-    four && k.shape()[..2] == v.shape()[..2]
-        && q.shape()[0] == k.shape()[0]
-        && k.shape()[1] > 0
-        && q.shape()[1] % k.shape()[1] == 0
-}
-
 /// Keys or values with as many heads as the queries, each repeated in a row.
 fn grouped(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     let heads = |t: &Tensor| {
@@ -230,7 +221,7 @@ fn shapes(a: &calls::_Attention) -> Result<cpu::Shapes> {
         )
     };
     let ((bq, queries, width), (bk, keys, wk), (bv, rows, values)) = (split(q), split(k), split(v));
-    let batch = if a.enable_gqa && share(q, k, v) {
+    let batch = if a.enable_gqa && cpu::share_heads(q, k, v) {
         bq
     } else {
         dims::broadcast(&dims::broadcast(&bq, &bk)?, &bv)?
@@ -277,14 +268,12 @@ fn rule(a: &calls::_Attention) -> Result<(Plan, cpu::Shapes)> {
     let s = shapes(a)?;
     let shape = s.batch.concat(&[s.queries, s.values]);
     // Four-dimensional inputs keep the order of the query's dimensions.
-    let strides =
-        if q.ndim() == 4 && shape == *q.shape() && k.shape()[..2] == q.shape()[..2] && s.keys > 0
-            || a.enable_gqa && shape == *q.shape()
-        {
-            dims::preserved_strides(q.shape(), q.strides())
-        } else {
-            dims::contiguous_strides(&shape)
-        };
+    let alike = a.enable_gqa || q.ndim() == 4 && k.shape()[..2] == q.shape()[..2];
+    let strides = if alike && shape == *q.shape() && s.keys > 0 {
+        dims::preserved_strides(q.shape(), q.strides())
+    } else {
+        dims::contiguous_strides(&shape)
+    };
     Ok((Plan::one(shape, strides, q.dtype()), s))
 }
 
