@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import enum
 import inspect
-import math
 import operator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +26,7 @@ from torchlike.jit._parts_of_code import (
     call,
     name,
     of_setting,
+    plain_constant,
 )
 from torchlike.jit._scope import (
     Known,
@@ -91,15 +91,9 @@ class Expressions:
 
     def constant(self, value: Any, at: ast.AST) -> ast.expr:
         """The code for a constant."""
-        if value is None or isinstance(value, bool | str) or value is Ellipsis:
-            return ast.Constant(value)
-        if isinstance(value, complex):
-            return call("complex", [self.constant(value.real, at), self.constant(value.imag, at)])
-        if isinstance(value, int | float):
-            if value != value or value in (float("inf"), float("-inf")):
-                return call("float", [ast.Constant(str(value))])
-            made: ast.expr = ast.Constant(abs(value))
-            return ast.UnaryOp(ast.USub(), made) if math.copysign(1, value) < 0 else made
+        plain = plain_constant(value)
+        if plain is not None:
+            return plain
         if isinstance(value, torchlike.Size | list):
             return ast.List([self.constant(v, at) for v in value], ast.Load())
         if isinstance(value, tuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import math
 from typing import Any
 
 import torchlike
@@ -164,6 +165,21 @@ def _called(node: ast.AST) -> str:
         "Starred": "Starred expressions",
     }
     return names.get(type(node).__name__, f"{type(node).__name__} expressions")
+
+
+def plain_constant(value: Any) -> ast.expr | None:
+    """The code for a number, a text, a truth value or nothing; None for another value."""
+    if value is None or isinstance(value, bool | str) or value is Ellipsis:
+        return ast.Constant(value)
+    if isinstance(value, complex):
+        return call("complex", [c for v in (value.real, value.imag) if (c := plain_constant(v))])
+    if not isinstance(value, int | float):
+        return None
+    if value != value or value in (float("inf"), float("-inf")):
+        return call("float", [ast.Constant(str(value))])
+    negative = value < 0 if isinstance(value, int) else math.copysign(1, value) < 0
+    made = ast.Constant(abs(value))
+    return ast.UnaryOp(ast.USub(), made) if negative else made
 
 
 def of_dictionary(of: Of) -> str | None:

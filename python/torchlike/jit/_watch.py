@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
 import types
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import torchlike
 from torchlike._ops import binding
 from torchlike.jit import _leaves, _spelling, _state
 from torchlike.jit._functions import is_operator
-from torchlike.jit._parts_of_code import call, of_setting
+from torchlike.jit._parts_of_code import call, of_setting, plain_constant
 from torchlike.jit._parts_of_code import name as dotted
 from torchlike.jit._traced_sizes import Shape, Size
 from torchlike.overrides import TorchFunctionMode
@@ -127,18 +126,9 @@ class Watch(TorchFunctionMode):
             return known
         if isinstance(value, Size):
             return value.node
-        if value is None or isinstance(value, bool | str) or value is Ellipsis:
-            return ast.Constant(value)
-        if isinstance(value, complex):
-            return call("complex", [self.node(value.real), self.node(value.imag)])
-        if isinstance(value, int | float):
-            if value != value or value in (float("inf"), float("-inf")):
-                return call("float", [ast.Constant(str(value))])
-            return (
-                ast.UnaryOp(ast.USub(), ast.Constant(-value))
-                if math.copysign(1, value) < 0
-                else ast.Constant(value)
-            )
+        plain = plain_constant(value)
+        if plain is not None:
+            return plain
         setting = of_setting(value)
         if setting is not None:
             return setting
