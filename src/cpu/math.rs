@@ -33,10 +33,10 @@ real_fns! {
     log1p_: vmath::log1p, vmath64::log1p, |z| complex::ln_1p(z);
     sin_: vmath::sin, vmath64::sin, |z| complex::sin(z);
     cos_: vmath::cos, vmath64::cos, |z| complex::cos(z);
-    tan_: widened::tan, vmath64::tan, |z| complex::tan(z);
-    asin_: widened::asin, vmath64::asin, |z| complex::asin(z);
-    acos_: widened::acos, vmath64::acos, |z| complex::acos(z);
-    atan_: widened::atan, vmath64::atan, |z| complex::atan(z);
+    tan_: vmath::tan, vmath64::tan, |z| complex::tan(z);
+    asin_: vmath::asin, vmath64::asin, |z| complex::asin(z);
+    acos_: vmath::acos, vmath64::acos, |z| complex::acos(z);
+    atan_: vmath::atan, vmath64::atan, |z| complex::atan(z);
     sinh_: widened::sinh, vmath64::sinh, |z| complex::sinh(z);
     cosh_: widened::cosh, vmath64::cosh, |z| complex::cosh(z);
     tanh_: vmath::tanh, vmath64::tanh, |z| complex::tanh(z);
@@ -157,7 +157,7 @@ real_impl!(
     f32,
     vmath::erf,
     widened::erfc,
-    widened::erfinv,
+    vmath::erfinv,
     widened::atan2,
     widened::hypot,
     widened::pow,

@@ -93,6 +93,44 @@ fn planes<T: Element>(dst: &Tensor, src: &Tensor, a: usize, b: usize) {
     });
 }
 
+/// Transposes `rows` runs of `cols` elements of `size` bytes, 4 to 16; steps between runs in elements.
+///
+/// # Safety
+/// Both sides have them, and share none.
+pub unsafe fn plane(
+    size: usize,
+    (to, to_step): (*mut u8, usize),
+    (from, from_step): (*const u8, usize),
+    [rows, cols]: [usize; 2],
+) {
+    unsafe fn of<T: Element>(p: &Plane<T>, [rows, cols]: [usize; 2]) {
+        let tile = const { tile_of::<T>() };
+        for c in (0..cols).step_by(tile) {
+            for r in (0..rows).step_by(tile) {
+                // SAFETY: as the caller of `plane` promises.
+                unsafe { turn(p, [r, tile.min(rows - r)], [c, tile.min(cols - c)]) };
+            }
+        }
+    }
+    macro_rules! of {
+        ($t:ty) => {{
+            let plane = Plane::<$t> {
+                to: to.cast(),
+                to_step: to_step as isize,
+                from: from.cast(),
+                from_step: from_step as isize,
+            };
+            // SAFETY: as the caller promises.
+            unsafe { of(&plane, [rows, cols]) }
+        }};
+    }
+    match size {
+        4 => of!(u32),
+        8 => of!(u64),
+        _ => of!([u64; 2]),
+    }
+}
+
 /// The tile of `h` source runs from `r` and `w` neighbours from `c`.
 #[inline(always)]
 unsafe fn turn<T: Element>(p: &Plane<T>, [r, h]: [usize; 2], [c, w]: [usize; 2]) {
@@ -136,6 +174,7 @@ trait Element: Copy + Send + Sync {
 }
 impl Element for u8 {}
 impl Element for u64 {}
+impl Element for [u64; 2] {}
 #[cfg(not(target_arch = "x86_64"))]
 impl Element for u16 {}
 #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,7 @@
 //! Source: S. Toledo, "Locality of reference in LU decomposition with partial pivoting" (1997).
 
 use super::number::{Factor, Number, add_product};
-use super::triangular::{Triangle, half, solve_left};
+use super::triangular::{MANY, Triangle, half, of_adjoint, solve_left, solve_right};
 use super::vector;
 use super::view::{View, ViewMut};
 use crate::cpu::simd::simd_fn;
@@ -134,6 +134,13 @@ pub fn exchange_back<T: Number>(mut a: ViewMut<T>, pivots: &[usize]) {
 
 /// Solves `A X = B` in place of `b` by the factors of A.
 pub fn solve<T: Number>(lu: View<T>, pivots: &[usize], mut b: ViewMut<T>) {
+    if b.columns() >= MANY {
+        return of_adjoint(b, |mut x| {
+            exchange_columns(x.again(), pivots.iter().copied().enumerate());
+            solve_right(lu, Triangle::UNIT_LOWER.turned(), x.again());
+            solve_right(lu, Triangle::UPPER.turned(), x);
+        });
+    }
     exchange(b.again(), pivots);
     solve_left(lu, Triangle::UNIT_LOWER, b.again());
     solve_left(lu, Triangle::UPPER, b);
@@ -141,12 +148,15 @@ pub fn solve<T: Number>(lu: View<T>, pivots: &[usize], mut b: ViewMut<T>) {
 
 /// Solves `A' X = B` in place of `b` by the factors of A.
 pub fn solve_adjoint<T: Number>(lu: View<T>, pivots: &[usize], mut b: ViewMut<T>) {
-    let turned = |kind: Triangle| Triangle {
-        adjoint: true,
-        ..kind
-    };
-    solve_left(lu, turned(Triangle::UPPER), b.again());
-    solve_left(lu, turned(Triangle::UNIT_LOWER), b.again());
+    if b.columns() >= MANY {
+        return of_adjoint(b, |mut x| {
+            solve_right(lu, Triangle::UPPER, x.again());
+            solve_right(lu, Triangle::UNIT_LOWER, x.again());
+            exchange_columns(x, pivots.iter().copied().enumerate().rev());
+        });
+    }
+    solve_left(lu, Triangle::UPPER.turned(), b.again());
+    solve_left(lu, Triangle::UNIT_LOWER.turned(), b.again());
     exchange_back(b, pivots);
 }
 
@@ -162,11 +172,14 @@ pub fn inverse<T: Number>(lu: View<T>, pivots: &[usize], mut x: ViewMut<T>) {
     }
     solve_left(lu, Triangle::UPPER, x.again());
     // Exchanges of rows of A are exchanges of columns of its inverse.
-    for (i, &p) in pivots.iter().enumerate().rev() {
-        if p != i {
-            let (a, b) = x.two_columns(i, p);
-            a.swap_with_slice(b);
-        }
+    exchange_columns(x, pivots.iter().copied().enumerate().rev());
+}
+
+/// Exchanges columns by pairs, in order.
+fn exchange_columns<T: Number>(mut x: ViewMut<T>, pairs: impl Iterator<Item = (usize, usize)>) {
+    for (i, p) in pairs.filter(|(i, p)| i != p) {
+        let (a, b) = x.two_columns(i, p);
+        a.swap_with_slice(b);
     }
 }
 

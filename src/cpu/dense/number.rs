@@ -5,6 +5,7 @@
 use super::view::{View, ViewMut};
 use crate::Element;
 use crate::cpu::gemm::{GemmElement, Mat, MatMut, complex, gemm};
+use crate::cpu::transpose;
 use num_complex::{Complex, ComplexFloat};
 use num_traits::{Float, NumAssign, Zero};
 
@@ -197,6 +198,18 @@ pub fn add_product<T: Number>(sign: i8, a: Factor<T>, b: Factor<T>, c: ViewMut<T
 /// `a b`, written over what `c` held.
 pub fn set_product<T: Number>(a: Factor<T>, b: Factor<T>, c: ViewMut<T>) {
     T::product(T::one(), a, b, T::zero(), c);
+}
+
+/// Writes the adjoint of `a` over what `c` held.
+pub fn set_adjoint<T: Number>(a: View<T>, mut c: ViewMut<T>) {
+    let sizes = [a.columns(), a.rows()];
+    assert!(sizes == [c.rows(), c.columns()]);
+    let to = (c.ptr().cast(), c.step());
+    // SAFETY: views lie in valid memory, and nothing else sees what `c` borrows.
+    unsafe { transpose::plane(size_of::<T>(), to, (a.ptr().cast(), a.step()), sizes) };
+    if T::COMPLEX {
+        (0..c.columns()).for_each(|j| c.column(j).iter_mut().for_each(|v| *v = v.conj()));
+    }
 }
 
 /// True if every number is finite.

@@ -1,7 +1,9 @@
 //! Equations with triangular matrices, by halves: what is left of a triangle of few rows is a loop, all else products.
+//!
+//! Loops run over right sides, which are to lie side by side: of `X T = B` they do.
 
-use super::number::{Factor, Number, add_product};
-use super::view::{View, ViewMut};
+use super::number::{Factor, Number, add_product, set_adjoint};
+use super::view::{Matrix, View, ViewMut};
 use crate::cpu::simd::simd_fn;
 use num_traits::{Float, Zero};
 
@@ -33,6 +35,15 @@ impl Triangle {
         unit: false,
     };
 
+    /// The adjoint of what stands in the equation.
+    #[must_use]
+    pub const fn turned(self) -> Self {
+        Self {
+            adjoint: !self.adjoint,
+            ..self
+        }
+    }
+
     /// What stands in the equation is an upper triangle.
     fn effective_upper(self) -> bool {
         self.upper != self.adjoint
@@ -54,12 +65,26 @@ impl Triangle {
     }
 }
 
+/// Right sides from which on the equation is solved for the adjoint of X.
+pub const MANY: usize = 8;
+
+/// Hands the adjoint of `b` over, and takes it back.
+pub fn of_adjoint<T: Number>(b: ViewMut<T>, f: impl FnOnce(ViewMut<T>)) {
+    let mut x = Matrix::filled(b.columns(), b.rows(), T::zero());
+    set_adjoint(b.view(), x.view_mut());
+    f(x.view_mut());
+    set_adjoint(x.view(), b);
+}
+
 /// Solves `T X = B` in place of `b`.
 pub fn solve_left<T: Number>(t: View<T>, kind: Triangle, b: ViewMut<T>) {
     let n = t.rows();
     assert!(t.columns() == n && b.rows() == n);
     if b.columns() == 0 || n == 0 {
         return;
+    }
+    if b.columns() >= MANY {
+        return of_adjoint(b, |x| solve_right(t, kind.turned(), x));
     }
     if n <= SMALL {
         return small_left(t, kind, b);
@@ -95,7 +120,7 @@ pub fn solve_right<T: Number>(t: View<T>, kind: Triangle, b: ViewMut<T>) {
     if b.rows() == 0 || n == 0 {
         return;
     }
-    if n <= SMALL / 2 {
+    if n <= SMALL {
         return small_right(t, kind, b);
     }
     let h = half(n);
@@ -131,92 +156,121 @@ pub(super) fn half(n: usize) -> usize {
     }
 }
 
-/// The triangle as it stands in the equation, column after column.
-fn copied<T: Number>(t: View<T>, kind: Triangle) -> Vec<T> {
+/// The triangle as it stands in the equation, column after column, or row after row.
+fn copied<T: Number>(t: View<T>, kind: Triangle, by_rows: bool) -> Vec<T> {
     let n = t.rows();
     let mut e = vec![T::zero(); n * n];
     for j in 0..n {
         let (from, to) = if kind.upper { (0, j + 1) } else { (j, n) };
-        for i in from..to {
-            let v = t.get(i, j);
-            if kind.adjoint {
-                e[j + i * n] = v.conj();
+        for (i, &v) in (from..to).zip(&t.column(j)[from..to]) {
+            let v = if kind.adjoint { v.conj() } else { v };
+            let at = if kind.adjoint == by_rows {
+                i + j * n
             } else {
-                e[i + j * n] = v;
-            }
+                j + i * n
+            };
+            e[at] = v;
         }
     }
     e
 }
 
+/// Of a few columns, one after the other.
 fn small_left<T: Number>(t: View<T>, kind: Triangle, mut b: ViewMut<T>) {
     let n = t.rows();
-    let e = copied(t, kind);
-    let upper = kind.effective_upper();
-    if b.columns() < ABREAST / 4 {
-        for j in 0..b.columns() {
-            let column = &mut b.column(j)[..n];
-            if upper {
-                back::<T>(&e, kind.unit, column);
-            } else {
-                forth::<T>(&e, kind.unit, column);
-            }
-        }
-        return;
-    }
-    let parts = if T::COMPLEX { 2 } else { 1 };
-    let mut rows = vec![[T::Size::zero(); ABREAST]; n * parts];
-    for first in (0..b.columns()).step_by(ABREAST) {
-        let wide = ABREAST.min(b.columns() - first);
-        for j in 0..wide {
-            for (row, v) in rows.chunks_exact_mut(parts).zip(&b.column(first + j)[..n]) {
-                row[0][j] = v.re();
-                if T::COMPLEX {
-                    row[1][j] = v.im();
-                }
-            }
-        }
-        abreast::<T>(&e, upper, kind.unit, &mut rows);
-        for j in 0..wide {
-            let column = &mut b.column(first + j)[..n];
-            for (row, v) in rows.chunks_exact(parts).zip(column) {
-                *v = T::parts(row[0][j], row[parts - 1][j]);
-            }
+    let e = copied(t, kind, false);
+    for j in 0..b.columns() {
+        let column = &mut b.column(j)[..n];
+        if kind.effective_upper() {
+            back::<T>(&e, kind.unit, column);
+        } else {
+            forth::<T>(&e, kind.unit, column);
         }
     }
 }
 
-/// Columns that are solved at once.
+/// For each row x of `b` this is an equation with the transposed triangle.
+fn small_right<T: Number>(t: View<T>, kind: Triangle, mut b: ViewMut<T>) {
+    let n = t.rows();
+    let e = copied(t, kind, true);
+    let parts = if T::COMPLEX { 2 } else { 1 };
+    let mut rows = vec![[T::Size::zero(); ABREAST]; n * parts];
+    for first in (0..b.rows()).step_by(ABREAST) {
+        let wide = ABREAST.min(b.rows() - first);
+        for (k, x) in rows.chunks_exact_mut(parts).enumerate() {
+            split::<T>(&b.column(k)[first..first + wide], x);
+        }
+        abreast::<T>(&e, !kind.effective_upper(), kind.unit, &mut rows);
+        for (k, x) in rows.chunks_exact(parts).enumerate() {
+            join::<T>(x, &mut b.column(k)[first..first + wide]);
+        }
+    }
+}
+
+/// Numbers to their parts.
+#[inline]
+fn split<T: Number>(from: &[T], to: &mut [[T::Size; ABREAST]]) {
+    match to {
+        [re] => re[..from.len()].copy_from_slice(T::flat(from)),
+        [re, im] => {
+            for ((v, re), im) in from.iter().zip(re).zip(im) {
+                (*re, *im) = (v.re(), v.im());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Numbers from their parts.
+#[inline]
+fn join<T: Number>(from: &[[T::Size; ABREAST]], to: &mut [T]) {
+    match from {
+        [re] => {
+            let n = to.len();
+            T::flat_mut(to).copy_from_slice(&re[..n]);
+        }
+        [re, im] => {
+            for ((v, &re), &im) in to.iter_mut().zip(re).zip(im) {
+                *v = T::parts(re, im);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Right sides that are solved at once.
 const ABREAST: usize = 32;
 
-/// A row of a solution divided by what stands on the diagonal.
+/// A row of a solution divided by what stands on the diagonal, by way of its reciprocal if that is not out of range.
 #[inline(always)]
 fn divide<T: Number>(row: &mut [[T::Size; ABREAST]], by: T) {
-    if !T::COMPLEX {
-        let by = by.re();
-        row[0].iter_mut().for_each(|v| *v /= by);
-        return;
-    }
-    let [re, im] = row else { return };
     let inverse = T::one().over(by);
     let (c, s) = (inverse.re(), inverse.im());
-    if Float::is_finite(c) && Float::is_finite(s) {
-        for l in 0..ABREAST {
-            (re[l], im[l]) = (re[l] * c - im[l] * s, re[l] * s + im[l] * c);
+    let finite = Float::is_finite(c) && Float::is_finite(s);
+    match row {
+        [re] if finite => re.iter_mut().for_each(|v| *v *= c),
+        [re] => re.iter_mut().for_each(|v| *v /= by.re()),
+        [re, im] => {
+            for (re, im) in re.iter_mut().zip(im) {
+                (*re, *im) = if finite {
+                    (*re * c - *im * s, *re * s + *im * c)
+                } else {
+                    let v = T::parts(*re, *im).over(by);
+                    (v.re(), v.im())
+                };
+            }
         }
-    } else {
-        for l in 0..ABREAST {
-            let v = T::parts(re[l], im[l]).over(by);
-            (re[l], im[l]) = (v.re(), v.im());
-        }
+        _ => {}
     }
 }
 
 simd_fn! { wide
-    /// Several columns side by side: a row of them for each of the triangle's, of complex numbers one for either part.
+    /// Several right sides side by side: a row of them for each of the triangle's, of complex numbers one for either part.
     fn abreast<T: Number>(e: &[T], upper: bool, unit: bool, x: &mut [[T::Size; ABREAST]]) {
         let parts = if T::COMPLEX { 2 } else { 1 };
         let n = x.len() / parts;
+        // Of a number it knew, the compiler would make vectors of elements that lie apart.
+        let lanes = std::hint::black_box(ABREAST);
         for step in 0..n {
             let k = if upper { n - 1 - step } else { step };
             let column = &e[k * n..(k + 1) * n];
@@ -227,18 +281,23 @@ simd_fn! { wide
             }
             let (others, column) = if upper { (above, &column[..k]) } else { (below, &column[k + 1..]) };
             for (other, &c) in others.chunks_exact_mut(parts).zip(column) {
-                if T::COMPLEX {
-                    let ([re, im], [a, b]) = (other, &*row) else { continue };
-                    let (c, s) = (-c.re(), c.im());
-                    for l in 0..ABREAST {
-                        re[l] = Float::mul_add(c, a[l], Float::mul_add(s, b[l], re[l]));
-                        im[l] = Float::mul_add(c, b[l], Float::mul_add(-s, a[l], im[l]));
+                match (other, &*row) {
+                    ([re], [a]) => {
+                        let (re, a, c) = (&mut re[..lanes], &a[..lanes], -c.re());
+                        for l in 0..lanes {
+                            re[l] = Float::mul_add(c, a[l], re[l]);
+                        }
                     }
-                } else {
-                    let c = -c.re();
-                    for l in 0..ABREAST {
-                        other[0][l] = Float::mul_add(c, row[0][l], other[0][l]);
+                    ([re, im], [a, b]) => {
+                        let (re, a) = (&mut re[..lanes], &a[..lanes]);
+                        let (im, b) = (&mut im[..lanes], &b[..lanes]);
+                        let (c, s) = (-c.re(), c.im());
+                        for l in 0..lanes {
+                            re[l] = Float::mul_add(c, a[l], Float::mul_add(s, b[l], re[l]));
+                            im[l] = Float::mul_add(c, b[l], Float::mul_add(-s, a[l], im[l]));
+                        }
                     }
+                    _ => {}
                 }
             }
         }
@@ -277,31 +336,6 @@ simd_fn! { stream
             for (x, &c) in rest.iter_mut().zip(&column[1..]) {
                 *x -= by * c;
             }
-        }
-    }
-}
-
-fn small_right<T: Number>(t: View<T>, kind: Triangle, mut b: ViewMut<T>) {
-    let n = t.rows();
-    let e = copied(t, kind);
-    let upper = kind.effective_upper();
-    for step in 0..n {
-        let j = if upper { step } else { n - 1 - step };
-        let (done, column) = if upper {
-            let (done, rest) = b.again().split_columns(j);
-            (done, rest)
-        } else {
-            let (rest, done) = b.again().split_columns(j + 1);
-            (done, rest.split_columns(j).1)
-        };
-        let mut column = column;
-        let (from, to) = if upper { (0, j) } else { (j + 1, n) };
-        let by: Vec<T> = (from..to).map(|i| -e[i + j * n]).collect();
-        let column = column.column(0);
-        super::vector::add_times(column, done.view(), &by);
-        if !kind.unit {
-            let by = e[j + j * n];
-            column.iter_mut().for_each(|v| *v = v.over(by));
         }
     }
 }
@@ -362,7 +396,7 @@ mod tests {
 
     #[test]
     fn solutions_solve() {
-        for (n, columns) in [(1, 1), (5, 3), (33, 7), (70, 40), (129, 2)] {
+        for (n, columns) in [(1, 1), (5, 3), (33, 7), (17, 8), (70, 40), (129, 2)] {
             check::<f32>(n, columns);
             check::<f64>(n, columns);
             check::<num_complex::Complex<f32>>(n, columns);

@@ -34,38 +34,44 @@ fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<
     for d in (0..last).rev() {
         steps[d] = steps[d + 1] * src.shape()[d + 1] as usize;
     }
-    // The part of a row that keeps its order is copied in one go.
+    // The part of a row that keeps its order is copied in one go; of the rest, which element comes from which.
     let table = tables[last].as_deref();
-    let run = table.map_or((0, width), longest_run);
+    let (first, run) = table.map_or((0, width), longest_run);
+    let start = table.map_or(0, |t| t[first]);
+    let single = |t: &[usize]| -> Vec<_> {
+        let apart = (0..first).chain(first + run..width);
+        apart.map(|j| (j, t[j])).collect()
+    };
+    let singles = table.map_or_else(Vec::new, single);
+    let from = |d: usize, i: usize| steps[d] * tables[d].as_ref().map_or(i, |t| t[i]);
+    let (outer, inner) = match last.checked_sub(1) {
+        Some(d) => (d, sizes[d]),
+        None => (0, 1),
+    };
     pool::parallel_for(rows, (GRAIN / width).max(1), |range| {
         let share = &share;
-        let mut place: SmallVec<[usize; 6]> = SmallVec::from_elem(0, last);
-        let mut rest = range.start;
-        for d in (0..last).rev() {
-            (place[d], rest) = (rest % sizes[d], rest / sizes[d]);
-        }
-        for r in range {
-            let from = |(d, &i): (usize, &usize)| steps[d] * tables[d].as_ref().map_or(i, |t| t[i]);
-            let from: usize = place.iter().enumerate().map(from).sum();
-            // A division for each dimension of a row would take longer than the row.
-            for d in (0..last).rev() {
-                place[d] += 1;
-                if place[d] < sizes[d] {
-                    break;
-                }
-                place[d] = 0;
+        let mut r = range.start;
+        while r < range.end {
+            // Divisions for each row would take longer than the row: rows of a plane share theirs.
+            let (mut rest, first_row) = (r / inner, r % inner);
+            let mut base = 0;
+            for d in (0..outer).rev() {
+                base += from(d, rest % sizes[d]);
+                rest /= sizes[d];
             }
-            // SAFETY: tables hold places inside `src`; the row lies inside `dst`.
-            unsafe {
-                let (to, from) = (share.0.add(r * width), share.1.add(from));
-                let start = table.map_or(0, |t| t[run.0]);
-                std::ptr::copy_nonoverlapping(from.add(start), to.add(run.0), run.1);
-                if let Some(t) = table {
-                    for j in (0..run.0).chain(run.0 + run.1..width) {
-                        *to.add(j) = *from.add(t[j]);
+            let stop = range.end.min(r - first_row + inner);
+            for (i, r) in (first_row..).zip(r..stop) {
+                let place = base + if last > 0 { from(outer, i) } else { 0 };
+                // SAFETY: tables hold places inside `src`; the row lies inside `dst`.
+                unsafe {
+                    let (to, from) = (share.0.add(r * width), share.1.add(place));
+                    std::ptr::copy_nonoverlapping(from.add(start), to.add(first), run);
+                    for &(j, at) in &singles {
+                        *to.add(j) = *from.add(at);
                     }
                 }
             }
+            r = stop;
         }
     });
 }

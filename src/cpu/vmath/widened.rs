@@ -2,15 +2,10 @@
 //! 0.51 ulp, branch-free.
 //!
 //! Each polynomial is a least-maximum fit made for this file (Lawson iteration on Chebyshev nodes), its relative error below
-//! 2^-34 (the tail of [`erfinv`]: 2^-29).
+//! 2^-34.
 
 use crate::cpu::vmath64::{ROUND, parts, poly};
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
-
-/// The part of pi / 2 that the double next to it leaves out.
-const FRAC_PI_2_LO: f64 = 6.123_233_995_736_766e-17;
-/// Largest magnitude for which [`tan`] has a value.
-const TAN_REACH: f64 = 1e15;
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
 
 /// e^x; 0 and infinity of single precision beyond its range.
 #[inline(always)]
@@ -70,56 +65,6 @@ fn log1p_of(u: f64) -> f64 {
     if u < f64::INFINITY { y } else { u }
 }
 
-/// The arcsine of a number of at most a half, from it and its square.
-#[inline(always)]
-fn asin_of(s: f64, z: f64) -> f64 {
-    let p = poly(
-        z,
-        [
-            3.469_285_009_909_561e-2,
-            7.469_212_534_674_696e-3,
-            2.461_833_985_331_940_8e-2,
-            3.011_025_530_576_490_5e-2,
-            4.466_016_345_142_251e-2,
-            7.499_948_155_890_518e-2,
-            1.666_666_718_984_846_4e-1,
-        ],
-    );
-    (s * z).mul_add(p, s)
-}
-
-/// `(outer, asin)`: whether |x| is above a half, and the arcsine of |x|, or then of the sine of half the angle from pi / 2.
-#[inline(always)]
-fn arc(x: f64) -> (bool, f64) {
-    let a = x.abs();
-    let outer = a > 0.5;
-    let z = if outer { (1.0 - a) * 0.5 } else { a * a };
-    (outer, asin_of(if outer { z.sqrt() } else { a }, z))
-}
-
-/// The arcsine.
-#[inline(always)]
-#[must_use]
-pub fn asin(x: f32) -> f32 {
-    let x = f64::from(x);
-    let (outer, y) = arc(x);
-    let y = if outer { FRAC_PI_2 - 2.0 * y } else { y };
-    let y = if x.abs() > 1.0 { f64::NAN } else { y };
-    y.copysign(x) as f32
-}
-
-/// The arccosine.
-#[inline(always)]
-#[must_use]
-pub fn acos(x: f32) -> f32 {
-    let x = f64::from(x);
-    let (outer, y) = arc(x);
-    let y = if outer { 2.0 * y } else { FRAC_PI_2 - y };
-    let y = if x.abs() > 1.0 { f64::NAN } else { y };
-    // The angle of -x is what is left of half a turn.
-    (if x < 0.0 { PI - y } else { y }) as f32
-}
-
 /// atan(n / d) for 0 <= n <= d, d > 0.
 #[inline(always)]
 fn atan_of(n: f64, d: f64) -> f64 {
@@ -138,18 +83,6 @@ fn atan_of(n: f64, d: f64) -> f64 {
         ],
     );
     (t * z).mul_add(p, t) + if upper { FRAC_PI_4 } else { 0.0 }
-}
-
-/// The arctangent.
-#[inline(always)]
-#[must_use]
-pub fn atan(x: f32) -> f32 {
-    let x = f64::from(x);
-    // Beyond the upper end the angle is a quarter turn. Minima and maxima, as of choices the compiler makes branches here.
-    let a = x.abs().min(1e30);
-    let y = atan_of(a.min(1.0), a.max(1.0));
-    let y = (if a > 1.0 { FRAC_PI_2 - y } else { y }).copysign(x) as f32;
-    if x != x { f32::NAN } else { y }
 }
 
 /// The angle of the point (x, y).
@@ -238,47 +171,6 @@ pub fn atanh(x: f32) -> f32 {
     (if a > 1.0 { f64::NAN } else { y }).copysign(f64::from(x)) as f32
 }
 
-/// `(sin r, cos r, quadrant)` for x = quadrant * pi / 2 + r.
-#[inline(always)]
-fn trig(x: f64) -> (f64, f64, u64) {
-    let t = x.mul_add(FRAC_2_PI, ROUND);
-    let n = t - ROUND;
-    let r = n.mul_add(-FRAC_PI_2_LO, n.mul_add(-FRAC_PI_2, x));
-    let z = r * r;
-    let s = poly(
-        z,
-        [
-            2.718_311_563_325_222e-6,
-            -1.983_933_484_125_677_3e-4,
-            8.333_329_385_895_74e-3,
-            -1.666_666_664_162_642_6e-1,
-        ],
-    );
-    let c = poly(
-        z,
-        [
-            -2.721_023_668_049_553e-7,
-            2.479_951_999_255_492e-5,
-            -1.388_888_375_333_258_8e-3,
-            4.166_666_662_282_689e-2,
-        ],
-    );
-    let cos = (z * z).mul_add(c, z.mul_add(-0.5, 1.0));
-    ((r * z).mul_add(s, r), cos, t.to_bits())
-}
-
-/// The tangent; NaN beyond 1e15.
-#[inline(always)]
-#[must_use]
-pub fn tan(x: f32) -> f32 {
-    let x = f64::from(x);
-    let (s, c, q) = trig(x);
-    let odd = q & 1 == 1;
-    let y = (if odd { -c } else { s }) / (if odd { s } else { c });
-    let y = if x == 0.0 { x } else { y };
-    (if x.abs() <= TAN_REACH { y } else { f64::NAN }) as f32
-}
-
 /// One minus the error function: exp(-x^2) times a polynomial in 1 / (1 + 0.4 x), for x >= 0.
 #[inline(always)]
 fn erfc_of(x: f64) -> f64 {
@@ -346,54 +238,4 @@ pub fn pow(x: f32, y: f32) -> f32 {
         power
     };
     (if (y == 0.0) | (x == 1.0) { 1.0 } else { power }) as f32
-}
-
-/// The inverse error function, as polynomials of -log(1 - x^2) and, far out, of its root (the variables of Giles,
-/// "Approximating the erfinv function", 2010).
-#[inline(always)]
-#[must_use]
-pub fn erfinv(x: f32) -> f32 {
-    let x = f64::from(x);
-    let w = -log_of((1.0 - x) * (1.0 + x));
-    let near = poly(
-        w - 2.5,
-        [
-            -1.976_812_909_059_029_6e-11,
-            1.235_957_000_690_689_2e-10,
-            8.062_105_598_510_139e-10,
-            -1.086_384_226_915_498_2e-8,
-            1.387_428_257_450_970_5e-8,
-            4.787_016_848_008_624e-7,
-            -3.417_694_428_732_254e-6,
-            -4.996_029_795_190_721e-6,
-            2.182_514_750_051_609_5e-4,
-            -1.252_707_927_752_839e-3,
-            -4.177_318_237_809_785e-3,
-            2.466_402_767_403_090_6e-1,
-            1.501_409_351_146_384_9,
-        ],
-    );
-    let far = poly(
-        w.sqrt() - 3.1,
-        [
-            -2.634_870_742_638_837e-5,
-            1.324_592_272_512_360_1e-4,
-            -1.519_838_483_787_287e-4,
-            -2.902_652_005_457_03e-4,
-            1.329_712_566_011_554e-3,
-            -2.719_414_588_913_393_6e-3,
-            4.118_664_403_095_495e-3,
-            -5.695_740_740_839_878e-3,
-            7.460_304_374_838_578e-3,
-            1.003_356_083_971_33,
-            2.933_231_669_397_325,
-        ],
-    );
-    let y = x * if w < 5.0 { near } else { far };
-    let y = if x.abs() == 1.0 {
-        f64::INFINITY.copysign(x)
-    } else {
-        y
-    };
-    (if x.abs() > 1.0 { f64::NAN } else { y }) as f32
 }

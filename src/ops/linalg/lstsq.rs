@@ -354,11 +354,7 @@ impl<T: Number> Reflected<T> {
         x.block(0, 0, b.rows(), columns).copy(b);
         let top = x.block(0, 0, k, columns);
         if self.adjoint {
-            let kind = Triangle {
-                adjoint: true,
-                ..Triangle::UPPER
-            };
-            solve_left(triangle, kind, top);
+            solve_left(triangle, Triangle::UPPER.turned(), top);
             reflect::apply(factors, taus, false, x);
         } else {
             reflect::apply(factors, taus, true, x);
@@ -369,8 +365,8 @@ impl<T: Number> Reflected<T> {
     }
 }
 
-/// Whether all singular values of an upper triangle are surely above `least` times the largest: the Frobenius norms of it and
-/// its inverse bound their quotient.
+/// Whether all singular values of an upper triangle are surely above `least` times the largest: the Frobenius norm of the
+/// inverse bounds the one, and that of the triangle the other; closer, by its root, that of the triangle's square `R' R`.
 fn well_conditioned<T: Number>(triangle: View<T>, least: f64) -> bool {
     const STRIP: usize = 64;
     let n = triangle.rows();
@@ -391,7 +387,25 @@ fn well_conditioned<T: Number>(triangle: View<T>, least: f64) -> bool {
             inverse += square(&strip.view().column(k)[..=j + k]);
         }
     }
-    size * inverse * least * least < 1.0
+    let apart = |size: f64| size * inverse * least * least < 1.0;
+    if apart(size) {
+        return true;
+    }
+    let upper = |i, j| {
+        if i <= j {
+            triangle.get(i, j)
+        } else {
+            T::zero()
+        }
+    };
+    let r = Matrix::from_fn(n, n, upper);
+    let mut squared = Matrix::filled(n, n, T::zero());
+    set_product(
+        Factor::Adjoint(r.view()),
+        Factor::Plain(r.view()),
+        squared.view_mut(),
+    );
+    apart(square(&squared.data).sqrt())
 }
 
 /// By singular values, those that are small beside the largest left out.

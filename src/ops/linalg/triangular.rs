@@ -1,7 +1,7 @@
 //! Triangular systems.
 
 use crate::cpu::dense::number::Number;
-use crate::cpu::dense::triangular::{Triangle, solve_left, solve_right};
+use crate::cpu::dense::triangular::{MANY, Triangle, solve_left, solve_right};
 use crate::cpu::matrices::{self, Stack};
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, Plan, X, kernel};
 use crate::ops::linalg::rules::{
@@ -69,20 +69,36 @@ fn solutions<T: Number>(
     out: &Tensor,
 ) -> Result<()> {
     let own = lead(t.shape());
-    let triangles = Stack::<T>::copied(t, &own)?;
-    let mut x = Stack::<T>::room(out, &[b])?;
-    x.load(b)?;
+    // Equations of many right sides are solved for the adjoint of X: by rows, as tensors mostly lie.
+    let turned = left && b.shape()[b.ndim() - 1] >= MANY as i64;
+    let (triangles, kind, mut x) = if turned {
+        let upper = !kind.upper;
+        let triangles = Stack::<T>::adjoints(t, &own)?;
+        (
+            triangles,
+            Triangle { upper, ..kind },
+            Stack::<T>::adjoints(b, batch)?,
+        )
+    } else {
+        let mut x = Stack::<T>::room(out, &[b])?;
+        x.load(b)?;
+        (Stack::<T>::copied(t, &own)?, kind, x)
+    };
     let origins = matrices::origins(&own, batch);
     let (count, work) = (x.count, x.rows * x.columns * triangles.rows);
     matrices::each(count, work, &x.parts(), |i, x| {
         let t = triangles.view(origins[i]);
-        if left {
+        if left && !turned {
             solve_left(t, kind, x)
         } else {
             solve_right(t, kind, x)
         }
     });
-    x.store(out)
+    if turned {
+        x.store_adjoints(out)
+    } else {
+        x.store(out)
+    }
 }
 
 fn old_rule(a: &calls::TriangularSolve) -> Result<(Plan, Dims)> {
