@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import nn
-from torchlike.distributed.tensor._distribute import distribute_module, distribute_tensor
+from torchlike.distributed.tensor._distribute import distribute_tensor, distributed
 from torchlike.distributed.tensor._dtensor import DTensor
 from torchlike.distributed.tensor.placement_types import (
     WHOLE,
@@ -91,7 +91,7 @@ class _LinearStyle(ParallelStyle):
     def _take(self, module: nn.Module, inputs: Any, mesh: DeviceMesh) -> Any:
         return _brought(inputs[0], mesh, self.input_layouts, self.desired_input_layouts)
 
-    def _give(self, module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
+    def _give(self, module: nn.Module, inputs: Any, outputs: Any, mesh: DeviceMesh) -> Any:
         if outputs.placements != self.output_layouts:
             outputs = outputs.redistribute(placements=self.output_layouts)
         return outputs.to_local() if self.use_local_output else outputs
@@ -111,7 +111,9 @@ class _LinearStyle(ParallelStyle):
             for parameter, p in list(part.named_parameters(recurse=False)):
                 self._distribute(part, parameter, p, mesh, cuts[parameter])
 
-        return distribute_module(module, device_mesh, partition, self._take, self._give)
+        before = partial(self._take, mesh=device_mesh)
+        after = partial(self._give, mesh=device_mesh)
+        return distributed(module, device_mesh, partition, before, after)
 
     def _shown(self) -> dict[str, Any]:
         return {
@@ -149,7 +151,7 @@ class ColwiseParallel(_LinearStyle):
             return {"weight": _COLUMNS}
         raise NotImplementedError("ColwiseParallel currently only support Linear and Embedding!")
 
-    def _give(self, module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
+    def _give(self, module: nn.Module, inputs: Any, outputs: Any, mesh: DeviceMesh) -> Any:
         wanted = _counted(self.output_layouts, outputs.ndim)
         if outputs.placements != wanted:
             outputs = outputs.redistribute(placements=wanted)
@@ -205,7 +207,7 @@ class SequenceParallel(ParallelStyle):
             f"expecting input of {module} to be a torch.Tensor or DTensor, but got {t}"
         )
 
-    def _give(self, module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
+    def _give(self, module: nn.Module, inputs: Any, outputs: Any, mesh: DeviceMesh) -> Any:
         return outputs.to_local() if self.use_local_output else outputs
 
     @staticmethod
@@ -215,7 +217,9 @@ class SequenceParallel(ParallelStyle):
             module.register_parameter(parameter, nn.Parameter(made.detach()))
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        return distribute_module(module, device_mesh, self._whole, self._take, self._give)
+        before = partial(self._take, mesh=device_mesh)
+        after = partial(self._give, mesh=device_mesh)
+        return distributed(module, device_mesh, self._whole, before, after)
 
     def _shown(self) -> dict[str, Any]:
         return {
