@@ -23,6 +23,8 @@ from torchlike.distributed.tensor.placement_types import (
     normalized,
 )
 
+from torchlike.nn._hooks import put_hook
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -171,16 +173,24 @@ def distributed(
         raise RuntimeError(
             "distribute_module should only be called once on a module, but it has already been called on this module!"
         )
-    for name, part in module.named_modules():
+    below = "module" in module._state_["_kinds"].values()
+    for name, part in module.named_modules() if below else (("", module),):
         if partition is not None:
             partition(name, part, mesh)
         _replicate(part, mesh)
     if before is not None:
-        module.register_forward_pre_hook(before)
+        put_hook(module, "_forward_pre_hooks", before)
     if after is not None:
-        module.register_forward_hook(after)
+        put_hook(module, "_forward_hooks", after)
     module._state_["_distribute_module_applied"] = True
     return module
+
+
+def parameters_of(module: nn.Module) -> list[tuple[str, Any]]:
+    """The parameters of a module itself with their names, as they are now."""
+    state = module._state_
+    kinds = state["_kinds"].items()
+    return [(n, state[n]) for n, k in kinds if k == "parameter" and state[n] is not None]
 
 
 def _replicate(module: nn.Module, mesh: DeviceMesh) -> None:

@@ -158,14 +158,13 @@ class DTensor(torch.Tensor):
                 f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
             )
         mesh = _mesh_resources.chosen(device_mesh)
-        if mesh.device_type != local_tensor.device.type and not local_tensor.is_meta:
-            local_tensor = local_tensor.to(mesh.device_type)
         given = replicated(mesh) if placements is None else tuple(placements)
         if (shape is None) != (stride is None):
             raise RuntimeError(
                 f"Found shape:{shape}, stride:{stride}.",
                 "Please pass both shape and stride at the same time.",
             )
+        local_tensor = _there(local_tensor, mesh)
         spec = _spec_of_piece(local_tensor, mesh, given)
         if shape is not None:
             spec = spec.of(TensorMeta(tuple(shape), tuple(stride), local_tensor.dtype))
@@ -231,6 +230,18 @@ class DTensor(torch.Tensor):
         from torchlike.distributed.checkpoint.planner_helpers import pieces_of
 
         return [chunk for chunk, _ in pieces_of(self)]
+
+
+def _there(local: Any, mesh: DeviceMesh) -> Any:
+    """A piece on a device of the mesh's type, or on meta."""
+    kind = mesh._device_type
+    return local if local.device.type in (kind, "meta") else local.to(kind)
+
+
+def whole_of_piece(local: Any, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> Any:
+    """The whole, with a history, of which every rank gives such a piece."""
+    local = _there(local, mesh)
+    return _C._of_piece(local, _spec_of_piece(local, mesh, placements))
 
 
 _specs: dict[Any, Spec] = {}

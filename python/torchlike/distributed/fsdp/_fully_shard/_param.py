@@ -103,6 +103,8 @@ class Cut(NamedTuple):
     """Where this rank's part begins, in each dimension."""
     of_grads: dict[Any, Spec]
     """How gradients lie, by their dtypes."""
+    gathered_shape: tuple[int, ...]
+    """Of all padded parts together."""
 
     def of_grad(self, dtype: Any) -> Spec:
         """How a reduced gradient lies."""
@@ -156,7 +158,8 @@ def _new_cut(spec: Spec, whole: Any, dim: int, info: MeshInfo) -> Cut:
     before, after = shape[:dim], shape[dim + 1 :]
     padded = (*before, rows, *after)
     at = tuple([start if d == dim else 0 for d in range(len(shape))])
-    return Cut(spec, shape, padded, (*before, part, *after), prod(padded), at, {})
+    gathered = (*before, rows * parts, *after)
+    return Cut(spec, shape, padded, (*before, part, *after), prod(padded), at, {}, gathered)
 
 
 class FSDPParam:
@@ -272,10 +275,8 @@ class FSDPParam:
 
     def _whole(self, flat: Any) -> Any:
         cut, dim, spec = self.cut, self.dim, self.of_tp
-        shape = list(cut.padded_shape)
-        shape[dim] *= self.info.size
-        whole = flat.view(shape)
-        if shape[dim] != cut.shape[dim]:
+        whole = flat.view(cut.gathered_shape)
+        if cut.gathered_shape != cut.shape:
             whole = whole.narrow(dim, 0, cut.shape[dim])
         if spec is not None:
             if spec.dtype != whole.dtype:
