@@ -179,7 +179,9 @@ fn of_piece(
     let seats = whole::seats(spec)?;
     let locals: Result<Vec<Tensor>> = mode::with_grad(false, || {
         let copies = (1..seats).map(|_| helpers::clone(piece, MemoryFormat::Preserve));
-        std::iter::once(f::view(piece, piece.shape())).chain(copies).collect()
+        std::iter::once(f::view(piece, piece.shape()))
+            .chain(copies)
+            .collect()
     });
     let made = whole::made(spec, locals?)?;
     let spec = spec.clone().unbind();

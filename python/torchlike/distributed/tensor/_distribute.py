@@ -22,7 +22,6 @@ from torchlike.distributed.tensor.placement_types import (
     is_cut,
     normalized,
 )
-
 from torchlike.nn._hooks import put_hook
 
 if TYPE_CHECKING:
