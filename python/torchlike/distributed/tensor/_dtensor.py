@@ -202,19 +202,20 @@ class DTensor(torch.Tensor):
         """
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
-        if device_mesh is not None and device_mesh != self.device_mesh:
+        spec = self._spec
+        if device_mesh is not None and device_mesh != spec.mesh:
             raise NotImplementedError("Cross device mesh comm not supported yet!")
-        chosen = tuple(normalized(p, self.ndim) for p in placements)
-        for old, new in zip(self.placements, chosen, strict=False):
+        ndim = len(spec.shape)
+        chosen = tuple([normalized(p, ndim) for p in placements])
+        for old, new in zip(spec.placements, chosen, strict=False):
             if new.is_partial() and old != new:
                 raise RuntimeError(
                     f"Can not redistribute from {old} to {new}, redistributing to Partial is for internal use only!"
                 )
-        if len(chosen) != self.device_mesh.ndim:
-            raise ValueError(
-                f"{len(chosen)} placements for a mesh of {self.device_mesh.ndim} dimensions"
-            )
-        spec = self._spec if forward_dtype is None else self._spec.typed(forward_dtype)
+        if len(chosen) != len(spec.placements):
+            raise ValueError(f"{len(chosen)} placements for a mesh of {spec.mesh.ndim} dimensions")
+        if forward_dtype is not None:
+            spec = spec.typed(forward_dtype)
         there = spec if spec.placements == chosen else spec.placed(chosen, True)
         made: DTensor = _C._elsewhere(self, spec, there, backward_dtype or self.dtype)
         return made
