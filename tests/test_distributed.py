@@ -173,6 +173,54 @@ def test_gradients_on_a_mesh() -> None:
         torch.testing.assert_close(p.grad.full_tensor(), w.grad)
 
 
+def test_gradients_of_gradients_through_pieces() -> None:
+    fake(0, 1)
+    mesh = init_device_mesh("cpu", (1,))
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    whole = DTensor.from_local(x, mesh, [Shard(0)])
+    there = whole.redistribute(placements=[Replicate()])
+    piece = there.to_local()
+    names = [t.grad_fn.name() for t in (whole, there, piece)]
+    assert names == [
+        "_FromTorchTensorBackward",
+        "RedistributeBackward",
+        "_ToTorchTensorBackward",
+    ]
+    assert piece._is_view() and piece.data_ptr() == x.data_ptr()
+    with pytest.raises(RuntimeError, match="custom Function"):
+        piece.add_(1)
+    (grad,) = torch.autograd.grad((piece**3).sum(), x, create_graph=True)
+    grad.sum().backward()
+    assert grad.tolist() == [3.0, 12.0] and x.grad.tolist() == [6.0, 12.0]
+
+
+def test_pieces_have_gradients_where_they_are_said_to_lie() -> None:
+    local(2)
+    mesh = init_device_mesh("cpu", (2,))
+    whole = distribute_tensor(torch.arange(4.0), mesh, [Shard(0)]).requires_grad_()
+    there = whole.redistribute(placements=[Replicate()], backward_dtype=torch.float64)
+    there.backward(distribute_tensor(torch.ones(4), mesh, [Replicate()]))
+    assert whole.grad.placements == (Shard(0),) and whole.grad.dtype == torch.float32
+    half = whole.redistribute(placements=[Replicate()], forward_dtype=torch.float16)
+    assert half.dtype == half.full_tensor().dtype == torch.float16
+    x = torch.ones(2, requires_grad=True)
+    # Each of the two ranks gave the same piece, whose gradient is that of both.
+    DTensor.from_local(x, mesh, [Shard(0)]).sum().full_tensor().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_data_of_a_tensor_on_a_mesh() -> None:
+    """What is put in the place of its data, with another type too, is what the tensor is from then on."""
+    fake(0, 2)
+    mesh = init_device_mesh("cpu", (2,))
+    t = distribute_tensor(torch.ones(4, 2), mesh, [Shard(0)]).requires_grad_()
+    t.data = t.detach().double() * 3
+    assert t.dtype == t._spec.dtype == t.to_local().dtype == torch.float64
+    assert (t * t).to_local().tolist() == [[9.0, 9.0]] * 2 and t.requires_grad
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        t.data = torch.ones(4, 2)
+
+
 def test_local_pieces_and_modules() -> None:
     fake(0, 2)
     mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))

@@ -305,6 +305,25 @@ def test_parts_that_were_loaded_are_gathered(assign: bool) -> None:
     assert all(isinstance(p.grad, DTensor) for p in net.parameters())
 
 
+@pytest.mark.parametrize("trained", [False, True])
+def test_parts_can_have_another_type(trained: bool) -> None:
+    fake(0, 2)
+    net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    fully_shard(net)
+    before = list(net.parameters())
+    if trained:
+        net(torch.randn(3, 4)).sum().backward()
+    net.double()
+    assert all(p is old for p, old in zip(net.parameters(), before, strict=True))
+    out = net(torch.randn(3, 4).double())
+    out.sum().backward()
+    assert out.dtype == torch.float64
+    for p in net.parameters():
+        assert p.dtype == p._local_tensor.dtype == p.grad.dtype == torch.float64
+        assert p.grad._local_tensor.dtype == torch.float64
+    torch.optim.AdamW(net.parameters()).step()
+
+
 def test_a_parameter_with_two_names_in_a_module_is_one() -> None:
     fake(0, 1)
 

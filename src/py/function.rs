@@ -2,7 +2,7 @@
 
 use super::error::carried;
 use super::graph::{PyNode, optional};
-use super::object::{PyTensor, attributes_of, is_tensor, tensor_ref};
+use super::object::{PyTensor, attributes_of, is_tensor, tensor_ref, wrap};
 use super::types::{PyDType, PyDevice, type_name};
 use super::watch;
 use crate::layers::autograd::{anomaly, forward, views};
@@ -333,9 +333,12 @@ fn history(
 }
 
 /// Gives the memory of dense tensors the size that each needs and the elements of another one, in their order. They count as
-/// unchanged: they have their old values again.
+/// unchanged: they have their old values again. In the place of None there is a new one, flat. Returns all of them.
 #[pyfunction]
-fn _refill(tensors: Vec<Bound<'_, PyTensor>>, values: Vec<Bound<'_, PyTensor>>) -> PyResult<()> {
+fn _refill<'py>(
+    tensors: Vec<Option<Bound<'py, PyTensor>>>,
+    values: Vec<Bound<'py, PyTensor>>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
     if tensors.len() != values.len() {
         let text = format!(
             "{} tensors cannot take {} values",
@@ -345,16 +348,26 @@ fn _refill(tensors: Vec<Bound<'_, PyTensor>>, values: Vec<Bound<'_, PyTensor>>) 
         return Err(PyValueError::new_err(text));
     }
     let _off = NoGrad::now();
-    for (t, values) in tensors.iter().zip(&values) {
-        let (t, values) = (t.get().get(), values.get().get());
-        let version = t.storage().version();
-        t.storage().resize(t.numel() as usize * t.dtype().size())?;
-        match t.shape() == values.shape() {
-            true => crate::ops::helpers::copy_(t, values)?,
-            false => crate::ops::helpers::copy_(&f::view(t, values.shape())?, values)?,
-        }
-        t.storage().set_version(version);
+    let filled = |(t, values): (Option<Bound<'py, PyTensor>>, &Bound<'py, PyTensor>)| {
+        let (py, values) = (values.py(), values.get().get());
+        let t = match t {
+            Some(t) => t.into_any(),
+            None => wrap(py, f::NewEmpty::new(values, &[values.numel()]).call()?)?,
+        };
+        refill(PyTensor::of(&t)?.get(), values)?;
+        Ok(t)
+    };
+    tensors.into_iter().zip(&values).map(filled).collect()
+}
+
+fn refill(t: &Tensor, values: &Tensor) -> Result<()> {
+    let version = t.storage().version();
+    t.storage().resize(t.numel() as usize * t.dtype().size())?;
+    match t.shape() == values.shape() {
+        true => crate::ops::helpers::copy_(t, values)?,
+        false => crate::ops::helpers::copy_(&f::view(t, values.shape())?, values)?,
     }
+    t.storage().set_version(version);
     Ok(())
 }
 

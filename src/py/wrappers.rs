@@ -86,15 +86,6 @@ pub fn register<'py>(
     Ok(attributes)
 }
 
-/// Notes what a registered tensor is on its mesh; nothing for others.
-pub fn set_pieces(storage: &Storage, pieces: Arc<Pieces>) {
-    let before = match WRAPPERS.all().get_mut(&storage.id()) {
-        Some(found) => found.pieces.replace(pieces),
-        None => None,
-    };
-    drop(before);
-}
-
 /// Notes a tensor on a mesh that has no object yet.
 pub fn register_pieces(storage: &Storage, pieces: Arc<Pieces>) {
     let wrapper = Wrapper {

@@ -24,7 +24,7 @@ pub(crate) fn add(witness: Weak<dyn Witness>) {
 }
 
 /// Whoever is told, as a list that nothing holds fast.
-fn everybody() -> SmallVec<[Arc<dyn Witness>; 2]> {
+fn everybody() -> SmallVec<[Arc<dyn Witness>; 4]> {
     let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     let mut found = SmallVec::new();
     for witness in all.iter() {

@@ -192,6 +192,13 @@ def add_hook(
     return handle
 
 
+def put_hook(module: Any, table: str, hook: Any) -> None:
+    """Put ``hook``, which nobody takes out again, into a table of one module."""
+    key = RemovableHandle.next_id
+    RemovableHandle.next_id = key + 1
+    getattr(module, table)[key] = hook
+
+
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Run ``hook(module, args)`` before the forward of every module."""
     return add_global("_forward_pre_hooks", hook)

@@ -5,6 +5,7 @@
 //! tensors on the mesh, each of which is recorded, and asked for here in turn.
 
 mod moved;
+mod ways;
 mod whole;
 mod words;
 
@@ -421,8 +422,12 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
     m.add_function(wrap_pyfunction!(moved::_moved, m)?)?;
+    m.add_function(wrap_pyfunction!(ways::_of_piece, m)?)?;
+    m.add_function(wrap_pyfunction!(ways::_to_piece, m)?)?;
+    m.add_function(wrap_pyfunction!(ways::_elsewhere, m)?)?;
     m.add_function(wrap_pyfunction!(whole::_on_mesh, m)?)?;
     m.add_function(wrap_pyfunction!(whole::_pieces, m)?)?;
+    m.add_function(wrap_pyfunction!(whole::_part, m)?)?;
     add!(_forget_calls _known_calls _calls_context _trace_void _trace_select _trace_tell);
     Ok(())
 }

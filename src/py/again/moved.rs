@@ -1,5 +1,6 @@
 //! Pieces that are brought elsewhere: by Python at first, and then as it was done.
 
+use super::whole::{number_of, tensors_in};
 use super::{Asked, CONTEXT, is_quiet, settings, words};
 use crate::layers::autocast;
 use crate::layers::trace::{self, Level};
@@ -35,6 +36,36 @@ impl Asked {
     }
 }
 
+/// What `asked` gives, if pieces were brought there before.
+fn again(asked: &Asked) -> crate::Result<Option<Vec<Tensor>>> {
+    Ok(match autocast::without(|| asked.known()).transpose()? {
+        Some(Some(Ret::List(list))) => Some(list),
+        _ => None,
+    })
+}
+
+/// The pieces of a tensor that lies as one spec says, brought to where another says.
+pub fn brought(
+    pieces: &[Tensor],
+    from: &Bound<'_, PyAny>,
+    to: &Bound<'_, PyAny>,
+) -> PyResult<Vec<Tensor>> {
+    let py = from.py();
+    let (start, end) = (number_of(from)?, number_of(to)?);
+    if start == end {
+        return Ok(pieces.to_vec());
+    }
+    if let Some(asked) = Asked::moved(pieces, start, end)
+        && let Some(found) = again(&asked)?
+    {
+        return Ok(found);
+    }
+    let moves = py.import("torchlike.distributed.tensor._moves")?;
+    let objects = pieces.iter().map(|t| wrap(py, t.clone()));
+    let objects = objects.collect::<PyResult<Vec<_>>>()?;
+    tensors_in(&moves.call_method1("redistribute", (objects, from, to))?)
+}
+
 /// The pieces that `slowly(*args)` gives, of these ones, which lie as the number `start` says and are brought to where `end` says.
 #[pyfunction]
 pub fn _moved<'py>(
@@ -49,9 +80,7 @@ pub fn _moved<'py>(
     let Some(asked) = Asked::moved(&own, start, end) else {
         return slowly.call1(args);
     };
-    if let Some(known) = autocast::without(|| asked.known())
-        && let Some(Ret::List(list)) = known?
-    {
+    if let Some(list) = again(&asked)? {
         let list = list.into_iter().map(|t| wrap(py, t));
         return Ok(PyList::new(py, list.collect::<PyResult<Vec<_>>>()?)?.into_any());
     }

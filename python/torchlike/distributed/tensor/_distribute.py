@@ -7,22 +7,22 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike import nn
+from torchlike import _C, nn
 from torchlike.distributed._ops import c10d
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor import _moves
 from torchlike.distributed.tensor._dtensor import DTensor
-from torchlike.distributed.tensor._spec import Spec, meta_of
+from torchlike.distributed.tensor._spec import Spec, meta_of, replicated
 from torchlike.distributed.tensor.placement_types import (
     Partial,
     Placement,
-    Replicate,
     Shard,
     _MaskPartial,
     check_mixed,
     is_cut,
     normalized,
 )
+from torchlike.nn._hooks import put_hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def distribute_tensor(
         raise RuntimeError(
             "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!"
         )
-    given = tuple(placements) if placements is not None else (Replicate(),) * mesh.ndim
+    given = replicated(mesh) if placements is None else tuple(placements)
     if len(given) != mesh.ndim:
         raise ValueError(
             "`placements` must have the same length as `device_mesh.ndim`! Found placements length: "
@@ -64,10 +64,7 @@ def distribute_tensor(
     if mesh.device_type != tensor.device.type and not tensor.is_meta:
         tensor = tensor.to(mesh.device_type)
     spec = _spec(mesh, given, tensor)
-    whole = tensor.detach()
-    if not mesh._seats:
-        return DTensor._of([], spec, tensor.requires_grad)
-    pieces = [_own(whole, spec, seat, src_data_rank) for seat in range(len(mesh._seats))]
+    pieces = [_own(tensor, spec, seat, src_data_rank) for seat in range(len(mesh._seats))]
     return DTensor._of(pieces, spec, tensor.requires_grad)
 
 
@@ -107,9 +104,12 @@ def _checked(t: DTensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) ->
 
 def _own(whole: Any, spec: Spec, seat: int, source: int | None) -> Any:
     """The piece of a rank, sent as PyTorch does: one dimension of the mesh after the other."""
-    mesh, part = spec.mesh, whole
-    at = mesh._places[seat]
+    mesh = spec.mesh
     sends = source is not None and not whole.is_meta and mesh._world.backend != "local"
+    if not sends and (bounds := spec.bounds(seat)) is not None:
+        return _C._part(whole, *bounds)
+    part = whole = whole.detach()
+    at = mesh._places[seat]
     for dim, p in spec.applied():
         parts = mesh.size(dim)
         if is_cut(p):
@@ -150,30 +150,56 @@ def distribute_module(
     Raises:
         RuntimeError: if it was called on the module before.
     """
+    mesh = _mesh_resources.chosen(device_mesh)
+    before = None if input_fn is None else _hook(input_fn, mesh, "input_fn")
+    after = None if output_fn is None else _out_hook(output_fn, mesh)
+    return distributed(module, mesh, partition_fn, before, after)
+
+
+def distributed(
+    module: nn.Module,
+    mesh: DeviceMesh,
+    partition: Callable[[str, nn.Module, DeviceMesh], None] | None,
+    before: Callable[..., Any] | None,
+    after: Callable[..., Any] | None,
+) -> nn.Module:
+    """As `distribute_module`, with hooks as modules call them.
+
+    Raises:
+        RuntimeError: if the module is distributed already.
+    """
     if module._state_.get("_distribute_module_applied"):
         raise RuntimeError(
             "distribute_module should only be called once on a module, but it has already been called on this module!"
         )
-    mesh = _mesh_resources.chosen(device_mesh)
-    for name, part in module.named_modules():
-        if partition_fn is not None:
-            partition_fn(name, part, mesh)
+    below = "module" in module._state_["_kinds"].values()
+    for name, part in module.named_modules() if below else (("", module),):
+        if partition is not None:
+            partition(name, part, mesh)
         _replicate(part, mesh)
-    if input_fn is not None:
-        module.register_forward_pre_hook(_hook(input_fn, mesh, "input_fn"))
-    if output_fn is not None:
-        module.register_forward_hook(_out_hook(output_fn, mesh))
+    if before is not None:
+        put_hook(module, "_forward_pre_hooks", before)
+    if after is not None:
+        put_hook(module, "_forward_hooks", after)
     module._state_["_distribute_module_applied"] = True
     return module
 
 
+def parameters_of(module: nn.Module) -> list[tuple[str, Any]]:
+    """The parameters of a module itself with their names, as they are now."""
+    state = module._state_
+    kinds = state["_kinds"].items()
+    return [(n, state[n]) for n, k in kinds if k == "parameter" and state[n] is not None]
+
+
 def _replicate(module: nn.Module, mesh: DeviceMesh) -> None:
+    """Parameters and buffers that do not lie on a mesh become whole ones there."""
     state = module._state_
     for name, kind in list(state["_kinds"].items()):
         t = state[name]
         if kind == "module" or t is None or isinstance(t, DTensor):
             continue
-        whole = (Replicate(),) * mesh.ndim
+        whole = replicated(mesh)
         if kind == "parameter":
             made = distribute_tensor(t.data, mesh, whole)
             module.register_parameter(name, nn.Parameter(made, requires_grad=t.requires_grad))

@@ -9,10 +9,9 @@ from torchlike import _C
 from torchlike.distributed._ops import c10d
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor import _dispatch, _gradients
-from torchlike.distributed.tensor._spec import Spec, TensorMeta, whole_of
+from torchlike.distributed.tensor._spec import Spec, TensorMeta, replicated, whole_of
 from torchlike.distributed.tensor.placement_types import (
     Placement,
-    Replicate,
     _MaskPartial,
     check_mixed,
     normalized,
@@ -77,6 +76,22 @@ class DTensor(torch.Tensor):
             f"this process plays {len(self._locals)} ranks, and has a piece for each: ask for `_locals` or "
             "`full_tensor()`"
         )
+
+    @property
+    def data(self) -> Any:
+        """The same tensor without its history."""
+        return super().data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        if not isinstance(value, DTensor):
+            raise RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible "
+                "tensor type. "
+            )
+        torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
+        self._spec = value._spec
+        self._hold(value._locals)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -143,24 +158,22 @@ class DTensor(torch.Tensor):
                 f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
             )
         mesh = _mesh_resources.chosen(device_mesh)
-        if mesh.device_type != local_tensor.device.type and not local_tensor.is_meta:
-            local_tensor = local_tensor.to(mesh.device_type)
-        given = placements if placements is not None else [Replicate()] * mesh.ndim
+        given = replicated(mesh) if placements is None else tuple(placements)
         if (shape is None) != (stride is None):
             raise RuntimeError(
                 f"Found shape:{shape}, stride:{stride}.",
                 "Please pass both shape and stride at the same time.",
             )
-        spec = _spec_of_piece(local_tensor, mesh, tuple(given))
+        local_tensor = _there(local_tensor, mesh)
+        spec = _spec_of_piece(local_tensor, mesh, given)
         if shape is not None:
             spec = spec.of(TensorMeta(tuple(shape), tuple(stride), local_tensor.dtype))
         if run_check:
             for dim, p in enumerate(spec.placements):
                 if p.is_replicate() and mesh.size(dim) > 1 and not local_tensor.is_meta:
                     c10d.broadcast_([local_tensor.contiguous()], mesh.get_group(dim), 0)
-        made: DTensor = _gradients.FromLocal.apply(
-            local_tensor, spec, tuple(grad_placements) if grad_placements else None
-        )
+        wanted = tuple(grad_placements) if grad_placements else None
+        made: DTensor = _C._of_piece(local_tensor, spec, wanted)
         return made
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Any:
@@ -169,9 +182,8 @@ class DTensor(torch.Tensor):
         Raises:
             RuntimeError: if this process has the pieces of several ranks.
         """
-        if not torch.is_grad_enabled():
-            return self._local_tensor
-        return _gradients.ToLocal.apply(self, tuple(grad_placements) if grad_placements else None)
+        wanted = tuple(grad_placements) if grad_placements else None
+        return _C._to_piece(self, self._local_tensor, wanted)
 
     def redistribute(
         self,
@@ -190,35 +202,47 @@ class DTensor(torch.Tensor):
         """
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
-        if device_mesh is not None and device_mesh != self.device_mesh:
+        spec = self._spec
+        if device_mesh is not None and device_mesh != spec.mesh:
             raise NotImplementedError("Cross device mesh comm not supported yet!")
-        chosen = tuple(normalized(p, self.ndim) for p in placements)
-        for old, new in zip(self.placements, chosen, strict=False):
+        ndim = len(spec.shape)
+        chosen = tuple([normalized(p, ndim) for p in placements])
+        for old, new in zip(spec.placements, chosen, strict=False):
             if new.is_partial() and old != new:
                 raise RuntimeError(
                     f"Can not redistribute from {old} to {new}, redistributing to Partial is for internal use only!"
                 )
-        if len(chosen) != self.device_mesh.ndim:
-            raise ValueError(
-                f"{len(chosen)} placements for a mesh of {self.device_mesh.ndim} dimensions"
-            )
-        own = self.dtype
-        made: DTensor = _gradients.Redistribute.apply(
-            self, chosen, (forward_dtype or own, backward_dtype or own, own)
-        )
+        if len(chosen) != len(spec.placements):
+            raise ValueError(f"{len(chosen)} placements for a mesh of {spec.mesh.ndim} dimensions")
+        if forward_dtype is not None:
+            spec = spec.typed(forward_dtype)
+        there = spec if spec.placements == chosen else spec.placed(chosen, True)
+        made: DTensor = _C._elsewhere(self, spec, there, backward_dtype or self.dtype)
         return made
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Any:
         """The whole, as a plain tensor."""
-        whole = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
+        whole = self.redistribute(placements=replicated(self.device_mesh))
         if len(whole._locals) > 1:
             return _gradients.FirstOf.apply(whole)
-        return _gradients.ToLocal.apply(whole, tuple(grad_placements) if grad_placements else None)
+        return whole.to_local(grad_placements=grad_placements)
 
     def __create_chunk_list__(self) -> Any:
         from torchlike.distributed.checkpoint.planner_helpers import pieces_of
 
         return [chunk for chunk, _ in pieces_of(self)]
+
+
+def _there(local: Any, mesh: DeviceMesh) -> Any:
+    """A piece on a device of the mesh's type, or on meta."""
+    kind = mesh._device_type
+    return local if local.device.type in (kind, "meta") else local.to(kind)
+
+
+def whole_of_piece(local: Any, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> Any:
+    """The whole, with a history, of which every rank gives such a piece."""
+    local = _there(local, mesh)
+    return _C._of_piece(local, _spec_of_piece(local, mesh, placements))
 
 
 _specs: dict[Any, Spec] = {}

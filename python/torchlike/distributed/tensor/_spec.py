@@ -32,7 +32,6 @@ _numbers: dict[Any, int] = {}
 _count = itertools.count(1)
 _LIMIT = 1 << 16
 _KEPT = 64
-_UNSPLIT = "unsplit"
 
 
 class Spec:
@@ -47,11 +46,21 @@ class Spec:
         "_key",
         "_number",
         "_others",
+        "dtype",
         "mesh",
         "ordered",
         "placements",
+        "shape",
+        "stride",
         "tensor_meta",
+        "unsplit",
     )
+    shape: tuple[int, ...]
+    """The whole's shape."""
+    stride: tuple[int, ...]
+    """The whole's strides."""
+    unsplit: tuple[Placement, ...]
+    """The placements with what is partial reduced."""
 
     def __init__(
         self,
@@ -62,6 +71,8 @@ class Spec:
     ) -> None:
         self.mesh, self.placements, self.tensor_meta = mesh, tuple(placements), tensor_meta
         self.ordered = ordered
+        self.shape, self.stride, self.dtype = tensor_meta
+        self.unsplit = tuple([WHOLE if p.is_partial() else p for p in self.placements])
         codes = tuple([p._code for p in self.placements])
         self._key = (mesh, codes, tensor_meta, ordered and any(c[0] == 2 for c in codes))
         self._hash = hash(self._key)
@@ -80,21 +91,6 @@ class Spec:
         return number
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The whole's shape."""
-        return self.tensor_meta.shape
-
-    @property
-    def stride(self) -> tuple[int, ...]:
-        """The whole's strides."""
-        return self.tensor_meta.stride
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype."""
-        return self.tensor_meta.dtype
-
-    @property
     def ndim(self) -> int:
         """How many dimensions the whole has."""
         return len(self.tensor_meta.shape)
@@ -108,15 +104,6 @@ class Spec:
     def lies(self) -> tuple[list[tuple[int, int, int]], bool]:
         """The placements as the core takes them."""
         return [p._code for p in self.placements], self.ordered
-
-    @property
-    def unsplit(self) -> tuple[Placement, ...]:
-        """The placements with what is partial reduced."""
-        found = self._others.get(_UNSPLIT)
-        if found is None:
-            found = tuple([WHOLE if p.is_partial() else p for p in self.placements])
-            self._others[_UNSPLIT] = found
-        return found
 
     @property
     def num_shards(self) -> int:
@@ -138,6 +125,19 @@ class Spec:
         if meta == self.tensor_meta:
             return self
         return self._other(self.placements, meta, self.ordered)
+
+    def typed(self, dtype: Any) -> Spec:
+        """The same, of another dtype."""
+        return self.of(TensorMeta(self.shape, self.stride, dtype))
+
+    def of_gradient(self, now: Spec) -> Spec:
+        """Where the gradient of a tensor that lies so goes, which lies as `now`: what was partial has one that is
+        replicated, or stays partial."""
+        wanted = [
+            p if not p.is_partial() else q if q.is_partial() else WHOLE
+            for p, q in zip(self.placements, now.placements, strict=True)
+        ]
+        return now.placed(wanted, self.ordered)
 
     def of_piece(self, local: Any, placements: tuple[Placement, ...]) -> Spec:
         """A tensor of the same shape with such pieces as `local`, but for a reduction placed alike: as
@@ -184,6 +184,21 @@ class Spec:
         """The shapes of the pieces that this process has."""
         lies = self.lies
         return [seat.local(list(self.shape), *lies)[0] for seat in self.mesh._seats]
+
+    def bounds(self, seat: int) -> tuple[Sequence[int], Sequence[int]] | None:
+        """Where the piece of a rank that this process plays begins in the whole, and its shape; None if it is no box
+        that is cut out."""
+        key = ("bounds", seat)
+        if key not in self._others:
+            found = None
+            if any(p._code[0] == 1 for p in self.placements) and all(
+                p._code[0] < 2 for p in self.placements
+            ):
+                shape, at = self.mesh._seats[seat].local(list(self.shape), *self.lies)
+                found = (at, shape)
+            self._others[key] = found
+        bounds: tuple[Sequence[int], Sequence[int]] | None = self._others[key]
+        return bounds
 
     def applied(self) -> list[tuple[int, Placement]]:
         """The dimensions of the mesh and their placements, in the order in which they make pieces."""

@@ -116,41 +116,46 @@ def _reshard_info(wanted: Any, info: MeshInfo) -> MeshInfo | None:
     return MeshInfo(mesh)
 
 
-def _managed(module: nn.Module, roots: Sequence[nn.Module], seen: set[int]) -> list[nn.Module]:
-    """A module and those below it that no other call has taken, those below first."""
-    if id(module) in seen or (state_of(module) is not None and module not in roots):
+def _managed(
+    module: nn.Module, roots: Sequence[nn.Module], seen: set[nn.Module]
+) -> list[tuple[nn.Module, str, nn.Parameter]]:
+    """The parameters of a module and of those below it that no other call has taken, those below first; with the module
+    and the name of each."""
+    state = module._state_
+    if module in seen or (state.get("_fsdp_state") is not None and module not in roots):
         return []
-    seen.add(id(module))
-    state, found = module._state_, []
+    seen.add(module)
+    below, own = [], []
     for name, kind in state["_kinds"].items():
-        if kind == "module" and state[name] is not None:
-            found += _managed(state[name], roots, seen)
-    found.append(module)
-    return found
+        value = state[name]
+        if value is None:
+            continue
+        if kind == "module":
+            below += _managed(value, roots, seen)
+        elif kind == "parameter":
+            own.append((module, name, value))
+    return below + own
 
 
 def _parameters(
     modules: Sequence[nn.Module], ignored: set[nn.Parameter]
 ) -> list[tuple[nn.Parameter, Place]]:
     """The parameters of the modules, and where each is used."""
-    seen: set[int] = set()
+    seen: set[nn.Module] = set()
     places: dict[int, tuple[nn.Parameter, Place]] = {}
     left_out = set(map(id, ignored))
-    for m in [m for root in modules for m in _managed(root, modules, seen)]:
-        state = m._state_
-        for name, kind in state["_kinds"].items():
-            p = state[name] if kind == "parameter" else None
-            if p is None or id(p) in left_out:
-                continue
-            if not p.shape:
-                raise ValueError(
-                    f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel "
-                    "equal to 1."
-                )
-            if id(p) in places:
-                places[id(p)][1].add(m, name)
-            else:
-                places[id(p)] = (p, Place(m, name))
+    for m, name, p in [found for root in modules for found in _managed(root, modules, seen)]:
+        key = id(p)
+        if key in left_out:
+            continue
+        if key in places:
+            places[key][1].add(m, name)
+            continue
+        if not p.shape:
+            raise ValueError(
+                f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel equal to 1."
+            )
+        places[key] = (p, Place(m, name))
     return list(places.values())
 
 

@@ -92,19 +92,19 @@ class ParamGroup:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _gather(self) -> None:
-        inputs = self._inputs()
+        inputs, group = self._inputs(), self.group
         self._mixed = len({t.dtype for t in inputs}) > 1
         if self._mixed:
             inputs = [t.view(torch.uint8) for t in inputs]
         step = inputs[0].itemsize
         self._widths = [t.nbytes // step for t in inputs]
         flat = torch.cat(inputs)
-        size = self.group.size()
+        size = group.size()
         if size == 1:
             self._gathered = flat
             return
-        out = flat.new_empty(flat.numel() * size)
-        self._work = c10d._allgather_base_.default(out, flat, self.group)
+        out = flat.new_empty(sum(self._widths) * size)
+        self._work = c10d._allgather_base_.default(out, flat, group)
         self._gathered = out
 
     def wait(self) -> None:
@@ -124,14 +124,11 @@ class ParamGroup:
         params = self.params
         if self._mixed or any([p.dim for p in params]):
             parts = [p.laid(part) for p, part in zip(params, parts, strict=True)]
-        if self._flats:
-            _C._refill(self._flats, parts)
-            return
-        made: list[Any] = []
-        for p, part in zip(params, parts, strict=True):
-            made.append(p.make_whole(part))
-            _C._refill(made[-1:], [part])
-        self._flats = made
+        flats = _C._refill(self._flats or [p.flat for p in params], parts)
+        if not self._flats:
+            for p, flat in zip(params, flats, strict=True):
+                p.make_whole(flat)
+            self._flats = flats
 
     def _use_wholes(self) -> None:
         """Has the modules use the wholes."""

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
-from torchlike import nn
+from torchlike import _C, nn
 from torchlike.distributed.device_mesh import DeviceMesh
 from torchlike.distributed.tensor._dtensor import DTensor
 from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous, meta_of
@@ -99,10 +99,12 @@ class Cut(NamedTuple):
     part_shape: tuple[int, ...]
     width: int
     """Elements of a part, padding included."""
-    start: int
-    """Where this rank's part begins."""
+    at: tuple[int, ...]
+    """Where this rank's part begins, in each dimension."""
     of_grads: dict[Any, Spec]
     """How gradients lie, by their dtypes."""
+    gathered_shape: tuple[int, ...]
+    """Of all padded parts together."""
 
     def of_grad(self, dtype: Any) -> Spec:
         """How a reduced gradient lies."""
@@ -155,7 +157,9 @@ def _new_cut(spec: Spec, whole: Any, dim: int, info: MeshInfo) -> Cut:
     part = min(rows, size - start)
     before, after = shape[:dim], shape[dim + 1 :]
     padded = (*before, rows, *after)
-    return Cut(spec, shape, padded, (*before, part, *after), prod(padded), start, {})
+    at = tuple([start if d == dim else 0 for d in range(len(shape))])
+    gathered = (*before, rows * parts, *after)
+    return Cut(spec, shape, padded, (*before, part, *after), prod(padded), at, {}, gathered)
 
 
 class FSDPParam:
@@ -185,21 +189,27 @@ class FSDPParam:
         if isinstance(param, DTensor):
             self.of_tp, whole = param._spec, param._local_tensor
         self.cut = _cut(param, whole, self.dim, info, self.of_tp)
-        self.orig_dtype = param.dtype
-        self.param_dtype = dtypes.param_dtype if dtypes.param_dtype != param.dtype else None
-        self.reduce_dtype = dtypes.reduce_dtype
+        self._dtypes = dtypes
+        self._take_dtypes(param.dtype)
         self.requires_grad = param.requires_grad
         self._shard(whole)
         self.accumulated: Any = None
         self.flat: Any = None
         self.whole: nn.Parameter | None = None
 
+    def _take_dtypes(self, own: Any) -> None:
+        """What is computed in and reduced in, of a parameter of a dtype."""
+        wanted = self._dtypes.param_dtype
+        self.orig_dtype = own
+        self.param_dtype = wanted if wanted != own else None
+        self.reduce_dtype = self._dtypes.reduce_dtype
+
     def _shard(self, whole: Any) -> None:
         cut, dim = self.cut, self.dim
-        part = whole.narrow(dim, cut.start, cut.part_shape[dim])
         if cut.part_shape == cut.padded_shape:
-            self._keep(part.clone(memory_format=torch.contiguous_format))
+            self._keep(_C._part(whole, cut.at, cut.part_shape))
         else:
+            part = whole.narrow(dim, cut.at[dim], cut.part_shape[dim])
             self._keep(whole.new_zeros(cut.padded_shape)).copy_(part)
         self.sharded: Any = DTensor._of([self.own], cut.spec, self.requires_grad)._flagged()
         self.place.put(self.sharded)
@@ -230,6 +240,7 @@ class FSDPParam:
             part.copy_(local)
             spec = cut.spec.of(TensorMeta(cut.spec.shape, cut.spec.stride, local.dtype))
             self.cut = cut._replace(spec=spec, of_grads={})
+            self._take_dtypes(local.dtype)
             now._hold([part])
         self.flat = self.whole = None
 
@@ -257,19 +268,15 @@ class FSDPParam:
             gathered = torch.cat(list(pieces), self.dim).view(parts, -1)
         return gathered
 
-    def make_whole(self, gathered: Any) -> Any:
-        """Makes the whole, which is to hold what was gathered; gives its memory, flat."""
+    def make_whole(self, flat: Any) -> None:
+        """Makes the whole, which has this memory."""
         if self.flat is None:
-            self.flat = gathered.new_empty(self.width * self.info.size)
-            self.whole = self._whole(self.flat)
-        return self.flat
+            self.flat, self.whole = flat, self._whole(flat)
 
     def _whole(self, flat: Any) -> Any:
         cut, dim, spec = self.cut, self.dim, self.of_tp
-        shape = list(cut.padded_shape)
-        shape[dim] *= self.info.size
-        whole = flat.view(shape)
-        if shape[dim] != cut.shape[dim]:
+        whole = flat.view(cut.gathered_shape)
+        if cut.gathered_shape != cut.shape:
             whole = whole.narrow(dim, 0, cut.shape[dim])
         if spec is not None:
             if spec.dtype != whole.dtype:

@@ -20,7 +20,7 @@ def in_backward() -> bool:
 
 def wanting(values: Any) -> list[Any]:
     """The tensors that want a gradient."""
-    flat = pytree.tree_leaves(values)
+    flat = [values] if isinstance(values, torch.Tensor) else pytree.tree_leaves(values)
     return [t for t in flat if isinstance(t, torch.Tensor) and t.requires_grad]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchlike.distributed.device_mesh import _mesh_resources
 from torchlike.distributed.tensor.parallel.style import ParallelStyle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchlike import nn
     from torchlike.distributed.device_mesh import DeviceMesh
 
@@ -43,8 +45,16 @@ def parallelize_module(
             f"{type(parallelize_plan)} found!"
         )
     for path, style in parallelize_plan.items():
-        _apply_at(module, mesh, path, style, src_data_rank)
+        _apply_at(module, path, _applied(style, mesh, src_data_rank))
     return module
+
+
+def _applied(style: Any, mesh: DeviceMesh, source: int | None) -> Callable[[nn.Module], Any]:
+    """A function that applies a style, or a plan, to a module."""
+    if isinstance(style, ParallelStyle):
+        style.src_data_rank = source
+        return lambda module: style._apply(module, mesh)
+    return lambda module: parallelize_module(module, mesh, style, src_data_rank=source)
 
 
 def _children(module: nn.Module, pattern: str) -> list[nn.Module]:
@@ -62,11 +72,10 @@ def _children(module: nn.Module, pattern: str) -> list[nn.Module]:
     return []
 
 
-def _apply_at(
-    module: nn.Module, mesh: DeviceMesh, path: str, style: ParallelStyle, source: int | None
-) -> None:
+def _apply_at(module: nn.Module, path: str, apply: Callable[[nn.Module], Any]) -> None:
+    """Applies a function to the modules below one whose path fits."""
     if not path:
-        parallelize_module(module, mesh, style, src_data_rank=source)
+        apply(module)
         return
     first, _, rest = path.partition(".")
     found = _children(module, first)
@@ -77,4 +86,4 @@ def _apply_at(
             stacklevel=3,
         )
     for child in found:
-        _apply_at(child, mesh, rest, style, source)
+        _apply_at(child, rest, apply)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import nn
-from torchlike.distributed.tensor._distribute import distribute_module, distribute_tensor
-from torchlike.distributed.tensor._dtensor import DTensor
+from torchlike.distributed.tensor._distribute import distribute_tensor, distributed, parameters_of
+from torchlike.distributed.tensor._dtensor import DTensor, whole_of_piece
 from torchlike.distributed.tensor.placement_types import (
     WHOLE,
     Placement,
@@ -76,7 +76,7 @@ def _counted(layouts: tuple[Placement, ...], ndim: int) -> tuple[Placement, ...]
 def _brought(t: Any, mesh: DeviceMesh, lies: tuple[Placement, ...], wanted: Any) -> DTensor:
     """A tensor on the mesh, which lies as said, brought to where it is wanted."""
     if not isinstance(t, DTensor):
-        t = DTensor.from_local(t, mesh, lies, run_check=False)
+        t = whole_of_piece(t, mesh, lies)
     if wanted is not None and lies != wanted:
         t = t.redistribute(placements=wanted)
     return t
@@ -91,9 +91,10 @@ class _LinearStyle(ParallelStyle):
     def _take(self, module: nn.Module, inputs: Any, mesh: DeviceMesh) -> Any:
         return _brought(inputs[0], mesh, self.input_layouts, self.desired_input_layouts)
 
-    def _give(self, module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
-        if outputs.placements != self.output_layouts:
-            outputs = outputs.redistribute(placements=self.output_layouts)
+    def _give(self, module: nn.Module, inputs: Any, outputs: Any, mesh: DeviceMesh) -> Any:
+        wanted = _counted(self.output_layouts, outputs.ndim)
+        if outputs._spec.placements != wanted:
+            outputs = outputs.redistribute(placements=wanted)
         return outputs.to_local() if self.use_local_output else outputs
 
     def _cuts(self, module: nn.Module) -> dict[str, Placement]:
@@ -108,10 +109,12 @@ class _LinearStyle(ParallelStyle):
         cuts = self._cuts(module)
 
         def partition(name: str, part: nn.Module, mesh: DeviceMesh) -> None:
-            for parameter, p in list(part.named_parameters(recurse=False)):
+            for parameter, p in parameters_of(part):
                 self._distribute(part, parameter, p, mesh, cuts[parameter])
 
-        return distribute_module(module, device_mesh, partition, self._take, self._give)
+        before = partial(self._take, mesh=device_mesh)
+        after = partial(self._give, mesh=device_mesh)
+        return distributed(module, device_mesh, partition, before, after)
 
     def _shown(self) -> dict[str, Any]:
         return {
@@ -148,12 +151,6 @@ class ColwiseParallel(_LinearStyle):
         if isinstance(module, Embedding):
             return {"weight": _COLUMNS}
         raise NotImplementedError("ColwiseParallel currently only support Linear and Embedding!")
-
-    def _give(self, module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
-        wanted = _counted(self.output_layouts, outputs.ndim)
-        if outputs.placements != wanted:
-            outputs = outputs.redistribute(placements=wanted)
-        return outputs.to_local() if self.use_local_output else outputs
 
 
 class RowwiseParallel(_LinearStyle):
@@ -200,22 +197,24 @@ class SequenceParallel(ParallelStyle):
                 return t
             return t.redistribute(placements=self.sequence_sharding)
         if isinstance(t, torch.Tensor):
-            return DTensor.from_local(t, mesh, self.sequence_sharding, run_check=False)
+            return whole_of_piece(t, mesh, self.sequence_sharding)
         raise ValueError(
             f"expecting input of {module} to be a torch.Tensor or DTensor, but got {t}"
         )
 
-    def _give(self, module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
+    def _give(self, module: nn.Module, inputs: Any, outputs: Any, mesh: DeviceMesh) -> Any:
         return outputs.to_local() if self.use_local_output else outputs
 
     @staticmethod
     def _whole(name: str, module: nn.Module, mesh: DeviceMesh) -> None:
-        for parameter, p in list(module.named_parameters(recurse=False)):
+        for parameter, p in parameters_of(module):
             made = DTensor.from_local(p, mesh, [Replicate()], run_check=False)
             module.register_parameter(parameter, nn.Parameter(made.detach()))
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        return distribute_module(module, device_mesh, self._whole, self._take, self._give)
+        before = partial(self._take, mesh=device_mesh)
+        after = partial(self._give, mesh=device_mesh)
+        return distributed(module, device_mesh, self._whole, before, after)
 
     def _shown(self) -> dict[str, Any]:
         return {
