@@ -63,7 +63,7 @@ map_op! {
     } else {
         x
     },
-    [light] |x, c| if x < T::ctx(c, 0) {
+    [common] |x, c| if x < T::ctx(c, 0) {
         T::ctx(c, 0)
     } else if x > T::ctx(c, 1) {
         T::ctx(c, 1)
@@ -72,9 +72,9 @@ map_op! {
     }
 }
 
-map_op! { Hardsigmoid, 1, [light] |x, c| clamp6(x + 3.0) / 6.0 }
+map_op! { Hardsigmoid, 1, [common] |x, c| clamp6(x + 3.0) / 6.0 }
 
-map_op! { Hardswish, 1, [light] |x, c| x * clamp6(x + 3.0) / 6.0 }
+map_op! { Hardswish, 1, [common] |x, c| x * clamp6(x + 3.0) / 6.0 }
 
 map_op! { LeakyRelu, 1, [common] |x, c| if x > 0.0 { x } else { x * T::ctx(c, 0) } }
 
