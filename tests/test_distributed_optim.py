@@ -12,6 +12,7 @@ from test_gloo import played
 from torchlike.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torchlike.distributed.algorithms.model_averaging.utils import get_params_to_average
 from torchlike.distributed.optim import ZeroRedundancyOptimizer
+from torchlike.distributed.tensor import DTensor, Shard
 
 BEGIN = """
 import copy, warnings
@@ -168,5 +169,38 @@ def test_what_is_refused(tmp_path: Path) -> None:
             get_params_to_average([3])
         with pytest.raises(NotImplementedError, match="DistributedOptimizer"):
             dist.optim.DistributedOptimizer()
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ASGD",
+        "SGD",
+        "Adam",
+        "AdamW",
+        "Adagrad",
+        "Adadelta",
+        "NAdam",
+        "RAdam",
+        "RMSprop",
+        "Rprop",
+        "Adamax",
+    ],
+)
+def test_a_step_on_a_mesh_is_that_of_the_pieces(name: str) -> None:
+    dist.init_process_group("fake", rank=1, world_size=4)
+    try:
+        mesh = dist.device_mesh.init_device_mesh("cpu", (4,))
+        mine = torch.nn.Parameter(torch.randn(2, 3))
+        whole = torch.nn.Parameter(DTensor.from_local(mine.detach().clone(), mesh, [Shard(0)]))
+        steps = [getattr(torch.optim, name)([p], lr=0.1) for p in (mine, whole)]
+        for _ in range(2):
+            mine.grad = torch.randn(2, 3)
+            whole.grad = DTensor.from_local(mine.grad, mesh, [Shard(0)])
+            for step in steps:
+                step.step()
+        assert torch.equal(whole.to_local(), mine)
     finally:
         dist.destroy_process_group()

@@ -384,3 +384,44 @@ def test_strided_shards_come_together_again() -> None:
         assert torch.equal(t.full_tensor(), x), (rows, first, second)
         t = t.redistribute(mesh, [Shard(1), Shard(0)])
         assert torch.equal(t.full_tensor(), x), (rows, first, second)
+
+
+INTO: dict[str, tuple[Any, list[Any]]] = {
+    "add": (torch.add, [rnd(5, 4), 3]),
+    "sum": (torch.sum, [rnd(5, 4), 0]),
+    "mm": (torch.mm, [rnd(5, 4), rnd(4, 3)]),
+    "cat": (lambda t, out=None: torch.cat([t, t], out=out), [rnd(5, 4)]),
+    "argmax": (torch.argmax, [rnd(5, 4), 0]),
+    "max": (torch.max, [rnd(5, 4), 0]),
+}
+
+
+@pytest.mark.parametrize("name", INTO)
+def test_results_go_where_they_are_told_and_keep_its_placements(name: str) -> None:
+    function, args = INTO[name]
+    plain = function(*args)
+    several = isinstance(plain, tuple)
+    mesh = init_device_mesh("cpu", (3,))
+    for given in (Shard(0), Shard(1), Replicate()):
+        for kept in (Shard(0), Replicate()):
+            placed_args = [
+                distribute_tensor(a, mesh, [given]) if isinstance(a, torch.Tensor) else a
+                for a in args
+            ]
+            for _ in range(2):  # the second call of a kind runs as the first one did
+                wanted = tuple(plain) if several else (plain,)
+                outs = tuple(distribute_tensor(torch.zeros_like(t), mesh, [kept]) for t in wanted)
+                got = function(*placed_args, out=outs if several else outs[0])
+                for out, back, want in zip(outs, got if several else [got], wanted, strict=True):
+                    assert back is out and out.placements == (kept,)
+                    torch.testing.assert_close(out.full_tensor(), want)
+
+
+def test_results_of_other_types_or_shapes_go_nowhere() -> None:
+    mesh = init_device_mesh("cpu", (2,))
+    t = distribute_tensor(rnd(4, 2), mesh, [Shard(0)])
+    whole = distribute_tensor(torch.zeros(4, 2, dtype=torch.int64), mesh, [Shard(0)])
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+        torch.add(t, 1, out=whole)
+    with pytest.raises(NotImplementedError, match="cannot take another shape"):
+        torch.add(t, 1, out=distribute_tensor(torch.zeros(0, 2), mesh, [Shard(0)]))

@@ -85,6 +85,35 @@ class OpOverload:
         infos = [a.alias_info for a in self._schema.arguments if a.alias_info is not None]
         return bool(infos) and not any(i.is_write for i in infos)
 
+    @functools.cached_property
+    def without_writing(self) -> OpOverload | None:
+        """The overload that gives what this one writes, in place or where it is told; None if there is none."""
+        packet, wanted = self.overloadpacket, self._overloadname
+        if any(a.is_out for a in self._schema.arguments):
+            plain = [n for n in packet.overloads() if "out" not in n] or [""]
+            usual = next((n for n in ("default", "Tensor") if n in plain), plain[0])
+            wanted = wanted.removesuffix("_out") if wanted.endswith("_out") else usual
+        else:
+            space = getattr(ops, self.namespace)
+            packet = getattr(space, self._opname.removesuffix("_"), None)
+        return None if packet is None else self.form_in(packet, wanted)
+
+    def form_in(self, packet: OpOverloadPacket, wanted: str = "") -> OpOverload | None:
+        """The overload of another operator that takes what this one takes, and writes nowhere that it is told.
+
+        Args:
+            wanted: its name, where several do.
+        """
+
+        def takes(one: OpOverload) -> list[Any]:
+            given = [a for a in one._schema.arguments if not a.is_out]
+            return [(a.name, a.base, a.is_list) for a in given]
+
+        plain = [o for o in packet.real() if not any(a.is_out for a in o._schema.arguments)]
+        alike = [o for o in plain if takes(o) == takes(self)]
+        named = [o for o in alike if o._overloadname == wanted]
+        return next(iter(named or alike), getattr(packet, wanted, None))
+
     def has_kernel_for_dispatch_key(self, key: Any) -> bool:
         """True if there is a kernel for a device or layer."""
         from torchlike._ops.custom import key_name

@@ -51,7 +51,7 @@ class ASGD(Optimizer):
     @staticmethod
     def _count(p: Any, group: dict[str, Any], value: float = 0.0) -> Any:
         """Numbers of the state are always beside their parameter."""
-        return p.detach().new_full((), value, dtype=common._get_scalar_dtype())
+        return torch.full((), value, dtype=common._get_scalar_dtype(), device=p.device)
 
     def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -159,6 +159,9 @@ def dispatch(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """The result of an operator of which some argument lies on a mesh."""
     from torchlike.distributed.tensor import _handlers
 
+    outs = [a.name for a in func._schema.arguments if a.is_out and _is_ours(kwargs.get(a.name))]
+    if outs:
+        return _handlers.into(func, outs, args, kwargs)
     handler = _handlers.HANDLERS.get(_name(func))
     if handler is not None:
         made = handler(func, args, kwargs)
@@ -460,8 +463,6 @@ def wrapped(
             raise NotImplementedError(f"{func}: a DTensor cannot take another shape in place")
         args[0]._hold(args[0]._locals)
         return args[0]
-    if "out" in kwargs and _is_ours(kwargs["out"]):
-        return kwargs["out"]
     if decision.form == "none":
         return results[0] if results else None
     if decision.form == "one":

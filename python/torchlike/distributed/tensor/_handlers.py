@@ -17,6 +17,30 @@ if TYPE_CHECKING:
 aten: Any = torch.ops.aten
 
 
+def into(func: OpOverload, outs: list[str], args: Any, kwargs: dict[str, Any]) -> Any:
+    """The tensors that a call is told to write, which keep their placements, with its results.
+
+    Raises:
+        NotImplementedError: if a result has another shape than its tensor.
+    """
+    mesh = _dispatch._mesh_of(_dispatch.tensors_of((*args, *kwargs.values())))
+    specs = _dispatch.mapped(
+        (list(args), list(kwargs.values())), lambda t: _dispatch._spec_of(func, t, mesh)
+    )
+    _dispatch.result_of(func, specs[0], dict(zip(kwargs, specs[1], strict=True)))  # types must fit
+    made = func.without_writing(*args, **{n: v for n, v in kwargs.items() if n not in outs})
+    several = isinstance(made, list | tuple)
+    for name, result in zip(outs, made if several else (made,), strict=True):
+        out = kwargs[name]
+        if result.shape != out.shape:
+            raise NotImplementedError(f"{func}: a DTensor cannot take another shape in place")
+        for piece, found in zip(out._locals, _dispatch._brought(result, out._spec), strict=True):
+            piece.copy_(found)
+        out._hold(out._locals)
+    found = tuple(kwargs[name] for name in outs)
+    return found if several else found[0]
+
+
 def _same_size(func: OpOverload, args: Any, kwargs: Any) -> Any:
     return tuple(args[0].shape) == tuple(args[1].shape)
 

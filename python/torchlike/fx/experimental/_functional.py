@@ -171,7 +171,7 @@ class _Functional:
     def _turn(self, node: Node, target: Node) -> None:
         """A view in place of one that the tensor itself becomes: its memory stays as it is."""
         packet = getattr(aten, _name(node).removesuffix("_"))
-        view = _without_writing(packet, node.target._overloadname, node.target)
+        view = node.target.form_in(packet, node.target._overloadname)
         args = (self._current(target), *node.args[1:])
         made = self.graph.call_function(view, args, dict(node.kwargs))
         made.meta = dict(node.meta)
@@ -214,7 +214,7 @@ class _Functional:
 
     def _write_all(self, node: Node, outs: list[Node]) -> None:
         """An operator with several results, in place of one that writes them where `out` says."""
-        target = _without_writing(node.target.overloadpacket, "", node.target)
+        target = node.target.form_in(node.target.overloadpacket)
         if target is None:
             raise _unwritten(node)
         names = {a.name for a in target._schema.arguments}
@@ -234,17 +234,13 @@ class _Functional:
 
     def _functional(self, node: Node, value: Node) -> Node:
         """The operator that gives what this one writes."""
-        overload = node.target._overloadname
         name = _name(node)
-        args = (value, *node.args[1:])
+        args = node.args if "out" in node.kwargs else (value, *node.args[1:])
         kwargs = {k: v for k, v in node.kwargs.items() if k != "out"}
-        if "out" in node.kwargs:
-            overload, args = _without_out(name, overload), node.args
         name = name.removesuffix("_")
+        target = node.target.without_writing
         if name == "zero":
-            name, overload = "zeros_like", "default"
-        packet = getattr(aten, name, None)
-        target = _without_writing(packet, overload, node.target)
+            name, target = "zeros_like", aten.zeros_like.default
         if target is None or node.target._schema.returns[1:]:
             raise _unwritten(node)
         made = self.graph.call_function(target, args, kwargs, name=name)
@@ -308,22 +304,6 @@ class _Functional:
             node._rename(f"{_name(node)}")
 
 
-def _without_writing(packet: Any, overload: str, writing: Any) -> Any:
-    """The overload that takes what one that writes takes; None if there is none."""
-    if packet is None:
-        return None
-
-    def takes(one: Any) -> list[Any]:
-        given = [a for a in one._schema.arguments if not (a.kwarg_only and a.alias_info)]
-        return [(a.name, a.base, a.is_list) for a in given]
-
-    alike = [o for o in packet.real() if takes(o) == takes(writing)]
-    return next(
-        (o for o in alike if o._overloadname == overload),
-        alike[0] if alike else getattr(packet, overload, None),
-    )
-
-
 def _outs(node: Node) -> list[Node]:
     """What an operator writes by keyword alone."""
     if not _is_operator(node):
@@ -334,16 +314,6 @@ def _outs(node: Node) -> list[Node]:
 
 def _unwritten(node: Node) -> NotImplementedError:
     return NotImplementedError(f"functionalize: {node.target} has no form that does not write")
-
-
-def _without_out(name: str, overload: str) -> str:
-    """The overload of which one with `out` is a form."""
-    base = overload.removesuffix("_out")
-    if base != overload:
-        return base
-    packet = getattr(aten, name)
-    names = [n for n in packet.overloads() if "out" not in n]
-    return "default" if "default" in names else ("Tensor" if "Tensor" in names else names[0])
 
 
 def functionalize_graph(
