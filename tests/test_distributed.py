@@ -131,8 +131,46 @@ def test_bytes_of_redistribution_with_padding() -> None:
     assert t.to_local().shape == (1, 6)
     with CommDebugMode() as comm:
         t.full_tensor()
-    ops = torch.ops._c10d_functional
+    ops = torch.ops.c10d_functional
     assert comm.get_comm_counts() == {ops.all_gather_into_tensor: 1}
+
+
+def test_collectives_are_counted_by_module() -> None:
+    fake(1, 4)
+    mesh, ops = init_device_mesh("cpu", (4,)), torch.ops.c10d_functional
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    for name, param in list(net[0].named_parameters()):
+        setattr(net[0], name, torch.nn.Parameter(distribute_tensor(param, mesh, [Shard(0)])))
+    t = distribute_tensor(torch.ones(8, 8), mesh, [Shard(0)])
+    with CommDebugMode() as comm:
+        net(t).sum().full_tensor().backward()
+    total = comm.get_comm_counts()
+    assert total[ops.all_reduce] == 1 and total[ops.broadcast] == 0
+    by_module = comm.comm_module_counts
+    assert by_module["Sequential.0"]["forward"] == {ops.all_gather_into_tensor: 1}
+    assert by_module["Sequential"]["forward"] == {ops.all_gather_into_tensor: 1}
+    assert by_module["Global"]["forward"][ops.all_reduce] == 1 and "Sequential.1" not in by_module
+    assert by_module["Global"]["backward"]
+    assert comm.get_sharding_info()["Sequential.0.weight"] == (Shard(0),)
+    assert list(comm.get_parameter_info()["Sequential.0"]) == ["weight", "bias"]
+
+
+def test_collectives_of_ranks_are_those_of_their_group() -> None:
+    fake(0, 4)
+    ops, t = torch.ops.c10d_functional, torch.ones(4, 2, requires_grad=True)
+    gathered = ops.all_gather_into_tensor(t, "", [0, 1], 2)
+    assert ops.wait_tensor(gathered).shape == (8, 2) and gathered.requires_grad
+    assert ops.reduce_scatter_tensor(t, "sum", "", [0, 1, 2, 3], 4).shape == (1, 2)
+    assert ops.all_to_all_single(t, None, None, "", [0, 1], 2).shape == (4, 2)
+    assert [x.shape for x in ops.all_reduce_coalesced([t], "sum", "", [0, 1], 2)] == [(4, 2)]
+
+
+def test_old_modules_of_tensors_on_meshes() -> None:
+    from torchlike.distributed._tensor.api import DTensor as found
+    from torchlike.distributed._tensor.device_mesh import DeviceMesh
+    from torchlike.distributed.tensor import DTensor, device_mesh
+
+    assert found is DTensor and DeviceMesh is device_mesh.DeviceMesh
 
 
 def test_the_same_numbers_as_on_one_device() -> None:

@@ -282,3 +282,13 @@ def test_what_is_folded_is_what_it_was():
     with pytest.warns(UserWarning, match="no underlying reference"):
         folded = const_fold.split_const_subgraphs(gm)
     assert [n.meta.get("at") for n in folded.graph.nodes] == [0, 2, 3, None]
+
+
+def test_arguments_of_packets_and_builtins_are_named() -> None:
+    from torchlike.fx.operator_schemas import normalize_function
+
+    a, b = torch.rand(1), torch.rand(4)
+    for target in (torch.ops.aten.resize_as_, torch.ops.aten.resize_as_.default):
+        found = normalize_function(target, (a,), {"the_template": b}, None, None, True)
+        assert found.args == () and found.kwargs["input"] is a and found.kwargs["the_template"] is b
+    assert normalize_function(torch.nn.functional.logsigmoid, (a,)) == ((a,), {})

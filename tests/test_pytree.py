@@ -17,7 +17,6 @@ TREES = [
     OrderedDict(b=1, a=2),
     defaultdict(list, a=1),
     deque([1, 2], maxlen=3),
-    torch.Size([2, 3]),
 ]
 
 
@@ -29,6 +28,13 @@ def test_trees_come_back(value):
     assert tree.tree_structure(again) == spec and hash(tree.tree_structure(again)) == hash(spec)
     assert [v for _, v in tree.tree_flatten_with_path(value)[0]] == leaves
     assert tree.treespec_loads(tree.treespec_dumps(spec)) == spec
+
+
+def test_sizes_become_tuples_that_hold_anything():
+    leaves, spec = tree.tree_flatten(torch.Size([2, 3]))
+    assert leaves == [2, 3] and spec != tree.tree_structure((2, 3))
+    again = tree.tree_map(str, torch.Size([2, 3]))
+    assert again == ("2", "3") and type(again) is tuple
 
 
 def test_maps_over_several_trees():

@@ -87,6 +87,9 @@ impl Layer for Fakes {
         if !real {
             return run(c, &mode);
         }
+        if c.args.name() == "lift_fresh" {
+            return Ok(Ret::One(mode.lift(c.args.tensor(0)?)));
+        }
         let outs = matches!(&c.form, Form::Out(outs) if outs.iter().any(is_real));
         if outs || !mode.allows_real() {
             return Err(front().real(&c));

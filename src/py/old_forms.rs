@@ -77,7 +77,7 @@ impl<'py> Incoming<'py> {
     /// # Errors
     /// If warnings are errors.
     pub(super) fn warn_of_old_form(&self, group: &Group) -> PyResult<()> {
-        if WARNED.swap(true, Ordering::Relaxed) {
+        if WARNED.swap(true, Ordering::Relaxed) && !crate::warning::is_always() {
             return Ok(());
         }
         let overloads = group.overloads.iter().map(|o| (o.op, o.out));

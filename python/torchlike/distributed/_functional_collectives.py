@@ -48,7 +48,7 @@ def _group(group: Any) -> ProcessGroup:
     elif isinstance(group, tuple) and len(group) == 2:
         group = group[0].get_group(group[1])
     elif isinstance(group, list):
-        group = _groups.world().add(group)
+        group = _groups.among(group)
     if not isinstance(group, ProcessGroup):
         raise ValueError(
             "Invalid type for group, must be one of List, Processgroup, DeviceMesh or (DeviceMesh, int)."

@@ -237,6 +237,12 @@ def resolve(name: str) -> ProcessGroup:
     return found
 
 
+def among(ranks: Sequence[int]) -> ProcessGroup:
+    """A group of these ranks: the first one there is, or a new one."""
+    made = world().groups.values()
+    return next((g for g in made if g.ranks == tuple(ranks)), None) or world().add(ranks)
+
+
 def group_of(group: ProcessGroup | None) -> ProcessGroup:
     """The group, or that of all ranks."""
     return world().default if group is None else group

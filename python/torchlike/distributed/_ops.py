@@ -1,6 +1,6 @@
 """The collectives as operators, under PyTorch's names, so that dispatch modes see them.
 
-`_c10d_functional` takes tensors and gives new ones; `c10d` writes tensors that are given. On a `fake` group results
+`_c10d_functional` takes tensors and gives new ones, `c10d_functional` too, of ranks that are listed; `c10d` writes tensors that are given. On a `fake` group results
 have their shapes, and values that say nothing; a group of one rank, whoever made it, has the right ones.
 """
 
@@ -22,6 +22,7 @@ else:
 
 functional = ops._c10d_functional
 autograd = ops._c10d_functional_autograd
+ranked = ops.c10d_functional
 c10d = ops.c10d
 dtensor = ops._dtensor
 
@@ -326,3 +327,44 @@ def _define_writers() -> None:
 
 
 _define_writers()
+
+
+_AMONG = "str tag, int[] ranks, int group_size"
+_RANKED = {
+    "all_gather_into_tensor": f"Tensor shard, {_AMONG}",
+    "all_gather_into_tensor_coalesced": f"Tensor[] input, {_AMONG}",
+    "all_reduce": f"Tensor self, str reduceOp, {_AMONG}",
+    "all_reduce_coalesced": f"Tensor[] self, str reduceOp, {_AMONG}",
+    "all_to_all_single": (
+        f"Tensor input, SymInt[]? output_split_sizes, SymInt[]? input_split_sizes, {_AMONG}"
+    ),
+    "broadcast": f"Tensor self, int src, {_AMONG}",
+    "reduce_scatter_tensor": f"Tensor input, str reduceOp, {_AMONG}",
+    "reduce_scatter_tensor_coalesced": f"Tensor[] inputs, str reduceOp, {_AMONG}",
+    "wait_tensor": "Tensor self",
+}
+
+
+def _among_ranks(name: str) -> Any:
+    """The kernel of a collective of ranks that are listed: that of their group."""
+    op = getattr(functional, name)
+    sized = any(a.name == "group_size" for a in op.default._schema.arguments)
+
+    def run(*args: Any) -> Any:
+        *values, _, ranks, size = args
+        if name == "all_to_all_single":
+            even = [values[0].shape[0] // size] * size
+            values = [values[0], *(even if v is None else v for v in values[1:])]
+        return op(*values, *([size] if sized else []), _groups.among(ranks).group_name)
+
+    return op if name == "wait_tensor" else run
+
+
+def _define_ranked() -> None:
+    for name, arguments in _RANKED.items():
+        result = "Tensor[]" if name.endswith("coalesced") else "Tensor"
+        made = ranked.define(f"c10d_functional::{name}({arguments}) -> {result}")
+        made.kernels["CompositeImplicitAutograd"] = _among_ranks(name)
+
+
+_define_ranked()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike
 from torchlike._tensor import typename
+from torchlike.fx._names import _get_qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,8 @@ def _schemas(op: Any) -> list[Any]:
             return []
         if builtin and _python_signature(op) is not None:
             return []
-        packet = getattr(torchlike.ops.aten, getattr(op, "__name__", ""), None)
+        name = _get_qualified_name(op) if builtin else op.__name__
+        packet = getattr(torchlike.ops.aten, name.rpartition(".")[2], None)
     return [] if packet is None else [overload._schema for overload in packet.real()]
 
 
@@ -216,7 +218,6 @@ def _normalized(
 def _python_signature(target: Any) -> inspect.Signature | None:
     """The signature of a function that PyTorch writes in Python."""
     from torchlike._function import _forms
-    from torchlike.fx._names import _get_qualified_name
 
     if isinstance(target, types.BuiltinFunctionType):
         name = _get_qualified_name(target).partition(".")[2].removeprefix("functional.")
@@ -253,7 +254,8 @@ def normalize_function(
     """
     kwargs = kwargs or {}
     only = normalize_to_only_use_kwargs
-    signature = None if hasattr(target, "_schema") else _python_signature(target)
+    operator = hasattr(target, "_schema") or hasattr(target, "overloads")
+    signature = None if operator else _python_signature(target)
     if signature is not None:
         return _normalized(signature, args, kwargs, only)
     signatures = get_signature_for_torch_op(target) or []

@@ -283,7 +283,7 @@ def _mapping(make: Any, cls: type, name: str) -> None:
 def _register_builtins() -> None:
     _sequence(tuple, tuple, "builtins.tuple")
     _sequence(list, list, "builtins.list")
-    _sequence(Size, Size, "torch.Size")
+    _sequence(tuple, Size, "torch.Size")
     _mapping(dict, dict, "builtins.dict")
     _mapping(OrderedDict, OrderedDict, "collections.OrderedDict")
     register_pytree_node(

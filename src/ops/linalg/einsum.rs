@@ -37,10 +37,13 @@ fn letter(label: usize) -> char {
     c as char
 }
 
+/// A piece of the equation, and where it begins there.
+type Piece<'a> = (usize, &'a str);
+
 /// The labels of one side's term.
-fn labels(text: &str, place: &str) -> Result<Vec<usize>> {
-    let (mut out, mut chars) = (Vec::new(), text.chars());
-    while let Some(c) = chars.next() {
+fn labels((from, text): Piece, place: &str) -> Result<Vec<usize>> {
+    let (mut out, mut chars) = (Vec::new(), text.char_indices());
+    while let Some((at, c)) = chars.next() {
         match c {
             ' ' => {}
             '.' => {
@@ -50,7 +53,7 @@ fn labels(text: &str, place: &str) -> Result<Vec<usize>> {
                     "einsum(): found '.' for {place} for which an ellipsis was already found"
                 );
                 ensure!(
-                    chars.next() == Some('.') && chars.next() == Some('.'),
+                    [chars.next(), chars.next()].iter().all(|n| matches!(n, Some((_, '.')))),
                     Runtime,
                     "einsum(): found '.' for {place} that is not part of any ellipsis"
                 );
@@ -60,7 +63,8 @@ fn labels(text: &str, place: &str) -> Result<Vec<usize>> {
                 Some(l) => out.push(l),
                 None => bail!(
                     Runtime,
-                    "einsum(): invalid subscript given at index {c} in the equation string, subscripts must be in [a-zA-Z]"
+                    "einsum(): invalid subscript given at index {} in the equation string, subscripts must be in [a-zA-Z]",
+                    from + at
                 ),
             },
         }
@@ -87,7 +91,7 @@ impl Places {
     }
 
     /// Places by the right side of the equation, or without one by how often labels occur.
-    fn new(terms: &[Vec<usize>], rhs: Option<&str>, ellipsis: usize) -> Result<Self> {
+    fn new(terms: &[Vec<usize>], rhs: Option<Piece>, ellipsis: usize) -> Result<Self> {
         let mut count = [0usize; ELLIPSIS + 1];
         terms.iter().flatten().for_each(|&l| count[l] += 1);
         let mut places = Self {
@@ -105,8 +109,8 @@ impl Places {
                     .filter(|&l| count[l] == 1)
                     .for_each(|l| places.put(l));
             }
-            Some(text) => {
-                for l in output_labels(text, &count)? {
+            Some(piece) => {
+                for l in output_labels(piece, &count)? {
                     places.put(l);
                 }
             }
@@ -122,8 +126,8 @@ impl Places {
 }
 
 /// The labels of the right side, each of which must occur on the left, and once here.
-fn output_labels(text: &str, count: &[usize]) -> Result<Vec<usize>> {
-    let out = labels(text, "the output")?;
+fn output_labels(piece: Piece, count: &[usize]) -> Result<Vec<usize>> {
+    let out = labels(piece, "the output")?;
     for (i, &l) in out.iter().enumerate().filter(|(_, l)| **l != ELLIPSIS) {
         ensure!(
             count[l] > 0,
@@ -149,7 +153,7 @@ fn einsum(a: &calls::Einsum) -> Result<Tensor> {
         "einsum(): must provide at least one operand"
     );
     let (lhs, rhs) = match a.equation.split_once("->") {
-        Some((l, r)) => (l, Some(r)),
+        Some((l, r)) => (l, Some((l.len() + 2, r))),
         None => (a.equation, None),
     };
     let terms = parse_terms(lhs, operands.len())?;
@@ -167,14 +171,15 @@ fn einsum(a: &calls::Einsum) -> Result<Tensor> {
 
 /// The labels of each operand.
 fn parse_terms(lhs: &str, operands: usize) -> Result<Vec<Vec<usize>>> {
-    let mut terms = Vec::new();
+    let (mut terms, mut from) = (Vec::new(), 0);
     for (i, term) in lhs.split(',').enumerate() {
         ensure!(
             i < operands,
             Runtime,
             "einsum(): fewer operands were provided than specified in the equation"
         );
-        terms.push(labels(term, &format!("operand {i}"))?);
+        terms.push(labels((from, term), &format!("operand {i}"))?);
+        from += term.len() + 1;
     }
     ensure!(
         terms.len() == operands,
