@@ -4,6 +4,8 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -421,3 +423,20 @@ def test_messages_are_read_in_several_threads_at_once():
     for thread in threads:
         thread.join(20)
     assert found == {1.0: [1.0] * 3, 2.0: [2.0] * 3}
+
+
+def test_more_tensors_than_files_are_an_error_that_says_so():
+    body = """
+import resource, torchlike as torch
+from torchlike.utils.data import DataLoader
+kept, data = [], [torch.ones(2)] * 200
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    for batch in DataLoader(data, num_workers=1, multiprocessing_context="fork"):
+        kept.append(batch)
+except RuntimeError as error:
+    assert "Too many open files" in str(error) and "ulimit -n" in str(error), error
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", body], check=True, timeout=60)

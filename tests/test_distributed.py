@@ -168,6 +168,7 @@ def test_collectives_of_ranks_are_those_of_their_group() -> None:
 def test_old_modules_of_tensors_on_meshes() -> None:
     from torchlike.distributed._tensor.api import DTensor as found
     from torchlike.distributed._tensor.device_mesh import DeviceMesh
+
     from torchlike.distributed.tensor import DTensor, device_mesh
 
     assert found is DTensor and DeviceMesh is device_mesh.DeviceMesh

@@ -340,3 +340,41 @@ def test_a_parameter_with_two_names_in_a_module_is_one() -> None:
     assert net.a is net.b and isinstance(net.b, DTensor)
     net(torch.ones(1, 2)).sum().backward()
     assert net.a is net.b and net.a.grad.full_tensor().tolist() == [[2.0, 2.0]] * 2
+
+
+def test_data_of_parameters_on_a_mesh_are_their_pieces() -> None:
+    fake(0, 4)
+    mesh = init_device_mesh("cpu", (4,))
+    net = nn.Linear(4, 8, bias=False)
+    weight = net.weight = nn.Parameter(distribute_tensor(net.weight, mesh, [Shard(0)]))
+    net(distribute_tensor(torch.ones(2, 4), mesh, [Replicate()])).sum().backward()
+    for dtype in (torch.bfloat16, torch.float64):
+        assert net.to(dtype).weight is weight and weight.grad.to_local().dtype == dtype
+        assert weight.dtype == weight.to_local().dtype == dtype
+        assert (
+            net(distribute_tensor(torch.ones(2, 4, dtype=dtype), mesh, [Replicate()])).dtype
+            == dtype
+        )
+    before = weight.to_local().clone()
+    weight.data = weight.data * 2
+    assert torch.equal(weight.to_local(), before * 2)
+    weight.data = distribute_tensor(torch.ones(8, 4), mesh, [Shard(1)])
+    assert weight.placements == (Shard(1),) and weight.to_local().shape == (8, 1)
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        weight.data = torch.ones(8, 4)
+
+
+@pytest.mark.parametrize("padding", [0, 3, 9, -1])
+def test_rows_of_an_embedding_that_are_left_out_may_be_on_any_rank(padding: int) -> None:
+    dist.init_process_group("local", world_size=4)
+    mesh = init_device_mesh("cpu", (4,))
+    whole = nn.Embedding(10, 3, padding_idx=padding)
+    cut = nn.Embedding.from_pretrained(whole.weight.detach().clone(), False, padding)
+    layouts = {"input_layouts": Replicate(), "output_layouts": Replicate()}
+    parallelize_module(cut, mesh, RowwiseParallel(**layouts, use_local_output=False))
+    places = torch.tensor([[1, 2, 9], [3, 6, 0]])
+    got = cut(distribute_tensor(places, mesh, [Replicate()]))
+    torch.testing.assert_close(got.full_tensor(), whole(places))
+    got.pow(2).sum().backward()
+    whole(places).pow(2).sum().backward()
+    torch.testing.assert_close(cut.weight.grad.full_tensor(), whole.weight.grad)

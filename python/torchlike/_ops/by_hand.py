@@ -104,8 +104,8 @@ def elu(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
 def embedding(
     weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
 ) -> Any:
-    # Rows that are left out by a number below 0 count from the end for users, and are none here.
-    left_out = padding_idx if padding_idx >= 0 else None
+    # A number that is no row leaves none out, where it is an error or counts from the end for users.
+    left_out = padding_idx if 0 <= padding_idx < weight.shape[0] else None
     return F.embedding(
         indices, weight, left_out, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
     )

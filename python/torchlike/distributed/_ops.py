@@ -1,7 +1,8 @@
 """The collectives as operators, under PyTorch's names, so that dispatch modes see them.
 
-`_c10d_functional` takes tensors and gives new ones, `c10d_functional` too, of ranks that are listed; `c10d` writes tensors that are given. On a `fake` group results
-have their shapes, and values that say nothing; a group of one rank, whoever made it, has the right ones.
+`_c10d_functional` takes tensors and gives new ones, and so does `c10d_functional`, of ranks that are listed; `c10d`
+writes tensors that are given. On a `fake` group results have their shapes, and values that say nothing; a group of
+one rank, whoever made it, has the right ones.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ import sys
 from torchlike.distributed import tensor as _now
 from torchlike.distributed.tensor import *
 from torchlike.distributed.tensor import DeviceMesh as DeviceMesh
-from torchlike.distributed.tensor import _api as api
 from torchlike.distributed.tensor import _utils as _utils
 from torchlike.distributed.tensor import device_mesh as device_mesh
 from torchlike.distributed.tensor import experimental as experimental

@@ -62,6 +62,22 @@ class DTensor(torch.Tensor):
         _C._pieces(self, self._spec, self._spec.number, self._locals)
 
     @property
+    def data(self) -> Any:
+        """The tensor without its history."""
+        return torch.Tensor.data.__get__(self)
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        if not isinstance(value, DTensor):
+            raise RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible "
+                "tensor type. "
+            )
+        torch.Tensor.data.__set__(self, value)
+        self._spec = value._spec
+        self._hold(value._locals)
+
+    @property
     def _local_tensor(self) -> Any:
         """This process's piece.
 

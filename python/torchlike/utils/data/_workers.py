@@ -12,7 +12,7 @@ from typing import Any
 
 from torchlike._utils import ExceptionWrapper
 from torchlike.utils.data._utils import pin_memory
-from torchlike.utils.data._utils.channel import Channel, Closed, wait
+from torchlike.utils.data._utils.channel import Channel, Closed, TooManyFiles, wait
 from torchlike.utils.data._utils.worker import Ended, Plan, main
 from torchlike.utils.data.dataloader import DataLoader, _BaseDataLoaderIter, _DatasetKind
 
@@ -185,6 +185,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         except Closed:
             worker.gone = True
             return
+        except TooManyFiles:
+            self._shutdown_workers()
+            raise
         if number not in worker.tasks:
             return  # an answer of a pass that was given up
         worker.tasks.discard(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import pickle
@@ -17,7 +18,7 @@ from typing import Any
 import torchlike as torch
 from torchlike import _C
 
-__all__ = ["Channel", "Closed"]
+__all__ = ["Channel", "Closed", "TooManyFiles"]
 
 _HEAD = struct.Struct("<QI")
 _ALIGN = 64
@@ -33,6 +34,16 @@ NON_LEAF = (
 
 class Closed(Exception):
     """The other end is gone."""
+
+
+class TooManyFiles(RuntimeError):
+    """This process may open no more files, of which each message with tensors is one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Too many open files. Communication with the workers is no longer possible. Please increase the limit "
+            "using `ulimit -n` in the shell"
+        )
 
 
 class _Reading(threading.local):
@@ -154,6 +165,15 @@ def _headed(storages: list[Any], meant: list[Any]) -> bytes:
 _NO_TENSORS = _headed([], [])
 
 
+def _check_room(fd: int) -> None:
+    """Raises `TooManyFiles` if there cannot be another descriptor of a file."""
+    try:
+        os.close(os.dup(fd))
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise TooManyFiles from None
+
+
 def _unpack(data: bytes, files: list[int]) -> Any:
     (length,) = struct.unpack_from("<Q", data)
     view = memoryview(data)
@@ -162,6 +182,9 @@ def _unpack(data: bytes, files: list[int]) -> Any:
         made = [
             torch.UntypedStorage._new_shared_fd_cpu(files[at], nbytes) for at, nbytes in storages
         ]
+    except OSError:
+        _check_room(files[0])
+        raise
     finally:
         for fd in files:
             os.close(fd)
@@ -250,17 +273,20 @@ class Channel:
 
         Raises:
             Closed: if the other end is gone.
+            TooManyFiles: if its tensors cannot be opened.
         """
         if timeout is not None and not _readable(self.end, timeout):
             return None
         try:
-            head, files, _, _ = socket.recv_fds(self.end, _HEAD.size, _FILES + 1)
+            head, files, flags, _ = socket.recv_fds(self.end, _HEAD.size, _FILES + 1)
             if not head:
                 raise Closed
             head += self._exactly(_HEAD.size - len(head))
             length, count = _HEAD.unpack(head)
             if len(files) != count:
-                raise Closed
+                for fd in files:
+                    os.close(fd)
+                raise TooManyFiles if flags & socket.MSG_CTRUNC else Closed
             return _unpack(self._exactly(length), files)
         except OSError:
             raise Closed from None
