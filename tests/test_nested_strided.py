@@ -277,3 +277,21 @@ def test_its_class_has_the_name_of_all_tensors():
     assert vars(t) == {"note": 1} and isinstance(t, torch.Tensor)
     with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'offsets'"):
         t.offsets()
+
+
+def test_memory_formats():
+    plain = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
+    turned = plain.transpose(1, 2)
+    for function in (torch.empty_like, torch.zeros_like, torch.clone):
+        assert not function(turned).is_contiguous()
+        made = function(turned, memory_format=torch.contiguous_format)
+        assert made.is_contiguous() and made.is_same_size(turned)
+        with pytest.raises(RuntimeError, match="ChannelsLast"):
+            function(plain, memory_format=torch.channels_last)
+    with pytest.raises(RuntimeError, match="preserve memory format is unsupported"):
+        turned.contiguous(memory_format=torch.preserve_format)
+
+
+def test_shares_of_nothing():
+    nothing = torch.nested.nested_tensor([])
+    assert torch.softmax(nothing, 1).size(0) == 0

@@ -12,6 +12,7 @@ from torchlike.nested import _names
 from torchlike.nested._internal.nested_tensor import wrapped
 from torchlike.nested._strided import (
     StridedNestedTensor,
+    dense_parts,
     from_list,
     layout_tensors,
     of_parts,
@@ -124,23 +125,46 @@ for _name in _names.CONVERSIONS:
     answers(_name)(_conversion(_name))
 
 
+_FORMATS = {torch.channels_last: "ChannelsLast", torch.channels_last_3d: "ChannelsLast3d"}
+
+
 @answers("clone")
 def _clone(input: StridedNestedTensor, *, memory_format: Any = None) -> StridedNestedTensor:
+    if memory_format in _FORMATS:
+        raise RuntimeError(
+            "Nested tensor clone supports Preserve and Contiguous memory formats, called clone with memory format: "
+            + _FORMATS[memory_format]
+        )
     if memory_format is torch.contiguous_format and not input.is_contiguous():
         return of_parts(input.unbind(), input)
     return input._like(input._buffer.clone())
 
 
 @answers("contiguous")
-def _contiguous(input: StridedNestedTensor, memory_format: Any = None) -> StridedNestedTensor:
-    return input if input.is_contiguous() else of_parts(input.unbind(), input)
+def _contiguous(
+    input: StridedNestedTensor, memory_format: Any = torch.contiguous_format
+) -> StridedNestedTensor:
+    if memory_format is torch.preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    plain = memory_format is torch.contiguous_format and input.is_contiguous()
+    return input if plain else _clone(input, memory_format=memory_format)
 
 
 def _factory(name: str) -> Any:
     function = getattr(torch, name)
 
-    def like(input: StridedNestedTensor, *args: Any, **kwargs: Any) -> StridedNestedTensor:
-        kwargs.pop("memory_format", None)
+    def like(
+        input: StridedNestedTensor, *args: Any, memory_format: Any = None, **kwargs: Any
+    ) -> StridedNestedTensor:
+        if memory_format in _FORMATS:
+            raise RuntimeError(
+                "empty_like_nested only supports memory format Preserve or Contiguous, but got "
+                f"{_FORMATS[memory_format]} instead."
+            )
+        if memory_format is torch.contiguous_format and not input.is_contiguous():
+            parts = dense_parts(input._sizes())
+            room = input._buffer.new_empty(sum(p.numel for p in parts))
+            return type(input)(function(room, *args, **kwargs), parts, input.dim())
         return input._like(function(input._buffer, *args, **kwargs))
 
     return like
