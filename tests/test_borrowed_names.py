@@ -475,3 +475,7 @@ def test_hooks_of_one_place_are_given_the_same_object() -> None:
         z.grad_fn.register_prehook(lambda grads: seen.append(grads[0]))
     z.sum().backward()
     assert seen[0] is seen[1]
+
+
+def test_functions_of_layers_under_the_name_of_their_letter() -> None:
+    assert torch.functional.F is torch.nn.functional

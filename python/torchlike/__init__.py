@@ -175,7 +175,9 @@ from torchlike.random import (  # noqa: E402
 from torchlike.serialization import load, save  # noqa: E402
 from torchlike.storage import TypedStorage, UntypedStorage  # noqa: E402
 
-from torchlike import amp, cpu, nn, testing, utils  # noqa: E402  isort: skip
+from torchlike import amp, cpu, functional, nn, testing, utils  # noqa: E402  isort: skip
+
+functional.F = nn.functional
 from torchlike.amp import GradScaler, autocast  # noqa: E402  isort: skip
 from torchlike.nn._native_attention import (  # noqa: E402  isort: skip
     _native_multi_head_attention,

@@ -28,6 +28,9 @@ from torchlike._functions import (
 )
 from torchlike._lowrank import pca_lowrank, svd_lowrank
 
+F: Any
+"""`torchlike.nn.functional`, which comes after this module and is set then."""
+
 __all__ = [
     "atleast_1d",
     "atleast_2d",
