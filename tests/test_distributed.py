@@ -22,7 +22,11 @@ from torchlike.distributed.tensor import (
 )
 from torchlike.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torchlike.distributed.tensor.debug import CommDebugMode
-from torchlike.distributed.tensor.experimental import local_map, register_sharding
+from torchlike.distributed.tensor.experimental import (
+    implicit_replication,
+    local_map,
+    register_sharding,
+)
 from torchlike.distributed.tensor.placement_types import _StridedShard
 from torchlike.testing._internal.distributed.fake_pg import FakeStore
 
@@ -172,6 +176,19 @@ def test_old_modules_of_tensors_on_meshes() -> None:
     from torchlike.distributed.tensor import DTensor, device_mesh
 
     assert found is DTensor and DeviceMesh is device_mesh.DeviceMesh
+
+
+def test_plain_tensors_count_as_replicated_where_they_are_allowed_to() -> None:
+    local(3)
+    mesh = init_device_mesh("cpu", (3,))
+    x, y, w = torch.randn(5, 2), torch.randn(5, 2), torch.randn(2, 3)
+    t = distribute_tensor(x, mesh, [Shard(0)])
+    for f in (lambda t: t + y, lambda t: y * t, lambda t: t @ w, lambda t: torch.cat([t, y])):
+        for _ in range(2):
+            with implicit_replication():
+                torch.testing.assert_close(f(t).full_tensor(), f(x))
+            with pytest.raises(RuntimeError, match="got mixed"):
+                f(t)
 
 
 def test_the_same_numbers_as_on_one_device() -> None:

@@ -18,7 +18,7 @@ ABSENT = {
     "nn.parallel": "gather parallel_apply replicate scatter",
     "distributed": "Logger ProcessGroupGloo ProcessGroupNCCL Reducer",
     "distributed.tensor.debug": "visualize_sharding",
-    "distributed.tensor.experimental": "context_parallel implicit_replication",
+    "distributed.tensor.experimental": "context_parallel",
     "_dynamo": "explain export lookup_backend",
     "_dynamo.eval_frame": "OptimizedModule",
     "_inductor": "compile standalone_compile",

@@ -93,6 +93,10 @@ def _mesh_of(values: list[Any]) -> DeviceMesh:
     return mesh
 
 
+replicating = [False]
+"""Whether plain tensors among arguments count as replicated ones."""
+
+
 def _spec_of(func: OpOverload, t: Any, mesh: DeviceMesh) -> Spec:
     if _is_ours(t):
         spec: Spec = t._spec
@@ -102,14 +106,16 @@ def _spec_of(func: OpOverload, t: Any, mesh: DeviceMesh) -> Spec:
                 "supported"
             )
         return spec
-    if t.numel() != 1:
+    if replicating[0]:
+        _C._trace_void()  # the same call is refused outside
+    elif t.numel() != 1:
         raise RuntimeError(
             f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
             "distributed operators! Please see "
             "https://docs.pytorch.org/docs/main/distributed.tensor.html#mixed-tensor-and-dtensor-operations "
             "for more details."
         )
-    if t.ndim == 1:
+    elif t.ndim == 1:
         warnings.warn(
             "Found a non-scalar tensor with numel=1 and ndim!=0, we are implicitly creating a replicated DTensor for "
             "it. However, please consider changing it to a scalar tensor or explicitly create a DTensor under "
@@ -232,7 +238,13 @@ def in_place() -> Iterator[None]:
 
 def _brought(t: Any, spec: Spec) -> list[Any]:
     if not _is_ours(t):
-        return [t] * len(spec.mesh._seats)
+        pieces = [t] * len(spec.mesh._seats)
+        whole = whole_spec(spec)
+        return (
+            pieces
+            if spec.placements == whole.placements
+            else _moves.redistribute(pieces, whole, spec)
+        )
     if t._spec.lies == spec.lies or t._spec.placements == spec.placements:
         return list(t._locals)
     if _held[0]:
@@ -280,7 +292,7 @@ def _drawn(func: OpOverload, args: Any, kwargs: Any, decision: Decision, pieces:
     for seat in range(len(spec.mesh._seats)):
         outs = made if isinstance(made, tuple) else (made,)
         cut = [
-            t if s is None else own_part(t, s, seat)
+            t if s is None else _moves.own_part(t, s, seat)
             for t, s in zip(outs, decision.results, strict=True)
         ]
         if func._opname.endswith("_"):
@@ -288,16 +300,6 @@ def _drawn(func: OpOverload, args: Any, kwargs: Any, decision: Decision, pieces:
         else:
             found.append(tuple(cut) if isinstance(made, tuple) else cut[0])
     return found
-
-
-def own_part(whole: Any, spec: Spec, seat: int) -> Any:
-    """The piece of a whole that a rank has, as a new tensor."""
-    part = whole
-    at = spec.mesh._places[seat]
-    for dim, p in spec.applied():
-        if is_cut(p):
-            part = _moves._taken(part, p, spec.mesh.size(dim), at[dim])
-    return part.clone() if part is whole else part
 
 
 def decide(

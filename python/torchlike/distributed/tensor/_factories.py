@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike.distributed.device_mesh import _mesh_resources
-from torchlike.distributed.tensor import _dispatch
+from torchlike.distributed.tensor import _moves
 from torchlike.distributed.tensor._dtensor import DTensor
 from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous
 from torchlike.distributed.tensor.placement_types import Placement, Replicate, normalized
@@ -44,7 +44,7 @@ def _made(
     options = {"dtype": dtype, "device": mesh.device_type}
     if drawn and mesh.device_type != "meta":
         whole = fill(size, **options)
-        pieces = [_dispatch.own_part(whole, spec, seat) for seat in range(len(mesh._seats))]
+        pieces = [_moves.own_part(whole, spec, seat) for seat in range(len(mesh._seats))]
     else:
         pieces = [fill(shape, **options) for shape in spec.locals()]
     if pieces:

@@ -316,3 +316,13 @@ def _planned(current: Spec, target: Spec) -> list[Any]:
             _plans.clear()
         _plans[current.number, target.number] = steps
     return steps
+
+
+def own_part(whole: Any, spec: Spec, seat: int) -> Any:
+    """The piece of a whole that a rank has, as a new tensor."""
+    part = whole
+    at = spec.mesh._places[seat]
+    for dim, p in spec.applied():
+        if is_cut(p):
+            part = _taken(part, p, spec.mesh.size(dim), at[dim])
+    return part.clone() if part is whole else part

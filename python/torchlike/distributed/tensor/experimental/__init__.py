@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,19 @@ from torchlike.distributed.tensor._spec import Spec
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["local_map", "register_sharding"]
+__all__ = ["implicit_replication", "local_map", "register_sharding"]
+
+
+@contextmanager
+def implicit_replication() -> Iterator[None]:
+    """In this context plain tensors among the arguments of calls on a mesh count as replicated ones."""
+    before, _dispatch.replicating[0] = _dispatch.replicating[0], True
+    try:
+        yield
+    finally:
+        _dispatch.replicating[0] = before
 
 
 def local_map(
@@ -109,8 +120,4 @@ def register_sharding(op: Any) -> Callable[[Any], Any]:
     return note
 
 
-globals().update(
-    _absent.names(
-        __name__, "no ring attention is planned yet", "context_parallel implicit_replication"
-    )
-)
+globals().update(_absent.names(__name__, "no ring attention is planned yet", "context_parallel"))
