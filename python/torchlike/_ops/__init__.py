@@ -88,9 +88,10 @@ class OpOverload:
     @functools.cached_property
     def without_writing(self) -> OpOverload | None:
         """The overload that gives what this one writes, in place or where it is told; None if there is none."""
-        packet, wanted = self.overloadpacket, self._overloadname
+        packet: OpOverloadPacket | None = self.overloadpacket
+        wanted = self._overloadname
         if any(a.is_out for a in self._schema.arguments):
-            plain = [n for n in packet.overloads() if "out" not in n] or [""]
+            plain = [n for n in self.overloadpacket.overloads() if "out" not in n] or [""]
             usual = next((n for n in ("default", "Tensor") if n in plain), plain[0])
             wanted = wanted.removesuffix("_out") if wanted.endswith("_out") else usual
         else:

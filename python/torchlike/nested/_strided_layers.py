@@ -102,7 +102,7 @@ def _softmax(
         kind = type(dim).__name__
         raise TypeError(f"softmax(): argument 'dim' (position 1) must be int, not {kind}")
     if not input._parts:
-        return input.clone()
+        return input._like(input._buffer.clone())
     at = wrapped(input.dim(), 0 if dim is None else dim)
     if at == 0:
         raise RuntimeError("Cannot apply softmax across nested dimension 0")

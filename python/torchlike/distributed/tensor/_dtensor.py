@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DTensor"]
 
+_data: Any = torch.Tensor.data
+
 
 class DTensor(torch.Tensor):
     """A tensor on a mesh: it has the whole's shape, and `placements` say which piece each rank has.
@@ -64,7 +66,7 @@ class DTensor(torch.Tensor):
     @property
     def data(self) -> Any:
         """The tensor without its history."""
-        return torch.Tensor.data.__get__(self)
+        return _data.__get__(self)
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -73,7 +75,7 @@ class DTensor(torch.Tensor):
                 "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible "
                 "tensor type. "
             )
-        torch.Tensor.data.__set__(self, value)
+        _data.__set__(self, value)
         self._spec = value._spec
         self._hold(value._locals)
 

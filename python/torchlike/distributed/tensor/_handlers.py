@@ -28,7 +28,9 @@ def into(func: OpOverload, outs: list[str], args: Any, kwargs: dict[str, Any]) -
         (list(args), list(kwargs.values())), lambda t: _dispatch._spec_of(func, t, mesh)
     )
     _dispatch.result_of(func, specs[0], dict(zip(kwargs, specs[1], strict=True)))  # types must fit
-    made = func.without_writing(*args, **{n: v for n, v in kwargs.items() if n not in outs})
+    plain = func.without_writing
+    assert plain is not None
+    made = plain(*args, **{n: v for n, v in kwargs.items() if n not in outs})
     several = isinstance(made, list | tuple)
     for name, result in zip(outs, made if several else (made,), strict=True):
         out = kwargs[name]
