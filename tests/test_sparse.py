@@ -371,6 +371,8 @@ def calls():
         "_sparse_compressed": lambda: torch._sparse_compressed(*parts, [2, 3], "sparse_csr"),
         "_to_sparse": lambda: torch._to_sparse(t, "sparse_csc"),
         "_coalesce": lambda: torch._coalesce(s),
+        "_sparse_values": lambda: torch._sparse_values(s),
+        "_grad.with_values": lambda: _C._call_row("_grad.with_values", False, (s._values(), s), {}),
         "sparse_mask": lambda: t.sparse_mask(s.coalesce()),
         "_sparse_mm": lambda: torch._sparse_mm(s, torch.eye(3)),
         "sparse_sampled_addmm": lambda: torch.sparse_sampled_addmm(
@@ -392,6 +394,7 @@ def test_rows_that_know_the_parts(row):
     t = uncoalesced().to_dense()
     sums = {
         "_sparse_sum": t.sum(1),
+        "_sparse_values": uncoalesced()._values(),
         "_sparse_softmax": torch.ones(2),
         "_grad.sparse_softmax": t * 0,
     }
@@ -437,3 +440,50 @@ def test_products_of_batches():
     ):
         with pytest.raises(RuntimeError, match=text):
             torch.bmm(x, y)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_values_have_gradients(layout):
+    whole = matrix().requires_grad_()
+    inner = sparse(whole, layout)
+    inner = inner.coalesce() if layout == "sparse_coo" else inner
+    (inner.values() ** 2).sum().backward()
+    assert torch.equal(whole.grad, 2 * whole.detach())
+    leaf = sparse(matrix(), layout).requires_grad_()
+    leaf = leaf.coalesce() if layout == "sparse_coo" else leaf
+    values = leaf.values()
+    assert values.grad_fn.name() == "ValuesBackward0"
+    (grad,) = torch.autograd.grad((values**3).sum(), leaf)
+    assert grad.layout == leaf.layout
+    torch.testing.assert_close(grad.to_dense(), 3 * matrix() ** 2)
+    assert not leaf.detach().values().requires_grad
+    with torch.no_grad():
+        assert not leaf.values().requires_grad
+    assert torch.positive(leaf).requires_grad
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_reduced_products_have_gradients(reduce):
+    weights = sparse(matrix(), "sparse_csr").requires_grad_()
+    dense = torch.arange(1.0, 13.0, dtype=torch.float64).view(6, 2).requires_grad_()
+    torch.sparse.mm(weights, dense, reduce).pow(2).sum().backward()
+    lines = [[(j, v) for j, v in enumerate(row) if v] for row in matrix().tolist()]
+    other = matrix().requires_grad_(), dense.detach().clone().requires_grad_()
+    function = {"sum": torch.sum, "mean": torch.mean, "amax": torch.amax, "amin": torch.amin}[
+        reduce
+    ]
+    rows = [
+        function(torch.stack([other[0][i, j] * other[1][j] for j, _ in line]), 0)
+        for i, line in enumerate(lines)
+        if line
+    ]
+    torch.stack(rows).pow(2).sum().backward()
+    torch.testing.assert_close(weights.grad.to_dense(), other[0].grad)
+    torch.testing.assert_close(dense.grad, other[1].grad)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_vector_and_a_product(layout):
+    m, v, t = matrix(), torch.arange(6.0, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
+    got = torch.addmv(t, sparse(m, layout), v, beta=2, alpha=3)
+    torch.testing.assert_close(got, torch.addmv(t, m, v, beta=2, alpha=3))

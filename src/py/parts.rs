@@ -146,11 +146,15 @@ impl PyTensor {
     }
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.get();
-        match of(t).as_deref() {
-            Some(Parts::Compressed { values, .. }) => wrap(py, values.clone()),
-            Some(Parts::Coo { .. }) => wrap(py, coalesced(t, "values")?.1),
-            _ => Err(wrong_layout(t, "values", "sparse").into()),
+        let values = match of(t).as_deref() {
+            Some(Parts::Compressed { values, .. }) => values.clone(),
+            Some(Parts::Coo { .. }) => coalesced(t, "values")?.1,
+            _ => return Err(wrong_layout(t, "values", "sparse").into()),
+        };
+        if t.requires_grad() {
+            return wrap(py, crate::f::_sparse_values(t)?);
         }
+        wrap(py, values)
     }
     fn _nnz(&self) -> PyResult<i64> {
         match of(self.get()).as_deref() {

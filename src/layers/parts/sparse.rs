@@ -53,11 +53,12 @@ fn products(args: &Args) -> Result<Option<Ret>> {
             let (a, b) = two(0)?;
             mv(a, b)?
         }
-        "addmm" => {
+        name @ ("addmm" | "addmv") => {
             let (a, b) = two(1)?;
             let beta = args.opt_scalar(3).unwrap_or(Scalar::Int(1));
             let alpha = args.opt_scalar(4).unwrap_or(Scalar::Int(1));
-            let product = f::mul(&mm(a, b)?, alpha)?;
+            let product = if name == "addmm" { mm(a, b) } else { mv(a, b) };
+            let product = f::mul(&product?, alpha)?;
             let first = f::mul(args.tensor(0)?, beta)?;
             if is_sparse(&product) && !is_sparse(&first) {
                 f::add(&first, &product)?

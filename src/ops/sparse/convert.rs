@@ -102,6 +102,22 @@ pub static OPS: &[OpDef] = &[
     .samples("see tests/test_sparse.py")
     .grad("CoalesceBackward0 | self: grad"),
     compose(
+        "_sparse_values",
+        "(Tensor self)",
+        F,
+        |a| match Sparse::of(a.input) {
+            Some(s) => Ok(s.values().clone()),
+            None => bail!(
+                Runtime,
+                "values expected sparse tensor layout but got {}",
+                layout_name(a.input)
+            ),
+        },
+        "The values of a sparse tensor's entries.",
+    )
+    .samples("see tests/test_sparse.py")
+    .grad("ValuesBackward0 | self: _grad.with_values(grad, self)"),
+    compose(
         "sparse_mask",
         "(Tensor self, Tensor mask)",
         M,

@@ -56,6 +56,17 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f64[2, 3], i64([0, 1, 2]), i64([2, 0]), f64[2], [2, 3], 'sparse_csr'"),
     compose(
+        "_grad.with_values",
+        "(Tensor grad, Tensor self)",
+        0,
+        |a| match Sparse::of(a.input) {
+            Some(s) => s.with_values(a.grad.clone()),
+            None => bail!(Runtime, "the gradient of values of a strided tensor"),
+        },
+        "The gradient of a sparse tensor of which the values were taken.",
+    )
+    .samples("see tests/test_sparse.py"),
+    compose(
         "_grad.strided",
         "(Tensor grad, Tensor like)",
         0,
