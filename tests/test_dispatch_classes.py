@@ -88,3 +88,29 @@ def test_other_data_leaves_the_class_its_calls():
     x.data = torch.ones(3)
     Passing.log.clear()
     assert x.add(1).tolist() == [2, 2, 2] and "aten.add.Tensor" in Passing.log
+
+
+def test_layers_convert_what_a_wrapper_holds():
+    class Flat(Pair):
+        def __tensor_flatten__(self):
+            return ["a", "b"], None
+
+        @staticmethod
+        def __tensor_unflatten__(tensors, context, size, stride):
+            return Flat(tensors["a"], tensors["b"])
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            made = Pair.__torch_dispatch__.__func__(cls, func, types, args, kwargs)
+            return Flat(made.a, made.b)
+
+    layer = torch.nn.Linear(2, 2, bias=False)
+    weight = layer.weight = torch.nn.Parameter(Flat(torch.ones(2, 2), torch.zeros(2, 2)))
+    for change in (layer.double, layer.half):
+        change()
+        assert layer.weight is weight and weight.dtype == weight.a.dtype == weight.b.dtype
+        assert weight.requires_grad and isinstance(weight, torch.nn.Parameter)
+    assert (weight * 2).a.tolist() == [[2, 2], [2, 2]]
+    one, other = Flat(torch.ones(2), torch.ones(2)), Flat(torch.zeros(3), torch.zeros(3))
+    torch.utils.swap_tensors(one, other)
+    assert one.shape == (3,) and one.a.tolist() == [0, 0, 0] and (other + 1).a.tolist() == [2, 2]

@@ -424,12 +424,18 @@ fn wrapping<'py>(
     dispatching(cls, t)
 }
 
+/// Whether the binding itself has a weak reference to an object.
+#[pyfunction]
+fn _is_registered(t: &Bound<'_, PyTensor>) -> PyResult<bool> {
+    wrappers::is_registered(t.as_any(), t.get().get().storage())
+}
+
 /// Registers the functions and sets the hook.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_set_dispatch _dispatch_handlers _disabled_torch_dispatch_impl _wrapper);
+    add!(_set_dispatch _dispatch_handlers _disabled_torch_dispatch_impl _wrapper _is_registered);
     let disabled = m.getattr("_disabled_torch_dispatch_impl")?;
     let _ = DISABLED.set(m.py(), disabled.clone().unbind());
     modes::set_hook(hook);

@@ -9,6 +9,7 @@ use super::generator::seed_of;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types::{PyDType, PyDevice, device, device_of, dtype};
 use super::watch;
+use super::wrappers;
 use crate::layers::{self, record};
 use crate::{DType, Device, kernels, mode, random};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -431,12 +432,16 @@ fn _assign(x: &Bound<'_, PyTensor>, y: &Bound<'_, PyTensor>) {
 
 /// Swaps the contents of two tensor objects.
 #[pyfunction]
-fn _swap(x: &Bound<'_, PyTensor>, y: &Bound<'_, PyTensor>) {
+fn _swap(x: &Bound<'_, PyTensor>, y: &Bound<'_, PyTensor>) -> PyResult<()> {
     let (a, b) = (x.get().get().clone(), y.get().get().clone());
     x.get().set(b);
     y.get().set(a);
     class::move_object(x.get());
     class::move_object(y.get());
+    for o in [x, y] {
+        wrappers::exchanged(o.as_any(), o.get().get().storage())?;
+    }
+    Ok(())
 }
 
 /// How many tensor objects are views of this one.

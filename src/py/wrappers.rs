@@ -86,6 +86,33 @@ pub fn register<'py>(
     Ok(attributes)
 }
 
+/// Whether an object is the one that is registered for its tensor's storage.
+pub fn is_registered(o: &Bound<'_, PyAny>, storage: &Storage) -> PyResult<bool> {
+    let py = o.py();
+    let living = {
+        let all = WRAPPERS.all();
+        let found = all.get(&storage.id()).and_then(|w| w.living.as_ref());
+        found.map(|l| l.clone_ref(py))
+    };
+    living.map_or(Ok(false), |l| Ok(l.bind(py).call0()?.is(o)))
+}
+
+/// Notes that a registered tensor has another object now; nothing for others.
+pub fn exchanged(o: &Bound<'_, PyAny>, storage: &Storage) -> PyResult<()> {
+    let living = PyWeakrefReference::new(o)?.unbind();
+    let attributes = o.getattr_opt(intern!(o.py(), "__dict__"))?;
+    let attributes = attributes.and_then(|d| d.cast_into::<PyDict>().ok());
+    let before = WRAPPERS.all().get_mut(&storage.id()).map(|found| {
+        let attributes = attributes.map(Bound::unbind);
+        (
+            found.living.replace(living),
+            std::mem::replace(&mut found.attributes, attributes),
+        )
+    });
+    drop(before);
+    Ok(())
+}
+
 /// Notes a tensor on a mesh that has no object yet.
 pub fn register_pieces(storage: &Storage, pieces: Arc<Pieces>) {
     let wrapper = Wrapper {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import __future__ as future
 from torchlike.nn.parameter import Parameter, UninitializedTensorMixin
+from torchlike.utils._python_dispatch import is_traceable_wrapper_subclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +69,7 @@ def _convert_parameter(param: Any, fn: Callable[[Any], Any]) -> Any:
     grad = param.grad
     if applied is param and grad is None:
         return param
-    if future.get_swap_module_params_on_conversion():
+    if future.get_swap_module_params_on_conversion() or _has_parts(applied):
         return _swapped(param, applied, fn)
     keep = applied.is_meta == param.is_meta and applied.layout == param.layout
     if future.get_overwrite_module_params_on_conversion() and not torch._C._is_fake(param):
@@ -84,6 +85,12 @@ def _convert_parameter(param: Any, fn: Callable[[Any], Any]) -> Any:
         else:
             param.grad = applied_grad.requires_grad_(grad.requires_grad)
     return param
+
+
+def _has_parts(t: Any) -> bool:
+    """Whether a tensor consists of others, which setting its data would leave as they are."""
+    own_data = type(t).data is not torch.Tensor.data
+    return is_traceable_wrapper_subclass(t) and not own_data
 
 
 def _anew(param: Any, applied: Any, fn: Callable[[Any], Any]) -> Any:

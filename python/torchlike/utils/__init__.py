@@ -34,7 +34,7 @@ def swap_tensors(t1: _C.Tensor, t2: _C.Tensor) -> None:
     for name, t in (("t1", t1), ("t2", t2)):
         if not isinstance(t, _C.Tensor):
             raise AttributeError(f"'{type(t).__name__}' object has no attribute '_use_count'")
-        if weakref.getweakrefcount(t) > 0:
+        if weakref.getweakrefcount(t) > _C._is_registered(t):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
         if _C._viewers(t) > 0:
             raise RuntimeError(f"Cannot swap {name} because there are views of it")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DTensor"]
 
-_data: Any = torch.Tensor.data
-
 
 class DTensor(torch.Tensor):
     """A tensor on a mesh: it has the whole's shape, and `placements` say which piece each rank has.
@@ -62,22 +60,6 @@ class DTensor(torch.Tensor):
         """Notes other pieces, here and for calls that run again without Python."""
         self._locals = list(pieces)
         _C._pieces(self, self._spec, self._spec.number, self._locals)
-
-    @property
-    def data(self) -> Any:
-        """The tensor without its history."""
-        return _data.__get__(self)
-
-    @data.setter
-    def data(self, value: Any) -> None:
-        if not isinstance(value, DTensor):
-            raise RuntimeError(
-                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible "
-                "tensor type. "
-            )
-        _data.__set__(self, value)
-        self._spec = value._spec
-        self._hold(value._locals)
 
     @property
     def _local_tensor(self) -> Any:
