@@ -342,3 +342,26 @@ def test_the_converter_gives_one_fake_for_one_meta_tensor():
         mode.fake_tensor_converter.from_meta_and_device(mode, x, "cuda:1") for _ in range(2)
     )
     assert one is other and look(one)[3] == "cuda:1"
+
+
+def test_modes_inside_a_fake_one_see_tensors_of_numbers():
+    from torchlike.utils._python_dispatch import TorchDispatchMode
+    from torchlike.utils.flop_counter import FlopCounterMode
+
+    seen = []
+
+    class Seeing(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with FakeTensorMode(), Seeing():
+        made = torch.tensor([2.0, 3.0])
+        number = torch.tensor(2.0)
+        assert isinstance(made, FakeTensor) and number.item() == 2.0
+        copied = torch.ops.aten.lift_fresh_copy.default(number)
+        assert isinstance(copied, FakeTensor) and copied.add_(1).item() == 3.0
+    assert seen[0] == seen[1] == "aten.lift_fresh.default"
+    with FakeTensorMode(), FlopCounterMode(display=False) as counter:
+        torch.tensor([[2.0, 3.0]]) @ torch.ones(2, 4)
+    assert counter.get_total_flops() == 16

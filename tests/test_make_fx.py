@@ -214,3 +214,18 @@ def test_values_that_a_run_decides_are_not_kept():
     for call, given in ((drawn, ()), (lambda x: torch.allclose(x, x * 1), (X,))):
         with pytest.raises(RuntimeError, match="get value out of a tracing tensor"):
             make_fx(call)(*given)
+
+
+def test_numbers_of_the_program_are_known_on_fake_tensors():
+    def filled():
+        value = torch.tensor(1.0)
+        value.add_(2)
+        return torch.full((2, 2), value)
+
+    def item():
+        (first,) = torch.unbind(torch.tensor([2]), 0)
+        return first.item()
+
+    made = make_fx(filled, tracing_mode="fake")()
+    assert torch.equal(made(), filled()) and torch.equal(made(), filled())
+    assert make_fx(item, tracing_mode="fake")()() == 2

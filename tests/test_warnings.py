@@ -83,9 +83,16 @@ def test_once_unless_always() -> None:
             warnings.simplefilter("always")
             for _ in range(3):
                 torch.meshgrid(torch.ones(2))
-        assert len(told) <= 1
+                torch.ones(2).add_(2, torch.ones(2))
+        assert len(told) <= 2
     finally:
         torch.set_warn_always(True)
+
+
+def test_old_overloads_are_told_of_each_time_if_asked() -> None:
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="This overload of add_ is deprecated"):
+            torch.ones(2).add_(2, torch.ones(2))
 
 
 def test_a_warning_as_an_error_is_the_calls() -> None:

@@ -53,7 +53,9 @@ fn labels((from, text): Piece, place: &str) -> Result<Vec<usize>> {
                     "einsum(): found '.' for {place} for which an ellipsis was already found"
                 );
                 ensure!(
-                    [chars.next(), chars.next()].iter().all(|n| matches!(n, Some((_, '.')))),
+                    [chars.next(), chars.next()]
+                        .iter()
+                        .all(|n| matches!(n, Some((_, '.')))),
                     Runtime,
                     "einsum(): found '.' for {place} that is not part of any ellipsis"
                 );

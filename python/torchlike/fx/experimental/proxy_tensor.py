@@ -100,12 +100,6 @@ def _plain(tensor: Any) -> Any:
         torchlike._C._pause_fake_mode(before)
 
 
-def _as_here(tensor: Any) -> Any:
-    """A tensor of numbers, as the fake mode that is on has it if there is one."""
-    mode = torchlike._C._fake_mode_here()
-    return tensor if mode is None or torchlike._C._is_fake(tensor) else mode.from_tensor(tensor)
-
-
 def _place(tensor: Any) -> Any:
     """What only the same view of the same memory has."""
     if tensor.layout is not torchlike.strided:
@@ -216,8 +210,6 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             "call_function", func, node_args, node_kwargs, tracer.graph._target_to_str(packet)
         )
         result = func(*args, **kwargs)
-        if packet == "lift_fresh_copy":
-            result = _as_here(result)
         self._note(result, proxy, func._schema.is_mutable)
         return result
 
