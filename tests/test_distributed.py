@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import torchlike as torch
 import torchlike.distributed as dist
+from test_gloo import played
 from torchlike.distributed import _functional_collectives as functional
 from torchlike.distributed import tensor as dt
 from torchlike.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -189,6 +191,30 @@ def test_plain_tensors_count_as_replicated_where_they_are_allowed_to() -> None:
                 torch.testing.assert_close(f(t).full_tensor(), f(x))
             with pytest.raises(RuntimeError, match="got mixed"):
                 f(t)
+
+
+def test_what_is_cut_is_what_the_first_rank_has(tmp_path: Path) -> None:
+    body = """
+    begin()
+    from torchlike.distributed.tensor import Replicate, Shard, distribute_tensor, distribute_module
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+    wanted = torch.arange(6.0).view(3, 2)
+    for given in (Shard(0), Shard(1), Replicate()):
+        mine = wanted + 10 * rank
+        before = mine.clone()
+        whole = distribute_tensor(mine, mesh, [given]).full_tensor()
+        assert torch.equal(whole, wanted), (given, whole)
+        assert torch.equal(mine, before)
+        kept = distribute_tensor(mine, mesh, [given], src_data_rank=None).to_local()
+        assert kept.flatten()[0] // 10 == rank
+    torch.manual_seed(rank)
+    net = distribute_module(torch.nn.Linear(2, 2), mesh)
+    total = net.weight.to_local().detach().clone()
+    dist.all_reduce(total)
+    assert torch.equal(total, 2 * net.weight.to_local())
+    print("done")
+    """
+    assert [out.strip() for out in played(tmp_path, body)] == ["done"] * 2
 
 
 def test_the_same_numbers_as_on_one_device() -> None:

@@ -27,6 +27,7 @@ from torchlike.nn._hooks import put_hook
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from torchlike.distributed._groups import ProcessGroup
     from torchlike.distributed.device_mesh import DeviceMesh
 
 __all__ = ["distribute_module", "distribute_tensor"]
@@ -113,18 +114,28 @@ def _own(whole: Any, spec: Spec, seat: int, source: int | None) -> Any:
     for dim, p in spec.applied():
         parts = mesh.size(dim)
         if is_cut(p):
-            if sends:
-                _scatter(part, p, mesh, dim, at[dim], source or 0)
-            part = _moves._taken(part, p, parts, at[dim])
+            own = _moves._taken(part, p, parts, at[dim])
+            sent = _scatter(part, p, mesh, dim, at[dim], source or 0) if sends else None
+            part = own if sent is None else sent.narrow(p.dim, 0, own.shape[p.dim])  # type: ignore[attr-defined]
         elif sends:
-            c10d.broadcast_([part.contiguous()], mesh.get_group(dim), source)
+            part = _broadcast(part, mesh.get_group(dim), source or 0)
         if isinstance(p, Partial):
             part = p._partition([part], mesh, dim)[0]
     return part.contiguous() if part is not whole else whole.clone()
 
 
-def _scatter(whole: Any, p: Any, mesh: DeviceMesh, dim: int, at: int, source: int) -> None:
-    """Sends the parts, all padded to the size of the largest."""
+def _broadcast(whole: Any, group: ProcessGroup, source: int) -> Any:
+    """What the source has; on a world that moves nothing, the tensor itself."""
+    if not group.connected:
+        c10d.broadcast_([whole.contiguous()], group, source)
+        return whole
+    found = whole.clone(memory_format=torch.contiguous_format)
+    c10d.broadcast_([found], group, source).wait()
+    return found
+
+
+def _scatter(whole: Any, p: Any, mesh: DeviceMesh, dim: int, at: int, source: int) -> Any:
+    """This rank's part of what the source has, padded to the size of the largest; None if nothing moves."""
     parts = mesh.size(dim)
     if isinstance(p, Shard) and whole.shape[p.dim] % parts == 0:
         padded = list(whole.chunk(parts, p.dim))
@@ -134,7 +145,12 @@ def _scatter(whole: Any, p: Any, mesh: DeviceMesh, dim: int, at: int, source: in
         padded = [_moves._padded(t, p.dim, size) for t in pieces]
     out = torch.empty_like(padded[at])
     lists = [padded] if at == source else []
-    c10d.scatter_([out], lists, mesh.get_group(dim), source)
+    group = mesh.get_group(dim)
+    work = c10d.scatter_([out], lists, group, source)
+    if not group.connected:
+        return None
+    work.wait()
+    return out
 
 
 def distribute_module(
