@@ -261,7 +261,8 @@ pub fn tanh(x: f32) -> f32 {
     let p = r.mul_add(poly(r, EXP2), 1.0);
     let e = f32::from_bits(p.to_bits().wrapping_add(t.to_bits() << 23));
     let outer = 1.0 - 2.0 / (e + 1.0);
-    if a < 0.6 { inner } else { outer.copysign(x) }
+    // NaN is no exponent to add to.
+    if a >= 0.6 { outer.copysign(x) } else { inner }
 }
 
 /// The logistic function 1 / (1 + e^-x).
