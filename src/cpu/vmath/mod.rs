@@ -262,7 +262,7 @@ pub fn tanh(x: f32) -> f32 {
     let e = f32::from_bits(p.to_bits().wrapping_add(t.to_bits() << 23));
     let outer = 1.0 - 2.0 / (e + 1.0);
     // NaN is no exponent to add to.
-    if a >= 0.6 { outer.copysign(x) } else { inner }
+    (if a >= 0.6 { outer } else { inner }).copysign(x)
 }
 
 /// The logistic function 1 / (1 + e^-x).
