@@ -48,7 +48,7 @@ fn cases() -> Vec<Case> {
         tan, f64::tan, 2.4;
         asin, f64::asin, 2.0;
         acos, f64::acos, 1.2;
-        atan, f64::atan, 1.4;
+        atan, f64::atan, 1.5;
         sinh, f64::sinh, 0.51;
         cosh, f64::cosh, 0.51;
         tanh, f64::tanh, 1.5;
@@ -195,6 +195,20 @@ fn gelu_of_bf16_is_the_nearest_number() -> Result<()> {
 #[ignore = "takes half an hour"]
 fn accurate_at_every_number() {
     check(1);
+}
+
+#[test]
+fn angles_of_known_points_are_those_of_pi() -> Result<()> {
+    use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
+    let t = Tensor::from_slice(&[1.0f32, -1.0, 0.0], &[3])?;
+    for (got, want) in [
+        (f::atan(&t)?, [FRAC_PI_4, -FRAC_PI_4, 0.0]),
+        (f::asin(&t)?, [FRAC_PI_2, -FRAC_PI_2, 0.0]),
+        (f::acos(&t)?, [0.0, PI, FRAC_PI_2]),
+    ] {
+        assert_eq!(got.to_vec::<f32>()?, want);
+    }
+    Ok(())
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub fn acos(x: f32) -> f32 {
     y.mul_add(by, turns * FRAC_PI_2_LO) + turns * FRAC_PI_2
 }
 
-/// The arctangent.
+/// The arctangent. One coefficient is moved by a digit, for that of 1 to be the float next to pi / 4.
 #[inline(always)]
 #[must_use]
 pub fn atan(x: f32) -> f32 {
@@ -139,7 +139,7 @@ pub fn atan(x: f32) -> f32 {
             -1.793_382_9e-3,
             1.091_366_3e-2,
             -3.117_638_6e-2,
-            5.795_649_8e-2,
+            5.795_65e-2,
             -8.403_413e-2,
             1.095_218_36e-1,
             -1.426_424_4e-1,
