@@ -50,8 +50,10 @@ class ASGD(Optimizer):
 
     @staticmethod
     def _count(p: Any, group: dict[str, Any], value: float = 0.0) -> Any:
-        """Numbers of the state are always beside their parameter."""
-        return torch.full((), value, dtype=common._get_scalar_dtype(), device=p.device)
+        """Numbers of the state are always beside their parameter, and plain ones where that is on a mesh."""
+        made = torch.full((), value, dtype=common._get_scalar_dtype())
+        # Without a device it is a recipe where parameters are.
+        return made if made.device == p.device else made.to(p.device)
 
     def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {
