@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "moves elements between checked layouts")]
 
+use super::lines::by_size;
 use super::{iter::Walk, pool};
 use crate::{Dims, Tensor};
 
@@ -38,13 +39,7 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> bool {
     let Some((a, b)) = turned(dst, src) else {
         return false;
     };
-    match dst.dtype().size() {
-        1 => planes::<u8>(dst, src, a, b),
-        2 => planes::<u16>(dst, src, a, b),
-        4 => planes::<u32>(dst, src, a, b),
-        8 => planes::<u64>(dst, src, a, b),
-        _ => return false,
-    }
+    by_size!(dst.dtype().size(), E => planes::<E>(dst, src, a, b));
     true
 }
 
@@ -93,7 +88,7 @@ fn planes<T: Element>(dst: &Tensor, src: &Tensor, a: usize, b: usize) {
     });
 }
 
-/// Transposes `rows` runs of `cols` elements of `size` bytes, 4 to 16; steps between runs in elements.
+/// Transposes `rows` runs of `cols` elements of `size` bytes; steps between runs in elements.
 ///
 /// # Safety
 /// Both sides have them, and share none.
@@ -112,23 +107,16 @@ pub unsafe fn plane(
             }
         }
     }
-    macro_rules! of {
-        ($t:ty) => {{
-            let plane = Plane::<$t> {
-                to: to.cast(),
-                to_step: to_step as isize,
-                from: from.cast(),
-                from_step: from_step as isize,
-            };
-            // SAFETY: as the caller promises.
-            unsafe { of(&plane, [rows, cols]) }
-        }};
-    }
-    match size {
-        4 => of!(u32),
-        8 => of!(u64),
-        _ => of!([u64; 2]),
-    }
+    by_size!(size, E => {
+        let plane = Plane::<E> {
+            to: to.cast(),
+            to_step: to_step as isize,
+            from: from.cast(),
+            from_step: from_step as isize,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { of(&plane, [rows, cols]) }
+    });
 }
 
 /// The tile of `h` source runs from `r` and `w` neighbours from `c`.
@@ -278,7 +266,7 @@ mod tests {
             let n: i64 = shape.iter().product();
             let values: Vec<f64> = (0..n).map(|i| i as f64).collect();
             let wide = Tensor::from_slice(&values, &shape).unwrap();
-            for dtype in [DType::F64, DType::F32, DType::I16, DType::U8] {
+            for dtype in [DType::C128, DType::F64, DType::F32, DType::I16, DType::U8] {
                 let t = super::super::copy::converted(&wide, dtype).unwrap();
                 let turned = t.permuted(&perm);
                 let out = Tensor::empty(turned.shape(), dtype, Device::CPU).unwrap();

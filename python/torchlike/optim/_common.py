@@ -164,11 +164,15 @@ def check_foreach(foreach: Any, differentiable: bool) -> None:
 # State
 
 
-def step_count(p: Any, group: dict[str, Any], value: float = 0.0) -> Any:
-    """A number of the state, beside the parameter if the step is captured or fused, and on the CPU else."""
+def step_count(p: Any, group: dict[str, Any], value: float = 0.0, *, beside: bool = False) -> Any:
+    """A number of the state, `beside` the parameter or where the step is captured or fused, and on the CPU else."""
     fused = group.get("fused")
-    device = p.device if group.get("capturable") or fused else "cpu"
-    return torch.tensor(value, dtype=_get_scalar_dtype(is_fused=fused), device=device)
+    dtype = _get_scalar_dtype(is_fused=fused)
+    if not (beside or fused or group.get("capturable")):
+        return torch.tensor(value, dtype=dtype, device="cpu")
+    # Made without a device it is a recipe where parameters are, and plain where those are on a mesh.
+    made = torch.tensor(value, dtype=dtype)
+    return made if made.device == p.device else made.to(p.device)
 
 
 def zeros(p: Any) -> Any:

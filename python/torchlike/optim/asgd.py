@@ -50,10 +50,8 @@ class ASGD(Optimizer):
 
     @staticmethod
     def _count(p: Any, group: dict[str, Any], value: float = 0.0) -> Any:
-        """Numbers of the state are always beside their parameter, and plain ones where that is on a mesh."""
-        made = torch.full((), value, dtype=common._get_scalar_dtype())
-        # Without a device it is a recipe where parameters are.
-        return made if made.device == p.device else made.to(p.device)
+        """Numbers of the state are always beside their parameter."""
+        return common.step_count(p, group, value, beside=True)
 
     def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {

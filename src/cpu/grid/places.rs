@@ -9,8 +9,6 @@ use crate::cpu::taps::{CUBIC, cubic, cubic_slope};
 
 /// Real numbers that places are computed in.
 pub(super) trait Real: lanes::Real + Default {
-    /// `self * a + b`, rounded once.
-    fn fused(self, a: Self, b: Self) -> Self;
     fn floor(self) -> Self;
     fn round(self) -> Self;
     /// Of a whole number that an `i64` holds.
@@ -19,10 +17,6 @@ pub(super) trait Real: lanes::Real + Default {
 macro_rules! real {
     ($($t:ty)+) => { $(
         impl Real for $t {
-            #[inline(always)]
-            fn fused(self, a: Self, b: Self) -> Self {
-                self.mul_add(a, b)
-            }
             #[inline(always)]
             fn floor(self) -> Self {
                 self.floor()
@@ -124,10 +118,8 @@ impl Sampling {
         } else {
             (v - low, one)
         };
-        let flips = (v / span).floor();
-        // A quotient that was rounded up leaves less than nothing.
-        let rest = (-flips).fused(span, v);
-        let rest = if rest < zero { rest + span } else { rest };
+        // NaN where a place is known to no half of an image.
+        let (rest, flips) = (v.rem_(span), (v / span).floor());
         if flips == two * (flips * T::of(0.5)).floor() {
             (rest + low, sign)
         } else {

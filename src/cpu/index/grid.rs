@@ -43,7 +43,7 @@ fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<
         apart.map(|j| (j, t[j])).collect()
     };
     let singles = table.map_or_else(Vec::new, single);
-    let from = |d: usize, i: usize| steps[d] * tables[d].as_ref().map_or(i, |t| t[i]);
+    let along = |d: usize, i: usize| steps[d] * tables[d].as_ref().map_or(i, |t| t[i]);
     let (outer, inner) = match last.checked_sub(1) {
         Some(d) => (d, sizes[d]),
         None => (0, 1),
@@ -56,12 +56,12 @@ fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<
             let (mut rest, first_row) = (r / inner, r % inner);
             let mut base = 0;
             for d in (0..outer).rev() {
-                base += from(d, rest % sizes[d]);
+                base += along(d, rest % sizes[d]);
                 rest /= sizes[d];
             }
             let stop = range.end.min(r - first_row + inner);
             for (i, r) in (first_row..).zip(r..stop) {
-                let place = base + if last > 0 { from(outer, i) } else { 0 };
+                let place = base + if last > 0 { along(outer, i) } else { 0 };
                 // SAFETY: tables hold places inside `src`; the row lies inside `dst`.
                 unsafe {
                     let (to, from) = (share.0.add(r * width), share.1.add(place));

@@ -1,6 +1,6 @@
 //! The error function and what is made of it, in single precision.
 
-use super::{EXP2, ROUND, ROUND_EXPONENT, exp_negative, log_positive, poly, pow2};
+use super::{EXP2, ROUND, ROUND_EXPONENT, exp_core, exp_reduce, log_positive, poly, pow2, raised};
 
 /// The error function: a polynomial below 0.91, and above 1 - 2^p for a polynomial p, the logarithm of what is left to 1.
 #[inline(always)]
@@ -84,6 +84,13 @@ pub fn erfinv(x: f32) -> f32 {
     if x.abs() > 1.0 { f32::NAN } else { y }
 }
 
+/// e^x for x <= 0, with 0 for what is subnormal.
+#[inline(always)]
+fn exp_negative(x: f32) -> f32 {
+    let (r, t) = exp_reduce(if x < -88.3 { -88.3 } else { x });
+    exp_core(r) * pow2(t)
+}
+
 /// The normal distribution function of -a for a >= 0, which is exp(-a^2 / 2) times a polynomial in 1 / (1 + 0.3 a); and that
 /// exponential.
 #[inline(always)]
@@ -128,7 +135,7 @@ fn times_normal<const N: usize, const M: usize>(
     let t = z.mul_add(-HALF_LOG2_E, ROUND_FAR);
     let r = z.mul_add(-HALF_LOG2_E, ROUND_FAR - t);
     let p = r.mul_add(poly(r, exp2), 1.0);
-    let below = g * f32::from_bits(p.to_bits().wrapping_add(t.to_bits() << 23));
+    let below = g * raised(p, t);
     x * if x < 0.0 { below } else { 1.0 - below }
 }
 

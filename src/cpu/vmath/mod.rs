@@ -67,6 +67,12 @@ fn pow2(t: f32) -> f32 {
     f32::from_bits(t.to_bits().wrapping_sub(127) << 23)
 }
 
+/// `p * 2^n` for `t = n + ROUND`, where neither p nor that is subnormal or infinite; not NaN for NaN.
+#[inline(always)]
+fn raised(p: f32, t: f32) -> f32 {
+    f32::from_bits(p.to_bits().wrapping_add(t.to_bits() << 23))
+}
+
 /// `(e^r - 1 - r) / r^2` for |r| <= ln(2) / 2.
 #[inline(always)]
 fn exp_tail(r: f32) -> f32 {
@@ -259,8 +265,7 @@ pub fn tanh(x: f32) -> f32 {
     let t = a.mul_add(TWICE_LOG2_E, ROUND);
     let r = a.mul_add(TWICE_LOG2_E, ROUND - t);
     let p = r.mul_add(poly(r, EXP2), 1.0);
-    let e = f32::from_bits(p.to_bits().wrapping_add(t.to_bits() << 23));
-    let outer = 1.0 - 2.0 / (e + 1.0);
+    let outer = 1.0 - 2.0 / (raised(p, t) + 1.0);
     // NaN is no exponent to add to.
     (if a >= 0.6 { outer } else { inner }).copysign(x)
 }
@@ -275,13 +280,6 @@ pub fn sigmoid(x: f32) -> f32 {
     let y = (if x < 0.0 { e } else { 1.0 }) / s;
     // What the sum rounded away.
     y.mul_add((s - 1.0) - e, y)
-}
-
-/// e^x for x <= 0, with 0 for what is subnormal.
-#[inline(always)]
-fn exp_negative(x: f32) -> f32 {
-    let (r, t) = exp_reduce(if x < -88.3 { -88.3 } else { x });
-    exp_core(r) * pow2(t)
 }
 
 /// The tanh approximation of [`gelu`].
