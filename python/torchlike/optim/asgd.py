@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torchlike as torch
@@ -48,10 +49,8 @@ class ASGD(Optimizer):
         }
         super().__init__(params, defaults)
 
-    @staticmethod
-    def _count(p: Any, group: dict[str, Any], value: float = 0.0) -> Any:
-        """Numbers of the state are always beside their parameter."""
-        return common.step_count(p, group, value, beside=True)
+    # Numbers of the state are always beside their parameter.
+    _count = staticmethod(partial(common.step_count, beside=True))
 
     def _start(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
         return {
