@@ -87,7 +87,7 @@ fn add(out: &Tensor, g: &Tensor, entries: Vec<Entry>) -> Result<()> {
     let (rows, width) = (out.shape()[0] as usize, out.shape()[1] as usize);
     let dense = super::lines::results(out, out.dtype())?;
     // Large results are cleared past the caches, others row by row.
-    let cleared = rows * width * out.dtype().size() >= past::FROM;
+    let cleared = past::suits(rows * width * out.dtype().size());
     if cleared {
         super::fill(&dense, Scalar::Int(0))?;
     }

@@ -96,7 +96,7 @@ const ALONE: usize = 128 << 10;
 fn repeat<T: Element>(to: &mut [T], v: T) {
     const BLOCK: usize = 4096;
     let each = BLOCK / size_of::<T>();
-    let stream = size_of_val(to) >= past::FROM && past::fits(to.as_ptr().cast(), BLOCK);
+    let stream = past::suits(size_of_val(to)) && past::fits(to.as_ptr().cast(), BLOCK);
     simd_fn! { stream fn set<E: Copy>(to: &mut [E], v: E) { to.fill(v); } }
     let n = to.len();
     let shared = lines::Shared::new(to);

@@ -403,7 +403,7 @@ fn run_sides<const N: usize>(
         *side = Side::new(place.dtype, read, read)?;
     }
     let meeting = meeting(&places, out.shape());
-    let large = n * out.dtype().size() >= past::FROM && out.dtype() == kernel.writes();
+    let large = past::suits(n * out.dtype().size()) && out.dtype() == kernel.writes();
     let rows = Rows {
         kernel,
         ctx,

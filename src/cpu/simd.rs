@@ -56,31 +56,48 @@ fn detect() -> Level {
 pub fn second_cache() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
-        #[cfg(target_arch = "x86_64")]
-        #[allow(
-            unsafe_code,
-            unused_unsafe,
-            reason = "unsafe before Rust 1.94; every x86-64 has the instruction"
-        )]
-        let kilobytes = {
-            use std::arch::x86_64::__cpuid;
-            // AMD's leaf of that cache, which Intel has too.
-            const LEAF: u32 = 0x8000_0006;
-            // SAFETY: the instruction is always there.
-            let ask = |leaf| unsafe { __cpuid(leaf) };
-            if ask(0x8000_0000).eax >= LEAF {
-                ask(LEAF).ecx >> 16
-            } else {
-                0
-            }
+        // AMD's leaf of that cache, which Intel has too.
+        const LEAF: u32 = 0x8000_0006;
+        let kilobytes = if cpuid(0x8000_0000)[0] >= LEAF {
+            cpuid(LEAF)[2] >> 16
+        } else {
+            0
         };
-        #[cfg(not(target_arch = "x86_64"))]
-        let kilobytes = 0u32;
         match kilobytes as usize {
             0 => 1 << 20,
             found => found << 10,
         }
     })
+}
+
+/// Whether AMD made this machine's processor.
+#[must_use]
+pub fn is_amd() -> bool {
+    static AMD: OnceLock<bool> = OnceLock::new();
+    *AMD.get_or_init(|| {
+        let [_, b, c, d] = cpuid(0);
+        [b, d, c].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
+    })
+}
+
+/// What the processor says of itself in one of its leaves: registers A to D, zero on others than x86-64.
+fn cpuid(leaf: u32) -> [u32; 4] {
+    #[cfg(target_arch = "x86_64")]
+    #[allow(
+        unsafe_code,
+        unused_unsafe,
+        reason = "unsafe before Rust 1.94; every x86-64 has the instruction"
+    )]
+    {
+        // SAFETY: the instruction is always there.
+        let found = unsafe { std::arch::x86_64::__cpuid(leaf) };
+        [found.eax, found.ebx, found.ecx, found.edx]
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = leaf;
+        [0; 4]
+    }
 }
 
 /// Hides that an operand comes from the result's place. Where an operator gives its operand back, the compiler would store
