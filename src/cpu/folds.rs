@@ -258,8 +258,8 @@ macro_rules! written_out {
     };
     (avx2 $step:ident) => {
         Some(WrittenOut {
-            run: super::runs::fold::<super::runs::$step>,
-            columns: super::runs::columns::<super::runs::$step>,
+            run: super::runs::fold::<_, super::runs::$step>,
+            columns: super::runs::columns::<_, super::runs::$step>,
         })
     };
 }
@@ -286,7 +286,7 @@ macro_rules! float_folds {
 }
 float_folds!(f32, none: f16 bf16);
 float_folds!(f32, avx2: f32);
-float_folds!(f64, none: f64);
+float_folds!(f64, avx2: f64);
 fold!(
     Sum,
     Complex32,
