@@ -161,7 +161,29 @@ trait Element: Copy + Send + Sync {
     }
 }
 impl Element for u8 {}
+#[cfg(not(target_arch = "x86_64"))]
 impl Element for u64 {}
+#[cfg(target_arch = "x86_64")]
+impl Element for u64 {
+    #[inline(always)]
+    unsafe fn turn(from: *const Self, from_step: isize, to: *mut Self, to_step: isize) {
+        use std::arch::x86_64::*;
+        for j in (0..4).step_by(2) {
+            for i in (0..4).step_by(2) {
+                // SAFETY: as the caller promises; SSE2 belongs to the target.
+                unsafe {
+                    let (from, to) = (from.offset(i * from_step + j), to.offset(j * to_step + i));
+                    let (a, b) = (
+                        _mm_loadu_si128(from.cast()),
+                        _mm_loadu_si128(from.offset(from_step).cast()),
+                    );
+                    _mm_storeu_si128(to.cast(), _mm_unpacklo_epi64(a, b));
+                    _mm_storeu_si128(to.offset(to_step).cast(), _mm_unpackhi_epi64(a, b));
+                }
+            }
+        }
+    }
+}
 impl Element for [u64; 2] {}
 #[cfg(not(target_arch = "x86_64"))]
 impl Element for u16 {}
