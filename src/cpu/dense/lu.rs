@@ -11,8 +11,6 @@ use num_traits::Float;
 
 /// Columns that are factorised one after the other.
 const SMALL: usize = 8;
-/// Columns of the identity that are solved for at a time.
-const STRIP: usize = 64;
 
 /// Factorises a matrix in place: L below the diagonal, U on and above it. `pivots[i]` is the row, from 0, that row i was
 /// exchanged with. Gives the first zero on the diagonal of U, from 1; 0 if there is none.
@@ -135,7 +133,7 @@ pub fn exchange_back<T: Number>(mut a: ViewMut<T>, pivots: &[usize]) {
 /// Solves `A X = B` in place of `b` by the factors of A.
 pub fn solve<T: Number>(lu: View<T>, pivots: &[usize], mut b: ViewMut<T>) {
     if b.columns() >= MANY {
-        return of_adjoint(b, |mut x| {
+        return of_adjoint(b, |_, mut x| {
             exchange_columns(x.again(), pivots.iter().copied().enumerate());
             solve_right(lu, Triangle::UNIT_LOWER.turned(), x.again());
             solve_right(lu, Triangle::UPPER.turned(), x);
@@ -149,7 +147,7 @@ pub fn solve<T: Number>(lu: View<T>, pivots: &[usize], mut b: ViewMut<T>) {
 /// Solves `A' X = B` in place of `b` by the factors of A.
 pub fn solve_adjoint<T: Number>(lu: View<T>, pivots: &[usize], mut b: ViewMut<T>) {
     if b.columns() >= MANY {
-        return of_adjoint(b, |mut x| {
+        return of_adjoint(b, |_, mut x| {
             solve_right(lu, Triangle::UPPER, x.again());
             solve_right(lu, Triangle::UNIT_LOWER, x.again());
             exchange_columns(x, pivots.iter().copied().enumerate().rev());
@@ -164,13 +162,13 @@ pub fn solve_adjoint<T: Number>(lu: View<T>, pivots: &[usize], mut b: ViewMut<T>
 pub fn inverse<T: Number>(lu: View<T>, pivots: &[usize], mut x: ViewMut<T>) {
     let n = lu.rows();
     x.set_identity();
-    // Blocks of columns, whose first rows stay zero.
-    for j in (0..n).step_by(STRIP) {
-        let wide = STRIP.min(n - j);
-        let l = lu.block(j, j, n - j, n - j);
-        solve_left(l, Triangle::UNIT_LOWER, x.block(j, j, n - j, wide));
-    }
-    solve_left(lu, Triangle::UPPER, x.again());
+    of_adjoint(x.again(), |first, mut x| {
+        let (wide, rest) = (x.rows(), n - first);
+        let l = lu.block(first, first, rest, rest);
+        let below = x.block(0, first, wide, rest);
+        solve_right(l, Triangle::UNIT_LOWER.turned(), below);
+        solve_right(lu, Triangle::UPPER.turned(), x);
+    });
     // Exchanges of rows of A are exchanges of columns of its inverse.
     exchange_columns(x, pivots.iter().copied().enumerate().rev());
 }

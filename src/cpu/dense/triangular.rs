@@ -3,12 +3,16 @@
 //! Loops run over right sides, which are to lie side by side: of `X T = B` they do.
 
 use super::number::{Factor, Number, add_product, set_adjoint};
-use super::view::{Matrix, View, ViewMut};
+use super::view::{View, ViewMut};
+use crate::cpu::pool;
 use crate::cpu::simd::simd_fn;
 use num_traits::{Float, Zero};
+use std::sync::{Mutex, PoisonError};
 
 /// Rows of a triangle that is solved by a loop.
 const SMALL: usize = 32;
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
 
 /// Which triangle stands in an equation.
 #[derive(Clone, Copy, Debug)]
@@ -67,13 +71,78 @@ impl Triangle {
 
 /// Right sides from which on the equation is solved for the adjoint of X.
 pub const MANY: usize = 8;
+/// Bytes of a panel of right sides, which stays in the second cache while the triangle goes by.
+const PANEL: usize = 384 << 10;
+/// Bytes of right sides that the first cache holds.
+const FIRST: usize = 24 << 10;
+/// Right sides of a panel, at least: each has the triangle read once more.
+const LEAST: usize = 96;
 
-/// Hands the adjoint of `b` over, and takes it back.
-pub fn of_adjoint<T: Number>(b: ViewMut<T>, f: impl FnOnce(ViewMut<T>)) {
-    let mut x = Matrix::filled(b.columns(), b.rows(), T::zero());
-    set_adjoint(b.view(), x.view_mut());
-    f(x.view_mut());
-    set_adjoint(x.view(), b);
+/// Panels of the right sides in the columns of `b` (or in its rows), each with memory for as many right sides as rows: `f` is
+/// given the first one's number, the panel, and that memory.
+fn in_panels<T: Number>(
+    b: ViewMut<T>,
+    columns: bool,
+    f: impl Fn(usize, ViewMut<T>, ViewMut<T>) + Sync,
+) {
+    let (n, count) = if columns {
+        (b.rows(), b.columns())
+    } else {
+        (b.columns(), b.rows())
+    };
+    let most = most_in_panel::<T>(n).min(count);
+    let mut panels = Vec::with_capacity(count.div_ceil(most));
+    let mut rest = b;
+    for _ in 0..count.div_ceil(most) {
+        let (panel, others) = if columns {
+            rest.split_columns(most)
+        } else {
+            rest.split_rows(most)
+        };
+        panels.push(Mutex::new(panel));
+        rest = others;
+    }
+    let step = apart::<T>(most);
+    pool::parallel_for(panels.len(), 1, |range| {
+        let mut room = vec![T::zero(); step * n + LINE];
+        let start = room.as_ptr().align_offset(LINE).min(LINE);
+        for i in range {
+            let mut panel = panels[i].lock().unwrap_or_else(PoisonError::into_inner);
+            let wide = most.min(count - i * most);
+            let x = ViewMut::spaced(&mut room[start..], (wide, n), step);
+            f(i * most, panel.again(), x);
+        }
+    });
+}
+
+/// Right sides of a panel, for so many unknowns.
+fn most_in_panel<T>(n: usize) -> usize {
+    (PANEL / (n * size_of::<T>()) / LINE * LINE).max(LEAST)
+}
+
+/// From one row to the next of so many right sides: whole lines of the cache, but no large power of two, as such rows push each
+/// other out.
+fn apart<T>(count: usize) -> usize {
+    let step = count.next_multiple_of(LINE / size_of::<T>());
+    step + if in_each_others_way::<T>(step) {
+        LINE / size_of::<T>()
+    } else {
+        0
+    }
+}
+
+/// Whether rows so far apart share few places of the first cache.
+fn in_each_others_way<T>(step: usize) -> bool {
+    (step * size_of::<T>()).is_multiple_of(2048)
+}
+
+/// Hands panels of the adjoint of `b` over, with the number of the first of their rows, and takes them back.
+pub fn of_adjoint<T: Number>(b: ViewMut<T>, f: impl Fn(usize, ViewMut<T>) + Sync) {
+    in_panels(b, true, |first, b, mut x| {
+        set_adjoint(b.view(), x.again());
+        f(first, x.again());
+        set_adjoint(x.view(), b);
+    });
 }
 
 /// Solves `T X = B` in place of `b`.
@@ -84,7 +153,7 @@ pub fn solve_left<T: Number>(t: View<T>, kind: Triangle, b: ViewMut<T>) {
         return;
     }
     if b.columns() >= MANY {
-        return of_adjoint(b, |x| solve_right(t, kind.turned(), x));
+        return of_adjoint(b, |_, x| solve_right(t, kind.turned(), x));
     }
     if n <= SMALL {
         return small_left(t, kind, b);
@@ -120,6 +189,19 @@ pub fn solve_right<T: Number>(t: View<T>, kind: Triangle, b: ViewMut<T>) {
     if b.rows() == 0 || n == 0 {
         return;
     }
+    if n <= SMALL || b.rows() <= most_in_panel::<T>(n) && !in_each_others_way::<T>(b.step()) {
+        return right_by_halves(t, kind, b);
+    }
+    in_panels(b, false, |_, mut b, mut x| {
+        x.copy(b.view());
+        right_by_halves(t, kind, x.again());
+        b.copy(x.view());
+    });
+}
+
+/// [`solve_right`] of one panel.
+fn right_by_halves<T: Number>(t: View<T>, kind: Triangle, b: ViewMut<T>) {
+    let n = t.rows();
     if n <= SMALL {
         return small_right(t, kind, b);
     }
@@ -127,23 +209,23 @@ pub fn solve_right<T: Number>(t: View<T>, kind: Triangle, b: ViewMut<T>) {
     let (top, bottom) = (t.block(0, 0, h, h), t.block(h, h, n - h, n - h));
     let (mut first, mut second) = b.split_columns(h);
     if kind.effective_upper() {
-        solve_right(top, kind, first.again());
+        right_by_halves(top, kind, first.again());
         add_product(
             -1,
             Factor::Plain(first.view()),
             kind.beside(t, h),
             second.again(),
         );
-        solve_right(bottom, kind, second);
+        right_by_halves(bottom, kind, second);
     } else {
-        solve_right(bottom, kind, second.again());
+        right_by_halves(bottom, kind, second.again());
         add_product(
             -1,
             Factor::Plain(second.view()),
             kind.beside(t, h),
             first.again(),
         );
-        solve_right(top, kind, first);
+        right_by_halves(top, kind, first);
     }
 }
 
@@ -191,113 +273,119 @@ fn small_left<T: Number>(t: View<T>, kind: Triangle, mut b: ViewMut<T>) {
 
 /// For each row x of `b` this is an equation with the transposed triangle.
 fn small_right<T: Number>(t: View<T>, kind: Triangle, mut b: ViewMut<T>) {
-    let n = t.rows();
     let e = copied(t, kind, true);
-    let parts = if T::COMPLEX { 2 } else { 1 };
-    let mut rows = vec![[T::Size::zero(); ABREAST]; n * parts];
+    let upper = !kind.effective_upper();
+    if !T::COMPLEX {
+        let most = (FIRST / (t.rows() * size_of::<T>())).max(LINE);
+        for first in (0..b.rows()).step_by(most) {
+            let wide = most.min(b.rows() - first);
+            by_columns(&e, upper, kind.unit, b.block(first, 0, wide, t.rows()));
+        }
+        return;
+    }
+    let mut room = vec![[Abreast([T::Size::zero(); ABREAST]); 2]; t.rows()];
     for first in (0..b.rows()).step_by(ABREAST) {
         let wide = ABREAST.min(b.rows() - first);
-        for (k, x) in rows.chunks_exact_mut(parts).enumerate() {
-            split::<T>(&b.column(k)[first..first + wide], x);
-        }
-        abreast::<T>(&e, !kind.effective_upper(), kind.unit, &mut rows);
-        for (k, x) in rows.chunks_exact(parts).enumerate() {
-            join::<T>(x, &mut b.column(k)[first..first + wide]);
-        }
-    }
-}
-
-/// Numbers to their parts.
-#[inline]
-fn split<T: Number>(from: &[T], to: &mut [[T::Size; ABREAST]]) {
-    match to {
-        [re] => re[..from.len()].copy_from_slice(T::flat(from)),
-        [re, im] => {
-            for ((v, re), im) in from.iter().zip(re).zip(im) {
+        for (k, [Abreast(re), Abreast(im)]) in room.iter_mut().enumerate() {
+            for ((v, re), im) in b.column(k)[first..][..wide].iter().zip(re).zip(im) {
                 (*re, *im) = (v.re(), v.im());
             }
         }
-        _ => {}
-    }
-}
-
-/// Numbers from their parts.
-#[inline]
-fn join<T: Number>(from: &[[T::Size; ABREAST]], to: &mut [T]) {
-    match from {
-        [re] => {
-            let n = to.len();
-            T::flat_mut(to).copy_from_slice(&re[..n]);
-        }
-        [re, im] => {
-            for ((v, &re), &im) in to.iter_mut().zip(re).zip(im) {
+        abreast::<T>(&e, upper, kind.unit, &mut room);
+        for (k, [Abreast(re), Abreast(im)]) in room.iter().enumerate() {
+            for ((v, &re), &im) in b.column(k)[first..][..wide].iter_mut().zip(re).zip(im) {
                 *v = T::parts(re, im);
             }
         }
-        _ => {}
     }
 }
 
-/// Right sides that are solved at once.
-const ABREAST: usize = 32;
-
-/// A row of a solution divided by what stands on the diagonal, by way of its reciprocal if that is not out of range.
+/// The reciprocal of what stands on the diagonal, if that is not out of range.
 #[inline(always)]
-fn divide<T: Number>(row: &mut [[T::Size; ABREAST]], by: T) {
+fn reciprocal<T: Number>(by: T) -> Option<T> {
     let inverse = T::one().over(by);
-    let (c, s) = (inverse.re(), inverse.im());
-    let finite = Float::is_finite(c) && Float::is_finite(s);
-    match row {
-        [re] if finite => re.iter_mut().for_each(|v| *v *= c),
-        [re] => re.iter_mut().for_each(|v| *v /= by.re()),
-        [re, im] => {
-            for (re, im) in re.iter_mut().zip(im) {
-                (*re, *im) = if finite {
-                    (*re * c - *im * s, *re * s + *im * c)
-                } else {
-                    let v = T::parts(*re, *im).over(by);
-                    (v.re(), v.im())
-                };
-            }
-        }
-        _ => {}
+    let finite = Float::is_finite(inverse.re()) && Float::is_finite(inverse.im());
+    finite.then_some(inverse)
+}
+
+/// The columns from which column `k` is taken away, once it is solved for.
+#[inline(always)]
+fn others(n: usize, k: usize, upper: bool) -> std::ops::Range<usize> {
+    if upper { 0..k } else { k + 1..n }
+}
+
+/// `y -= c x` of real numbers.
+#[inline(always)]
+fn take<T: Number>(y: &mut [T], c: T, x: &[T]) {
+    let (y, x) = (T::flat_mut(y), T::flat(x));
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = Float::mul_add(-c.re(), x, *y);
     }
 }
 
 simd_fn! { wide
-    /// Several right sides side by side: a row of them for each of the triangle's, of complex numbers one for either part.
-    fn abreast<T: Number>(e: &[T], upper: bool, unit: bool, x: &mut [[T::Size; ABREAST]]) {
-        let parts = if T::COMPLEX { 2 } else { 1 };
-        let n = x.len() / parts;
+    /// Real numbers where they lie, all right sides at once.
+    fn by_columns<T: Number>(e: &[T], upper: bool, unit: bool, x: ViewMut<T>) {
+        let mut x = x;
+        let n = x.columns();
+        for step in 0..n {
+            let k = if upper { n - 1 - step } else { step };
+            let column = &e[k * n..(k + 1) * n];
+            if !unit {
+                let (solved, by) = (x.column(k), column[k]);
+                match reciprocal(by) {
+                    Some(by) => solved.iter_mut().for_each(|v| *v *= by),
+                    None => solved.iter_mut().for_each(|v| *v /= by),
+                }
+            }
+            for i in others(n, k, upper) {
+                let (y, x) = x.two_columns(i, k);
+                take(y, column[i], x);
+            }
+        }
+    }
+}
+
+/// Right sides of complex numbers that are solved at once.
+const ABREAST: usize = 32;
+
+/// One part of one unknown of that many right sides, in whole lines of the cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Abreast<R>([R; ABREAST]);
+
+simd_fn! { wide
+    /// Complex right sides side by side, parts apart: an unknown of all of them for each row of the triangle.
+    fn abreast<T: Number>(e: &[T], upper: bool, unit: bool, x: &mut [[Abreast<T::Size>; 2]]) {
+        let n = x.len();
         // Of a number it knew, the compiler would make vectors of elements that lie apart.
         let lanes = std::hint::black_box(ABREAST);
         for step in 0..n {
             let k = if upper { n - 1 - step } else { step };
             let column = &e[k * n..(k + 1) * n];
-            let (above, rest) = x.split_at_mut(k * parts);
-            let (row, below) = rest.split_at_mut(parts);
             if !unit {
-                divide(row, column[k]);
+                let [Abreast(re), Abreast(im)] = &mut x[k];
+                let inverse = reciprocal(column[k]);
+                for (re, im) in re.iter_mut().zip(im) {
+                    let v = match inverse {
+                        Some(v) => (*re * v.re() - *im * v.im(), *re * v.im() + *im * v.re()),
+                        None => {
+                            let v = T::parts(*re, *im).over(column[k]);
+                            (v.re(), v.im())
+                        }
+                    };
+                    (*re, *im) = v;
+                }
             }
-            let (others, column) = if upper { (above, &column[..k]) } else { (below, &column[k + 1..]) };
-            for (other, &c) in others.chunks_exact_mut(parts).zip(column) {
-                match (other, &*row) {
-                    ([re], [a]) => {
-                        let (re, a, c) = (&mut re[..lanes], &a[..lanes], -c.re());
-                        for l in 0..lanes {
-                            re[l] = Float::mul_add(c, a[l], re[l]);
-                        }
-                    }
-                    ([re, im], [a, b]) => {
-                        let (re, a) = (&mut re[..lanes], &a[..lanes]);
-                        let (im, b) = (&mut im[..lanes], &b[..lanes]);
-                        let (c, s) = (-c.re(), c.im());
-                        for l in 0..lanes {
-                            re[l] = Float::mul_add(c, a[l], Float::mul_add(s, b[l], re[l]));
-                            im[l] = Float::mul_add(c, b[l], Float::mul_add(-s, a[l], im[l]));
-                        }
-                    }
-                    _ => {}
+            let [Abreast(a), Abreast(b)] = x[k];
+            let (a, b) = (&a[..lanes], &b[..lanes]);
+            for i in others(n, k, upper) {
+                let [Abreast(re), Abreast(im)] = &mut x[i];
+                let (re, im) = (&mut re[..lanes], &mut im[..lanes]);
+                let (c, s) = (-column[i].re(), column[i].im());
+                for l in 0..lanes {
+                    re[l] = Float::mul_add(c, a[l], Float::mul_add(s, b[l], re[l]));
+                    im[l] = Float::mul_add(c, b[l], Float::mul_add(-s, a[l], im[l]));
                 }
             }
         }

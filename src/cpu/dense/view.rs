@@ -136,6 +136,21 @@ impl<'a, T: Copy> ViewMut<'a, T> {
             life: PhantomData,
         }
     }
+    /// A matrix in the first of some elements, with `step` of them from one column to the next.
+    ///
+    /// # Panics
+    /// If there are not so many elements, or columns would meet.
+    #[must_use]
+    pub fn spaced(data: &'a mut [T], (rows, columns): (usize, usize), step: usize) -> Self {
+        assert!(rows <= step && columns * step <= data.len());
+        Self {
+            ptr: data.as_mut_ptr(),
+            rows,
+            columns,
+            step,
+            life: PhantomData,
+        }
+    }
     /// Rows.
     #[must_use]
     pub fn rows(&self) -> usize {
