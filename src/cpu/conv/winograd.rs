@@ -51,14 +51,14 @@ impl Plan {
     pub(super) fn of(g: &Geometry, phase: &Phase, dtype: DType, threads: usize) -> Option<Self> {
         let (cg, og) = (g.inputs / g.groups, g.outputs / g.groups);
         let [depth, h, w] = phase.count;
-        let (slices, all) = (
-            g.batch * depth,
-            g.batch * depth * h.div_ceil(2) * w.div_ceil(2),
-        );
-        // In products: what windows in place compute between the lines, weights, and what is made of each channel.
+        let (slices, lines) = (g.batch * depth, h.div_ceil(2));
+        let all = slices * lines * w.div_ceil(2);
+        // In products, as measured: what windows in place compute between the lines; coefficients' products, weights, results,
+        // and what each line of tiles takes in every channel, which is most of small images.
         let direct = 9 * slices * (h + 1) * (w + 1);
-        let these = ALL * all + 400 + 250 * all / og.max(1) + 220 * all / cg.max(1);
-        if 8 * these > 7 * direct {
+        let line = 2300 / cg.max(1) + 3100 / og.max(1);
+        let these = 5 * ALL * all / 4 + 730 + 220 * all / cg.max(1) + line * slices * lines;
+        if 20 * these > 19 * direct {
             return None;
         }
         let most = (BLOCK / (4 * ALL * (cg + og).max(1))).clamp(64, 256);
