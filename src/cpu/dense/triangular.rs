@@ -90,6 +90,9 @@ fn in_panels<T: Number>(
     } else {
         (b.columns(), b.rows())
     };
+    if n == 0 || count == 0 {
+        return;
+    }
     let most = most_in_panel::<T>(n).min(count);
     let mut panels = Vec::with_capacity(count.div_ceil(most));
     let mut rest = b;
