@@ -5,6 +5,8 @@
 
 use super::simple::Simple;
 use super::{GemmElement, Mat, MatMut};
+use crate::cpu::simd::simd_fn;
+use crate::cpu::transpose;
 use num_complex::Complex;
 use num_traits::{Float, NumAssign};
 
@@ -14,6 +16,13 @@ const WIDE: usize = 384;
 
 /// A factor: the matrix, and whether its elements are to be conjugated.
 pub type Factor<R> = (Mat<Complex<R>>, bool);
+
+/// Memory for a block with contiguous rows, and for the real numbers that are made of it.
+#[derive(Default)]
+struct Space<R> {
+    rows: Vec<Complex<R>>,
+    real: Vec<R>,
+}
 
 /// Real numbers that complex products are made of.
 pub trait Part: GemmElement<Scale = Self> + Float + NumAssign + Default + PartialEq {}
@@ -92,7 +101,7 @@ pub unsafe fn product<R: Part>(
         }
         scale = R::one();
     }
-    let (mut left, mut right) = (Vec::new(), Vec::new());
+    let (mut left, mut right) = (Space::default(), Space::default());
     let mut p = 0;
     loop {
         let deep = DEEP.min(k - p);
@@ -102,7 +111,7 @@ pub unsafe fn product<R: Part>(
             let wide = WIDE.min(n - j);
             // SAFETY: the caller's; the block lies within B.
             unsafe { pairs_of((deep, wide), alpha, (b.0.at(p, j), b.1), &mut right) };
-            let real = Mat::new(right.as_ptr(), 2 * wide as isize, 1);
+            let real = Mat::new(right.real.as_ptr(), 2 * wide as isize, 1);
             // SAFETY: the block lies within C, whose rows are twice as many contiguous real numbers.
             unsafe {
                 let to = c.at(0, j);
@@ -118,30 +127,84 @@ pub unsafe fn product<R: Part>(
     }
 }
 
+/// A block with contiguous rows: in place if they lie so, else in `space`.
+unsafe fn by_rows<R: Part>(
+    (rows, columns): (usize, usize),
+    from: Mat<Complex<R>>,
+    space: &mut Vec<Complex<R>>,
+) -> Mat<Complex<R>> {
+    if from.cs == 1 || columns == 1 {
+        return from;
+    }
+    space.resize(rows * columns, Complex::default());
+    let to = Mat::new(space.as_ptr(), columns as isize, 1);
+    if from.rs == 1 && from.cs > 0 {
+        let (source, step) = (from.ptr.cast(), from.cs as usize);
+        let room = (space.as_mut_ptr().cast(), columns);
+        // SAFETY: the caller's block; as many elements of `space`.
+        unsafe {
+            transpose::plane(
+                size_of::<Complex<R>>(),
+                room,
+                (source, step),
+                [columns, rows],
+            );
+        }
+        return to;
+    }
+    for (i, row) in space.chunks_exact_mut(columns).enumerate() {
+        for (j, v) in row.iter_mut().enumerate() {
+            // SAFETY: within the caller's block.
+            *v = unsafe { *from.at(i, j).ptr };
+        }
+    }
+    to
+}
+
+/// A row of a block as real numbers.
+unsafe fn row<'a, R: Part>(m: Mat<Complex<R>>, i: usize, columns: usize) -> &'a [R] {
+    // SAFETY: the caller's row, whose elements are pairs of real numbers.
+    unsafe { std::slice::from_raw_parts(m.at(i, 0).ptr.cast(), 2 * columns) }
+}
+
+simd_fn! { stream
+    /// Conjugates numbers.
+    fn conjugate<R: Part>(from: &[R], to: &mut [R]) {
+        for (v, to) in from.chunks_exact(2).zip(to.chunks_exact_mut(2)) {
+            (to[0], to[1]) = (v[0], -v[1]);
+        }
+    }
+}
+
+simd_fn! { stream
+    /// Numbers times a real one, conjugated by a `sign` of -1: `re im re im ...` and `-im re -im re ...`.
+    fn pairs<R: Part>(from: &[R], by: R, sign: R, first: &mut [R], second: &mut [R]) {
+        let to = first.chunks_exact_mut(2).zip(second.chunks_exact_mut(2));
+        for (v, (first, second)) in from.chunks_exact(2).zip(to) {
+            let (re, im) = (v[0] * by, v[1] * (sign * by));
+            (first[0], first[1]) = (re, im);
+            (second[0], second[1]) = (-im, re);
+        }
+    }
+}
+
 /// A block of A as rows of real numbers: in place if it lies so.
 unsafe fn rows_of<R: Part>(
     (m, k): (usize, usize),
     (a, conj): Factor<R>,
-    space: &mut Vec<R>,
+    space: &mut Space<R>,
 ) -> Mat<R> {
-    if a.cs == 1 && !conj {
+    // SAFETY: the caller's block.
+    let a = unsafe { by_rows((m, k), a, &mut space.rows) };
+    if !conj {
         return Mat::new(a.ptr.cast(), 2 * a.rs, 1);
     }
-    space.clear();
-    space.resize(2 * m * k, R::zero());
-    let sign = if conj { -R::one() } else { R::one() };
-    // A few rows at a time, so that columns are read in runs.
-    for i0 in (0..m).step_by(8) {
-        for p in 0..k {
-            for i in i0..(i0 + 8).min(m) {
-                // SAFETY: within A.
-                let v = unsafe { *a.at(i, p).ptr };
-                space[2 * (i * k + p)] = v.re;
-                space[2 * (i * k + p) + 1] = sign * v.im;
-            }
-        }
+    space.real.resize(2 * m * k, R::zero());
+    for (i, to) in space.real.chunks_exact_mut(2 * k).enumerate() {
+        // SAFETY: the caller's block, or what was made of it.
+        conjugate(unsafe { row(a, i, k) }, to);
     }
-    Mat::new(space.as_ptr(), 2 * k as isize, 1)
+    Mat::new(space.real.as_ptr(), 2 * k as isize, 1)
 }
 
 /// A block of B, times `alpha`, as two rows of real numbers each.
@@ -149,24 +212,26 @@ unsafe fn pairs_of<R: Part>(
     (k, n): (usize, usize),
     alpha: Complex<R>,
     (b, conj): Factor<R>,
-    space: &mut Vec<R>,
+    space: &mut Space<R>,
 ) {
-    space.resize(4 * k * n, R::zero());
-    let plain = alpha.re.is_one() && alpha.im.is_zero();
+    // SAFETY: the caller's block.
+    let b = unsafe { by_rows((k, n), b, &mut space.rows) };
+    space.real.resize(4 * k * n, R::zero());
     let sign = if conj { -R::one() } else { R::one() };
-    for p0 in (0..k).step_by(4) {
-        for j0 in (0..n).step_by(8) {
-            for p in p0..(p0 + 4).min(k) {
-                let (first, second) = space[4 * p * n..4 * (p + 1) * n].split_at_mut(2 * n);
-                for j in j0..(j0 + 8).min(n) {
-                    // SAFETY: within B.
-                    let v = unsafe { *b.at(p, j).ptr };
-                    let v = Complex::new(v.re, sign * v.im);
-                    let v = if plain { v } else { v * alpha };
-                    (first[2 * j], first[2 * j + 1]) = (v.re, v.im);
-                    (second[2 * j], second[2 * j + 1]) = (-v.im, v.re);
-                }
-            }
+    let mut turned = Vec::new();
+    for (p, to) in space.real.chunks_exact_mut(4 * n).enumerate() {
+        let (first, second) = to.split_at_mut(2 * n);
+        // SAFETY: the caller's block, or what was made of it.
+        let from = unsafe { row(b, p, n) };
+        if alpha.im.is_zero() {
+            pairs(from, alpha.re, sign, first, second);
+            continue;
         }
+        turned.clear();
+        for v in from.chunks_exact(2) {
+            let v = Complex::new(v[0], sign * v[1]) * alpha;
+            turned.extend([v.re, v.im]);
+        }
+        pairs(&turned, R::one(), R::one(), first, second);
     }
 }
