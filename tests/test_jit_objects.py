@@ -329,3 +329,97 @@ def test_methods_that_python_calls_by_itself(saved):
     args = [Box(1.0), Box(2.0)], {"a": Box(3.0)}, (4, Box(5.0)), [[1, 2]], Box(6.0)
     alike(of_many(*args), (21.0, [[1.0, 2.0]]))
     assert of_many(*args[:-1], None)[0] == 15.0
+
+
+@torch.jit.script
+class Setting:
+    def __init__(self, a: int):
+        self.a = a
+
+    @property
+    def value(self) -> int:
+        return self.a - 2
+
+    @value.setter
+    def value(self, value: int):
+        self.a = value + 4
+
+    @property
+    def fixed(self) -> int:
+        return 1
+
+
+class Sets(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.held = Setting(5)
+
+    def forward(self, a: int, b: int):
+        self.held.value = a
+        made = Setting(b)
+        made.value = a + b
+        return self.held.value, made.value, self.held.a, made.a
+
+
+def sets_nothing(a: int):
+    made = Setting(a)
+    made.fixed = a
+    return made.a
+
+
+def sets_what_is_not_there(a: int):
+    made = Setting(a)
+    made.other = a
+    return made.a
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_assignments_call_the_setters_of_properties(saved):
+    made = torch.jit.script(Sets())
+    if saved:
+        made = through_a_file(made)
+    assert made(1, 2) == Sets()(1, 2) == (3, 5, 5, 7)
+    with pytest.raises(RuntimeError, match="read-only attribute: fixed"):
+        torch.jit.script(sets_nothing)
+    with pytest.raises(RuntimeError, match="Tried to set nonexistent attribute: other"):
+        torch.jit.script(sets_what_is_not_there)
+
+
+def test_annotations_name_classes_that_nothing_else_names():
+    @torch.jit.script
+    class Inner:
+        def __init__(self):
+            self.b = "text"
+
+    @torch.jit.script
+    class Outer:
+        def __init__(self):
+            self.inner = Inner()
+
+        def take(self, both: Tuple[int, Inner]) -> Inner:  # noqa: UP006
+            self.inner = both[1]
+            return both[1]
+
+    def made():
+        return Outer().take((1, Inner())).b
+
+    assert torch.jit.script(made)() == "text"
+
+
+class Left(nn.Module):
+    @torch.jit.ignore
+    def told(self):
+        return "old"
+
+    def forward(self, x):
+        return x
+
+
+def test_ignored_methods_that_an_object_replaces():
+    @torch.jit.ignore
+    def told(self):
+        return "new"
+
+    module = Left()
+    module.told = told.__get__(module)
+    assert torch.jit.script(module).told() == "new" and torch.jit.script(Left()).told() == "old"

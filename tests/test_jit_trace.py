@@ -1,5 +1,6 @@
 """`jit.trace`: what it takes and gives, and what it notices of functions that are more than their calls."""
 
+import collections
 import io
 import warnings
 
@@ -136,3 +137,13 @@ def test_inputs_by_name():
     assert of_function(a=X * 2, c=X).tolist() == [1, 1, 1]
     with pytest.raises(RuntimeError, match=r"missing value for argument 'c'"):
         of_function(a=X, z=X)
+
+
+def test_named_tuples_are_traced_as_tuples():
+    point = collections.namedtuple("point", ["x", "y"])  # noqa: PYI024
+
+    def difference(p):
+        return p[0] - p[1]
+
+    made = torch.jit.trace(difference, (point(torch.ones(2), torch.zeros(2)),))
+    assert made((torch.full((2,), 3.0), torch.ones(2))).tolist() == [2.0, 2.0]

@@ -273,8 +273,8 @@ def __getattr__(name: str) -> Any:
     """The compiler and the reader, which few programs use, are loaded with their first use."""
     from importlib import import_module
 
-    if name == "annotations":
-        return import_module("torchlike.jit.annotations")
+    if name in ("annotations", "frontend"):
+        return import_module(f"torchlike.jit.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'torchlike.jit' has no attribute '{name}'")
     found = getattr(import_module(f"torchlike.jit.{_LAZY[name]}"), name)

@@ -245,6 +245,10 @@ class Calls(TypeTests):
 
     def of_known_call(self, function: Any, node: ast.Call) -> Any:
         """A call of a function or class."""
+        if isinstance(function, type) and _marks.mark_of(function) == _marks.IGNORE:
+            raise self.fail(
+                node, f"Cannot instantiate class '{function.__name__}' in a script function"
+            )
         for special in (Calls._special, _gradients.called, _tasks.called, _made_of_classes.called):
             made = special(self, function, node)
             if made is not None:

@@ -11,7 +11,7 @@ import torchlike
 from torchlike._naming import own
 from torchlike.jit import _library_contexts, _types
 from torchlike.jit._errors import NotSupportedError
-from torchlike.jit._scope import Known, Of, Run, Source, getter_of
+from torchlike.jit._scope import Known, Of, Run, Source, getter_of, setter_of
 from torchlike.jit._unit import Class, Unit
 
 if TYPE_CHECKING:
@@ -222,6 +222,8 @@ class Objects:
                 self._busy.clear()
         for method in (n for n in names if n not in ("__init__", "__repr__")):
             self.compiled(method, compiler, node)
+            if isinstance(found[method], property) and found[method].fset is not None:
+                self.compiled(setter_of(method), compiler, node)
         lines = [f"  {name} : {kind}\n" for name, kind in self.attributes.items()]
         for tree in self._methods.values():
             text = ast.unparse(ast.fix_missing_locations(tree))
@@ -239,9 +241,7 @@ class Objects:
             raise compiler.fail(
                 node, f"method '{method}' is called recursively. Recursive calls are not supported"
             )
-        function = self.inherited.get(method) or inspect.getattr_static(self.kind, method)
-        code = function.fget if isinstance(function, property) else function
-        called = getter_of(method) if isinstance(function, property) else method
+        code, called = self._code_of(method)
         self._busy.append(method)
         itself = Run(ast.Name("self", ast.Load()), self.name)
         made, result = Statements(self.program, Source(code), itself).function(called)
@@ -249,6 +249,16 @@ class Objects:
         self._results[method] = "NoneType" if method == "__init__" else result
         self._busy.pop()
         return self._results[method]
+
+    def _code_of(self, method: str) -> tuple[Any, str]:
+        """The function that a method, a property or the setter of one is, and its name in code."""
+        attribute = method.removeprefix("__").removesuffix("_setter")
+        if method == setter_of(attribute):
+            return inspect.getattr_static(self.kind, attribute).fset, method
+        function = self.inherited.get(method) or inspect.getattr_static(self.kind, method)
+        if isinstance(function, property):
+            return function.fget, getter_of(method)
+        return function, method
 
     def attribute(self, compiler: Any, of: Run, name: str, node: ast.AST) -> Any:
         """An attribute of an object."""
@@ -266,8 +276,23 @@ class Objects:
             node, f"'{self.kind.__name__}' object has no attribute or method '{name}'."
         )
 
+    def sets(self, name: str) -> bool:
+        """True if an assignment to an attribute is a call of a property's setter."""
+        is_property = isinstance(inspect.getattr_static(self.kind, name, None), property)
+        return is_property and name not in self.attributes
+
+    def set(self, compiler: Any, of: Run, name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
+        """That call."""
+        if inspect.getattr_static(self.kind, name).fset is None:
+            raise compiler.fail(node, f"Tried to set read-only attribute: {name}")
+        self.compiled(setter_of(name), compiler, node)
+        setter = ast.Attribute(of.node, setter_of(name), ast.Load())
+        return ast.Expr(ast.Call(setter, [value], []))
+
     def store(self, compiler: Any, of: Run, name: str, value: Any, node: ast.AST) -> ast.expr:
         """An attribute as a target: `__init__` says which there are."""
+        if self.sets(name):
+            raise compiler.fail(node, f"property '{name}' is set by plain assignments alone")
         if name not in self.attributes:
             kind = getattr(value, "kind", value)
             code = getattr(value, "node", None)
@@ -277,7 +302,7 @@ class Objects:
                 and not ast.unparse(code)[1:-1]
             ):
                 kind = "List[Tensor]" if isinstance(code, ast.List) else "Dict[str, Tensor]"
-            if not all(m.endswith("__init__") for m in self._busy):
+            if not self._busy or not all(m.endswith("__init__") for m in self._busy):
                 raise compiler.fail(
                     node,
                     f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in __init__()?",

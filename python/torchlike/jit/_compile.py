@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torchlike
 from torchlike.jit import _results
-from torchlike.jit._errors import NotSupportedError
+from torchlike.jit._errors import NotSupportedError, UnsupportedNodeError
 from torchlike.jit._functions import ATTRIBUTES
 from torchlike.jit._layers import inherited, stub_of
 from torchlike.jit._parts_of_code import (
@@ -69,7 +69,9 @@ class Expressions:
         """What an expression is: known, a module, or computed by the run."""
         method = getattr(self, "_" + type(node).__name__, None)
         if method is None:
-            raise self.fail(node, f"{_called(node)} aren't supported")
+            raise UnsupportedNodeError(
+                f"{_called(node)} aren't supported", self.source.place(node)
+            )
         return method(node)
 
     def node(self, value: Any, at: ast.AST) -> ast.expr:
@@ -236,9 +238,9 @@ class Expressions:
     def _BinOp(self, node: ast.BinOp) -> Any:
         left, right = self.visit(node.left), self.visit(node.right)
         if _plain(left) and _plain(right):
-            from torchlike.jit._operations import _BINARY
-
-            return Known(_BINARY[type(node.op)](left.value, right.value))
+            known = self._computed(node, left.value, right.value)
+            if known is not None:
+                return known
         made = self._by_method(left, node.op, right, node)
         if made is not None:
             return made
@@ -251,6 +253,17 @@ class Expressions:
         return Run(
             ast.BinOp(self.node(left, node.left), node.op, self.node(right, node.right)), kind
         )
+
+    def _computed(self, node: ast.BinOp, left: Any, right: Any) -> Known | None:
+        """What constants give; nothing where that is an error of the run."""
+        from torchlike.jit._operations import _BINARY
+
+        try:
+            return Known(_BINARY[type(node.op)](left, right))
+        except TypeError as e:
+            raise self.fail(node, f"Arguments for call are not valid: {e}") from None
+        except (ArithmeticError, ValueError):
+            return None
 
     def _by_method(self, a: Any, op: ast.AST, b: Any, node: ast.AST) -> Run | None:
         """An operator of an object whose class has a method for it."""

@@ -21,6 +21,10 @@ class NotSupportedError(FrontendError):
     """A construct of Python that TorchScript has not."""
 
 
+class UnsupportedNodeError(NotSupportedError):
+    """A kind of expression or statement that TorchScript has not."""
+
+
 class Error(Exception):
     """What code of TorchScript raises."""
 
@@ -74,4 +78,5 @@ def left(error: Exception) -> Exception | None:
         return kind(f"{text}{name}: {error.args[1]}\n")
     if isinstance(error, NotImplementedError):
         kind = NotImplementedError
-    return kind(f"{text}RuntimeError: {error}\n")
+    said = f"KeyError: {error.args[0]}" if isinstance(error, KeyError) and error.args else error
+    return kind(f"{text}RuntimeError: {said}\n")

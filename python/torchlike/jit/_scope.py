@@ -40,6 +40,11 @@ def getter_of(name: str) -> str:
     return f"__{name}_getter"
 
 
+def setter_of(name: str) -> str:
+    """The method that the setter of a property is in code."""
+    return f"__{name}_setter"
+
+
 def property_of(name: str) -> str | None:
     """The property whose getter a method of code is, if it is one."""
     attribute = name[2:].removesuffix("_getter")

@@ -184,9 +184,10 @@ def _made(program: Program, module: Any, made: dict[int, Any]) -> RecursiveScrip
 
 
 def _bind(module: Any, result: Any) -> None:
-    """Gives a compiled module the methods that are left to Python."""
-    for name in dir(type(module)):
-        function = inspect.getattr_static(type(module), name, None)
-        left = inspect.isfunction(function) and _marks.mark_of(function) in _LEFT
-        if left and name not in result._spec.methods:
+    """Gives a compiled module the methods that are left to Python: those of its class, and those set on itself."""
+    found = {n: inspect.getattr_static(type(module), n, None) for n in dir(type(module))}
+    found = {n: f for n, f in found.items() if inspect.isfunction(f)}
+    found.update({n: m.__func__ for n, m in vars(module).items() if inspect.ismethod(m)})
+    for name, function in found.items():
+        if _marks.mark_of(function) in _LEFT and name not in result._spec.methods:
             object.__setattr__(result, name, types.MethodType(function, result))

@@ -22,6 +22,7 @@ from torchlike.jit._bodies import (
     fits,
     kinds_of,
 )
+from torchlike.jit._errors import UnsupportedNodeError
 from torchlike.jit._narrowing import Narrowing, narrowing
 from torchlike.jit._parts_of_code import _kind, call
 from torchlike.jit._plain_statements import PlainStatements
@@ -56,7 +57,7 @@ class Statements(PlainStatements):
         self._count(tree)
         arguments = self._arguments(tree.args)
         if tree.returns is not None and not self._says_nothing(tree.returns):
-            self.returns = self.annotation(tree.returns)
+            self.returns = self.annotation(tree.returns, "return")
         if _marks.mark_of(self.source.function) == _marks.UNUSED:
             body = self._unused()
         else:
@@ -156,7 +157,7 @@ class Statements(PlainStatements):
             ):
                 return type(default.value).__name__
             return "Optional[Tensor]" if nothing and argument.annotation is not None else "Tensor"
-        return self.annotation(argument.annotation)
+        return self.annotation(argument.annotation, argument.arg)
 
     # Blocks
 
@@ -174,10 +175,8 @@ class Statements(PlainStatements):
         """The code of one statement."""
         method = getattr(self, "_do_" + type(node).__name__, None)
         if method is None:
-            raise self.fail(
-                node,
-                f"{_STATEMENTS.get(type(node).__name__, type(node).__name__ + ' statements')} aren't supported",
-            )
+            called = _STATEMENTS.get(type(node).__name__, type(node).__name__ + " statements")
+            raise UnsupportedNodeError(f"{called} aren't supported", self.source.place(node))
         made: list[ast.stmt] = method(node)
         return made
 
@@ -248,6 +247,10 @@ class Statements(PlainStatements):
             stores = [self._store(t, k) for t, k in zip(target.elts, kinds, strict=False)]
             return [ast.Assign([ast.Tuple(stores, ast.Store())], code)]
         if isinstance(target, ast.Attribute):
+            of = self.visit(target.value)
+            objects = self.program.objects_of(_kind(of)) if isinstance(of, Run) else None
+            if objects is not None and objects.sets(target.attr):
+                return [objects.set(self, of, target.attr, self.node(value, node), target)]
             kept = value if isinstance(value, Run) else _kind(value)
             return [ast.Assign([self._store(target, kept)], self.node(value, node))]
         if isinstance(target, ast.Subscript):
@@ -331,7 +334,8 @@ class Statements(PlainStatements):
             self.locals[node.target.id] = Run(ast.Name(node.target.id, ast.Load()), kind)
             # `annotate` would leave the variable the type of what it holds first.
             return [ast.AnnAssign(ast.Name(node.target.id, ast.Store()), said, code, 1)]
-        return [ast.Assign([self._store(node.target, kind)], call("annotate", [said, code]))]
+        annotated = Run(call("annotate", [said, code]), kind)
+        return self.assign(node.target, annotated, node)
 
     def _do_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         if isinstance(node.target, ast.Name):

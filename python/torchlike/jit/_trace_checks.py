@@ -90,7 +90,7 @@ def _kind_of_input(value: Any) -> str:
                 f"{found[0]} and {found[1]}"
             )
         return f"List[{found[0]}]"
-    if type(value) is tuple and value:
+    if isinstance(value, tuple) and value:  # a named one counts as the tuple that it is
         return f"Tuple[{', '.join(map(_kind_of_input, value))}]"
     return _types.of_value(value, lambda k: None)
 

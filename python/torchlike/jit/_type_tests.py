@@ -75,10 +75,20 @@ class TypeTests(Comprehensions):
         names: dict[Any, str] = {list: "List[", tuple: "Tuple[", dict: "Dict["}
         return kind.startswith(tuple(names[a] for a in asked))
 
-    def annotation(self, node: ast.AST) -> str:
-        """The type that an annotation says."""
+    def _meant(self, node: ast.AST, of: str) -> Any:
         try:
-            kind = _types.evaluated(node, self.source.lookup)
+            return _types.evaluated(node, self.source.lookup)
+        except KeyError:
+            # a name that only annotations use is known to them alone
+            said = self.source.function.__annotations__.get(of)
+            if said is None or isinstance(said, str):
+                raise
+            return said
+
+    def annotation(self, node: ast.AST, of: str = "") -> str:
+        """The type that an annotation says, which may be that `of` an argument, or of the result."""
+        try:
+            kind = self._meant(node, of)
             return _types.of_annotation(kind, self.program.named(self, node))
         except (_types.UnknownType, KeyError, AttributeError, TypeError) as e:
             raise self.fail(node, str(e) or "an annotation that is no type") from None

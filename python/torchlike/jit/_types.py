@@ -22,6 +22,17 @@ class UnknownType(Exception):
     """An annotation, or a value, that TorchScript has no type for."""
 
 
+# What is no type without the types in its brackets.
+_BARE: dict[Any, str] = {
+    typing.List: "List",
+    typing.Dict: "Dict",
+    typing.Tuple: "Tuple",
+    typing.Optional: "Optional",
+    typing.Union: "Union",
+    torchlike.Future: "Future",
+}
+
+
 def of_annotation(kind: Any, named: Any) -> str:
     """The text of an annotation; `named` gives that of a class of the user.
 
@@ -39,6 +50,13 @@ def of_annotation(kind: Any, named: Any) -> str:
         return f"Optional[{text}]" if len(rest) < len(inner) else text
     if origin is typing.Final:
         return of_annotation(inner[0], named)
+    name = _BARE.get(kind) if _hashable(kind) else None
+    if name is not None:
+        raise UnknownType(
+            f"Attempted to use {name} without a contained type. Please add a contained type, e.g. {name}[int]"
+            if name != "Dict"
+            else "Attempted to use Dict without contained types. Please add contained type, e.g. Dict[int, int]"
+        )
     containers = ((list, "List"), (dict, "Dict"), (tuple, "Tuple"), (torchlike.Future, "Future"))
     for container, name in containers:
         if origin is container:
