@@ -109,3 +109,13 @@ def test_reports_of_the_machine() -> None:
     assert "gcc_version" not in text and f"torch_version: {torch.__version__}" in text
     manager, packages = REPORT.get_pip_packages(patterns=["pytest"])
     assert manager == "pip3" and f"pytest=={pytest.__version__}" in packages.splitlines()
+
+
+def test_determinism_is_asked_for_by_truth_values():
+    for call in (
+        lambda: torch.use_deterministic_algorithms(1),
+        lambda: torch.use_deterministic_algorithms(True, warn_only=None),
+    ):
+        with pytest.raises(TypeError, match=r"^_set_deterministic_algorithms\(\): argument '"):
+            call()
+    assert not torch.are_deterministic_algorithms_enabled()

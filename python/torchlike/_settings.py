@@ -193,8 +193,18 @@ def _say_deterministic(wish: tuple[bool, bool], fill: bool) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Fills memory that nobody wrote (see `utils.deterministic`); the kernels are deterministic with and without it."""
-    _say_deterministic((bool(mode), bool(warn_only)), _fill)
+    """Fills memory that nobody wrote (see `utils.deterministic`); the kernels are deterministic with and without it.
+
+    Raises:
+        TypeError: for what is no truth value.
+    """
+    for name, given in (("'mode' (position 1)", mode), ("'warn_only'", warn_only)):
+        if not isinstance(given, bool):
+            kind = type(given).__name__
+            raise TypeError(
+                f"_set_deterministic_algorithms(): argument {name} must be bool, not {kind}"
+            )
+    _say_deterministic((mode, warn_only), _fill)
 
 
 def fills_memory() -> bool:
