@@ -34,3 +34,19 @@ assert torchlike.utils.data.Sampler is Sampler
 
 def test_parts_of_packages_that_wait_run_once():
     subprocess.run([sys.executable, "-c", PARTS], check=True)
+
+
+REACHED = """
+import torchlike
+for path in (
+    "autograd.grad_mode.no_grad", "autograd.profiler_util.FunctionEvent", "monitor.log_event", "torch_version.TorchVersion",
+    "fx.experimental.const_fold", "fx.passes.utils.matcher_utils.SubgraphMatcher", "nn.parallel.scatter_gather.scatter",
+):
+    found = torchlike
+    for name in path.split("."):
+        found = getattr(found, name)
+"""
+
+
+def test_modules_are_reached_without_being_imported_by_name():
+    subprocess.run([sys.executable, "-c", REACHED], check=True)

@@ -97,6 +97,8 @@ _functorch = _lazy.module("torchlike._functorch")
 _jit_internal = _lazy.module("torchlike._jit_internal")
 _subclasses = _lazy.module("torchlike._subclasses")
 package = _lazy.module("torchlike.package")
+monitor = _lazy.module("torchlike.monitor")
+torch_version = _lazy.module("torchlike.torch_version")
 quantization = _lazy.module("torchlike.quantization")
 ops = _lazy.Operators()
 

@@ -55,7 +55,9 @@ def _disable_profiler() -> None:
 
 forward_ad = _lazy.module("torchlike.autograd.forward_ad")
 functional = _lazy.module("torchlike.autograd.functional")
+grad_mode = _lazy.module("torchlike.autograd.grad_mode")
 profiler = _lazy.module("torchlike.autograd.profiler")
+profiler_util = _lazy.module("torchlike.autograd.profiler_util")
 
 
 def _check_given(output: Any, grad: Tensor, i: int) -> None:
