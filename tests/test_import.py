@@ -39,8 +39,9 @@ def test_parts_of_packages_that_wait_run_once():
 REACHED = """
 import torchlike
 for path in (
-    "autograd.grad_mode.no_grad", "autograd.profiler_util.FunctionEvent", "monitor.log_event", "torch_version.TorchVersion",
-    "fx.experimental.const_fold", "fx.passes.utils.matcher_utils.SubgraphMatcher", "nn.parallel.scatter_gather.scatter",
+    "autograd.grad_mode.no_grad", "autograd.profiler_util.FunctionEvent", "monitor.log_event",
+    "torch_version.TorchVersion", "fx.experimental.const_fold", "fx.passes.utils.matcher_utils.SubgraphMatcher",
+    "nn.parallel.scatter_gather.scatter",
 ):
     found = torchlike
     for name in path.split("."):

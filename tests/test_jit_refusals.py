@@ -22,7 +22,7 @@ def bare(x: List) -> int:  # noqa: UP006
 
 def bare_within(x: Tensor):
     found: Dict = {}  # noqa: UP006
-    return x
+    return x, found
 
 
 def missing(x: Dict[str, int]) -> int:  # noqa: UP006

@@ -140,7 +140,7 @@ def test_inputs_by_name():
 
 
 def test_named_tuples_are_traced_as_tuples():
-    point = collections.namedtuple("point", ["x", "y"])  # noqa: PYI024
+    point = collections.namedtuple("point", ["x", "y"])
 
     def difference(p):
         return p[0] - p[1]

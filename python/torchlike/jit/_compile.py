@@ -69,9 +69,7 @@ class Expressions:
         """What an expression is: known, a module, or computed by the run."""
         method = getattr(self, "_" + type(node).__name__, None)
         if method is None:
-            raise UnsupportedNodeError(
-                f"{_called(node)} aren't supported", self.source.place(node)
-            )
+            raise UnsupportedNodeError(f"{_called(node)} aren't supported", self.source.place(node))
         return method(node)
 
     def node(self, value: Any, at: ast.AST) -> ast.expr:

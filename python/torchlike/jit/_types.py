@@ -24,12 +24,8 @@ class UnknownType(Exception):
 
 # What is no type without the types in its brackets.
 _BARE: dict[Any, str] = {
-    typing.List: "List",
-    typing.Dict: "Dict",
-    typing.Tuple: "Tuple",
-    typing.Optional: "Optional",
-    typing.Union: "Union",
     torchlike.Future: "Future",
+    **{getattr(typing, name): name for name in ("List", "Dict", "Tuple", "Optional", "Union")},
 }
 
 

@@ -1,4 +1,4 @@
-"""What compiling to TorchScript raises, under PyTorch's names; the trees that its reader makes of code are not there."""
+"""What compiling to TorchScript raises, under PyTorch's names; the trees that its reader makes are not there."""
 
 from __future__ import annotations
 
