@@ -74,7 +74,7 @@ def keeps(module: str) -> bool:
     return root not in sys.stdlib_module_names and root not in OWN
 
 
-def _loaded(module: str, name: str) -> Any:
+def loaded_class(module: str, name: str) -> Any:
     """The class that the program has under a name, or None. Nothing is imported, and no attribute is asked for."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -90,7 +90,7 @@ def loaded(module: str, name: str) -> Any:
     """How objects are made of a class of modules or of an enumeration that the program itself has, without running any
     of the class's own code; None where that cannot be.
     """
-    found = _loaded(module, name)
+    found = loaded_class(module, name)
     if found is None:
         return None
     import enum

@@ -160,12 +160,10 @@ _JAGGED = "torch.nested._internal.nested_tensor"
 _JAGGED_PARTS = ("values", "offsets", "lengths")
 
 
-def _jagged(args: tuple[Any, ...], kwargs: Any) -> Any:
+def jagged(func: Any, cls: Any, inner: Any, state: Any) -> Any:
     """A jagged tensor, of the call that PyTorch's files have for classes of tensors."""
     from torchlike.nested._internal.nested_tensor import NestedTensor, _rebuild_njt
 
-    need(not kwargs and len(args) == 4, "the arguments of a jagged tensor")
-    func, cls, inner, state = args
     need(func is _rebuild_njt and cls is NestedTensor, "a tensor of an unknown class")
     need(isinstance(inner, tuple) and len(inner) == 1, "the parts of a jagged tensor")
     need(isinstance(inner[0], dict) and isinstance(state, dict), "the parts of a jagged tensor")
@@ -210,7 +208,9 @@ def _ranged(made: Any, state: Any) -> None:
 def builder(module: str, name: str) -> Any:
     """How objects of this name are made, or None."""
     if (module, name) == ("torch._tensor", "_rebuild_from_type_v2"):
-        return Builder(_jagged)
+        from torchlike import _rebuild_classes
+
+        return _rebuild_classes.builder()
     if (module, name) == ("torch._dynamo.decorators", "_DimRange"):
         return Builder(_range, _ranged)
     cls = _module_class(module, name)
@@ -246,6 +246,10 @@ def value(module: str, name: str) -> Any:
         found = getattr(torchlike.nn.functional, name, None)
         if callable(found) and not name.startswith("_") and not isinstance(found, type):
             return found
+    if module == "torch._utils":
+        from torchlike import _rebuild_classes
+
+        return _rebuild_classes.maker(name) or Refused
     if module == _JAGGED and name in ("NestedTensor", "_rebuild_njt"):
         from torchlike.nested._internal import nested_tensor
 

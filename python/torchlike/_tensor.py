@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections import OrderedDict
 from typing import Any
 
@@ -230,14 +231,25 @@ def _rebuild_saved(data: bytes) -> Any:
     return load(data)
 
 
+def _state_of(t: Tensor) -> Any:
+    """What a tensor is saved with besides its elements: what its class says, or its attributes and slots."""
+    own = getattr(type(t), "__getstate__", None)
+    if own is not None and own is not getattr(object, "__getstate__", None):
+        return own(t)
+    slots = copyreg._slotnames(type(t))  # type: ignore[attr-defined]
+    held = {name: getattr(t, name) for name in slots if hasattr(t, name)}
+    return (t.__dict__, held) if held else t.__dict__
+
+
 def _reduce(t: Tensor, protocol: int) -> Any:
     """A tensor's pickle: PyTorch's, so that each library opens what the other one wrote."""
-    state = t.__dict__
-    if not _is_plain(t) and not t.is_meta and not t._has_parts() and _is_wrapper(t):
-        return _rebuild_from_type_v2, (*_reduce_wrapper(t), state)
-    func, args = _reduce_plain(t)
-    if type(t) is Tensor and not state:
-        return func, args
+    if type(t) is Tensor and not t.__dict__:
+        return _reduce_plain(t)
+    state = _state_of(t)
+    with _C.DisableTorchFunctionSubclass():
+        if not _is_plain(t) and not t.is_meta and not t._has_parts() and _is_wrapper(t):
+            return _rebuild_from_type_v2, (*_reduce_wrapper(t), state)
+        func, args = _reduce_plain(t)
     return _rebuild_from_type_v2, (func, type(t), args, state)
 
 
@@ -279,7 +291,7 @@ def _reduce_plain(t: Tensor) -> Any:
         warn_if_has_hooks(t)
     shape, stride = tuple(t.shape), t.stride()
     # `copy.copy` calls what is returned here: a tensor that can become real has to stay on its storage
-    if t.is_meta and type(t) is Tensor and _C._is_blank(t):
+    if t.is_meta and (_C._is_blank(t) if type(t) is Tensor else t.source is None):
         meta = (t.dtype, shape, stride, t.requires_grad)
         return _utils._rebuild_meta_tensor_no_storage, meta
     said = {name: True for name, on in (("conj", t.is_conj()), ("neg", t.is_neg())) if on}
@@ -301,7 +313,13 @@ def _rebuild_from_type_v2(func: Any, new_type: type, args: Any, state: Any) -> A
     made = func(*args)
     if type(made) is not new_type:
         made = made.as_subclass(new_type)
-    made.__dict__.update(state or {})
+    restore = getattr(type(made), "__setstate__", None)
+    if restore is not None:
+        restore(made, state)
+    else:
+        from torchlike._rebuild_builders import attributes
+
+        attributes(made, state)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from torchlike import _C
@@ -140,6 +141,31 @@ def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires
     return made.requires_grad_() if requires_grad else made
 
 
+class _Restoring(threading.local):
+    """Where this thread brings what it loads."""
+
+    location: Any = None
+
+
+restoring = _Restoring()
+
+
+def _restored(device: Any) -> Any:
+    """The device that what was saved of one is brought to.
+
+    Raises:
+        RuntimeError: if a function says where storages go, as it is asked for storages alone.
+    """
+    where = restoring.location
+    if where is None or isinstance(where, _C.device | str):
+        return device if where is None else where
+    if isinstance(where, dict):
+        return where.get(str(device), where.get(device, device))
+    raise RuntimeError(
+        "Callable map_location not supported with _rebuild_wrapper_subclass or _rebuild_device_tensor_from_numpy"
+    )
+
+
 def _rebuild_wrapper_subclass(
     cls: Any,
     dtype: Any,
@@ -158,7 +184,7 @@ def _rebuild_wrapper_subclass(
         dtype=dtype,
         storage_offset=storage_offset,
         layout=layout,
-        device=device,
+        device=_restored(device),
         requires_grad=requires_grad,
     )
 

@@ -11,7 +11,7 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchlike import _C, _naming
+from torchlike import _C, _naming, _utils
 from torchlike._naming import own
 from torchlike._opaque import Opaque as Opaque
 
@@ -237,6 +237,32 @@ def _path_of(f: Any) -> str | None:
     return os.path.abspath(name) if same and stat.S_ISREG(opened.st_mode) else None
 
 
+def _forced(weights_only: bool | None) -> bool | None:
+    """What `weights_only` is after the environment's variables that force it, which the call's own True withstands."""
+    chosen = {
+        name: os.getenv(f"TORCH_FORCE_{name}", "0").lower() in ("1", "y", "yes", "true")
+        for name in ("WEIGHTS_ONLY_LOAD", "NO_WEIGHTS_ONLY_LOAD")
+    }
+    if all(chosen.values()):
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` "
+            "should be set, but both were set."
+        )
+    if chosen["WEIGHTS_ONLY_LOAD"]:
+        return True
+    if chosen["NO_WEIGHTS_ONLY_LOAD"] and weights_only is None:
+        import warnings
+
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the"
+            "`weights_only` argument was not explicitly passed to `torch.load`, forcing weights_only=False.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return False
+    return weights_only
+
+
 def load(
     f: Any,
     map_location: Any = None,
@@ -256,6 +282,7 @@ def load(
     know become `Opaque`. With `verify=True` all bytes are compared with the file's checksums first, where the format
     has some.
     """
+    weights_only = _forced(weights_only)
     if pickle_module not in (None, pickle):
         raise TypeError("load(): torchlike reads pickles itself and takes no other pickle_module")
     if pickle_module is not None and weights_only:
@@ -266,6 +293,7 @@ def load(
         raise TypeError(
             f"load(): torchlike reads pickles itself and takes no {', '.join(pickle_load_args)}"
         )
+    asked = map_location
     if map_location is None and "torchlike._locations" in sys.modules:
         from torchlike import _locations
 
@@ -274,16 +302,20 @@ def load(
     if mmap and not isinstance(f, str | os.PathLike):
         raise ValueError("f must be a string or os.PathLike object in order to use mmap argument")
     offset = at if is_path and not isinstance(f, str | os.PathLike) else 0
-    made, end = _C._load(
-        file,
-        map_location,
-        strict,
-        mmap,
-        _allowed() if _safe else {},
-        offset,
-        verify,
-        unread=_skipped.fakes is not None,
-    )
+    before, _utils.restoring.location = _utils.restoring.location, asked
+    try:
+        made, end = _C._load(
+            file,
+            map_location,
+            strict,
+            mmap,
+            _allowed() if _safe else {},
+            offset,
+            verify,
+            unread=_skipped.fakes is not None,
+        )
+    finally:
+        _utils.restoring.location = before
     if hasattr(f, "seek") and not isinstance(f, str | os.PathLike | memoryview):
         f.seek(at + end)
     return made

@@ -1,14 +1,13 @@
 //! Tensors of a tree that is to be saved: their layouts, classes, attributes and parts.
 
 use super::Saver;
-use crate::io::tree::{Call, CallKind, Channels, Composite, CompositeKind, Quant};
-use crate::io::{Object, TensorClass, TensorRef, Tree, Value};
+use crate::io::tree::{Channels, Composite, CompositeKind, Quant};
+use crate::io::{TensorClass, TensorRef, Value};
 use crate::parts::Parts;
 use crate::plan::ViewPlan;
 use crate::py::class::{is_fake_class, is_tensor_class};
 use crate::py::object::{PyTensor, parameter};
 use crate::py::parts::located;
-use crate::py::types;
 use crate::{DType, Result, Tensor, err};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -31,9 +30,9 @@ impl<'py> Saver<'py> {
 
     pub(super) fn tensor(&mut self, o: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
         let t = PyTensor::of(o)?.get().clone();
-        let class = self.class(o)?;
-        let Some(class) = class else {
-            return self.subclass(o, &t, depth);
+        // a tensor of a class of the user's: a call that makes a tensor and gives it the class
+        let Some(class) = self.class(o)? else {
+            return self.reduced(o, depth);
         };
         let attrs = self.attributes(o, depth)?;
         let parts = t.storage().parts();
@@ -165,82 +164,6 @@ impl<'py> Saver<'py> {
         let packed = self.tree.push_tensor(r);
         SmallVec::from_slice(&[packed])
     }
-
-    /// True if a class takes its objects apart in its own way.
-    fn has_own_reduction(&self, class: &Bound<'py, PyAny>) -> PyResult<bool> {
-        let how = intern!(self.py, "__reduce_ex__");
-        let plain = self.py.get_type::<PyTensor>().getattr(how)?;
-        Ok(!class.getattr(how)?.eq(plain)?)
-    }
-
-    /// A tensor of a class of the user's: a call that makes a plain tensor and gives it the class.
-    fn subclass(&mut self, o: &Bound<'py, PyAny>, t: &Tensor, depth: usize) -> PyResult<Value> {
-        let class = o.get_type().into_any();
-        if self.has_own_reduction(&class)? {
-            return self.reduced(o, depth);
-        }
-        if t.is_meta() && !(self.materialize && t.storage().is_sourced()) {
-            return Err(err!(
-                NotImplemented,
-                "save(): a meta tensor of class {} cannot be saved without its data",
-                types::type_name(o)
-            )
-            .into());
-        }
-        let inner = self.rebuild_arguments(t);
-        let func = self.name("torch._utils", "_rebuild_tensor_v3");
-        let class = self.value(&class, depth + 1)?;
-        let attrs = match self.attributes(o, depth)? {
-            Value::None => self.tree.push_dict(Object::Dict, Vec::new()),
-            attrs => attrs,
-        };
-        Ok(self.called(
-            ("torch._tensor", "_rebuild_from_type_v2"),
-            &[func, class, inner, attrs],
-        ))
-    }
-
-    fn called(&mut self, (module, name): (&str, &str), args: &[Value]) -> Value {
-        let args = self.tree.push_items(Object::Tuple, args);
-        let func = self.name(module, name);
-        self.tree.push_call(Call {
-            kind: CallKind::Reduce,
-            func,
-            args,
-            kwargs: Value::None,
-            extra: None,
-        })
-    }
-
-    /// The arguments of PyTorch's `_rebuild_tensor_v3`.
-    fn rebuild_arguments(&mut self, t: &Tensor) -> Value {
-        let number = self.storage(t.storage(), t.dtype());
-        let tree = &mut self.tree;
-        let storage = tree.push(Object::Storage(number, None));
-        let (shape, stride) = (ints(tree, t.shape()), ints(tree, t.strides()));
-        let hooks = tree.push_dict(Object::OrderedDict, Vec::new());
-        let dtype = tree.push(Object::DType(t.dtype()));
-        let mut flags = Vec::new();
-        for (name, set) in [("conj", t.is_conj()), ("neg", t.is_neg())] {
-            if set {
-                flags.push((tree.push_str(name), Value::Bool(true)));
-            }
-        }
-        let flags = if flags.is_empty() {
-            Value::None
-        } else {
-            tree.push_dict(Object::Dict, flags)
-        };
-        let grad = Value::Bool(t.requires_grad());
-        let offset = Value::Int(t.offset());
-        let all = [storage, offset, shape, stride, grad, hooks, dtype, flags];
-        tree.push_items(Object::Tuple, &all)
-    }
-}
-
-fn ints(tree: &mut Tree, dims: &[i64]) -> Value {
-    let items: Vec<Value> = dims.iter().map(|&n| Value::Int(n)).collect();
-    tree.push_items(Object::Tuple, &items)
 }
 
 /// True for `Parameter`, and for classes derived from it that take themselves apart as it does: they come back as it.
