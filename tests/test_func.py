@@ -410,3 +410,32 @@ def test_embeddings_of_whole_batches(setting):
                     for i in range(4)
                 ]
                 assert torch.allclose(vmap(f, dims)(*given), torch.stack(each))
+
+
+@pytest.mark.parametrize(("transposed", "groups"), [(False, 1), (False, 2), (True, 2)])
+@pytest.mark.parametrize("n", [0, 2])
+def test_gradients_of_convolutions_of_whole_batches(transposed, groups, n):
+    conv = nn.functional.conv_transpose1d if transposed else nn.functional.conv1d
+    x = torch.randn(3, n, 4, 7, dtype=torch.float64)
+    w = torch.randn(3, 4, 4 // groups, 3, dtype=torch.float64)
+    g = torch.randn(3, *conv(x[0], w[0], groups=groups).shape, dtype=torch.float64)
+
+    def pulled(x, w, g):
+        return torch.func.vjp(lambda x, w: conv(x, w, groups=groups), x, w)[1](g)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing runs once an example
+        for dims in ((0, 0, 0), (None, None, 0), (0, None, None), (None, 0, 0)):
+            given = [v if d == 0 else v[0] for v, d in zip((x, w, g), dims, strict=True)]
+            each = [
+                pulled(*[v[i] if d == 0 else v for v, d in zip(given, dims, strict=True)])
+                for i in range(3)
+            ]
+            made = vmap(pulled, dims)(*given)
+            for m, wanted in zip(made, zip(*each, strict=True), strict=True):
+                assert m.shape == torch.stack(wanted).shape
+                assert torch.allclose(m, torch.stack(wanted))
+        # of one call, which only the gradients of its result are many of
+        pull = torch.func.vjp(lambda x, w: conv(x, w, groups=groups), x[0], w[0])[1]
+        for m, wanted in zip(vmap(pull)(g), zip(*map(pull, g), strict=True), strict=True):
+            assert torch.allclose(m, torch.stack(wanted))

@@ -2,6 +2,7 @@
 //!
 //! [`Batch::As`]: crate::ops::core::op::Batch
 
+mod conv;
 mod nn;
 mod places;
 
@@ -10,9 +11,10 @@ use crate::ops::core::op::{Hidden, Ret};
 use crate::ops::f;
 use crate::{Dims, Error, Result, Scalar, Tensor, bail, err};
 
+pub use conv::{convolution, convolution_input, convolution_weight};
 pub use nn::{
-    averaged, batch_norm, bilinear, binary_cross_entropies, convolution, group_norm, layer_norm,
-    nll_loss, rms_norm,
+    averaged, batch_norm, bilinear, binary_cross_entropies, group_norm, layer_norm, nll_loss,
+    rms_norm,
 };
 pub use places::{
     embedding, embedding_gradient, index, index_fill, index_put, masked_fill, masked_select, take,

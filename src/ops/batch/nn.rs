@@ -1,5 +1,6 @@
 //! Layers of whole batches: examples join a dimension that is there, or weights that differ are applied afterwards.
 
+use super::conv::{flattened, into_channels, out_of_channels};
 use super::{Made, both, hidden, one, summed};
 use crate::ops::core::op::{Hidden, Ret};
 use crate::ops::f;
@@ -75,56 +76,6 @@ pub fn averaged(
 pub fn binary_cross_entropies([grad, x, y]: [&Tensor; 3], reduction: i64) -> Result<Tensor> {
     let shape = dims::broadcast(&dims::broadcast(grad.shape(), x.shape())?, y.shape())?;
     f::_grad_binary_cross_entropy_backward_plain(grad, &f::expand(x, &shape)?, y, reduction)
-}
-
-/// `convolution`: examples join the batch; weights that differ become groups.
-pub fn convolution(a: &f::Convolution, h: Hidden) -> Made {
-    let k = h.k as i64;
-    let x = a.input;
-    if !h.differs(1) && !h.differs(2) {
-        let joined = flattened(x, 0, k)?;
-        let all = f::Convolution {
-            input: &joined,
-            ..a.clone()
-        };
-        let made = all.call()?;
-        let shape = hidden(x, h.k + 1).concat(&made.shape()[1..]);
-        return one(f::reshape(&made, &shape[..]));
-    }
-    let differing = [Some(x), Some(a.weight), a.bias].into_iter().enumerate();
-    let differing = differing.filter(|(i, _)| h.differs(*i)).find_map(|d| d.1);
-    let batch = hidden(differing.unwrap_or(x), h.k);
-    let count: i64 = batch.iter().product();
-    let joined = into_channels(&h.repeated(0, x, &batch)?, h)?;
-    let weight = flattened(&h.repeated(1, a.weight, &batch)?, 0, k)?;
-    let bias = a.bias.map(|b| flattened(&h.repeated(2, b, &batch)?, 0, k));
-    let bias = bias.transpose()?;
-    let all = f::Convolution {
-        input: &joined,
-        weight: &weight,
-        bias: bias.as_ref(),
-        groups: a.groups * count,
-        ..a.clone()
-    };
-    one(out_of_channels(&all.call()?, -1, &batch))
-}
-
-fn flattened(t: &Tensor, from: i64, to: i64) -> Result<Tensor> {
-    f::Flatten::new(t).start_dim(from).end_dim(to).call()
-}
-
-/// `[batch, N, C, ...]` as `[N, batch * C, ...]`.
-fn into_channels(t: &Tensor, h: Hidden) -> Result<Tensor> {
-    let first = flattened(t, 0, h.k as i64 - 1)?;
-    flattened(&f::MovedimInt::new(&first, 0, 1).call()?, 1, 2)
-}
-
-/// `[N, batch * channels, ...]` as `[batch, N, channels, ...]`.
-fn out_of_channels(t: &Tensor, channels: i64, batch: &Dims) -> Result<Tensor> {
-    let count: i64 = batch.iter().product();
-    let apart = Dims::from([t.shape()[0], count, channels]).concat(&t.shape()[2..]);
-    let first = f::MovedimInt::new(&f::reshape(t, &apart[..])?, 1, 0).call()?;
-    f::reshape(&first, &batch.concat(&first.shape()[1..])[..])
 }
 
 /// `native_group_norm`: examples join the batch; weights that differ are applied afterwards.
