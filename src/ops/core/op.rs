@@ -277,6 +277,8 @@ pub enum Lies {
     /// As its operands, the first of which is asked first where they disagree.
     #[default]
     Operands,
+    /// As its tensors, as if numbers were no operands; row-major where a number comes first.
+    Tensors,
     /// As its operands, the last of which is asked first.
     GradientLast,
     /// Row-major, in the second operand's type.

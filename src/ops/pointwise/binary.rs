@@ -5,7 +5,7 @@ use crate::cpu::map::{Ctx, FromCtx, Loop, both};
 use crate::cpu::math::{ComplexFns as _, Elementary, RealFns, gcd, int_pow};
 use crate::cpu::neighbour::Stepped as _;
 use crate::ops::core::args::Args;
-use crate::ops::core::op::{Batch, Cast, E, F, FMIO, FMO, J, N, O, OpDef, X, compose};
+use crate::ops::core::op::{Batch, Cast, E, F, FMIO, FMO, J, Lies, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::pointwise::factors;
@@ -418,7 +418,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(DivFloor "floor_divide", 2, same, with wide_numbers, check typed!(|a, d| nonzero(a.input, a.other, d), DType), FMIO | N, "floor_div(a, b)", "(Operand self, Operand other)", "The quotient rounded down.").refused(),
     map_row!(Remainder "remainder", 2, same, check typed!(|a, d| nonzero(a.input, a.other, d), DType), FMIO, "py_mod(a, b)", "(Operand self, Operand other)", "The remainder with the sign of the divisor.").grad("RemainderBackward1 / RemainderBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='floor')"),
     map_row!(Fmod "fmod", 2, same, check typed!(|a, d| nonzero(Operand::Tensor(a.input), a.other, d), DType), FMIO, "c_mod(a, b)", "(Tensor self, Operand other)", "The remainder with the sign of the dividend.").grad("FmodBackward1 / FmodBackward0 | self: grad; other: -grad * self.div(other, rounding_mode='trunc')"),
-    map_row!(Pow "pow", 2, same, beside power_by_number, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second.").grad("PowBackward1 / PowBackward0 / PowBackward2 | self: _grad.pow_base(grad, self, exponent); exponent: _grad.pow_exponent(grad, self, exponent, result)").amp(Cast::Kept, Cast::Single),
+    map_row!(Pow "pow", 2, same, beside power_by_number, check typed!(natural_exponent, DType), FMIO, "pow_(a, b)", "(Operand self, Operand exponent)", "The first operand to the power of the second.").lies(Lies::Tensors).grad("PowBackward1 / PowBackward0 / PowBackward2 | self: _grad.pow_base(grad, self, exponent); exponent: _grad.pow_exponent(grad, self, exponent, result)").amp(Cast::Kept, Cast::Single),
     compose(
         "float_power",
         "(Tensor self, Operand exponent)",
@@ -456,7 +456,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Heaviside "heaviside", 2, same, check typed!(one_dtype, DType), FMIO | X, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element.").refused(),
     map_row!(Gcd "gcd", 2, same, FMIO | J, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor.").no_grad(),
     map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple.").no_grad(),
-    map_row!(Lerp "lerp", 3, same, typed!(one_type, DType), FMIO | X, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),
+    map_row!(Lerp "lerp", 3, same, typed!(one_type, DType), FMIO | X, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").lies(Lies::Tensors).grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),
     map_row!(Addcmul "addcmul", 3, same, typed!(|a, d| factors::value(a.value, d), DType), FMIO, "a + alpha * b * c", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 * tensor2.").grad("self: grad; tensor1: grad * (tensor2 * value).conj(); tensor2: grad * (tensor1 * value).conj()").amp(Cast::Kept, Cast::Widest),
     map_row!(Addcdiv "addcdiv", 3, same, typed!(|a, d| factors::divided(a.value, [a.tensor1, a.tensor2], d), DType), FMIO, "a + alpha * (b / c)", "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", "self + value * tensor1 / tensor2.").grad("self: grad; tensor1: grad * (value / tensor2).conj(); tensor2: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()").amp(Cast::Kept, Cast::Widest),
 ];

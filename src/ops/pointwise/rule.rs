@@ -244,7 +244,9 @@ pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
 #[must_use]
 pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
     let tensors = || tensors_of(operands);
-    let same_shape = tensors().all(|t| t.shape() == shape);
+    // a number is an operand without dimensions
+    let numbers = tensors().count() < operands.len() && !shape.is_empty();
+    let same_shape = !numbers && tensors().all(|t| t.shape() == shape);
     if same_shape {
         if tensors().all(Tensor::is_contiguous) {
             return dims::contiguous_strides(shape);
@@ -276,6 +278,10 @@ fn other_layout(operands: &[Arg], lies: Lies) -> Result<(Dims, Dims)> {
     if lies == Lies::GradientLast {
         let turned: SmallVec<[Arg; 3]> = operands.iter().rev().cloned().collect();
         return result_layout(&turned);
+    }
+    if lies == Lies::Tensors && matches!(operands.first(), Some(Arg::Tensor(_))) {
+        let tensors: SmallVec<[Arg; 3]> = tensors_of(operands).map(Arg::Tensor).collect();
+        return result_layout(&tensors);
     }
     if lies == Lies::DenseOfComplex && !result_type(operands)?.is_complex() {
         return result_layout(operands);
