@@ -139,3 +139,24 @@ def test_values_recorded_from_pytorch():
     gamma = torch.mvlgamma(torch.tensor([1.3, 2.0, 4.0, 8.0, 2.6]).bfloat16(), 3)
     assert gamma.tolist() == [2.875, 1.6015625, 5.40625, 24.375, 2.0]
     assert torch.angle(torch.ones(2, 3, 4, dtype=torch.complex64).permute(2, 0, 1)).is_contiguous()
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_indices_are_not_written_over(device):
+    def i():
+        return torch.tensor([2, 1, 0], device=device)
+
+    calls = (
+        lambda x: x.index_add_(0, x, i()),
+        lambda x: x.index_add_(0, i(), x),
+        lambda x: x.index_copy_(0, x, i()),
+        lambda x: x.index_fill_(0, x, 0),
+        lambda x: x.index_put_((x,), i()),
+        lambda x: x.scatter_(0, x, i()),
+        lambda x: x.scatter_add_(0, i(), x),
+    )
+    for call in calls:
+        with pytest.raises(RuntimeError, match=SHARED):
+            call(i())
+    x = torch.ones(2, device=device)
+    assert x.add_(x).mul_(x).shape == (2,)

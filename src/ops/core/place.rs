@@ -175,7 +175,7 @@ fn writable_directly(args: &Args, traits: &Traits, target: &Tensor) -> Result<bo
     let (mut safe, mut shared) = (true, false);
     args.for_each_tensor(|i, t| {
         if t.shares_storage(target) && target.numel() > 0 {
-            shared |= !std::ptr::eq(t, target);
+            shared |= i > 0 || !std::ptr::eq(t, target);
             safe &= t.lies_as(target) && (traits.pointwise || (i == 0 && traits.updates));
         }
     });
