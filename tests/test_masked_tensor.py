@@ -129,3 +129,15 @@ def test_gradients_have_masks() -> None:
     assert one.grad is not None and other.grad is not None
     check(one.grad, [[-1, -1, 1], [-1, -1, 1]])
     check(other.grad, [[3, -1, -1], [-1, -1, -1]])
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection", "ignore:It is not recommended")
+def test_anomalies_are_looked_for_among_what_counts() -> None:
+    found = masked_tensor(tl.tensor([True, False]), tl.tensor([False, True]))._is_any_true()
+    assert is_masked_tensor(found) and found.item() is False and bool(found.get_mask())
+    with pytest.raises(ValueError, match=r"aten\._is_any_true: expected a boolean tensor"):
+        made()._is_any_true()
+    x = masked_tensor(DATA.clone(), MASK, requires_grad=True)
+    with tl.autograd.detect_anomaly(check_nan=True):
+        x.sum().backward()
+    check(x.grad, [[1, -1, 1], [-1, -1, 1]])

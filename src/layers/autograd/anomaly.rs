@@ -109,7 +109,7 @@ fn watched(link: &Arc<Link>, node: &Node, made: Result<Grads>, numbers: bool) ->
 fn look(node: &Node, grads: &Grads) -> Result<()> {
     for (i, grad) in grads.iter().enumerate() {
         let Some(grad) = grad else { continue };
-        if grad.is_meta() || !f::any(&f::isnan(grad)?)?.item()?.to_bool() {
+        if grad.is_meta() || !f::_is_any_true(&f::isnan(grad)?)?.item()?.to_bool() {
             continue;
         }
         bail!(

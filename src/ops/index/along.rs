@@ -227,7 +227,12 @@ pub(in crate::ops) fn along(index: &Tensor, ndim: usize, dim: usize) -> Lay {
 
 fn index_select(a: &calls::IndexSelect, &dim: &usize, outs: &[Tensor]) -> Result<()> {
     let (t, index) = (a.input, long(a.index)?);
-    let out = at_least_1d(&outs[0]);
+    let (out, size) = (at_least_1d(&outs[0]), size_at(t, dim));
+    ensure!(
+        size > 0 || t.ndim() == 1 || index.numel() == 0,
+        Runtime,
+        "index_select(): self indexing axis dim should be positive"
+    );
     if out.numel() == 0 {
         return Ok(());
     }
@@ -239,7 +244,17 @@ fn index_select(a: &calls::IndexSelect, &dim: &usize, outs: &[Tensor]) -> Result
         t.dtype().size(),
         axis(t, dim, false),
     );
-    bad.map_or(Ok(()), |_| Err(out_of_range()))
+    // columns are taken by a kernel of their own in PyTorch, which has other words
+    let columns = dim == 1 && outs[0].is_contiguous();
+    bad.map_or(Ok(()), |i| {
+        Err(match columns {
+            true => err!(
+                Runtime,
+                "INDICES element is out of DATA bounds, id={i} axis_dim={size}"
+            ),
+            false => out_of_range(),
+        })
+    })
 }
 
 fn take_along_dim(a: &calls::TakeAlongDim) -> Result<Tensor> {

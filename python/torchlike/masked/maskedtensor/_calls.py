@@ -141,12 +141,20 @@ def _number(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*_data(args), **kwargs)
 
 
+def _is_any_true(func: Any, args: Any, kwargs: Any) -> Any:
+    (given,) = args
+    if given.dtype is not torch.bool:
+        raise ValueError(f"__torch_dispatch__, {func.overloadpacket}: expected a boolean tensor")
+    return _made(func(given._masked_data & given._masked_mask), torch.tensor(True))
+
+
 _OTHERS: dict[str, Callable[..., Any]] = {
     "where": _where,
     "_softmax": _softmax,
     "_softmax_backward_data": _softmax_backward,
     "copy_": _copy,
     "is_same_size": _number,
+    "_is_any_true": _is_any_true,
     "_local_scalar_dense": _number,
     "item": _number,
 }
