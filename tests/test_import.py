@@ -46,6 +46,7 @@ for path in (
     found = torchlike
     for name in path.split("."):
         found = getattr(found, name)
+assert not hasattr(torchlike.ao.nn.quantized, "reference")
 """
 
 

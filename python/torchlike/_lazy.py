@@ -26,7 +26,12 @@ def submodules(package: str, *names: str, **inside: str) -> "Callable[[str], Any
 
     def __getattr__(name: str) -> Any:
         if name in names:
-            return import_module(f"torchlike.{package}.{name}")
+            whole = f"torchlike.{package}.{name}"
+            try:
+                return import_module(whole)
+            except ModuleNotFoundError as e:
+                if e.name != whole:  # some are there as `torch` alone
+                    raise
         if name in inside:
             return getattr(import_module(f"torchlike.{package}.{inside[name]}"), name)
         from torchlike import _naming
