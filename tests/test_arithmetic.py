@@ -25,14 +25,14 @@ def test_layout_follows_the_first_operand_in_pytorchs_order():
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_numbers_are_operands_without_dimensions_where_results_lie(device):
-    # what lies in several formats at once is ordered by its strides as soon as operands differ in shape
+    # What lies in several formats at once is ordered by its strides as soon as operands differ in shape
     x = torch.rand(10, 3, 1, 1, device=device).to(memory_format=torch.channels_last)
     ordered, plain = (3, 1, 3, 3), (3, 1, 1, 1)
     for made in (x * 5, 5 * x, x > 0, x % 2, 1 - x, torch.where(x > 0, x, 0.0), x + x[:1]):
         assert made.stride() == ordered
     for made in (x * x, x.pow(2), x.clamp(0, 1), x.clamp_min(0), torch.lerp(x, x, 0.5), -x):
         assert made.stride() == plain
-    # a number to the power of a tensor lies row by row
+    # A number to the power of a tensor lies row by row
     y = torch.rand(3, 4, device=device).t()
     assert (2**y).stride() == torch.float_power(2.0, y).stride() == (3, 1)
     assert (y**2).stride() == (y + 2).stride() == torch.pow(torch.tensor(2.0), y).stride() == (1, 4)

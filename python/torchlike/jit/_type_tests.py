@@ -79,7 +79,7 @@ class TypeTests(Comprehensions):
         try:
             return _types.evaluated(node, self.source.lookup)
         except KeyError:
-            # a name that only annotations use is known to them alone
+            # A name that only annotations use is known to them alone
             said = self.source.function.__annotations__.get(of)
             if said is None or isinstance(said, str):
                 raise

@@ -244,7 +244,7 @@ fn index_select(a: &calls::IndexSelect, &dim: &usize, outs: &[Tensor]) -> Result
         t.dtype().size(),
         axis(t, dim, false),
     );
-    // columns are taken by a kernel of their own in PyTorch, which has other words
+    // Columns are taken by a kernel of their own in PyTorch, which has other words
     let columns = dim == 1 && outs[0].is_contiguous();
     bad.map_or(Ok(()), |i| {
         Err(match columns {

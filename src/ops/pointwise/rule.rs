@@ -244,7 +244,7 @@ pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
 #[must_use]
 pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
     let tensors = || tensors_of(operands);
-    // a number is an operand without dimensions
+    // A number is an operand without dimensions
     let numbers = tensors().count() < operands.len() && !shape.is_empty();
     let same_shape = !numbers && tensors().all(|t| t.shape() == shape);
     if same_shape {

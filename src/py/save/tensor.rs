@@ -30,7 +30,7 @@ impl<'py> Saver<'py> {
 
     pub(super) fn tensor(&mut self, o: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
         let t = PyTensor::of(o)?.get().clone();
-        // a tensor of a class of the user's: a call that makes a tensor and gives it the class
+        // A tensor of a class of the user's: a call that makes a tensor and gives it the class
         let Some(class) = self.class(o)? else {
             return self.reduced(o, depth);
         };
