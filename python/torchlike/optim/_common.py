@@ -104,18 +104,23 @@ def _device_dtype_check_for_fused(p: Any, cuda_unsupported: bool = False) -> Non
 # Checks of options: one for each kind, so that all optimizers refuse the same mistakes in the same words.
 
 
-def check_lr(lr: Any) -> None:
-    """A learning rate is a number or a tensor of one element, and not negative."""
+def check_one_element(lr: Any) -> None:
+    """A learning rate is a number, or a tensor of one element."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
-    if not lr >= 0.0:
+
+
+def check_lr(lr: Any) -> None:
+    """A learning rate has one element, and is not negative."""
+    check_one_element(lr)
+    if not 0.0 <= lr:
         raise ValueError(f"Invalid learning rate: {lr}")
 
 
 def check_not_negative(**options: Any) -> None:
     """Each option is at least zero; the names are those of the message."""
     for name, value in options.items():
-        if not value >= 0.0:
+        if not 0.0 <= value:
             raise ValueError(f"Invalid {name} value: {value}")
 
 

@@ -42,7 +42,7 @@ class Muon(Optimizer):
             ("momentum", momentum),
             ("weight decay", weight_decay),
         ):
-            if not value >= 0.0:
+            if not 0.0 <= value:
                 raise ValueError(f"{name} should be >= 0 but is: {value}")
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")

@@ -26,9 +26,9 @@ class SparseAdam(Optimizer):
     ) -> None:
         if isinstance(lr, common.Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
-        if not lr > 0.0:
+        if not 0.0 < lr:
             raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps > 0.0:
+        if not 0.0 < eps:
             raise ValueError(f"Invalid epsilon value: {eps}")
         common.check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})

@@ -8,6 +8,7 @@ import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn import init
 from torchlike.nn.modules._attention import MultiheadAttention
+from torchlike.nn.modules._own import own
 from torchlike.nn.modules.module import Module
 from torchlike.nn.parameter import Parameter
 
@@ -61,6 +62,7 @@ def _tail(module: Any) -> str:
     return ", inplace=True" if module.inplace else ""
 
 
+@own("__init__")
 class ReLU(_Inplace):
     """``max(0, x)``."""
 
@@ -68,6 +70,7 @@ class ReLU(_Inplace):
         return F.relu(input, self.inplace)
 
 
+@own("__init__")
 class SELU(_Inplace):
     """Scaled exponential linear unit."""
 
@@ -75,6 +78,7 @@ class SELU(_Inplace):
         return F.selu(input, self.inplace)
 
 
+@own("__init__")
 class SiLU(_Inplace):
     """``x * sigmoid(x)``."""
 
@@ -82,6 +86,7 @@ class SiLU(_Inplace):
         return F.silu(input, inplace=self.inplace)
 
 
+@own("__init__")
 class Mish(_Inplace):
     """``x * tanh(softplus(x))``."""
 
@@ -89,6 +94,7 @@ class Mish(_Inplace):
         return F.mish(input, inplace=self.inplace)
 
 
+@own("__init__")
 class Hardsigmoid(_Inplace):
     """Sigmoid in three straight pieces."""
 
@@ -99,6 +105,7 @@ class Hardsigmoid(_Inplace):
         return ""
 
 
+@own("__init__")
 class Hardswish(_Inplace):
     """``x * hardsigmoid(x)``."""
 
@@ -234,6 +241,7 @@ class _Alpha(Module):
         return f"alpha={self.alpha}{_tail(self)}"
 
 
+@own("__init__")
 class ELU(_Alpha):
     """Exponential linear unit."""
 
@@ -241,6 +249,7 @@ class ELU(_Alpha):
         return F.elu(input, self.alpha, self.inplace)
 
 
+@own("__init__")
 class CELU(_Alpha):
     """Continuously differentiable exponential linear unit."""
 
@@ -372,6 +381,7 @@ class _OverDim(Module):
         return f"dim={self.dim}"
 
 
+@own("__init__")
 class Softmin(_OverDim):
     """Softmax of the negated input."""
 
@@ -379,6 +389,7 @@ class Softmin(_OverDim):
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
+@own("__init__")
 class Softmax(_OverDim):
     """Exponentials that sum to one."""
 
@@ -386,6 +397,7 @@ class Softmax(_OverDim):
         return F.softmax(input, self.dim, _stacklevel=5)
 
 
+@own("__init__")
 class LogSoftmax(_OverDim):
     """Logarithm of softmax."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike.nn._registry import type_name
+from torchlike.nn.modules._own import own
 from torchlike.nn.modules.module import Module, _addindent
 from torchlike.nn.parameter import Parameter
 
@@ -66,6 +67,7 @@ class _Numbered(Module):
         return module
 
 
+@own("append", "pop")
 class Sequential(_Numbered):
     """Calls its children one after another."""
 
@@ -156,6 +158,7 @@ class Sequential(_Numbered):
         return self
 
 
+@own("append", "pop")
 class ModuleList(_Numbered):
     """A list of modules."""
 

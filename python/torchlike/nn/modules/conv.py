@@ -7,6 +7,7 @@ from typing import Any
 import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules._convnd import _ConvNd, _ConvTransposeNd
+from torchlike.nn.modules._own import own
 from torchlike.nn.modules.lazy import LazyModuleMixin
 from torchlike.nn.modules.utils import _pair, _single, _triple
 from torchlike.nn.parameter import UninitializedParameter, is_lazy
@@ -162,18 +163,21 @@ class Conv3d(_ConvNd):
         return self._conv_forward(input, self.weight, self.bias)
 
 
+@own("__init__", "forward")
 class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution of sequences."""
 
     _spatial = 1
 
 
+@own("__init__", "forward")
 class ConvTranspose2d(_ConvTransposeNd):
     """Transposed convolution of images."""
 
     _spatial = 2
 
 
+@own("__init__", "forward")
 class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution of volumes."""
 
@@ -270,6 +274,7 @@ class _LazyConvTranspose(_LazyConvXdMixin):
         self._start(out_channels, bias, device, dtype)
 
 
+@own("__init__")
 class LazyConv1d(_LazyConv, Conv1d):
     """A ``Conv1d`` that takes ``in_channels`` from its first input."""
 
@@ -277,6 +282,7 @@ class LazyConv1d(_LazyConv, Conv1d):
     _spatial_dims = 1
 
 
+@own("__init__")
 class LazyConv2d(_LazyConv, Conv2d):
     """A ``Conv2d`` that takes ``in_channels`` from its first input."""
 
@@ -284,6 +290,7 @@ class LazyConv2d(_LazyConv, Conv2d):
     _spatial_dims = 2
 
 
+@own("__init__")
 class LazyConv3d(_LazyConv, Conv3d):
     """A ``Conv3d`` that takes ``in_channels`` from its first input."""
 
@@ -291,6 +298,7 @@ class LazyConv3d(_LazyConv, Conv3d):
     _spatial_dims = 3
 
 
+@own("__init__")
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
     """A ``ConvTranspose1d`` that takes ``in_channels`` from its first input."""
 
@@ -298,6 +306,7 @@ class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
     _spatial_dims = 1
 
 
+@own("__init__")
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
     """A ``ConvTranspose2d`` that takes ``in_channels`` from its first input."""
 
@@ -305,6 +314,7 @@ class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
     _spatial_dims = 2
 
 
+@own("__init__")
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
     """A ``ConvTranspose3d`` that takes ``in_channels`` from its first input."""
 

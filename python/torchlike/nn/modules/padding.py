@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike.nn import functional as F
+from torchlike.nn.modules._own import own
 from torchlike.nn.modules.module import Module
 from torchlike.nn.modules.utils import _ntuple, _pair, _quadruple
 
@@ -71,72 +72,84 @@ class _ConstantPadNd(_PadNd):
         return f"padding={self.padding}, value={self.value}"
 
 
+@own("__init__")
 class CircularPad1d(_CircularPadNd):
     """Continues sequences from their other end."""
 
     _dims = 1
 
 
+@own("__init__")
 class CircularPad2d(_CircularPadNd):
     """Continues images from their other end."""
 
     _dims = 2
 
 
+@own("__init__")
 class CircularPad3d(_CircularPadNd):
     """Continues volumes from their other end."""
 
     _dims = 3
 
 
+@own("__init__")
 class ReflectionPad1d(_ReflectionPadNd):
     """Mirrors sequences at their ends."""
 
     _dims = 1
 
 
+@own("__init__")
 class ReflectionPad2d(_ReflectionPadNd):
     """Mirrors images at their edges."""
 
     _dims = 2
 
 
+@own("__init__")
 class ReflectionPad3d(_ReflectionPadNd):
     """Mirrors volumes at their faces."""
 
     _dims = 3
 
 
+@own("__init__")
 class ReplicationPad1d(_ReplicationPadNd):
     """Repeats the ends of sequences."""
 
     _dims = 1
 
 
+@own("__init__")
 class ReplicationPad2d(_ReplicationPadNd):
     """Repeats the edges of images."""
 
     _dims = 2
 
 
+@own("__init__")
 class ReplicationPad3d(_ReplicationPadNd):
     """Repeats the faces of volumes."""
 
     _dims = 3
 
 
+@own("__init__")
 class ConstantPad1d(_ConstantPadNd):
     """Puts a number around sequences."""
 
     _dims = 1
 
 
+@own("__init__")
 class ConstantPad2d(_ConstantPadNd):
     """Puts a number around images."""
 
     _dims = 2
 
 
+@own("__init__")
 class ConstantPad3d(_ConstantPadNd):
     """Puts a number around volumes."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike.nn import functional as F
+from torchlike.nn.modules._own import own
 from torchlike.nn.modules.module import Module
 from torchlike.nn.modules.utils import _pair, _single, _triple
 
@@ -270,12 +271,14 @@ class _FractionalMaxPoolNd(Module):
         )  # fmt: skip
 
 
+@own("__init__", "forward")
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
     """Largest elements of windows placed at random, for any output size of images."""
 
     _dims = 2
 
 
+@own("__init__", "forward")
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """Largest elements of windows placed at random, for any output size of volumes."""
 

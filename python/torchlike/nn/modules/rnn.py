@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
+from torchlike.nn.modules._own import own
 from torchlike.nn.modules._rnn_base import RNNBase, draw_weights, permuted, zeros_with
 from torchlike.nn.modules.module import Module
 from torchlike.nn.parameter import Parameter
@@ -12,6 +13,7 @@ from torchlike.nn.parameter import Parameter
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
 
+@own("forward")
 class RNN(RNNBase):
     """Elman's network."""
 
@@ -33,6 +35,7 @@ class RNN(RNNBase):
         return torch.rnn_tanh if self.mode == "RNN_TANH" else torch.rnn_relu
 
 
+@own("forward")
 class GRU(RNNBase):
     """Gated recurrent units."""
 
@@ -48,6 +51,7 @@ class GRU(RNNBase):
         return f"GRU: Expected input to be 2D or 3D, got {dims}D instead"
 
 
+@own("forward")
 class LSTM(RNNBase):
     """Long short-term memory."""
 
