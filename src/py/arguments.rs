@@ -5,7 +5,7 @@
     reason = "argument vectors of CPython's fast calls are read"
 )]
 
-use super::convert::{Failure, convert, size};
+use super::convert::{Failure, convert, size, size_at};
 use super::groups::{Group, OUT, Overload};
 use super::held::{Held, Waiting, tensor_items};
 use super::object::is_tensor;
@@ -64,7 +64,7 @@ impl<'a, 'py> From<Misfit<'a, 'py>> for Fail<'a, 'py> {
 /// What `out=` is in a list of places of keywords.
 pub(super) const OUT_PLACE: usize = usize::MAX;
 /// A keyword that an overload does not have.
-const NOWHERE: usize = usize::MAX - 1;
+pub(super) const NOWHERE: usize = usize::MAX - 1;
 
 /// True for parameters that a tensor can be meant for, and is asked; sizes given one by one are among them, as in PyTorch.
 fn holds_tensors(kind: Kind) -> bool {
@@ -264,10 +264,11 @@ impl<'py> Incoming<'py> {
         };
         let list = first.is_instance_of::<PyTuple>() || first.is_instance_of::<PyList>();
         if kind == Kind::VarTensors {
-            return is_tensor(first) || !list && held.accepts(first);
+            let several = self.positional.len() > at + 1;
+            return is_tensor(first) || !list && (several || held.accepts(first));
         }
         let number = || first.is_exact_instance_of::<PyInt>() || size(first).is_ok();
-        !list && (self.positional.len() > at + 1 || number())
+        !list && (number() || self.positional.len() > at + 1 && held.accepts(first))
     }
 
     /// The positional arguments from `at` on, as one list.
@@ -293,7 +294,7 @@ impl<'py> Incoming<'py> {
         }
         let mut ints: SmallVec<[i64; 6]> = SmallVec::new();
         for object in list {
-            match size(object) {
+            match size_at(ints.len(), object) {
                 Ok(v) => ints.push(v),
                 Err(_) if held.accepts(object) => {}
                 Err(Failure::Error(e)) => return Err(Fail::Error(e)),
@@ -342,7 +343,12 @@ impl<'py> Incoming<'py> {
 
     /// The parameter that a keyword names.
     #[inline]
-    fn place(&self, group: &Group, overload: &Overload, keyword: &Bound<'py, PyAny>) -> usize {
+    pub(super) fn place(
+        &self,
+        group: &Group,
+        overload: &Overload,
+        keyword: &Bound<'py, PyAny>,
+    ) -> usize {
         let named = overload.named(keyword);
         named.unwrap_or_else(|| place_by_text(group, overload, keyword))
     }
@@ -457,6 +463,7 @@ fn place_by_text(group: &Group, overload: &Overload, keyword: &Bound<'_, PyAny>)
         // PyTorch writes this function in Python, with names of its own.
         "tensor" if group.full_name == "torchlike.split" => "self",
         "split_size_or_sections" if group.full_name == "torchlike.split" => "split_size",
+        "other" if group.full_name == "Tensor.copy_" => "src",
         "axis0" if group.full_name.ends_with("swapaxes") => "dim0",
         "axis1" if group.full_name.ends_with("swapaxes") => "dim1",
         "axis" => "dim",

@@ -149,6 +149,16 @@ pub fn size(o: &Bound<'_, PyAny>) -> Converted<i64> {
     }
 }
 
+/// An item of a list of sizes: only the first may not be a truth value, as in PyTorch.
+pub fn size_at(place: usize, o: &Bound<'_, PyAny>) -> Converted<i64> {
+    match size(o) {
+        Err(Failure::Kind) if place > 0 && o.is_exact_instance_of::<PyBool>() => {
+            Ok(i64::from(o.extract::<bool>()?))
+        }
+        found => found,
+    }
+}
+
 fn float(o: &Bound<'_, PyAny>) -> Converted<f64> {
     match number(o) {
         Some(Scalar::Float(f)) => Ok(f),
@@ -225,11 +235,16 @@ pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
     {
         let mut buf = [0i64; 6];
         for (i, slot) in buf.iter_mut().enumerate().take(t.len()) {
-            *slot = size(&t.get_item(i)?)?;
+            *slot = size_at(i, &t.get_item(i)?)?;
         }
         return Ok(Dims::new(&buf[..t.len()]));
     }
-    Ok(Dims::new(&all(o, size)?))
+    let mut items = Vec::new();
+    each(o, |item| {
+        items.push(size_at(items.len(), item)?);
+        Ok(())
+    })?;
+    Ok(Dims::new(&items))
 }
 
 /// A list of integers with gaps; an integer alone is a list of one.

@@ -339,8 +339,8 @@ fn two_dtypes(
         .map(|(n, _)| (*n).to_owned())
         .collect();
     if !missing.is_empty() {
-        return Err(PyTypeError::new_err(super::messages::missing(
-            function, "", &missing,
+        return Err(PyTypeError::new_err(super::python_names::missing(
+            function, &missing,
         )));
     }
     let mut found = [DType::F32; 2];

@@ -60,7 +60,7 @@ fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
     if let Some(wanted) = wanted.filter(|d| *d != g.dtype()) {
         return Err(PyRuntimeError::new_err(format!(
             "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
-            type_name(g.dtype()),
+            g.dtype().cpp_name(),
             wanted.scalar_type()
         )));
     }
@@ -78,15 +78,6 @@ fn check_grad(t: &Tensor, g: &Tensor) -> PyResult<()> {
 fn grad_dtype(t: &Tensor) -> Option<DType> {
     let own = t.dtype();
     t.link().map_or(Some(own), |link| link.grad_dtype(own))
-}
-
-/// The name of an element's type in C++, as PyTorch writes it.
-fn type_name(d: DType) -> String {
-    let name = d.scalar_type();
-    match d {
-        DType::F16 | DType::BF16 => format!("c10::{name}"),
-        _ => name.to_lowercase(),
-    }
 }
 
 /// A tensor that belongs to another, kept as the Python object that it is.
@@ -284,7 +275,7 @@ impl PyTensor {
                  gradient (.grad = None) before changing grad_dtype, or ensure the new grad_dtype matches the existing \
                  gradient's dtype.",
                 wanted.scalar_type(),
-                type_name(had)
+                had.cpp_name()
             )));
         }
         link.set_grad_dtype(wanted);

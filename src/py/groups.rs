@@ -57,7 +57,7 @@ impl Group {
             full_name: format!("torchlike.{}", op.path()),
             method: false,
             in_place,
-            overloads: vec![Overload::new(py, op, !in_place)],
+            overloads: vec![Overload::new(py, op, false, !in_place)],
             function: OnceLock::new(),
         }
     }
@@ -169,7 +169,7 @@ fn gather() -> BTreeMap<Key, Vec<&'static Op>> {
 }
 
 impl Overload {
-    fn new(py: Python<'_>, op: &'static Op, takes_out: bool) -> Self {
+    fn new(py: Python<'_>, op: &'static Op, method: bool, takes_out: bool) -> Self {
         let schema = &op.schema;
         let intern = |s: &str| PyString::intern(py, s).unbind();
         Self {
@@ -177,8 +177,12 @@ impl Overload {
             names: schema.params.iter().map(|p| intern(p.name)).collect(),
             out: op.has(O) && takes_out,
             requires_grad: schema.position("requires_grad"),
-            varargs: (schema.params.iter().take(schema.positional))
-                .position(|p| matches!(p.kind, Kind::VarInts | Kind::VarTensors)),
+            varargs: (schema.params.iter().take(schema.positional)).position(|p| match p.kind {
+                // Sizes are given one by one only where they are all that is given by position, as in PyTorch.
+                Kind::VarInts => schema.positional == 1 + usize::from(method),
+                Kind::VarTensors => true,
+                _ => false,
+            }),
         }
     }
 }
@@ -207,7 +211,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                 method: *method,
                 in_place: *in_place,
                 overloads: overloads
-                    .map(|op| Overload::new(py, op, !in_place && !method))
+                    .map(|op| Overload::new(py, op, *method, !in_place && !method))
                     .collect(),
                 function: OnceLock::new(),
             }

@@ -2,7 +2,7 @@
 
 use super::types::type_name;
 use crate::ops::Op;
-use crate::ops::schema::Kind;
+use crate::ops::schema::{Kind, Returns};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -54,27 +54,34 @@ impl Line {
     /// Keywords that no entry has; one with a default is never found, as in PyTorch.
     fn unknown(&self, keywords: &[Keyword<'_>]) -> Vec<String> {
         let known = |k: &Bound<'_, PyAny>| self.entries.iter().any(|e| k.eq(&e.1).unwrap_or(false));
-        let unknown = keywords.iter().filter(|(k, _)| !known(k));
+        let unknown = keywords.iter().rev().filter(|(k, _)| !known(k));
         unknown.map(|(k, _)| k.to_string()).collect()
     }
 
     /// The classes of arguments, with marks around those that are not what the entry says.
     fn marked(&self, positional: &[Bound<'_, PyAny>], keywords: &[Keyword<'_>]) -> String {
-        let mark = |o: &Bound<'_, PyAny>, entry: Option<&(String, String)>| {
+        let mark = |name: &str, o: &Bound<'_, PyAny>, entry: Option<&(String, String)>| {
             let found = describe(o);
             if entry.is_some_and(|e| e.0 == found && found != "bool") {
-                found
+                format!("{name}{found}")
             } else {
-                format!("!{found}!")
+                format!("!{name}{found}!")
             }
         };
         let placed = positional.iter().enumerate();
-        let mut types: Vec<String> = placed.map(|(i, o)| mark(o, self.entries.get(i))).collect();
-        types.extend(keywords.iter().map(|(k, v)| {
-            let named = self.entries.iter().find(|e| k.eq(&e.1).unwrap_or(false));
-            format!("{k}={}", mark(v, named))
-        }));
-        types.join(", ")
+        let mut types: Vec<String> =
+            (placed.map(|(i, o)| mark("", o, self.entries.get(i)))).collect();
+        for entry in self.entries.iter().skip(positional.len()) {
+            let named = keywords
+                .iter()
+                .find(|(k, _)| k.eq(&entry.1).unwrap_or(false));
+            types.extend(named.map(|(k, v)| mark(&format!("{k}="), v, Some(entry))));
+        }
+        let mut types = types.join(", ");
+        if positional.is_empty() && !keywords.is_empty() {
+            types.push_str(", ");
+        }
+        types
     }
 }
 
@@ -122,16 +129,62 @@ pub fn has_old_forms(name: &str) -> bool {
     WITH_OLD_FORMS.contains(&name)
 }
 
-/// All signatures of a name; each overload comes with whether it takes `out=`.
+/// The signatures of names that have others in PyTorch than the table's rows, or another order: `names`, then a line for each.
+const LISTED: &str = include_str!("signatures.txt");
+
+/// The signatures that are listed for a name below `torch`, if any are.
+fn listed(path: &str) -> Option<Vec<Line>> {
+    let mut rest = LISTED
+        .lines()
+        .skip_while(|l| l.starts_with(' ') || !l.split(' ').any(|n| n == path));
+    rest.next()?;
+    let texts: Vec<&str> = rest
+        .take_while(|l| l.starts_with(' '))
+        .map(|l| l.trim_matches([' ', '|']))
+        .collect();
+    Some(written(&texts))
+}
+
+/// The row that a listed signature belongs to: the one that has most of its names.
+fn row_of(line: &Line, overloads: &[(&Op, bool)]) -> usize {
+    let has = |op: &Op| {
+        let names = line
+            .entries
+            .iter()
+            .map(|e| e.1.split(' ').next().unwrap_or_default());
+        let known = |n: &str| {
+            op.schema
+                .position(if n == "input" { "self" } else { n })
+                .is_some()
+        };
+        names.filter(|n| known(n)).count()
+    };
+    let score = |op: &Op| (has(op), usize::MAX - op.schema.params.len());
+    let best = (0..overloads.len())
+        .rev()
+        .max_by_key(|&i| score(overloads[i].0));
+    best.unwrap_or_default()
+}
+
+/// All signatures of a group; each overload comes with whether it takes `out=`.
 pub fn lines<'a>(
-    name: &str,
+    path: &str,
     method: bool,
     overloads: impl Iterator<Item = (&'a Op, bool)>,
 ) -> Vec<Line> {
+    let overloads: Vec<(&Op, bool)> = overloads.collect();
+    let path = path.strip_prefix("torchlike.").unwrap_or(path);
+    if let Some(mut found) = listed(path) {
+        for line in &mut found {
+            line.overload = row_of(line, &overloads);
+        }
+        return found;
+    }
+    let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     let mut found = Vec::new();
     let base = name.trim_end_matches('_');
     let split = SPLIT_NUMBERS.contains(&name) || SPLIT_NUMBERS.contains(&base);
-    for (overload, (op, out)) in overloads.enumerate() {
+    for (overload, (op, out)) in overloads.into_iter().enumerate() {
         let operands: Vec<usize> = if split {
             op.schema
                 .params
@@ -224,7 +277,7 @@ fn line(
         let shown = p.default.is_some() && !(factory && p.kind == Kind::Generator);
         optional += usize::from(shown);
         let default = if shown {
-            format!(" = {}", p.default_text)
+            format!(" = {}", p.default_text.replace('\'', "\""))
         } else {
             String::new()
         };
@@ -234,7 +287,17 @@ fn line(
         if !star {
             entries.push(("*".to_owned(), String::new()));
         }
-        entries.push(("Tensor".to_owned(), "out = None".to_owned()));
+        let kind = match op.schema.returns {
+            Returns::Tuple(_) => "tuple of Tensors",
+            _ => "Tensor",
+        };
+        entries.push((kind.to_owned(), "out = None".to_owned()));
+    }
+    let at = |name: &str| entries.iter().position(|e| e.1.starts_with(name));
+    if let (true, Some(format), Some(dtype)) = (factory, at("memory_format"), at("dtype"))
+        && dtype < format
+    {
+        entries[dtype..=format].rotate_right(1);
     }
     Line {
         entries,
@@ -282,9 +345,8 @@ pub fn invalid_combination(
 ) -> String {
     let head = format!("{name}() received an invalid combination of arguments - got ");
     if let [only] = lines {
-        let mut unknown = only.unknown(keywords);
+        let unknown = only.unknown(keywords);
         if !unknown.is_empty() {
-            unknown.reverse();
             let unknown = unknown.join(", ");
             return format!("{head}unrecognized keyword arguments: {unknown}");
         }
@@ -317,27 +379,15 @@ pub fn invalid_combination(
 
 /// The classes of arguments, as messages list them.
 pub(super) fn classes(positional: &[Bound<'_, PyAny>], keywords: &[Keyword<'_>]) -> String {
-    let mut got: Vec<String> = positional.iter().map(class_name).collect();
-    got.extend(
-        keywords
-            .iter()
-            .map(|(k, v)| format!("{k}={}", class_name(v))),
-    );
+    let mut got: Vec<String> = positional.iter().map(type_name).collect();
+    // PyTorch keeps keywords in a table that gives the newest first.
+    let newest = keywords.iter().rev();
+    got.extend(newest.map(|(k, v)| format!("{k}={}", type_name(v))));
     let mut got = got.join(", ");
     if positional.is_empty() && !keywords.is_empty() {
         got.push_str(", ");
     }
     got
-}
-
-/// The name of a value's class as messages spell it.
-fn class_name(o: &Bound<'_, PyAny>) -> String {
-    let name = type_name(o);
-    match name.as_str() {
-        "dtype" | "device" | "layout" | "memory_format" | "Size" => format!("torch.{name}"),
-        "Generator" => "torch._C.Generator".to_owned(),
-        _ => name,
-    }
 }
 
 /// The class, and those of the items of a list.
@@ -362,87 +412,7 @@ fn describe(o: &Bound<'_, PyAny>) -> String {
             format!("list of [{}]", items.join(", "))
         };
     }
-    class_name(o)
-}
-
-/// Functions of `nn.functional` that PyTorch writes in C++; the others word a missing argument as Python does.
-const NATIVE_FUNCTIONAL: &[&str] = &[
-    "adaptive_avg_pool1d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "bilinear",
-    "binary_cross_entropy_with_logits",
-    "celu_",
-    "channel_shuffle",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_tbc",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cosine_similarity",
-    "elu_",
-    "gelu",
-    "hardshrink",
-    "hardtanh_",
-    "leaky_relu_",
-    "linear",
-    "logsigmoid",
-    "native_channel_shuffle",
-    "one_hot",
-    "pad",
-    "pairwise_distance",
-    "pdist",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "prelu",
-    "relu_",
-    "rrelu_",
-    "scaled_dot_product_attention",
-    "selu_",
-    "softplus",
-    "softshrink",
-    "threshold_",
-];
-
-/// The message for arguments that are missing.
-pub fn missing(name: &str, full_name: &str, names: &[String]) -> String {
-    let python = full_name
-        .strip_prefix("torchlike.nn.functional.")
-        .is_some_and(|n| !NATIVE_FUNCTIONAL.contains(&n));
-    if !python {
-        let quoted: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
-        // PyTorch has the plural the wrong way round
-        let noun = if names.len() == 1 {
-            "arguments"
-        } else {
-            "argument"
-        };
-        return format!(
-            "{name}() missing {} required positional {noun}: {}",
-            names.len(),
-            quoted.join(", ")
-        );
-    }
-    let name = if name == "threshold" {
-        "_threshold"
-    } else {
-        name
-    };
-    let quoted: Vec<String> = names.iter().map(|n| format!("'{n}'")).collect();
-    let list = match quoted.as_slice() {
-        [one] => one.clone(),
-        [a, b] => format!("{a} and {b}"),
-        [most @ .., last] => format!("{}, and {last}", most.join(", ")),
-        [] => String::new(),
-    };
-    format!(
-        "{name}() missing {} required positional argument{}: {list}",
-        names.len(),
-        if names.len() == 1 { "" } else { "s" }
-    )
+    type_name(o)
 }
 
 /// How messages call a kind.

@@ -1,12 +1,13 @@
 //! What a call that fits no overload is told, in PyTorch's words.
 
-use super::arguments::{Incoming, Misfit};
-use super::convert::size;
+use super::arguments::{Incoming, Misfit, NOWHERE};
+use super::convert::size_at;
 use super::groups::{Group, Overload};
 use super::messages::{self, kind_name};
 use super::object::tensor_ref;
+use super::python_names;
 use super::types::type_name;
-use crate::ops::schema::{Kind, Param};
+use crate::ops::schema::{Kind, Param, Schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -15,6 +16,12 @@ impl<'py> Incoming<'py> {
     /// The error of a call that fits no overload: that of the only one that could be meant, else the list of all.
     #[cold]
     pub(super) fn refusal(&self, group: &Group, misfits: &[Misfit<'_, 'py>]) -> PyErr {
+        if let Some(text) = self.unbound(group) {
+            return PyTypeError::new_err(text);
+        }
+        if let Some(error) = misfits.first().and_then(|m| asked_first(group, m)) {
+            return error;
+        }
         let texts = || {
             let each = misfits.iter().zip(&group.overloads);
             each.map(|(m, overload)| self.words(group, overload, m))
@@ -25,10 +32,15 @@ impl<'py> Incoming<'py> {
         }
         let hidden = usize::from(group.method);
         let overloads = group.overloads.iter().map(|o| (o.op, o.out));
-        let lines = messages::lines(&group.name, group.method, overloads);
+        let lines = messages::lines(&group.full_name, group.method, overloads);
         let given = self.positional.len() - hidden + self.keywords.len();
+        let spread = group.overloads.iter().position(|o| {
+            let kind = |at: usize| o.op.schema.params[at].kind;
+            o.varargs.is_some_and(|at| kind(at) == Kind::VarTensors)
+        });
         let meant = match lines.as_slice() {
             [only] if !messages::has_old_forms(&group.name) => Some(only.overload),
+            _ if given > 1 && spread.is_some() => spread,
             _ => {
                 let mut fitting = lines.iter().filter(|l| l.takes(given));
                 let first = fitting.next().filter(|_| fitting.next().is_none());
@@ -45,7 +57,17 @@ impl<'py> Incoming<'py> {
     fn words(&self, group: &Group, overload: &Overload, misfit: &Misfit<'_, 'py>) -> String {
         let schema = &overload.op.schema;
         match *misfit {
-            Misfit::TooMany => too_many(group, overload, self.positional.len()),
+            Misfit::TooMany => {
+                let hidden = usize::from(group.method);
+                too_many(&group.called(), schema, hidden, self.positional.len())
+            }
+            Misfit::WrongKind { at, object, .. }
+                if schema.params[at].kind == Kind::VarTensors
+                    && first_misfit(Kind::VarTensors, object).is_none() =>
+            {
+                let given = self.positional.iter().skip(at).position(|o| o.is(object));
+                wrong_element(given.unwrap_or_default(), 0, object)
+            }
             Misfit::WrongKind {
                 at,
                 position,
@@ -54,28 +76,74 @@ impl<'py> Incoming<'py> {
             Misfit::BadItem { at, item, object } => {
                 bad_item(group, &schema.params[at], item, object)
             }
-            Misfit::Missing { filled } => self.missing(group, &schema.params, filled),
+            Misfit::Missing { filled } => {
+                // PyTorch lists all that is required from the first that is missing on, given by keyword or not.
+                let required = |p: &&Param| p.default.is_none();
+                let from = schema.params.iter().skip(filled);
+                let missing = from.skip_while(|p| !required(p) || self.is_named(group, p));
+                let names = missing
+                    .filter(required)
+                    .map(|p| public_name(group, p).to_owned());
+                python_names::missing(&group.called(), &names.collect::<Vec<_>>())
+            }
             Misfit::Unexpected { filled } => self.unexpected(group, overload, filled),
         }
     }
 
-    fn missing(&self, group: &Group, params: &[Param], filled: usize) -> String {
-        let given = |p: &Param| {
-            let mut names = self.keywords.iter().map(|(k, _)| k);
-            names.any(|k| k.eq(p.name).unwrap_or(false))
-        };
-        let names: Vec<String> = (params.iter().skip(filled))
-            .filter(|p| p.default.is_none() && !given(p))
+    /// What the interpreter itself says of a call: PyTorch has methods without arguments in C, and many functions in Python.
+    fn unbound(&self, group: &Group) -> Option<String> {
+        if group.takes_nothing() {
+            let (name, given) = (&group.name, self.positional.len() - 1);
+            return Some(match self.keywords.is_empty() {
+                true => format!("TensorBase.{name}() takes no arguments ({given} given)"),
+                false => format!("TensorBase.{name}() takes no keyword arguments"),
+            });
+        }
+        let name = python_names::python_name(&group.full_name)?;
+        let overload = group.overloads.first()?;
+        let schema = &overload.op.schema;
+        let filled = self.positional.len().min(schema.positional);
+        for (k, _) in &self.keywords {
+            let mut places = group.overloads.iter().map(|o| self.place(group, o, k));
+            match places.find(|&at| at != NOWHERE) {
+                None => return Some(format!("{name}() got an unexpected keyword argument '{k}'")),
+                Some(at) if at < filled => {
+                    return Some(format!("{name}() got multiple values for argument '{k}'"));
+                }
+                Some(_) => {}
+            }
+        }
+        if group.overloads.iter().any(|o| o.varargs.is_some()) {
+            return None;
+        }
+        if self.positional.len() > schema.positional {
+            return Some(too_many(&name, schema, 0, self.positional.len()));
+        }
+        let names = self.left_out(group, &schema.params, filled);
+        (!names.is_empty()).then(|| python_names::missing_in_python(&name, &names))
+    }
+
+    /// Whether a parameter is given by keyword.
+    fn is_named(&self, group: &Group, p: &Param) -> bool {
+        let mut names = self.keywords.iter().map(|(k, _)| k);
+        let is = |k: &Bound<'_, PyAny>, name: &str| k.eq(name).unwrap_or(false);
+        names.any(|k| is(k, p.name) || is(k, public_name(group, p)))
+    }
+
+    /// The parameters without a default that are not given; `filled` are by position.
+    fn left_out(&self, group: &Group, params: &[Param], filled: usize) -> Vec<String> {
+        (params.iter().skip(filled))
+            .filter(|p| p.default.is_none() && !self.is_named(group, p))
             .map(|p| public_name(group, p).to_owned())
-            .collect();
-        messages::missing(&group.called(), &group.full_name, &names)
+            .collect()
     }
 
     fn unexpected(&self, group: &Group, overload: &Overload, filled: usize) -> String {
         for (k, _) in &self.keywords {
             let name = k.to_string();
-            let known =
-                (overload.op.schema.position(&name)).or_else(|| (name == "input").then_some(0));
+            let schema = &overload.op.schema;
+            let first = || (name == "input").then(|| schema.position("self")).flatten();
+            let known = schema.position(&name).or_else(first);
             match known {
                 Some(i) if i < filled => {
                     return format!(
@@ -99,10 +167,33 @@ impl<'py> Incoming<'py> {
 
 /// What callers call a parameter: functions say `input` for their first tensor.
 fn public_name(group: &Group, p: &Param) -> &'static str {
-    if p.name == "self" && !group.method {
-        "input"
-    } else {
-        p.name
+    match p.name {
+        "self" if group.full_name == "torchlike.split" => "tensor",
+        "split_size" if group.full_name == "torchlike.split" => "split_size_or_sections",
+        "self" if !group.method => "input",
+        "src" if group.name == "copy_" => "other",
+        "dim0" if group.name.starts_with("swapaxes") => "axis0",
+        "dim1" if group.name.starts_with("swapaxes") => "axis1",
+        name => name,
+    }
+}
+
+/// What messages call the kind of a parameter: those of some nonlinearities may be of any type in PyTorch, for quantised tensors.
+fn shown_kind(group: &Group, p: &Param) -> String {
+    const OF_NUMBERS: [&str; 7] = [
+        "celu",
+        "elu",
+        "hardshrink",
+        "leaky_relu",
+        "rrelu",
+        "softplus",
+        "softshrink",
+    ];
+    match p.kind {
+        Kind::Float if OF_NUMBERS.contains(&group.name.trim_end_matches('_')) => {
+            kind_name(Kind::Scalar)
+        }
+        kind => kind_name(kind),
     }
 }
 
@@ -112,13 +203,11 @@ fn wrong_kind(group: &Group, p: &Param, position: Option<usize>, o: &Bound<'_, P
         Some(i) => format!(" (position {})", i + usize::from(!group.method)),
         None => String::new(),
     };
-    let (function, kind) = (group.called(), kind_name(p.kind));
+    let (function, kind) = (group.called(), shown_kind(group, p));
     match first_misfit(p.kind, o) {
-        Some((i, item)) if matches!(p.kind, Kind::Tensors | Kind::VarTensors) => format!(
-            "expected Tensor as element {i} in argument {}, but got {}",
-            position.unwrap_or(0),
-            type_name(&item)
-        ),
+        Some((i, item)) if matches!(p.kind, Kind::Tensors | Kind::VarTensors) => {
+            wrong_element(i, position.unwrap_or(0), &item)
+        }
         Some((0, item)) => format!(
             "{function}(): argument '{name}'{place} must be {kind}, but found element of type {} at pos 0",
             type_name(&item)
@@ -131,18 +220,32 @@ fn wrong_kind(group: &Group, p: &Param, position: Option<usize>, o: &Bound<'_, P
     }
 }
 
+/// The error of asking what is no tensor for what a function written in Python asks its tensors first.
+fn asked_first(group: &Group, misfit: &Misfit<'_, '_>) -> Option<PyErr> {
+    let &Misfit::WrongKind { at, object, .. } = misfit else {
+        return None;
+    };
+    let attribute = python_names::first_question(&group.full_name, at)?;
+    object.getattr(attribute).err()
+}
+
+fn wrong_element(at: usize, argument: usize, item: &Bound<'_, PyAny>) -> String {
+    let found = type_name(item);
+    format!("expected Tensor as element {at} in argument {argument}, but got {found}")
+}
+
 /// The first item of a list or tuple that is not what lists of this kind hold.
 fn first_misfit<'py>(kind: Kind, o: &Bound<'py, PyAny>) -> Option<(usize, Bound<'py, PyAny>)> {
     if !o.is_instance_of::<PyTuple>() && !o.is_instance_of::<PyList>() {
         return None;
     }
-    let good = |item: &Bound<'py, PyAny>| match kind {
+    let good = |at: usize, item: &Bound<'py, PyAny>| match kind {
         Kind::Tensors | Kind::VarTensors => tensor_ref(item).is_some(),
-        Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => size(item).is_ok(),
+        Kind::Ints | Kind::VarInts | Kind::IntsOf(_) => size_at(at, item).is_ok(),
         _ => true,
     };
     let mut items = o.try_iter().ok()?.flatten().enumerate();
-    items.find(|(_, item)| !good(item))
+    items.find(|(at, item)| !good(*at, item))
 }
 
 /// An item after the first of a list of integers is none.
@@ -156,20 +259,21 @@ fn bad_item(group: &Group, p: &Param, at: usize, item: &Bound<'_, PyAny>) -> Str
     )
 }
 
-fn too_many(group: &Group, overload: &Overload, given: usize) -> String {
-    let hidden = usize::from(group.method);
-    let schema = &overload.op.schema;
-    let needed = schema.params.iter().filter(|p| p.default.is_none()).count();
+/// More positional arguments than a signature has; the first `hidden` do not count.
+fn too_many(name: &str, schema: &Schema, hidden: usize, given: usize) -> String {
+    let needed = schema
+        .params
+        .iter()
+        .filter(|p| p.default.is_none() && !p.kwonly)
+        .count();
     let (least, max, given) = (needed - hidden, schema.positional - hidden, given - hidden);
     if least != max {
         return format!(
-            "{}() takes from {least} to {max} positional arguments but {given} were given",
-            group.called()
+            "{name}() takes from {least} to {max} positional arguments but {given} were given"
         );
     }
     format!(
-        "{}() takes {max} positional argument{} but {given} {} given",
-        group.called(),
+        "{name}() takes {max} positional argument{} but {given} {} given",
         if max == 1 { "" } else { "s" },
         if given == 1 { "was" } else { "were" }
     )

@@ -58,6 +58,7 @@ mod parameter;
 mod parts;
 mod plain;
 mod program;
+mod python_names;
 mod results;
 mod save;
 mod saved;

@@ -81,7 +81,7 @@ impl<'py> Incoming<'py> {
             return Ok(());
         }
         let overloads = group.overloads.iter().map(|o| (o.op, o.out));
-        let lines = messages::lines(&group.name, group.method, overloads);
+        let lines = messages::lines(&group.full_name, group.method, overloads);
         let name = &group.name;
         let mut tensors = lines
             .first()

@@ -18,7 +18,7 @@ fn _parameter<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let t = match data {
         None => Tensor::empty(&[0], mode::default_dtype(), mode::default_device())?,
-        Some(o) if is_tensor(o) && keeps_its_class(o) => {
+        Some(o) if !is_tensor(o) || keeps_its_class(o) => {
             return flagged_parameter(o, requires_grad);
         }
         Some(o) => {

@@ -24,7 +24,7 @@ impl<'py> Incoming<'py> {
         let schema = &overload.op.schema;
         let given = self.positional.len();
         let single = match overload.varargs {
-            Some(at) if at < given && integer(&self.positional[at]).is_some() => at,
+            Some(at) if self.begins_sizes(schema.params[at].kind, at) => at,
             _ if given > schema.positional => return false,
             _ => given,
         };
@@ -46,6 +46,13 @@ impl<'py> Incoming<'py> {
             None => values.clear(),
         }
         !values.is_empty()
+    }
+
+    /// Whether an integer stands where sizes may be given one by one.
+    #[inline]
+    fn begins_sizes(&self, kind: Kind, at: usize) -> bool {
+        let first = self.positional.get(at);
+        kind == Kind::VarInts && first.is_some_and(|o| integer(o).is_some())
     }
 
     /// Takes the keywords and the defaults if all are [`plain`] and the table's own names; gives what `out=` is.

@@ -92,9 +92,8 @@ impl PyTensor {
         cls: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let Some(cls) = cls else {
-            return Err(PyTypeError::new_err(super::messages::missing(
+            return Err(PyTypeError::new_err(super::python_names::missing(
                 "as_subclass",
-                "",
                 &["cls".to_owned()],
             )));
         };

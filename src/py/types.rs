@@ -4,7 +4,7 @@ use crate::{DType, Device, DeviceKind, MemoryFormat};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 /// `torchlike.dtype`.
 #[pyclass(frozen, name = "dtype", module = "torchlike", eq, hash)]
@@ -114,14 +114,44 @@ impl PyDevice {
     }
 }
 
+/// Two arguments can only be meant for a type of device and an index.
+fn two_for_device(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    let refused = |text: String| Err(PyTypeError::new_err(text));
+    let named = kwargs.map_or(Ok(None), |d| d.get_item("type"))?;
+    let placed = args.iter().next();
+    let place = if placed.is_some() {
+        " (position 1)"
+    } else {
+        ""
+    };
+    let Some(kind) = placed.or(named) else {
+        let text = super::python_names::missing("device", &["type".to_owned()]);
+        return refused(text);
+    };
+    if !kind.is_instance_of::<PyString>() {
+        let found = type_name(&kind);
+        return refused(format!(
+            "device(): argument 'type'{place} must be str, not {found}"
+        ));
+    }
+    let known = |k: &Bound<'_, PyAny>| {
+        let is = |name: &str| k.eq(name).unwrap_or(false);
+        is("index") || is("type") && args.is_empty()
+    };
+    match kwargs.and_then(|d| d.iter().map(|(k, _)| k).find(|k| !known(k))) {
+        Some(k) if k.eq("type").unwrap_or(false) => {
+            refused("device() got multiple values for argument 'type'".to_owned())
+        }
+        Some(k) => refused(format!("device() got an unexpected keyword argument '{k}'")),
+        None => Ok(()),
+    }
+}
+
 #[pymethods]
 impl PyDevice {
     #[new]
     #[pyo3(signature = (*args, **kwargs))]
-    fn new(
-        args: &Bound<'_, PyTuple>,
-        kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
-    ) -> PyResult<Self> {
+    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         if super::watch::state() != 0 {
             let class = args.py().get_type::<Self>();
             if let Some(made) = super::modes::shown(&class, "torch.device", args, kwargs)? {
@@ -129,7 +159,7 @@ impl PyDevice {
             }
         }
         let keyword = |k: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
-            kwargs.map_or(Ok(None), |d| pyo3::types::PyDictMethods::get_item(d, k))
+            kwargs.map_or(Ok(None), |d| d.get_item(k))
         };
         let first = match args.len() {
             0 => match keyword("type")? {
@@ -143,6 +173,9 @@ impl PyDevice {
         } else {
             keyword("index")?
         };
+        if args.len() + kwargs.map_or(0, |d| d.len()) == 2 {
+            two_for_device(args, kwargs)?;
+        }
         let readable = first.as_ref().is_some_and(|o| {
             o.is_instance_of::<PyString>()
                 || o.is_instance_of::<PyDevice>()
@@ -376,8 +409,13 @@ pub fn type_name(o: &Bound<'_, PyAny>) -> String {
     // Those that C defines are called with their module, as PyTorch reads them from the interpreter.
     let flags = class.getattr("__flags__").and_then(|f| f.extract::<u64>());
     let is_static = flags.is_ok_and(|f| f & (1 << 9) == 0);
-    match class.module() {
-        Ok(module) if is_static && module != "builtins" => format!("{module}.{name}"),
+    let torch = |m: &Bound<'_, PyString>| m == "torchlike" || m == "torch";
+    match (class.module(), name.as_str()) {
+        (Ok(m), "dtype" | "device" | "layout" | "memory_format" | "Size") if torch(&m) => {
+            format!("torch.{name}")
+        }
+        (Ok(m), "Generator") if torch(&m) => "torch._C.Generator".to_owned(),
+        (Ok(module), _) if is_static && module != "builtins" => format!("{module}.{name}"),
         _ => name,
     }
 }

@@ -1,6 +1,6 @@
 //! What pointwise ops say about dtypes they have no kernel for, and about numbers alone.
 
-use crate::ops::core::args::Args;
+use crate::ops::core::args::{Arg, Args};
 use crate::{DType, Error, err};
 
 /// PyTorch's error for a dtype that a kernel does not have.
@@ -12,6 +12,15 @@ pub fn not_implemented(args: &Args, d: DType) -> Error {
         && let Some(e) = for_bool(name)
     {
         return e;
+    }
+    // A bound that is a tensor makes these operators other ones.
+    let bound = match (name, args.values.get(1)) {
+        ("clamp_min", Some(Arg::Tensor(_))) => Some("maximum_cpu"),
+        ("clamp_max", Some(Arg::Tensor(_))) => Some("minimum_cpu"),
+        _ => None,
+    };
+    if let Some(kernel) = bound {
+        return d.no_kernel(kernel);
     }
     if d.is_complex()
         && let Some(e) = for_complex(name)
@@ -30,6 +39,23 @@ pub fn needs_tensor(args: &Args) -> Error {
         "{}(): argument 'input' (position 1) must be Tensor, not a number",
         args.name()
     )
+}
+
+/// Whether PyTorch says this of a call's types before it looks at their shapes.
+#[must_use]
+pub fn precedes_shapes(e: &Error) -> bool {
+    const FIRST: [&str; 8] = [
+        "Subtraction, ",
+        "Integer division ",
+        "clamp ",
+        "fmax ",
+        "fmin ",
+        "heaviside ",
+        "maximum ",
+        "minimum ",
+    ];
+    let text = e.message();
+    FIRST.iter().any(|start| text.starts_with(start))
 }
 
 fn for_bool(name: &str) -> Option<Error> {

@@ -76,7 +76,7 @@ pub static OPS: &[OpDef] = &[
     .samples("f32([[1, 0], [2, 3]])"),
     compose(
         "nn.functional.one_hot",
-        "(Tensor tensor, int num_classes=-1)",
+        "(Tensor self, int num_classes=-1)",
         F,
         nn_one_hot,
         "A 1 at the position that each class number tells, 0 elsewhere.",
@@ -174,7 +174,7 @@ fn nonzero_static_beside(a: &calls::NonzeroStatic, (): &(), outs: &[Tensor]) -> 
 }
 
 fn nn_one_hot(a: &calls::NnFunctionalOneHot) -> Result<Tensor> {
-    let (t, mut n) = (a.tensor, a.num_classes);
+    let (t, mut n) = (a.input, a.num_classes);
     ensure!(
         t.dtype() == DType::I64,
         Runtime,

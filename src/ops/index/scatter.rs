@@ -251,12 +251,12 @@ fn merging(
     name: &str,
     rule: impl FnOnce() -> Result<(Plan, usize)>,
 ) -> Result<(Plan, (usize, Reduce))> {
+    let (plan, dim) = rule()?;
     let how = match name {
         "add" => Reduce::Add,
         "multiply" => Reduce::Mul,
         _ => bail!(Runtime, "reduce argument must be either add or multiply."),
     };
-    let (plan, dim) = rule()?;
     Ok((plan, (dim, how)))
 }
 

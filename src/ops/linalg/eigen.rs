@@ -15,20 +15,20 @@ use torchlike_macros::operators;
 pub static OPS: &[OpDef] = &[
     kernel(
         "linalg.eig",
-        "(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
+        "(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
         F | O | P,
-        body!(|a| rule(a.A, true), |a, _, o| write(a.A, "linalg.eig", &o[0], Some(&o[1]))).unmeasured(),
+        body!(|a| rule(a.input, true), |a, _, o| write(a.input, "linalg.eig", &o[0], Some(&o[1]))).unmeasured(),
         "Eigenvalues and eigenvectors of a square matrix.",
     )
     .samples("f32[5, 5]; c64[2, 3, 3]; f64[0, 0]")
-    .grad("A: _grad.eig(grads[0], grads[1], eigenvalues, eigenvectors); jvp: _grad.eig_tangent(A_t, eigenvalues, eigenvectors)")
+    .grad("self: _grad.eig(grads[0], grads[1], eigenvalues, eigenvectors); jvp: _grad.eig_tangent(self_t, eigenvalues, eigenvectors)")
     .batch(Batch::Lead)
     .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.eigvals",
-        "(Tensor A)",
+        "(Tensor self)",
         F | O,
-        body!(|a| rule(a.A, false), |a, _, o| write(a.A, "linalg.eig", &o[0], None)).unmeasured(),
+        body!(|a| rule(a.input, false), |a, _, o| write(a.input, "linalg.eig", &o[0], None)).unmeasured(),
         "Eigenvalues of a square matrix.",
     )
     .samples("f32[5, 5]; c64[2, 3, 3]")
@@ -136,6 +136,6 @@ where
 
 /// Eigenvalues with the vectors that their gradient needs.
 fn recorded_eigvals(a: &calls::LinalgEigvals) -> Result<Ret> {
-    let [values, _] = f::linalg_eig(a.A)?;
+    let [values, _] = f::linalg_eig(a.input)?;
     Ok(Ret::One(values))
 }

@@ -16,7 +16,7 @@ use torchlike_macros::operators;
 pub static OPS: &[OpDef] = &[
     compose(
         "linalg.matrix_power",
-        "(Tensor A, int n)",
+        "(Tensor self, int n)",
         F | O | X | P,
         matrix_power,
         "A matrix to an integer power.",
@@ -32,13 +32,13 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[1, 1], 0"),
     kernel(
         "linalg.matrix_exp",
-        "(Tensor A)",
+        "(Tensor self)",
         F,
-        body!(exponential_rule, |a, _, o| exponentials(a.A, &o[0])).unmeasured(),
+        body!(exponential_rule, |a, _, o| exponentials(a.input, &o[0])).unmeasured(),
         "The exponential of a matrix.",
     )
     .samples("f32[5, 5, 5]")
-    .grad("A: _grad.matrix_exp(grad, A)")
+    .grad("self: _grad.matrix_exp(grad, self)")
     .batch(Batch::Lead),
     compose(
         "matrix_exp",
@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
 ];
 
 fn matrix_power(a: &calls::LinalgMatrixPower) -> Result<Tensor> {
-    let t = a.A;
+    let t = a.input;
     ensure!(
         t.ndim() >= 2,
         Runtime,
@@ -102,7 +102,7 @@ fn raised(mut base: Tensor, mut n: u64) -> Result<Tensor> {
 }
 
 fn exponential_rule(a: &calls::LinalgMatrixExp) -> Result<Plan> {
-    let t = a.A;
+    let t = a.input;
     let n = t.ndim();
     ensure!(
         n >= 2,

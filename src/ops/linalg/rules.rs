@@ -45,20 +45,46 @@ pub(super) fn check(t: &Tensor, name: &str, square: bool) -> Result<(Dims, i64, 
         Runtime,
         "{name}: A must be batches of square matrices, but they are {r} by {c} matrices"
     );
-    let d = t.dtype();
+    check_numbers(t.dtype(), name)?;
+    Ok((lead(t.shape()), r, c))
+}
+
+/// Checks that there is a factorisation of matrices of this type, as PyTorch's functions do: some look at the type
+/// themselves, others leave that to their kernel, or what is a matrix of low precision.
+fn check_numbers(d: DType, name: &str) -> Result<()> {
+    if matches!(d, DType::F32 | DType::F64 | DType::C64 | DType::C128) {
+        return Ok(());
+    }
+    let (looks, kernel) = match name {
+        "cholesky" => (false, "cholesky_cpu"),
+        "cholesky_inverse" => (false, "cholesky_inverse_out_cpu"),
+        "cholesky_solve" => (false, "cholesky_solve_cpu"),
+        "geqrf" => (false, "geqrf_cpu"),
+        "linalg.cholesky" => (true, "cholesky_cpu"),
+        "linalg.eigh" | "linalg.eigvalsh" => (false, "linalg_eigh_cpu"),
+        "linalg.lu" | "torch.lu_factor" => (false, "lu_cpu"),
+        "linalg.qr" => (true, "geqrf_cpu"),
+        "linalg.solve" => (true, "lu_cpu"),
+        "linalg.solve_triangular" | "triangular_solve" => (false, "triangular_solve_cpu"),
+        "linalg.svd" => (true, "linalg_svd_cpu"),
+        "torch.linalg.householder_product" => (false, "orgqr_cpu"),
+        "torch.linalg.ldl_factor_ex" => (true, "ldl_factor_kernel_cpu"),
+        "torch.linalg.lu_solve" => (true, "linalg.lu_solve_cpu"),
+        _ => (true, ""),
+    };
     ensure!(
-        d.is_float() || d.is_complex(),
+        !looks || d.is_float() || d.is_complex(),
         Runtime,
         "{name}: Expected a floating point or complex tensor as input. Got {}",
         d.scalar_type()
     );
     ensure!(
-        matches!(d, DType::F32 | DType::F64 | DType::C64 | DType::C128),
+        !kernel.is_empty(),
         Runtime,
         "{name}: Low precision dtypes not supported. Got {}",
         d.scalar_type()
     );
-    Ok((lead(t.shape()), r, c))
+    Err(d.no_kernel(kernel))
 }
 
 /// The sizes before those of the matrices.

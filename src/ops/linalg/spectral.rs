@@ -43,24 +43,24 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.eigh",
-        "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+        "(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
         F | O | X,
         body!(
-            |a| eigen_rule(a.A, a.UPLO, "linalg.eigh", true),
-            |a, upper, o| eigen(a.A, *upper, &o[0], Some(&o[1]))
+            |a| eigen_rule(a.input, a.UPLO, "linalg.eigh", true),
+            |a, upper, o| eigen(a.input, *upper, &o[0], Some(&o[1]))
         ).unmeasured(),
         "Eigenvalues and eigenvectors of a Hermitian matrix.",
     ).samples("f32[5, 5], UPLO='U'")
-    .grad("A: _grad.eigh(grads[0], grads[1], eigenvalues, eigenvectors); jvp: _grad.eigh_tangent(A_t, eigenvalues, eigenvectors)")
+    .grad("self: _grad.eigh(grads[0], grads[1], eigenvalues, eigenvectors); jvp: _grad.eigh_tangent(self_t, eigenvalues, eigenvectors)")
     .batch(Batch::Lead)
     .amp(Cast::Single, Cast::Kept),
     kernel(
         "linalg.eigvalsh",
-        "(Tensor A, str UPLO='L')",
+        "(Tensor self, str UPLO='L')",
         F | O | X,
         body!(
-            |a| eigen_rule(a.A, a.UPLO, "linalg.eigvalsh", false),
-            |a, upper, o| eigen(a.A, *upper, &o[0], None)
+            |a| eigen_rule(a.input, a.UPLO, "linalg.eigvalsh", false),
+            |a, upper, o| eigen(a.input, *upper, &o[0], None)
         ).unmeasured(),
         "Eigenvalues of a Hermitian matrix.",
     ).samples("f64[5, 5], UPLO='U'; c64[5, 5], UPLO='U'")
@@ -262,6 +262,6 @@ fn recorded_svdvals(a: &calls::LinalgSvdvals) -> Result<Ret> {
 
 /// Eigenvalues with the vectors that their gradient needs.
 fn recorded_eigvalsh(a: &calls::LinalgEigvalsh) -> Result<Ret> {
-    let [values, _] = f::LinalgEigh::new(a.A).UPLO(a.UPLO).call()?;
+    let [values, _] = f::LinalgEigh::new(a.input).UPLO(a.UPLO).call()?;
     Ok(Ret::One(values))
 }

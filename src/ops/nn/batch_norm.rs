@@ -6,7 +6,7 @@ use crate::ops::batch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, Hidden, O, OpDef, OutSpec, Plan, Ret, X, compose, kernel};
 use crate::ops::nn::dropout::py_float;
-use crate::ops::nn::norm::suggested;
+use crate::ops::nn::norm::{param_type, suggested};
 use crate::ops::{Call, Form, dispatch, f};
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, cpu, dims, ensure, kernels, mode};
 use smallvec::smallvec;
@@ -157,19 +157,6 @@ impl Channels<'_> {
         fits("weight", self.weight)?;
         fits("bias", self.bias)
     }
-
-    /// The type of the batch's statistics: that of parameters in single precision beside a 16-bit input.
-    fn statistics(&self, x: &Tensor) -> DType {
-        let half = matches!(x.dtype(), DType::F16 | DType::BF16);
-        let mut given = [self.weight, self.bias, self.mean, self.var]
-            .into_iter()
-            .flatten();
-        if half && given.any(|p| p.dtype() == DType::F32) {
-            DType::F32
-        } else {
-            x.dtype()
-        }
-    }
 }
 
 /// Every parameter and statistic that is given has a value a channel.
@@ -256,7 +243,10 @@ fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
         x.ndim()
     );
     x.dtype().check_float_kernel("batch_norm")?;
-    let stats = channels.statistics(x);
+    let stats = param_type(
+        x,
+        &[channels.weight, channels.bias, channels.mean, channels.var],
+    )?;
     let running = [
         ("running_mean", channels.mean),
         ("running_var", channels.var),
@@ -399,7 +389,14 @@ fn instance_norm(a: &calls::InstanceNorm) -> Result<Tensor> {
     (shape[0], shape[1]) = (1, n * c);
     let repeated = |t: Option<&Tensor>| t.map(|t| f::repeat(t, &[n])).transpose();
     let (weight, bias) = (repeated(a.weight)?, repeated(a.bias)?);
-    let (mean, var) = (repeated(a.running_mean)?, repeated(a.running_var)?);
+    // Running statistics may have another type than a whole input, as in PyTorch.
+    let statistics = |t: Option<&Tensor>| match repeated(t)? {
+        Some(t) if !matches!(x.dtype(), DType::F16 | DType::BF16) => {
+            Ok(Some(t.to_dtype(x.dtype())?))
+        }
+        t => Ok::<_, crate::Error>(t),
+    };
+    let (mean, var) = (statistics(a.running_mean)?, statistics(a.running_var)?);
     let out = f::batch_norm(
         &f::view(&x.contiguous()?, &shape)?,
         weight.as_ref(),

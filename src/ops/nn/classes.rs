@@ -62,6 +62,7 @@ pub(in crate::ops) fn check_vectors(
         Runtime,
         "0D or 1D target tensor expected, multi-target not supported"
     );
+    check_target(target)?;
     if x.ndim() == 1 && target.ndim() == 1 {
         ensure!(
             ts[0] == 1,
@@ -88,6 +89,16 @@ pub(in crate::ops) fn check_vectors(
     Ok(())
 }
 
+fn check_target(target: &Tensor) -> Result<()> {
+    ensure!(
+        matches!(target.dtype(), DType::I64 | DType::U8),
+        Runtime,
+        "expected target dtype to be Long or Byte, but got {}",
+        target.dtype().scalar_type()
+    );
+    Ok(())
+}
+
 /// Checks of samples with scores at each of many positions.
 pub(in crate::ops) fn check_images(
     x: &Tensor,
@@ -95,6 +106,7 @@ pub(in crate::ops) fn check_images(
     weight: Option<&Tensor>,
 ) -> Result<()> {
     let (xs, ts) = (x.shape(), target.shape());
+    check_target(target)?;
     if x.ndim() == 4 {
         ensure!(
             target.ndim() == 3,
@@ -131,12 +143,6 @@ fn rule_nll(a: &calls::_NnNllLoss) -> Result<Plan> {
     } else {
         check_images(x, target, weight)?;
     }
-    ensure!(
-        matches!(target.dtype(), DType::I64 | DType::U8),
-        Runtime,
-        "expected target dtype to be Long or Byte, but got {}",
-        target.dtype().scalar_type()
-    );
     x.dtype().check_float_kernel("nll_loss_out_frame")?;
     if let Some(w) = weight {
         ensure!(

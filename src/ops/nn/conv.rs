@@ -383,23 +383,22 @@ fn channels(a: &calls::Convolution) -> Result<i64> {
     Ok(outputs)
 }
 
+fn check_bias_dtype(a: &calls::Convolution) -> Result<()> {
+    let d = a.input.dtype();
+    if let Some(b) = a.bias.filter(|b| b.dtype() != d) {
+        let name = crate::DType::cpp_name;
+        bail!(
+            Runtime,
+            "Input type ({}) and bias type ({}) should be the same",
+            name(d),
+            name(b.dtype())
+        );
+    }
+    Ok(())
+}
+
 fn check_dtypes(a: &calls::Convolution) -> Result<()> {
     let d = a.input.dtype();
-    let bias = || match a.bias {
-        Some(b) if b.dtype() != d => {
-            let name = crate::DType::cpp_name;
-            bail!(
-                Runtime,
-                "Input type ({}) and bias type ({}) should be the same",
-                name(d),
-                name(b.dtype())
-            )
-        }
-        _ => Ok(()),
-    };
-    if !a.transposed {
-        bias()?;
-    }
     if a.weight.dtype() != d {
         bail!(
             Runtime,
@@ -408,7 +407,7 @@ fn check_dtypes(a: &calls::Convolution) -> Result<()> {
             a.weight.dtype().scalar_type()
         );
     }
-    bias()?;
+    check_bias_dtype(a)?;
     d.check_kernel(
         has_product(d),
         format_args!("slow_conv{}d_cpu", (a.input.ndim() - 2).max(2)),
@@ -447,6 +446,9 @@ pub(in crate::ops) fn geometry(a: &calls::Convolution) -> Result<(Dims, Geometry
     let n = w.ndim() - 2;
     ensure!(n <= 3, Runtime, "unsupported ConvNd parameters");
     let l = lists(a, n)?;
+    if !a.transposed {
+        check_bias_dtype(a)?;
+    }
     let outputs = channels(a)?;
     check_dilation(&l.dilation, a.transposed)?;
     let (spatial, reach) = (&x.shape()[2..], reaches(w, &l));

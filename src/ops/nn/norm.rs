@@ -121,30 +121,32 @@ fn count(shape: &[i64]) -> usize {
 }
 
 /// Checks that parameters have the input's type, or single precision beside a 16-bit input; gives their type.
-fn param_type(x: &Tensor, params: &[Option<&Tensor>]) -> Result<DType> {
-    let mut found: Option<DType> = None;
-    for p in params.iter().flatten() {
-        let d = p.dtype();
-        match found {
-            Some(first) => ensure!(
-                d == first,
-                Runtime,
-                "expected scalar type {} but found {}",
-                first.scalar_type(),
-                d.scalar_type()
-            ),
-            None if d == x.dtype() => {}
-            None => {
-                ensure!(
-                    d == DType::F32 && matches!(x.dtype(), DType::F16 | DType::BF16),
-                    Runtime,
-                    "mixed dtype (CPU): expect parameter to have scalar type of Float"
-                );
-            }
-        }
-        found = Some(d);
+pub(super) fn param_type(x: &Tensor, params: &[Option<&Tensor>]) -> Result<DType> {
+    let mut given = params.iter().flatten().map(|p| p.dtype());
+    let Some(first) = given.next() else {
+        return Ok(x.dtype());
+    };
+    if first != x.dtype() {
+        ensure!(
+            first == DType::F32 && given.clone().all(|d| d == DType::F32),
+            Runtime,
+            "mixed dtype (CPU): expect parameter to have scalar type of Float"
+        );
+        ensure!(
+            matches!(x.dtype(), DType::F16 | DType::BF16),
+            Runtime,
+            "mixed dtype (CPU): all inputs must share same datatype."
+        );
     }
-    Ok(found.unwrap_or(x.dtype()))
+    if let Some(other) = given.find(|d| *d != first) {
+        bail!(
+            Runtime,
+            "expected scalar type {} but found {}",
+            first.scalar_type(),
+            other.scalar_type()
+        );
+    }
+    Ok(first)
 }
 
 /// The checks of layer_norm; gives the number of leading dimensions.
@@ -191,8 +193,8 @@ pub(in crate::ops) fn check_trailing(
 fn rule_layer_norm(a: &calls::NativeLayerNorm) -> Result<(Plan, usize)> {
     let x = a.input;
     let lead = check_trailing(x, a.normalized_shape, a.weight, a.bias, ", ")?;
-    x.dtype().check_float_kernel("LayerNormKernelImpl")?;
     let stats = param_type(x, &[a.weight, a.bias])?;
+    x.dtype().check_float_kernel("LayerNormKernelImpl")?;
     let mut shape = Dims::filled(x.ndim(), 1);
     shape[..lead].copy_from_slice(&x.shape()[..lead]);
     let plan = Plan::many(&[(x.shape(), x.dtype()), (&shape, stats), (&shape, stats)]);

@@ -260,13 +260,13 @@ fn wide_numbers(_: &Args, _: DType) -> Result<Ctx> {
 }
 
 /// heaviside does not promote.
-fn one_dtype(a: &calls::Heaviside, _: DType) -> Result<()> {
+fn one_dtype(a: &calls::Heaviside, _: DType) -> Result<Ctx> {
     ensure!(
         a.input.dtype() == a.values.dtype(),
         Runtime,
         "heaviside is not yet implemented for tensors with different dtypes."
     );
-    Ok(())
+    Ok(Ctx::default())
 }
 
 /// Division with `rounding_mode`.
@@ -453,7 +453,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Logaddexp2 "logaddexp2", 2, same, FMO, "logaddexp2_(a, b)", "(Tensor self, Tensor other)", "The base-2 logarithm of the sum of powers of 2.").grad("self: grad / (1 + pow(2, other - self)); other: grad / (1 + pow(2, self - other))"),
     map_row!(Xlogy "xlogy", 2, float, FMIO | J, "xlogy_(a, b)", "(Operand self, Operand other)", "x * log(y), 0 where x is 0.").grad("XlogyBackward0 / XlogyBackward2 / XlogyBackward1 | self: xlogy(grad, other).masked_fill((self == 0).logical_and(other.le(0)), 0.0) if other.given else None; other: grad * self / other"),
     map_row!(Xlog1py "special.xlog1py", 2, float, F | O, "xlog1py_(a, b)", "(Operand self, Operand other)", "x * log1p(y), 0 where x is 0.").grad("SpecialXlog1PyBackward0 / SpecialXlog1PyBackward2 / SpecialXlog1PyBackward1 | self: special.xlog1py(grad, other).masked_fill((self == 0).logical_and(other.le(-1)), 0.0); other: grad * self / (other + 1)"),
-    map_row!(Heaviside "heaviside", 2, same, check typed!(one_dtype, DType), FMIO | X, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element.").refused(),
+    map_row!(Heaviside "heaviside", 2, same, typed!(one_dtype, DType), FMIO | X, "a == T(0) ? b : T(a > T(0))", "(Tensor self, Tensor values)", "0, `values` or 1 by the sign of the element.").refused(),
     map_row!(Gcd "gcd", 2, same, FMIO | J, "gcd_(a, b)", "(Tensor self, Tensor other)", "The greatest common divisor.").no_grad(),
     map_row!(Lcm "lcm", 2, same, FMIO | J, "lcm_(a, b)", "(Tensor self, Tensor other)", "The least common multiple.").no_grad(),
     map_row!(Lerp "lerp", 3, same, typed!(one_type, DType), FMIO | X, "lerp_(a, b, c)", "(Tensor self, Tensor end, Operand weight)", "The point between two operands at `weight`.").lies(Lies::Tensors).grad("LerpBackward1 / LerpBackward0 | self: grad * (1 - weight).conj(); end: grad * weight.conj(); weight: grad * (end - self).conj()"),

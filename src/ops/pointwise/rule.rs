@@ -330,6 +330,15 @@ fn call_types(args: &Args, row: &MapRow, lies: Lies) -> Result<(DType, DType, &'
 
 pub use crate::ops::core::refusal::{needs_tensor, not_implemented};
 
+/// The error of a call whose types or numbers are refused: that of its shapes, if PyTorch compares those before.
+#[cold]
+fn shapes_first(operands: &[Arg], e: crate::Error) -> crate::Error {
+    if crate::ops::core::refusal::precedes_shapes(&e) {
+        return e;
+    }
+    broadcast_shape(operands).err().unwrap_or(e)
+}
+
 /// The rule of all rows, and their kernels: the loop on the host, the expression on a GPU.
 fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     let (row, lies) = row_of(args)?;
@@ -339,8 +348,8 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     {
         return Err(needs_tensor(args));
     }
-    let (compute, out, kernel) = call_types(args, row, lies)?;
-    let ctx = (row.ctx)(args, compute)?;
+    let found = call_types(args, row, lies).and_then(|t| Ok((t, (row.ctx)(args, t.0)?)));
+    let ((compute, out, kernel), ctx) = found.map_err(|e| shapes_first(operands, e))?;
     let (shape, strides) = match lies {
         Lies::Operands => result_layout(operands)?,
         other => other_layout(operands, other)?,
