@@ -1,11 +1,14 @@
 """What dispatch modes see: the operators that PyTorch would come down to, with its arguments."""
 
+import inspect
+import re
 import sys
 
 import pytest
 
 import torchlike as torch
-from torchlike import nn
+from torchlike import _C, nn
+from torchlike._ops import decompositions
 from torchlike.utils._python_dispatch import TorchDispatchMode
 
 F = nn.functional
@@ -198,3 +201,18 @@ def test_leaves_and_numbers_and_saved_results_of_gradients(call, wanted):
     with Log() as m:
         call(torch.ones(2, requires_grad=True))
     assert " ".join(m.log) == wanted
+
+
+def test_what_rows_come_down_to_takes_their_arguments():
+    decompositions._found("add")
+    schemas = {row: schema for row, schema, *_ in _C._op_table()}
+    checked = 0
+    for name, function in decompositions._TABLE.items():
+        taken = inspect.signature(function).parameters
+        if name not in schemas or any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+            continue
+        said = re.sub(r"\[[^]]*\]|=[^,)]*", "", schemas[name].split(" -> ")[0].strip("()"))
+        names = [p.split()[-1] for p in said.split(", ") if p != "*"]
+        assert set(names) <= set(taken), name
+        checked += 1
+    assert checked > 100

@@ -94,15 +94,15 @@ def svdvals(A: Any, driver: Any = None) -> Any:
 
 
 @of("linalg.eigh")
-def eigh(A: Any, UPLO: str = "L") -> Any:
+def eigh(self: Any, UPLO: str = "L") -> Any:
     """The operator."""
-    return aten._linalg_eigh(A, UPLO)
+    return aten._linalg_eigh(self, UPLO)
 
 
 @of("linalg.eigvalsh")
-def eigvalsh(A: Any, UPLO: str = "L") -> Any:
+def eigvalsh(self: Any, UPLO: str = "L") -> Any:
     """The first result of the operator."""
-    return aten._linalg_eigh(A, UPLO)[0]
+    return aten._linalg_eigh(self, UPLO)[0]
 
 
 @of("linalg.vecdot")
@@ -141,9 +141,9 @@ def ldl_factor(self: Any, hermitian: bool = False) -> Any:
 
 
 @of("linalg.eigvals")
-def eigvals(A: Any) -> Any:
+def eigvals(self: Any) -> Any:
     """The first result of the operator."""
-    return aten.linalg_eig(A)[0]
+    return aten.linalg_eig(self)[0]
 
 
 def _number(value: float, like: Any) -> Any:

@@ -94,26 +94,22 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, **_:
 
 
 @of(_N + "one_hot")
-def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+def one_hot(self: Any, num_classes: int = -1) -> Any:
     """Compares with every class; where there are values, writes ones instead, after a look at the classes."""
-    if tensor.is_meta:
+    if self.is_meta:
         if num_classes < 0:
             return NotImplemented
-        classes = aten.arange(
-            num_classes, dtype=tensor.dtype, layout=_C.strided, device=tensor.device
-        )
-        same = aten.eq.Tensor(aten.unsqueeze(tensor, -1), classes)
+        classes = aten.arange(num_classes, dtype=self.dtype, layout=_C.strided, device=self.device)
+        same = aten.eq.Tensor(aten.unsqueeze(self, -1), classes)
         return aten._to_copy(same, dtype=_C.int64)
-    if tensor.dtype != _C.int64 or tensor.numel() == 0:
+    if self.dtype != _C.int64 or self.numel() == 0:
         return NotImplemented
-    least, most = (aten._local_scalar_dense(t) for t in aten.aminmax(tensor))
+    least, most = (aten._local_scalar_dense(t) for t in aten.aminmax(self))
     count = most + 1 if num_classes == -1 else num_classes
     if least < 0 or most >= count or count < 1:
         return NotImplemented
-    made = aten.zeros(
-        [*tensor.shape, count], dtype=_C.int64, layout=_C.strided, device=tensor.device
-    )
-    return aten.scatter_.value(made, -1, aten.unsqueeze(tensor, -1), 1)
+    made = aten.zeros([*self.shape, count], dtype=_C.int64, layout=_C.strided, device=self.device)
+    return aten.scatter_.value(made, -1, aten.unsqueeze(self, -1), 1)
 
 
 def _beyond(margin: float, x: Any) -> Any:
