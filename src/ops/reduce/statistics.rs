@@ -26,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         M,
         sum_to_size,
         "Summed to a shape that broadcasts to this one.",
-    ).samples("f32[3, 4], 1; b8[5, 5], [1, 5]; f32[5, 5], 1, 5"),
+    ).samples("f32[3, 4], [1]; b8[5, 5], [1, 5]; f32[5, 5], [1, 5]"),
     compose(
         "equal",
         "(Tensor self, Tensor other) -> bool",
