@@ -11,7 +11,7 @@ const FROM: usize = 24 << 20;
 const VECTOR: usize = 16;
 
 /// Whether results of so many bytes are better stored past the caches. Intel's cores wait for such stores longer than for the
-/// reads that they save (measured there with one thread and two: 71 and 48 ms for 256 MB, 39 and 25).
+/// reads that they save.
 pub fn suits(bytes: usize) -> bool {
     bytes >= FROM && simd::is_amd()
 }

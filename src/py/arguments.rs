@@ -447,6 +447,22 @@ fn by_default<'c, 'py>(overload: &Overload, values: &mut Values<'_>) -> Result<(
     }
 }
 
+/// What PyTorch calls parameters of a function that have other names in its schema: their public names, and those.
+pub(super) fn renamed(group: &Group) -> impl Iterator<Item = (&'static str, &'static str)> {
+    const RENAMED: [(&str, &str, &str); 5] = [
+        ("torchlike.split", "tensor", "self"),
+        ("torchlike.split", "split_size_or_sections", "split_size"),
+        ("Tensor.copy_", "other", "src"),
+        ("swapaxes", "axis0", "dim0"),
+        ("swapaxes", "axis1", "dim1"),
+    ];
+    let full = group.full_name.trim_end_matches('_');
+    let own = RENAMED
+        .into_iter()
+        .filter(move |(of, ..)| full.ends_with(of.trim_end_matches('_')));
+    own.map(|(_, public, own)| (public, own))
+}
+
 /// The parameter with the text of a keyword, or with the name that a keyword of NumPy's stands for. Functions call
 /// their first tensor `input`; the schema calls it `self`.
 #[cold]
@@ -460,16 +476,13 @@ fn place_by_text(group: &Group, overload: &Overload, keyword: &Bound<'_, PyAny>)
     let schema = &overload.op.schema;
     let other = match text {
         "input" | "x" | "a" | "x1" if !group.method => "self",
-        // PyTorch writes this function in Python, with names of its own.
-        "tensor" if group.full_name == "torchlike.split" => "self",
-        "split_size_or_sections" if group.full_name == "torchlike.split" => "split_size",
-        "other" if group.full_name == "Tensor.copy_" => "src",
-        "axis0" if group.full_name.ends_with("swapaxes") => "dim0",
-        "axis1" if group.full_name.ends_with("swapaxes") => "dim1",
         "axis" => "dim",
         "keepdims" => "keepdim",
         "x2" => "other",
-        _ => return schema.position(text).unwrap_or(NOWHERE),
+        _ => match renamed(group).find(|(public, _)| *public == text) {
+            Some((_, own)) => own,
+            None => return schema.position(text).unwrap_or(NOWHERE),
+        },
     };
     let at = schema.position(text).or_else(|| schema.position(other));
     at.unwrap_or(NOWHERE)

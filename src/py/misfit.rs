@@ -1,6 +1,6 @@
 //! What a call that fits no overload is told, in PyTorch's words.
 
-use super::arguments::{Incoming, Misfit, NOWHERE};
+use super::arguments::{Incoming, Misfit, NOWHERE, renamed};
 use super::convert::size_at;
 use super::groups::{Group, Overload};
 use super::messages::{self, kind_name};
@@ -167,14 +167,10 @@ impl<'py> Incoming<'py> {
 
 /// What callers call a parameter: functions say `input` for their first tensor.
 fn public_name(group: &Group, p: &Param) -> &'static str {
-    match p.name {
-        "self" if group.full_name == "torchlike.split" => "tensor",
-        "split_size" if group.full_name == "torchlike.split" => "split_size_or_sections",
-        "self" if !group.method => "input",
-        "src" if group.name == "copy_" => "other",
-        "dim0" if group.name.starts_with("swapaxes") => "axis0",
-        "dim1" if group.name.starts_with("swapaxes") => "axis1",
-        name => name,
+    match renamed(group).find(|(_, own)| *own == p.name) {
+        Some((public, _)) => public,
+        None if p.name == "self" && !group.method => "input",
+        None => p.name,
     }
 }
 

@@ -130,6 +130,15 @@ impl OpDef {
         self
     }
 
+    /// A pointwise row whose own checks come before that of its operands' shapes.
+    #[must_use]
+    pub const fn checked_first(mut self) -> Self {
+        if let Body::Kernel(k) = &mut self.body {
+            k.traits.checked_first = true;
+        }
+        self
+    }
+
     /// As [`KernelBody::unmeasured`].
     #[must_use]
     pub const fn unmeasured(mut self) -> Self {
@@ -253,6 +262,8 @@ pub struct Traits {
     pub lazy_aware: bool,
     /// How the result of a pointwise row lies in memory.
     pub lies: Lies,
+    /// What a pointwise row checks of its operands itself comes before their shapes.
+    pub checked_first: bool,
     /// Fresh results have no values.
     pub blank: bool,
     /// The kernel takes memory besides its results of which no function says how much.
@@ -316,6 +327,7 @@ impl KernelBody {
             grows: false,
             lazy_aware: false,
             lies: Lies::Operands,
+            checked_first: false,
             blank: false,
             unmeasured: false,
         };

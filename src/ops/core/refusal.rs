@@ -3,31 +3,35 @@
 use crate::ops::core::args::{Arg, Args};
 use crate::{DType, Error, err};
 
-/// PyTorch's error for a dtype that a kernel does not have.
+/// PyTorch's error for a dtype that the operator itself refuses, before it looks at shapes.
+#[cold]
+#[must_use]
+pub fn refused(args: &Args, d: DType) -> Option<Error> {
+    let name = args.name();
+    match d {
+        DType::Bool => for_bool(name),
+        d if d.is_complex() && bound_kernel(args).is_none() => for_complex(name),
+        _ => None,
+    }
+}
+
+/// PyTorch's error for a dtype that its kernel does not have.
 #[cold]
 #[must_use]
 pub fn not_implemented(args: &Args, d: DType) -> Error {
-    let name = args.name();
-    if d == DType::Bool
-        && let Some(e) = for_bool(name)
-    {
-        return e;
+    match bound_kernel(args) {
+        Some(kernel) => d.no_kernel(kernel),
+        None => d.no_kernel(kernel(args.name())),
     }
-    // A bound that is a tensor makes these operators other ones.
-    let bound = match (name, args.values.get(1)) {
+}
+
+/// The kernel of another operator, which a bound that is a tensor makes of these.
+fn bound_kernel(args: &Args) -> Option<&'static str> {
+    match (args.name(), args.values.get(1)) {
         ("clamp_min", Some(Arg::Tensor(_))) => Some("maximum_cpu"),
         ("clamp_max", Some(Arg::Tensor(_))) => Some("minimum_cpu"),
         _ => None,
-    };
-    if let Some(kernel) = bound {
-        return d.no_kernel(kernel);
     }
-    if d.is_complex()
-        && let Some(e) = for_complex(name)
-    {
-        return e;
-    }
-    d.no_kernel(kernel(name))
 }
 
 /// The error for operands that are all numbers.
@@ -39,23 +43,6 @@ pub fn needs_tensor(args: &Args) -> Error {
         "{}(): argument 'input' (position 1) must be Tensor, not a number",
         args.name()
     )
-}
-
-/// Whether PyTorch says this of a call's types before it looks at their shapes.
-#[must_use]
-pub fn precedes_shapes(e: &Error) -> bool {
-    const FIRST: [&str; 8] = [
-        "Subtraction, ",
-        "Integer division ",
-        "clamp ",
-        "fmax ",
-        "fmin ",
-        "heaviside ",
-        "maximum ",
-        "minimum ",
-    ];
-    let text = e.message();
-    FIRST.iter().any(|start| text.starts_with(start))
 }
 
 fn for_bool(name: &str) -> Option<Error> {

@@ -5,7 +5,7 @@ use crate::cpu::rows::{self, Operand};
 use crate::dtype::{Category, promote};
 use crate::ops::core::args::{Arg, Args};
 pub use crate::ops::core::op::Lies;
-use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row, kernel};
+use crate::ops::core::op::{Body, Exec, Finish, KernelBody, OpDef, Plan, Ret, Row, Traits, kernel};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure, err, kernels, mode};
 use smallvec::SmallVec;
 
@@ -244,7 +244,7 @@ pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
 #[must_use]
 pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
     let tensors = || tensors_of(operands);
-    // A number is an operand without dimensions
+    // A number is an operand without dimensions.
     let numbers = tensors().count() < operands.len() && !shape.is_empty();
     let same_shape = !numbers && tensors().all(|t| t.shape() == shape);
     if same_shape {
@@ -300,13 +300,13 @@ fn other_layout(operands: &[Arg], lies: Lies) -> Result<(Dims, Dims)> {
     Ok((shape, strides))
 }
 
-fn row_of(args: &Args) -> Result<(&'static MapRow, Lies)> {
-    match args.op.def.body {
+fn row_of(args: &Args) -> Result<(&'static MapRow, &'static Traits)> {
+    match &args.op.def.body {
         Body::Kernel(KernelBody {
             row: Row::Map(row),
             traits,
             ..
-        }) => Ok((row, traits.lies)),
+        }) => Ok((row, traits)),
         _ => bail!(Runtime, "this is not a pointwise row"),
     }
 }
@@ -324,32 +324,35 @@ fn call_types(args: &Args, row: &MapRow, lies: Lies) -> Result<(DType, DType, &'
     let (compute, out) = (row.types)(common);
     match (row.kernel)(compute) {
         Some(kernel) => Ok((compute, out, kernel)),
-        None => Err(not_implemented(args, compute)),
+        None => Err(refused(args, compute).unwrap_or_else(|| {
+            shapes_first(&args.values[..row.arity], not_implemented(args, compute))
+        })),
     }
 }
 
-pub use crate::ops::core::refusal::{needs_tensor, not_implemented};
+pub use crate::ops::core::refusal::{needs_tensor, not_implemented, refused};
 
-/// The error of a call whose types or numbers are refused: that of its shapes, if PyTorch compares those before.
+/// What PyTorch refuses once it has compared shapes: their error, if they have one.
 #[cold]
 fn shapes_first(operands: &[Arg], e: crate::Error) -> crate::Error {
-    if crate::ops::core::refusal::precedes_shapes(&e) {
-        return e;
-    }
     broadcast_shape(operands).err().unwrap_or(e)
 }
 
 /// The rule of all rows, and their kernels: the loop on the host, the expression on a GPU.
 fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
-    let (row, lies) = row_of(args)?;
+    let (row, traits) = row_of(args)?;
+    let lies = traits.lies;
     let operands = &args.values[..row.arity];
     if !args.op.has(crate::ops::core::op::N)
         && !operands.iter().any(|a| matches!(a, Arg::Tensor(_)))
     {
         return Err(needs_tensor(args));
     }
-    let found = call_types(args, row, lies).and_then(|t| Ok((t, (row.ctx)(args, t.0)?)));
-    let ((compute, out, kernel), ctx) = found.map_err(|e| shapes_first(operands, e))?;
+    let (compute, out, kernel) = call_types(args, row, lies)?;
+    let ctx = (row.ctx)(args, compute).map_err(|e| match traits.checked_first {
+        true => e,
+        false => shapes_first(operands, e),
+    })?;
     let (shape, strides) = match lies {
         Lies::Operands => result_layout(operands)?,
         other => other_layout(operands, other)?,
