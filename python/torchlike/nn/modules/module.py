@@ -238,15 +238,16 @@ class Module(_HookMethods, _PathMethods, _WalkMethods, _ConversionMethods):
         elif kind == "parameter" and kinds is not None and value.grad_fn is None:
             # A new or known parameter under an unremarkable name: the common case of
             # constructors. Everything else takes the long way, with all its messages.
-            known = name in kinds
+            own, known = type(self), name in kinds
             if (
                 (
                     kinds[name] == "parameter"
                     if known
-                    else name not in self._state_ and "." not in name and not hasattr(self, name)
+                    else name not in self._state_ and "." not in name and not hasattr(own, name)
                 )
                 and not parameter_hooks
-                and type(self).register_parameter is _register_parameter
+                and own.register_parameter is _register_parameter
+                and own.__getattr__ is _getattr
             ):
                 kinds[name] = "parameter"
                 self._state_[name] = value
@@ -424,4 +425,6 @@ for _name in STATE_TABLES:
 del _name
 module_types.append(Module)
 kind_by_type[Parameter] = "parameter"
-_register_parameter = Module.register_parameter  # others may put theirs in its place
+# Others may put theirs in their place.
+_register_parameter = Module.register_parameter
+_getattr = Module.__getattr__
