@@ -2,8 +2,8 @@
 //!
 //! Source: J. Demmel and W. Kahan, "Accurate singular values of bidiagonal matrices", LAPACK working note 3 (1990).
 
+use super::columns::rotate;
 use super::number::{Real, hypotenuse, largest};
-use super::vector::rotate;
 use super::view::ViewMut;
 use num_traits::Float;
 

@@ -5,8 +5,8 @@
 
 use super::number::{Factor, Real, hypotenuse, set_product};
 use super::secular::{Equation, corrected};
-use super::vector;
 use super::view::{Matrix, ViewMut};
+use super::{columns, vector};
 use crate::cpu::{lines::Shared, pool};
 use num_traits::Float;
 
@@ -130,7 +130,7 @@ fn steps<R: Real>(d: &mut [R], e: &mut [R], mut q: Option<&mut ViewMut<R>>) -> b
                 g = c * t - b;
                 if let Some(q) = q.as_deref_mut() {
                     let (x, y) = q.two_columns(i + 1, i);
-                    vector::rotate(x, y, c, s);
+                    columns::rotate(x, y, c, s);
                 }
             }
             if !early {
@@ -255,7 +255,7 @@ fn merge<R: Real>(
             parts[j] = Part::Both;
         }
         let (x, y) = q.two_columns(p, j);
-        vector::rotate(x, y, c, s);
+        columns::rotate(x, y, c, s);
         (d[p], d[j]) = (d[p] * c * c + d[j] * s * s, d[p] * s * s + d[j] * c * c);
         left.push(p);
     }

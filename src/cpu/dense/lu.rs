@@ -47,13 +47,28 @@ pub fn factor<T: Number>(a: ViewMut<T>, pivots: &mut [usize]) -> usize {
     }
 }
 
+/// Column by column, each of which takes all that those before it change in one pass.
 fn small<T: Number>(mut a: ViewMut<T>, pivots: &mut [usize]) -> usize {
     let (rows, columns) = (a.rows(), a.columns());
     let mut info = 0;
-    for k in 0..pivots.len() {
-        let p = k + largest(&a.view().column(k)[k..]);
+    for k in 0..columns {
+        let above = k.min(pivots.len());
+        let (done, mut rest) = a.again().split_columns(k);
+        let (l, column) = (done.view(), rest.column(0));
+        let mut by = [T::zero(); SMALL];
+        for i in 0..above {
+            let sum = (0..i).fold(column[i], |sum, m| sum + l.get(i, m) * by[m]);
+            column[i] = sum;
+            by[i] = -sum;
+        }
+        let below = l.block(above, 0, rows - above, above);
+        vector::add_times(&mut column[above..], below, &by[..above]);
+        if k >= pivots.len() {
+            continue;
+        }
+        let p = k + largest(&column[k..]);
         pivots[k] = p;
-        let pivot = a.get(p, k);
+        let pivot = column[p];
         if pivot.is_zero() {
             info = if info == 0 { k + 1 } else { info };
             continue;
@@ -61,14 +76,7 @@ fn small<T: Number>(mut a: ViewMut<T>, pivots: &mut [usize]) -> usize {
         if p != k {
             (0..columns).for_each(|j| a.column(j).swap(k, p));
         }
-        let (mut done, mut rest) = a.again().split_columns(k + 1);
-        let l = &mut done.column(k)[k + 1..];
-        divide(l, pivot);
-        for j in 0..columns - k - 1 {
-            let column = rest.column(j);
-            let by = -column[k];
-            vector::add(&mut column[k + 1..rows], by, l);
-        }
+        divide(&mut a.column(k)[k + 1..], pivot);
     }
     info
 }

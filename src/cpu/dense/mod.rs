@@ -8,8 +8,10 @@
 pub mod bidiagonal;
 pub mod chase;
 pub mod cholesky;
+pub mod columns;
 pub mod divide;
 pub mod hermitian;
+pub mod lanes;
 pub mod lu;
 pub mod number;
 pub mod parted;

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "complex numbers are read as pairs of real ones")]
 
+use super::lanes::Vectors;
 use super::view::{View, ViewMut};
 use crate::Element;
 use crate::cpu::gemm::{GemmElement, Mat, MatMut, complex, gemm};
@@ -10,7 +11,9 @@ use num_complex::{Complex, ComplexFloat};
 use num_traits::{Float, NumAssign, Zero};
 
 /// Real numbers.
-pub trait Real: Number<Size = Self> + Float + NumAssign + complex::Part + std::iter::Sum {
+pub trait Real:
+    Number<Size = Self> + Float + NumAssign + complex::Part + std::iter::Sum + Vectors
+{
     /// From a double, rounded.
     fn near(v: f64) -> Self;
     /// As a double.

@@ -3,10 +3,11 @@
 //! Source: M. Gu and S. Eisenstat, "A divide-and-conquer algorithm for the bidiagonal SVD" (1995).
 
 use super::chase::{self, Bases};
+use super::columns::rotate;
 use super::divide::{arrange, ascend, ascending, roots};
 use super::number::{Factor, Real, hypotenuse, largest, set_product};
 use super::secular::{Equation, corrected};
-use super::vector::{self, rotate};
+use super::vector;
 use super::view::{Matrix, View, ViewMut};
 use num_traits::Float;
 

@@ -3,6 +3,7 @@
 //! Sources: R. Schreiber and C. Van Loan, "A storage-efficient WY representation for products of Householder
 //! transformations" (1989); E. Elmroth and F. Gustavson, "Applying recursion to serial and parallel QR factorization" (2000).
 
+use super::columns;
 use super::number::{Factor, Number, add_product, hypotenuse, set_product};
 use super::vector;
 use super::view::{Matrix, View, ViewMut};
@@ -44,6 +45,24 @@ pub fn make<T: Number>(x: &mut [T]) -> T {
     rest.iter_mut().for_each(|v| *v *= by);
     *first = T::real(beta);
     tau
+}
+
+/// Multiplies the columns of `c` from the right by `I - scale v v'`, of which few rows are not the identity's.
+pub fn turn_columns<T: Number>(c: &mut ViewMut<T>, v: &[T], scale: T::Size) {
+    assert!(c.columns() == v.len());
+    let (mut first, mut rest) = c.again().split_columns(1);
+    if let [p, q, r] = *v {
+        let (y, z) = rest.two_columns(0, 1);
+        return columns::reflect([first.column(0), y, z], [p, q, r], scale);
+    }
+    if let [p, q] = *v {
+        return columns::reflect([first.column(0), rest.column(0)], [p, q], scale);
+    }
+    let mut sum = vec![T::zero(); c.rows()];
+    vector::add_times(&mut sum, c.view(), v);
+    for (j, v) in v.iter().enumerate() {
+        vector::add(c.column(j), -v.conj().times(scale), &sum);
+    }
 }
 
 /// The vectors of reflections below the diagonal of `a`, with the ones and zeros that are not stored.

@@ -1,15 +1,19 @@
 //! Complex Schur forms: implicit single shifts (Wilkinson).
 
 use super::Grid;
-use crate::cpu::dense::number::hypotenuse;
+use crate::cpu::dense::columns;
+use crate::cpu::dense::number::{Number, Real, hypotenuse};
 use num_complex::Complex;
 use num_traits::Float;
 
 /// See [`Number::schur`](super::Number::schur).
-pub(super) fn schur<R: Float>(
+pub(super) fn schur<R: Real>(
     h: &mut Grid<Complex<R>>,
     mut basis: Option<&mut Grid<Complex<R>>>,
-) -> Option<()> {
+) -> Option<()>
+where
+    Complex<R>: Number<Size = R>,
+{
     let mut end = h.n;
     let mut steps = 0usize;
     while end > 0 {
@@ -68,13 +72,15 @@ fn shift<R: Float>(h: &Grid<Complex<R>>, end: usize, steps: usize) -> Complex<R>
 }
 
 /// One step on `start..end`.
-fn step<R: Float>(
+fn step<R: Real>(
     h: &mut Grid<Complex<R>>,
     mut basis: Option<&mut Grid<Complex<R>>>,
     start: usize,
     end: usize,
     shift: Complex<R>,
-) {
+) where
+    Complex<R>: Number<Size = R>,
+{
     let n = h.n;
     let (first, last) = if basis.is_some() {
         (0, n)
@@ -85,18 +91,14 @@ fn step<R: Float>(
     for k in start..end - 1 {
         let (cos, sin) = rotation(x, y);
         let from = k.saturating_sub(1).max(start);
-        turn_rows(h, k, from..last, |x, y| {
-            (x * cos + sin * y, y * cos - sin.conj() * x)
-        });
+        turn_rows(h, k, from..last, cos, sin);
         for i in first..(k + 3).min(end) {
             let (x, y) = (h[(i, k)], h[(i, k + 1)]);
-            h[(i, k)] = x * cos + sin.conj() * y;
-            h[(i, k + 1)] = y * cos - sin * x;
+            h[(i, k)] = x.times(cos) + sin.conj() * y;
+            h[(i, k + 1)] = y.times(cos) - sin * x;
         }
         if let Some(b) = basis.as_deref_mut() {
-            turn_rows(b, k, 0..n, |x, y| {
-                (x * cos + sin.conj() * y, y * cos - sin * x)
-            });
+            turn_rows(b, k, 0..n, cos, sin.conj());
         }
         if k > start {
             h[(k + 1, k - 1)] = Complex::new(R::zero(), R::zero());
@@ -120,16 +122,17 @@ fn rotation<R: Float>(x: Complex<R>, y: Complex<R>) -> (R, Complex<R>) {
     (a / length, (x / a) * y.conj() / length)
 }
 
-/// Two rows, element by element.
-fn turn_rows<R: Float>(
+/// Part of two rows.
+fn turn_rows<R: Real>(
     g: &mut Grid<Complex<R>>,
     at: usize,
-    columns: std::ops::Range<usize>,
-    turn: impl Fn(Complex<R>, Complex<R>) -> (Complex<R>, Complex<R>),
-) {
+    part: std::ops::Range<usize>,
+    cos: R,
+    sin: Complex<R>,
+) where
+    Complex<R>: Number<Size = R>,
+{
     let n = g.n;
     let (first, rest) = g.data[at * n..].split_at_mut(n);
-    for (x, y) in first[columns.clone()].iter_mut().zip(&mut rest[columns]) {
-        (*x, *y) = turn(*x, *y);
-    }
+    columns::rotate(&mut first[part.clone()], &mut rest[part], cos, sin);
 }

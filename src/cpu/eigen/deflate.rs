@@ -143,7 +143,7 @@ fn exchange<T: Number>(
         turns.push((j, w, scale));
     }
     for (j, w, scale) in &turns {
-        turn_both(&mut small, *j, w, *scale, 0..n, 0..n);
+        turn_both(&mut small, *j, w, *scale, 0..n, n);
     }
     let left = (q..n).flat_map(|i| (0..q).map(move |j| (i, j)));
     let wrong = left
@@ -154,9 +154,9 @@ fn exchange<T: Number>(
     }
     let all = t.rows;
     for (j, w, scale) in &turns {
-        turn_both(t, at + j, w, *scale, at..all, 0..at + n);
-        let rows = v.rows;
-        turn_columns(v, at + j, w, *scale, 0..rows);
+        turn_both(t, at + j, w, *scale, at..all, at + n);
+        let mut part = v.view_mut();
+        reflect::turn_columns(&mut part.block(0, at + j, all, w.len()), w, *scale);
     }
     for i in q..n {
         (0..q).for_each(|j| t[(at + i, at + j)] = T::zero());
@@ -209,35 +209,21 @@ fn turn_left<T: Number>(x: &mut [T], at: usize, w: &[T], scale: T::Size) {
     part.iter_mut().zip(w).for_each(|(x, &w)| *x -= w * sum);
 }
 
-/// The same for rows: `x -= scale x w w'`.
-fn turn_columns<T: Number>(
-    m: &mut Matrix<T>,
-    at: usize,
-    w: &[T],
-    scale: T::Size,
-    rows: std::ops::Range<usize>,
-) {
-    for i in rows {
-        let sum = (0..w.len())
-            .fold(T::zero(), |s, k| s + m[(i, at + k)] * w[k])
-            .times(scale);
-        (0..w.len()).for_each(|k| m[(i, at + k)] -= sum * w[k].conj());
-    }
-}
-
+/// Columns from the left, and the first rows from the right.
 fn turn_both<T: Number>(
     m: &mut Matrix<T>,
     at: usize,
     w: &[T],
     scale: T::Size,
     columns: std::ops::Range<usize>,
-    rows: std::ops::Range<usize>,
+    rows: usize,
 ) {
     let high = m.rows;
     for j in columns {
         turn_left(&mut m.data[j * high..(j + 1) * high], at, w, scale);
     }
-    turn_columns(m, at, w, scale, rows);
+    let mut all = m.view_mut();
+    reflect::turn_columns(&mut all.block(0, at, rows, w.len()), w, scale);
 }
 
 /// Brings the first rows back to Hessenberg form, so that the spike beside them is one number again.
@@ -245,8 +231,8 @@ fn to_hessenberg<T: Number>(t: &mut Matrix<T>, v: &mut Matrix<T>, kept: usize) {
     let wide = t.rows;
     let mut w: Vec<T> = (0..kept).map(|j| v[(0, j)].conj()).collect();
     if let Some(scale) = reflection(&mut w) {
-        turn_both(t, 0, &w, scale, 0..wide, 0..kept);
-        turn_columns(v, 0, &w, scale, 0..wide);
+        turn_both(t, 0, &w, scale, 0..wide, kept);
+        reflect::turn_columns(&mut v.view_mut().block(0, 0, wide, kept), &w, scale);
     }
     let mut all = t.view_mut();
     let taus = hessenberg::reduce(&mut all.block(0, 0, kept, kept));

@@ -1,8 +1,8 @@
 //! Real Schur forms: implicit double shifts (Francis).
 
 use super::{Grid, reflection};
+use crate::cpu::dense::columns;
 use crate::cpu::dense::number::{Real, hypotenuse};
-use crate::cpu::simd::simd_fn;
 use num_traits::Float;
 
 /// See [`Number::schur`].
@@ -100,40 +100,17 @@ fn double_step<R: Real>(
     }
 }
 
-simd_fn! { stream
-    /// A reflection of three rows.
-    fn turn_three<R: Real>(x: &mut [R], y: &mut [R], z: &mut [R], v: [R; 3], scale: R) {
-        let [a, b, c] = v;
-        for ((x, y), z) in x.iter_mut().zip(y).zip(z) {
-            let sum = (a * *x + b * *y + c * *z) * scale;
-            *x -= sum * a;
-            *y -= sum * b;
-            *z -= sum * c;
-        }
-    }
-}
-
 /// A reflection of two or three rows.
-fn turn_rows<R: Real>(
-    h: &mut Grid<R>,
-    at: usize,
-    v: &[R],
-    scale: R,
-    columns: std::ops::Range<usize>,
-) {
+fn turn_rows<R: Real>(h: &mut Grid<R>, at: usize, v: &[R], scale: R, part: std::ops::Range<usize>) {
     let n = h.n;
     let (first, rest) = h.data[at * n..].split_at_mut(n);
-    let first = &mut first[columns.clone()];
+    let first = &mut first[part.clone()];
     if let [a, b, c] = *v {
         let (second, third) = rest.split_at_mut(n);
-        let (second, third) = (&mut second[columns.clone()], &mut third[columns]);
-        turn_three(first, second, third, [a, b, c], scale);
+        let (second, third) = (&mut second[part.clone()], &mut third[part]);
+        columns::reflect([first, second, third], [a, b, c], scale);
     } else if let [a, b] = *v {
-        for (x, y) in first.iter_mut().zip(&mut rest[columns]) {
-            let sum = (a * *x + b * *y) * scale;
-            *x -= sum * a;
-            *y -= sum * b;
-        }
+        columns::reflect([first, &mut rest[part]], [a, b], scale);
     }
 }
 

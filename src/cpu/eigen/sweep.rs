@@ -6,6 +6,7 @@
 use super::Grid;
 use super::reflection;
 use crate::cpu::dense::number::{Factor, Number, set_product};
+use crate::cpu::dense::reflect;
 use crate::cpu::dense::view::{Matrix, ViewMut};
 
 /// Sum and product of two shifts.
@@ -157,14 +158,13 @@ impl<T: Number> Chain<'_, T> {
         };
         let v = &x[..width];
         let from = if fresh { row } else { row - 1 };
-        for j in from..size {
-            reflect_part(&mut h.column(j)[row..row + width], v, scale);
-        }
+        turn_rows(&mut h.block(row, from, width, size - from), v, scale);
         if !fresh {
             h.column(row - 1)[row + 1..row + width].fill(T::zero());
         }
-        turn_columns(h, row, v, scale, 0..(row + width + 1).min(size));
-        turn_columns(u, row, v, scale, 0..size);
+        let above = (row + width + 1).min(size);
+        reflect::turn_columns(&mut h.block(0, row, above, width), v, scale);
+        reflect::turn_columns(&mut u.block(0, row, size, width), v, scale);
     }
 }
 
@@ -194,50 +194,27 @@ fn first_column<T: Number>(
     [first, second, third]
 }
 
-/// `x -= scale v v' x`.
-fn reflect_part<T: Number>(x: &mut [T], v: &[T], scale: T::Size) {
-    let mut sum = T::zero();
-    for (&x, &f) in x.iter().zip(v) {
-        sum += f.conj() * x;
-    }
-    let sum = sum.times(scale);
-    for (x, &f) in x.iter_mut().zip(v) {
-        *x -= f * sum;
-    }
-}
-
-/// The same for rows of neighbouring columns.
-fn turn_columns<T: Number>(
-    h: &mut ViewMut<T>,
-    at: usize,
-    v: &[T],
-    scale: T::Size,
-    rows: std::ops::Range<usize>,
-) {
-    let high = h.rows();
-    let (a, mut rest) = h.block(0, at, high, v.len()).split_columns(1);
-    let mut a = a;
-    let first = &mut a.column(0)[rows.clone()];
+/// Multiplies two or three rows from the left by `I - scale v v'`.
+fn turn_rows<T: Number>(h: &mut ViewMut<T>, v: &[T], scale: T::Size) {
+    let back = |v: T| v.conj().times(scale);
     if let [p, q, r] = *v {
-        let (y, z) = rest.two_columns(0, 1);
-        let (y, z) = (&mut y[rows.clone()], &mut z[rows]);
-        let (pc, qc, rc) = (
-            p.conj().times(scale),
-            q.conj().times(scale),
-            r.conj().times(scale),
-        );
-        for ((x, y), z) in first.iter_mut().zip(y).zip(z) {
-            let sum = *x * p + *y * q + *z * r;
-            *x -= sum * pc;
-            *y -= sum * qc;
-            *z -= sum * rc;
+        let (pc, qc, rc) = (back(p), back(q), back(r));
+        for j in 0..h.columns() {
+            if let [x, y, z] = h.column(j) {
+                let sum = pc * *x + qc * *y + rc * *z;
+                *x -= p * sum;
+                *y -= q * sum;
+                *z -= r * sum;
+            }
         }
     } else if let [p, q] = *v {
-        let (pc, qc) = (p.conj().times(scale), q.conj().times(scale));
-        for (x, y) in first.iter_mut().zip(&mut rest.column(0)[rows]) {
-            let sum = *x * p + *y * q;
-            *x -= sum * pc;
-            *y -= sum * qc;
+        let (pc, qc) = (back(p), back(q));
+        for j in 0..h.columns() {
+            if let [x, y] = h.column(j) {
+                let sum = pc * *x + qc * *y;
+                *x -= p * sum;
+                *y -= q * sum;
+            }
         }
     }
 }

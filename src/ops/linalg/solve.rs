@@ -183,9 +183,15 @@ fn slogdet_rule(a: &calls::LinalgSlogdet) -> Result<Plan> {
     Ok(plan)
 }
 
-/// One thing of each factorised matrix: of its diagonal, and of whether its rows were exchanged an odd number of times.
+/// One thing of each factorised matrix: of its diagonal, and of whether its rows were exchanged an odd number of times. Of
+/// contiguous real matrices the transposes are factorised, as PyTorch does: they have the same determinants.
 fn of_factors<T: Number, V>(t: &Tensor, f: impl Fn(&[T], bool) -> V) -> Result<Vec<V>> {
-    let mut all = Stack::<T>::copied(t, &lead(t.shape()))?;
+    let batch = lead(t.shape());
+    let mut all = if t.is_contiguous() && !T::COMPLEX {
+        Stack::<T>::adjoints(t, &batch)?
+    } else {
+        Stack::<T>::copied(t, &batch)?
+    };
     let made = factorise(&mut all);
     let one = |i: usize| {
         let view = all.view(i);
