@@ -52,6 +52,42 @@ def type_name(value: Any) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
+# What the dictionaries are called that PyTorch's modules have for each kind.
+REGISTRIES = {"parameter": "_parameters", "buffer": "_buffers", "module": "_modules"}
+
+
+def kinds_of(module: Any, kind: str) -> dict[str, str]:
+    """What is registered under which kind.
+
+    Raises:
+        AttributeError: before the module's constructor has run, naming the registry of ``kind``.
+    """
+    try:
+        return module._state_["_kinds"]
+    except KeyError:
+        raise AttributeError(
+            f"'{type(module).__name__}' object has no attribute '{REGISTRIES[kind]}'"
+        ) from None
+
+
+def members(module: Any, kind: str) -> list[Any]:
+    """The registered values of one kind, in order."""
+    kinds, state = kinds_of(module, kind), module._state_
+    return [state[name] for name, k in kinds.items() if k == kind]
+
+
+def count(module: Any, kind: str) -> int:
+    """How many values of one kind are registered."""
+    return list(kinds_of(module, kind).values()).count(kind)
+
+
+def member(module: Any, kind: str, name: str) -> Any:
+    """The value of one kind that is registered under a name; a ``KeyError`` if there is none."""
+    if kinds_of(module, kind).get(name) == kind:
+        return module._state_[name]
+    raise KeyError(name)
+
+
 class View(MutableMapping[str, Any]):
     """The registered values of one kind, as a mapping that can be written to."""
 
@@ -139,21 +175,24 @@ class View(MutableMapping[str, Any]):
         return repr(dict(self.items()))
 
 
+_new = object.__new__
+
+
 class Registry:
     """Descriptor behind ``_parameters``, ``_buffers`` and ``_modules``."""
 
-    __slots__ = ("kind", "name")
+    __slots__ = ("kind",)
 
-    def __init__(self, name: str, kind: str) -> None:
-        self.name = name
+    def __init__(self, kind: str) -> None:
         self.kind = kind
 
     def __get__(self, module: Any, owner: Any = None) -> Any:
         if module is None:
             return self
-        if "_kinds" not in module._state_:
-            raise AttributeError(f"'{type(module).__name__}' object has no attribute '{self.name}'")
-        return View(module, self.kind)
+        kinds_of(module, self.kind)
+        view = _new(View)
+        view._module, view._kind = module._state_, self.kind
+        return view
 
     def __set__(self, module: Any, mapping: Any) -> None:
         state = module._state_

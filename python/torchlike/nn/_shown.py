@@ -10,14 +10,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from torchlike.nn._hooks import CALL_TABLES, STATE_TABLES
-from torchlike.nn._registry import View
+from torchlike.nn._registry import REGISTRIES, View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REGISTRIES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
 _TABLES = (*CALL_TABLES, *STATE_TABLES)
-_DESCRIBED = frozenset((*REGISTRIES, *_TABLES))
+_DESCRIBED = frozenset((*REGISTRIES.values(), *_TABLES))
 _OWN = frozenset(("_kinds", "_hooks", "_state_hooks"))
 
 
@@ -146,7 +145,7 @@ def replace(module: Any, given: Mapping[str, Any], keep: bool = False) -> None:
             state.setdefault(home, None)
         state.setdefault("training", True)
     state.update((k, v) for k, v in given.items() if k not in _DESCRIBED)
-    for name, kind in REGISTRIES.items():
+    for kind, name in REGISTRIES.items():
         for key, value in (given.get(name) or {}).items():
             state["_kinds"][key] = kind
             state[key] = value

@@ -9,7 +9,7 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
-from torchlike.nn._registry import type_name
+from torchlike.nn._registry import count, member, members, type_name
 from torchlike.nn.modules._own import own
 from torchlike.nn.modules.module import Module, _addindent
 from torchlike.nn.parameter import Parameter
@@ -41,13 +41,13 @@ class _Numbered(Module):
     """Children under the names "0", "1", ..., as in a list."""
 
     def _list(self) -> list[Any]:
-        return list(self._modules.values())
+        return members(self, "module")
 
     def _refill(self, modules: Iterable[Any]) -> None:
         self._modules = OrderedDict((str(i), module) for i, module in enumerate(modules))
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return count(self, "module")
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._list())
@@ -92,7 +92,8 @@ class Sequential(_Numbered):
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
             return type(self)(OrderedDict(list(self._modules.items())[idx]))
-        return self._modules[self._key(idx)]
+        modules = self._list()
+        return modules[_position(idx, len(modules))]
 
     def __setitem__(self, idx: Any, module: Any) -> None:
         setattr(self, self._key(idx), module)
@@ -170,7 +171,7 @@ class ModuleList(_Numbered):
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
             return type(self)(self._list()[idx])
-        return self._modules[str(_position(idx, len(self)))]
+        return member(self, "module", str(_position(idx, len(self))))
 
     def __setitem__(self, idx: Any, module: Any) -> None:
         setattr(self, str(_position(idx, len(self))), module)
@@ -260,7 +261,7 @@ class ModuleDict(Module):
             self.update(modules)
 
     def __getitem__(self, key: str) -> Any:
-        return self._modules[key]
+        return member(self, "module", key)
 
     def __setitem__(self, key: str, module: Any) -> None:
         self.add_module(key, module)
@@ -269,7 +270,7 @@ class ModuleDict(Module):
         del self._modules[key]
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return count(self, "module")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)

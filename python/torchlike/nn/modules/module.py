@@ -83,9 +83,9 @@ class Module(_HookMethods, _PathMethods, _WalkMethods, _ConversionMethods):
     _kinds: dict[str, str]
     _hooks: dict[str, Table] | None
 
-    _parameters = Registry("_parameters", "parameter")
-    _buffers = Registry("_buffers", "buffer")
-    _modules = Registry("_modules", "module")
+    _parameters = Registry("parameter")
+    _buffers = Registry("buffer")
+    _modules = Registry("module")
 
     #: The attributes as they are kept; `__dict__` shows them as PyTorch lays them out.
     _state_: dict[str, Any] = vars(_HookMethods)["__dict__"]
