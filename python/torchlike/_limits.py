@@ -33,36 +33,90 @@ INTEGERS = (
 _ABSENT: Any = object()
 
 
-def _check(name: str, type: Any) -> None:
-    if not isinstance(type, _C.dtype):
-        given = type.__class__.__name__
-        raise TypeError(f"{name}(): argument 'type' (position 1) must be torch.dtype, not {given}")
+class _Limits:
+    """Limits of a dtype, made once and not written again: models ask for them in every layer."""
+
+    __slots__ = ("bits", "dtype", "max", "min")
+    __hash__ = None  # type: ignore[assignment]
+    _known: dict[Any, Any]
+    bits: int
+    dtype: str
+    max: Any
+    min: Any
+
+    def __init_subclass__(cls) -> None:
+        base = cls.__mro__[1]
+        if base is not _Limits:
+            raise TypeError(f"type 'torch.{base.__name__}' is not an acceptable base type")
+        cls._known = {}
+
+    @classmethod
+    def _of(cls, type: Any) -> Any:
+        try:
+            return cls._known[type]
+        except (KeyError, TypeError):  # TypeError: what has no hash is no dtype either
+            pass
+        if not isinstance(type, _C.dtype):
+            given = type.__class__.__name__
+            raise TypeError(
+                f"{cls.__name__}(): argument 'type' (position 1) must be torch.dtype, not {given}"
+            )
+        self = object.__new__(cls)
+        for name, value in cls._values(type).items():
+            object.__setattr__(self, name, value)
+        cls._known[type] = self
+        return self
+
+    @staticmethod
+    def _values(type: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"attribute '{name}' of 'torch.{type(self).__name__}' objects is not writable"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot pickle 'torch.{type(self).__name__}' object")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Limits) and repr(self) == repr(other)
 
 
-class finfo:
+class finfo(_Limits):
     """The limits of a floating point dtype; of a complex one, those of its parts."""
 
     __module__ = "torchlike"
-    __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
-    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("eps", "resolution", "smallest_normal", "tiny")
+    eps: float
+    resolution: float
+    smallest_normal: float
+    tiny: float
 
-    def __init__(self, type: Any = None) -> None:
-        if type is None:
-            type = _C.get_default_dtype()
-        _check("finfo", type)
+    def __new__(cls, type: Any = None) -> Any:
+        return cls._of(_C.get_default_dtype() if type is None else type)
+
+    @staticmethod
+    def _values(type: Any) -> dict[str, Any]:
         real = _REAL.get(type, type)
         if real not in _FLOATS:
             raise TypeError(
                 "torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'"
             )
-        self.resolution, self.eps, self.tiny, self.max = _FLOATS[real]
-        self.smallest_normal = self.tiny
-        self.min = self.tiny if real == _C.float8_e8m0fnu else -self.max
-        self.bits = real.itemsize * 8
-        self.dtype = str(real).rpartition(".")[2]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, finfo) and self.dtype == other.dtype
+        resolution, eps, tiny, most = _FLOATS[real]
+        return {
+            "resolution": resolution,
+            "eps": eps,
+            "tiny": tiny,
+            "smallest_normal": tiny,
+            "min": tiny if real == _C.float8_e8m0fnu else -most,
+            "max": most,
+            "bits": real.itemsize * 8,
+            "dtype": str(real).rpartition(".")[2],
+        }
 
     def __repr__(self) -> str:
         return (
@@ -75,31 +129,33 @@ class finfo:
 _QUANTIZED = (_C.quint8, _C.qint8, _C.qint32, _C.quint4x2, _C.quint2x4)
 
 
-class iinfo:
+class iinfo(_Limits):
     """The limits of an integer dtype, or of the integers that a quantised one keeps."""
 
     __module__ = "torchlike"
-    __slots__ = ("bits", "dtype", "max", "min")
-    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ()
 
-    def __init__(self, type: Any = _ABSENT) -> None:
+    def __new__(cls, type: Any = _ABSENT) -> Any:
         if type is _ABSENT:
             raise TypeError('iinfo() missing 1 required positional arguments: "type"')
-        _check("iinfo", type)
+        return cls._of(type)
+
+    @staticmethod
+    def _values(type: Any) -> dict[str, Any]:
         if type == _C.bool:
             raise TypeError("torch.bool is not supported by torch.iinfo")
         if type not in INTEGERS and type not in _QUANTIZED:
             raise TypeError(
                 "torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'"
             )
-        self.bits = type.itemsize * 8
+        bits = type.itemsize * 8
         signed = type.is_signed if type in INTEGERS else type in (_C.qint8, _C.qint32)
-        self.min = -(1 << (self.bits - 1)) if signed else 0
-        self.max = (1 << (self.bits - signed)) - 1
-        self.dtype = str(type).rpartition(".")[2]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, iinfo) and self.dtype == other.dtype
+        return {
+            "bits": bits,
+            "min": -(1 << (bits - 1)) if signed else 0,
+            "max": (1 << (bits - signed)) - 1,
+            "dtype": str(type).rpartition(".")[2],
+        }
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
