@@ -3,11 +3,10 @@
 //! Loops run over right sides, which are to lie side by side: of `X T = B` they do.
 
 use super::number::{Factor, Number, add_product, set_adjoint};
-use super::vector;
 use super::view::{View, ViewMut};
 use crate::cpu::pool;
 use crate::cpu::simd::simd_fn;
-use num_traits::Float;
+use num_traits::{Float, Zero};
 use std::sync::{Mutex, PoisonError};
 
 /// Rows of a triangle that is solved by a loop.
@@ -279,15 +278,27 @@ fn small_left<T: Number>(t: View<T>, kind: Triangle, mut b: ViewMut<T>) {
 fn small_right<T: Number>(t: View<T>, kind: Triangle, mut b: ViewMut<T>) {
     let e = copied(t, kind, true);
     let upper = !kind.effective_upper();
-    let n = t.rows();
-    let most = (FIRST / (n * size_of::<T>())).max(LINE);
-    for first in (0..b.rows()).step_by(most) {
-        let wide = most.min(b.rows() - first);
-        let x = b.block(first, 0, wide, n);
-        if T::COMPLEX {
-            pairs_by_columns(&e, upper, kind.unit, x);
-        } else {
-            by_columns(&e, upper, kind.unit, x);
+    if !T::COMPLEX {
+        let most = (FIRST / (t.rows() * size_of::<T>())).max(LINE);
+        for first in (0..b.rows()).step_by(most) {
+            let wide = most.min(b.rows() - first);
+            by_columns(&e, upper, kind.unit, b.block(first, 0, wide, t.rows()));
+        }
+        return;
+    }
+    let mut room = vec![[Abreast([T::Size::zero(); ABREAST]); 2]; t.rows()];
+    for first in (0..b.rows()).step_by(ABREAST) {
+        let wide = ABREAST.min(b.rows() - first);
+        for (k, [Abreast(re), Abreast(im)]) in room.iter_mut().enumerate() {
+            for ((v, re), im) in b.column(k)[first..][..wide].iter().zip(re).zip(im) {
+                (*re, *im) = (v.re(), v.im());
+            }
+        }
+        abreast::<T>(&e, upper, kind.unit, &mut room);
+        for (k, [Abreast(re), Abreast(im)]) in room.iter().enumerate() {
+            for ((v, &re), &im) in b.column(k)[first..][..wide].iter_mut().zip(re).zip(im) {
+                *v = T::parts(re, im);
+            }
         }
     }
 }
@@ -338,35 +349,48 @@ simd_fn! { wide
     }
 }
 
-/// The same of complex numbers: a column takes all that were solved before in passes over several, as its parts go two ways.
-fn pairs_by_columns<T: Number>(e: &[T], upper: bool, unit: bool, mut x: ViewMut<T>) {
-    let (n, mut by) = (x.columns(), vec![T::zero(); x.columns()]);
-    let mut room = vec![T::zero(); x.rows()];
-    for step in 0..n {
-        let k = if upper { n - 1 - step } else { step };
-        let (done, first, mut own) = if upper {
-            let (own, done) = x.again().split_columns(n - step);
-            (done, n - step, own)
-        } else {
-            let (done, own) = x.again().split_columns(step);
-            (done, 0, own)
-        };
-        for (i, by) in by[..step].iter_mut().enumerate() {
-            *by = -e[(first + i) * n + k];
-        }
-        let column = own.column(if upper { k } else { 0 });
-        vector::add_times(column, done.view(), &by[..step]);
-        if unit {
-            continue;
-        }
-        let diagonal = e[k * n + k];
-        match reciprocal(diagonal) {
-            Some(by) => {
-                room.fill(T::zero());
-                vector::add(&mut room, by, column);
-                column.copy_from_slice(&room);
+/// Right sides of complex numbers that are solved at once.
+const ABREAST: usize = 32;
+
+/// One part of one unknown of that many right sides, in whole lines of the cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Abreast<R>([R; ABREAST]);
+
+simd_fn! { wide
+    /// Complex right sides side by side, parts apart: an unknown of all of them for each row of the triangle.
+    fn abreast<T: Number>(e: &[T], upper: bool, unit: bool, x: &mut [[Abreast<T::Size>; 2]]) {
+        let n = x.len();
+        // Of a number it knew, the compiler would make vectors of elements that lie apart.
+        let lanes = std::hint::black_box(ABREAST);
+        for step in 0..n {
+            let k = if upper { n - 1 - step } else { step };
+            let column = &e[k * n..(k + 1) * n];
+            if !unit {
+                let [Abreast(re), Abreast(im)] = &mut x[k];
+                let inverse = reciprocal(column[k]);
+                for (re, im) in re.iter_mut().zip(im) {
+                    let v = match inverse {
+                        Some(v) => (*re * v.re() - *im * v.im(), *re * v.im() + *im * v.re()),
+                        None => {
+                            let v = T::parts(*re, *im).over(column[k]);
+                            (v.re(), v.im())
+                        }
+                    };
+                    (*re, *im) = v;
+                }
             }
-            None => column.iter_mut().for_each(|v| *v = v.over(diagonal)),
+            let [Abreast(a), Abreast(b)] = x[k];
+            let (a, b) = (&a[..lanes], &b[..lanes]);
+            for i in others(n, k, upper) {
+                let [Abreast(re), Abreast(im)] = &mut x[i];
+                let (re, im) = (&mut re[..lanes], &mut im[..lanes]);
+                let (c, s) = (-column[i].re(), column[i].im());
+                for l in 0..lanes {
+                    re[l] = Float::mul_add(c, a[l], Float::mul_add(s, b[l], re[l]));
+                    im[l] = Float::mul_add(c, b[l], Float::mul_add(-s, a[l], im[l]));
+                }
+            }
         }
     }
 }
