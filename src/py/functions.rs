@@ -146,8 +146,7 @@ fn as_tensor<'py>(
     }
     let dev = dev.unwrap_or_else(mode::default_device);
     if super::numpy::is_array(data) {
-        let t = fresh(super::numpy::from_array(data)?)?;
-        super::numpy::warn_unwritable(data)?;
+        let t = fresh(super::numpy::shared(data)?)?;
         let t = match d {
             Some(d) => t.to_dtype(d)?,
             None => t,
@@ -165,8 +164,7 @@ fn as_tensor<'py>(
 /// A tensor on a NumPy array's memory.
 #[pyfunction]
 fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let t = super::numpy::from_array(ndarray)?;
-    super::numpy::warn_unwritable(ndarray)?;
+    let t = super::numpy::shared(ndarray)?;
     heard(wrap(ndarray.py(), fresh(t)?))
 }
 
