@@ -4,8 +4,7 @@ use crate::ops::core::args::{Arg, Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Ret;
 use crate::ops::f;
-use crate::ops::pointwise::binary::subtractable;
-use crate::ops::pointwise::factors::check_scale;
+use crate::ops::pointwise::{binary::subtractable, factors::check_scale};
 use crate::ops::sparse::coo::{Coo, gathered};
 use crate::ops::sparse::pressed::Pressed;
 use crate::ops::sparse::{Sparse, indices, is_sparse, numbers};
@@ -309,9 +308,8 @@ fn sum(args: &Args, minus: bool) -> Result<Option<Tensor>> {
     // In the type of the sum: numbers of one that is narrower, or has no sign, may not hold it.
     let scaled = |values: &Tensor| {
         let values = f::to_dtype(values, dtype)?;
-        let values = match (dtype, alpha) {
-            (_, Scalar::Int(1)) => values,
-            (DType::Bool, alpha) => f::mul(&values, Scalar::Bool(alpha.to_bool()))?,
+        let values = match dtype {
+            DType::Bool => f::mul(&values, Scalar::Bool(alpha.to_bool()))?,
             _ => f::mul(&values, alpha)?,
         };
         if minus { f::neg(&values) } else { Ok(values) }
@@ -405,7 +403,7 @@ fn promoted(c: Coo, other: DType) -> Result<Coo> {
     })
 }
 
-/// The entries of both in turn, the smaller place first; what stands at the same place is added.
+/// The entries of both in turn, the smaller place first, in the second one's type; those at one place are added.
 fn merged(x: Coo, y: Coo) -> Result<Coo> {
     let (a, b) = (numbers(&x.places()?)?, numbers(&y.places()?)?);
     let (mut to, mut first) = (vec![0i64; a.len() + b.len()], Vec::new());
@@ -428,8 +426,7 @@ fn merged(x: Coo, y: Coo) -> Result<Coo> {
     let indices = f::Cat::new(&[x.indices.clone(), y.indices.clone()][..])
         .dim(1)
         .call()?;
-    let dtype =
-        crate::dtype::promote(x.values.dtype(), y.values.dtype()).unwrap_or(x.values.dtype());
+    let dtype = y.values.dtype();
     let values = f::cat(
         &[
             f::to_dtype(&x.values, dtype)?,
