@@ -156,6 +156,8 @@ def test_more_dimensions_than_reductions_take(device):
     assert x[0].dim() == 64
     with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
         x.amax(0)
+    for whole in (x.sum(), x.amax(), x.mean(), x.argmax(), x.std(correction=0), x.max()):
+        assert whole.dim() == 0
 
 
 LAYOUTS = {
@@ -369,3 +371,30 @@ def test_numbers_that_divide_halves_keep_their_precision(divisor):
     x = torch.tensor([5.4, -5.4, 2.7, 8.1, -2.7], dtype=torch.bfloat16)
     assert torch.floor_divide(x, divisor).tolist() == [2, -3, 1, 3, -2]
     assert torch.div(x, divisor, rounding_mode="trunc").tolist() == [2, -2, 1, 3, -1]
+
+
+NARROW = [
+    *(torch.complex32, torch.float8_e4m3fn, torch.float8_e5m2),
+    *(torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu),
+]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_numbers_are_written_among_narrow_ones(dtype):
+    wide = torch.complex64 if dtype.is_complex else torch.float32
+    x, mask = torch.tensor([1.0, 4.0, 4.0]).to(dtype), torch.tensor([True, False, True])
+    x[mask] = 2.0
+    assert torch.equal(x.to(wide), torch.tensor([2.0, 4.0, 2.0]).to(wide))
+    x.index_fill_(0, torch.tensor([1]), 8.0)
+    assert torch.equal(x.to(wide), torch.tensor([2.0, 8.0, 2.0]).to(wide))
+    assert x.fill_(2.0)[::2].fill_(4.0).to(wide).tolist() == [4.0, 4.0]
+    assert torch.equal(torch.where(mask, x, 1.0).to(wide), torch.tensor([4.0, 1.0, 4.0]).to(wide))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_numbers_of_eight_bits_are_looked_at(dtype):
+    x = torch.tensor([1.0, float("nan"), -4.0]).to(dtype)
+    assert x.isnan().tolist() == [False, True, False]
+    assert x.isfinite().tolist() == [True, False, True]
+    assert x.isreal().all() and not x.isinf().any()
+    assert x[::2].abs().dtype == dtype and x[::2].abs().tolist() == [1.0, 4.0]

@@ -7,6 +7,7 @@ from torchlike import sparse
 from torchlike.nn import functional as F
 
 
+@pytest.mark.filterwarnings("ignore:torch.asarray")
 def test_asarray_keeps_the_history() -> None:
     leaf = tl.tensor([1.0, 2.0], requires_grad=True)
     made = leaf + 2
@@ -15,6 +16,10 @@ def test_asarray_keeps_the_history() -> None:
     assert tl.asarray(made, requires_grad=True).grad_fn is made.grad_fn
     assert not tl.asarray(made, requires_grad=False).requires_grad
     assert tl.asarray([1.0], requires_grad=True).is_leaf
+    plain = tl.ones(2)
+    assert tl.asarray(plain, requires_grad=True) is plain and plain.requires_grad
+    with pytest.warns(UserWarning, match="unspecified requires_grad now defaults"):
+        tl.asarray(leaf)
 
 
 def test_dim_order() -> None:

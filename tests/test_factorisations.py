@@ -178,6 +178,7 @@ def test_cells_of_a_grid_are_counted():
     )
     with pytest.raises(RuntimeError, match="size of bins must be equal"):
         torch.histogramdd(x, bins=[3])
+    assert torch.histogramdd(x[:, :0], bins=[]).hist.item() == 0
 
 
 def test_segments_are_folded():

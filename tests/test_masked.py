@@ -52,6 +52,11 @@ def test_what_runs_along_lines() -> None:
     same(masked.logaddexp(X, X, input_mask=MASK)[0], [1.69314718, 2.0, -2.30685282])
 
 
+def test_a_product_over_no_dimension() -> None:
+    same(masked.prod(X, [], mask=MASK), tl.where(MASK, X, 1.0).tolist())
+    assert masked.prod(X, (), mask=MASK).shape == ()
+
+
 def test_types_and_integers() -> None:
     ints = X.int()
     assert masked.sum(ints, mask=MASK).dtype == tl.int64

@@ -34,6 +34,22 @@ def test_attention(mask, average):
         torch._native_multi_head_attention(x[0], x, x, 8, 2, *parts)
 
 
+@torch.no_grad()
+def test_attention_of_nested_tensors():
+    mha = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    parts = (mha.in_proj_weight, mha.in_proj_bias, mha.out_proj.weight, mha.out_proj.bias)
+    rows, keys = [torch.rand(3, 8), torch.rand(2, 8)], [torch.rand(4, 8), torch.rand(2, 8)]
+    q, k = torch.nested.nested_tensor(rows), torch.nested.nested_tensor(keys)
+    got, weights = torch._native_multi_head_attention(q, k, k, 8, 2, *parts)
+    want = [mha(a[None], b[None], b[None]) for a, b in zip(rows, keys, strict=True)]
+    for part, (out, _) in zip(got.unbind(), want, strict=True):
+        torch.testing.assert_close(part, out[0])
+    assert weights.shape == (2, 3, 4)
+    torch.testing.assert_close(weights[1, :2, :2], want[1][1][0])
+    with pytest.raises(RuntimeError, match="NestedTensor with mask is not supported yet"):
+        torch._native_multi_head_attention(q, k, k, 8, 2, *parts, torch.zeros(2, 4))
+
+
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("norm_first", "gelu"), [(False, True), (True, False)])
 def test_encoder_layer(mask, norm_first, gelu):

@@ -51,3 +51,23 @@ def test_maxima_are_those_of_a_walk(kind, dtype):
         np.testing.assert_array_equal(y.numpy()[0, 0], most)
         np.testing.assert_array_equal(at.numpy()[0, 0], places)
         np.testing.assert_array_equal(F.max_pool2d(planes, *kind).numpy()[0, 0], most)
+
+
+def test_a_volume_without_a_batch_keeps_its_channels_innermost():
+    x = torch.rand(8, 5, 6, 7)
+    last = x[None].contiguous(memory_format=torch.channels_last_3d)[0]
+    for made, want in zip(
+        F.max_pool3d(last, 2, return_indices=True),
+        F.max_pool3d(x, 2, return_indices=True),
+        strict=True,
+    ):
+        assert torch.equal(made, want)
+        assert made.stride() == (1, 72, 24, 8)
+    assert F.avg_pool3d(last, 2).is_contiguous()
+
+
+@pytest.mark.parametrize(("kernel", "size"), [((2,), 3), ((), 3), (2, (3,)), (2, (3, 3, 3, 3))])
+def test_random_windows_have_a_size_for_each_dimension(kernel, size):
+    for pool, n in ((F.fractional_max_pool2d, 2), (F.fractional_max_pool3d, 3)):
+        with pytest.raises(RuntimeError, match="must either be a single Int or tuple of"):
+            pool(torch.rand(2, *(7,) * n), kernel, size)

@@ -223,6 +223,11 @@ def test_parts_and_rearrangements():
         s[2]
     with pytest.raises(IndexError):
         s.index_select(0, torch.tensor([7]))
+    for entries, text in ((None, "but got 3 sparse and 0"), (2, "but got 2 sparse and 1 dense")):
+        with pytest.raises(RuntimeError, match=text):
+            torch.ones(2, 2, 2).to_sparse(entries).t()
+    with pytest.raises(RuntimeError, match="but self is 3D"):
+        torch.ones(2, 2, 2).to_sparse_csr().t()
 
 
 def test_shares_and_sums_of_entries():

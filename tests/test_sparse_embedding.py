@@ -36,6 +36,27 @@ def test_gradients_are_gathered() -> None:
     assert w.grad.coalesce().values().tolist() == [[2, 2]]
 
 
+def test_gradients_keep_their_rows_when_indices_are_written() -> None:
+    w, rows = weight(), tl.tensor([1, 1, 3])
+    for given in (tl.ones(3, 2), tl.ones(()).expand(3, 2)):
+        w.grad = None
+        F.embedding(rows, w, sparse=True).backward(given)
+        rows.copy_(tl.tensor([0, 1, 3]))
+        assert w.grad is not None and w.grad._values().is_contiguous()
+        w.grad.mul_(2)
+        F.embedding(rows, w, sparse=True).backward(tl.ones(()).expand(3, 2))
+        assert w.grad.to_dense()[:, 0].tolist() == [1, 5, 0, 3]
+        rows.copy_(tl.tensor([1, 1, 3]))
+
+
+def test_expanded_gradients_stand_behind_each_other() -> None:
+    w = weight()
+    for _ in range(2):
+        F.embedding(tl.tensor([1, 1, 3]), w, sparse=True).sum().backward()
+    assert w.grad is not None
+    assert w.grad._indices().tolist() == [[1, 1, 3, 1, 1, 3]]
+
+
 def test_counts_are_refused() -> None:
     out = F.embedding(tl.tensor([1]), weight(), scale_grad_by_freq=True, sparse=True)
     with pytest.raises(RuntimeError, match="scale_grad_by_freq not supported with sparse"):

@@ -206,3 +206,22 @@ def test_quantised_tensors_are_flipped_and_ordered():
     values, at = q.topk(2)
     assert values.dequantize().tolist() == [3.0, 2.0] and at.tolist() == [1, 2]
     assert values.q_scale() == 0.5 and q.sort().values.dequantize().tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_sums_of_two_types_are_computed_in_the_wider_one(layout):
+    a = torch.tensor([[3, 0], [100, 1]], dtype=torch.int8)
+    b = torch.tensor([[100, 7], [0, 1]], dtype=torch.uint8)
+    sparse = (lambda t: t.to_sparse_csr()) if layout == "csr" else (lambda t: t.to_sparse())
+    for got, want in (
+        (sparse(a) - sparse(b), a - b),
+        (torch.add(sparse(b), sparse(a), alpha=3), torch.add(b, a, alpha=3)),
+        (torch.sub(a, sparse(b), alpha=2), torch.sub(a, b, alpha=2)),
+        (sparse(a) + sparse(b.bool()), a + b.bool()),
+    ):
+        assert got.dtype == want.dtype
+        assert torch.equal(got.to_dense() if got.layout != torch.strided else got, want)
+    with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):
+        sparse(a) - sparse(b.bool())
+    with pytest.raises(RuntimeError, match="argument alpha must not be a floating point number"):
+        torch.add(sparse(a), sparse(b), alpha=2.5)

@@ -182,6 +182,13 @@ def test_types_and_shapes_are_compared_without_tensors() -> None:
     assert torch.can_cast(torch.int64, torch.float32)
     assert not torch.can_cast(torch.float32, torch.int64)
     assert torch.broadcast_shapes((2, 1), (3,)) == (2, 3)
+    assert torch.broadcast_shapes(None, 2, ()) == (2,)
+    with pytest.raises(RuntimeError, match=r"had \[3\].*broadcastable to \[1, 1, 2\]"):
+        torch.broadcast_shapes((2,), [3], (1, 1, 1))
+    assert torch.bfloat16.to_complex() == torch.complex64
+    for dtype in (torch.int8, torch.bool, torch.float8_e5m2, torch.quint8):
+        with pytest.raises(RuntimeError, match="Unknown Complex ScalarType"):
+            dtype.to_complex()
     assert not torch.are_deterministic_algorithms_enabled()
 
 

@@ -24,6 +24,7 @@ CASES: list[tuple[Any, str]] = [
     (lambda: torch.ones(1, dtype=torch.complex64).float(), "discards the imaginary part"),
     (lambda: torch.ones(1).copy_(torch.ones(1, dtype=torch.complex64)), "discards the imag"),
     (lambda: torch.ones(2)[MASK], "indexing with dtype torch.uint8"),
+    (lambda: torch.ones(2)[MASK * 0], "indexing with dtype torch.uint8"),
     (lambda: torch.where(MASK, 1.0, 0.0), "where received a uint8 condition"),
     (lambda: torch.ones(2, 2, 2).T, "The use of `x.T` on tensors of dimension other than 2"),
     (lambda: torch.ones(()).mT, "Tensor.mT is deprecated on 0-D"),

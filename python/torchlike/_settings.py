@@ -7,6 +7,7 @@ from typing import Any
 
 from torchlike import _C
 from torchlike._function import overridable
+from torchlike._once import warn_once
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -129,9 +130,14 @@ def asarray(
             )
     else:
         made = made.to(device=device or made.device, dtype=dtype or made.dtype, copy=bool(copy))
-    if requires_grad is not None and made.requires_grad != requires_grad:
-        made = made.detach().requires_grad_(requires_grad)
-    return made
+    if requires_grad is None and isinstance(obj, _C.Tensor) and obj.requires_grad:
+        warn_once(
+            "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. "
+            "Pass requires_grad=False explicitly to get the old behavior and silence this warning."
+        )
+    if requires_grad and not made.requires_grad:
+        return made.requires_grad_()
+    return made.detach() if requires_grad is False and made.requires_grad else made
 
 
 def _sharing(obj: Any, dtype: Any, copy: bool | None) -> _C.Tensor | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torchlike import _C
@@ -126,26 +127,26 @@ def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that all the shapes broadcast to."""
     from torchlike._size import Size
 
-    result: list[int] = []
-    for at, shape in enumerate(shapes):
-        if not isinstance(shape, int | tuple | list):
+    given = [(s,) if isinstance(s, int) else s for s in shapes if s is not None]
+    for shape in given:
+        if not isinstance(shape, Sequence):
             raise RuntimeError(
                 f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}"
             )
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        result[:0] = [1] * (len(sizes) - len(result))
-        for i in range(-1, -1 - len(sizes), -1):
-            if sizes[i] < 0:
-                raise ValueError("Attempting to broadcast a dimension with negative length!")
-            if sizes[i] == 1 or sizes[i] == result[i]:
+    result = [1] * max(map(len, given), default=0)
+    for at, shape in enumerate(given):
+        for i in range(-1, -1 - len(shape), -1):
+            if shape[i] == 1 or shape[i] == result[i]:
                 continue
             if result[i] != 1:
                 raise RuntimeError(
-                    f"Attempting to broadcast a dimension of length {sizes[i]} at {i}! "
-                    f"Mismatching argument at index {at} had {sizes}; "
+                    f"Attempting to broadcast a dimension of length {shape[i]} at {i}! "
+                    f"Mismatching argument at index {at} had {shape}; "
                     f"but expected shape should be broadcastable to {result}"
                 )
-            result[i] = sizes[i]
+            if shape[i] < 0:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
+            result[i] = shape[i]
     return Size(result)
 
 

@@ -1,5 +1,6 @@
 //! Counting in bins.
 
+use super::ramp::{self, Between};
 use super::simd::simd_fn;
 use super::{copy, groups, halves, slice, sort};
 use crate::{DType, Result, Tensor};
@@ -49,20 +50,21 @@ pub fn range(t: &Tensor) -> Result<(f64, f64)> {
     )
 }
 
-/// The edges of `bins` equal bins, computed from the nearer end, as linspace does it, and in the dtype of the input.
+/// The edges of `bins` equal bins: the numbers that linspace gives in the dtype of the input.
 #[must_use]
 pub fn even_edges(bins: usize, (lo, hi): (f64, f64), dtype: DType) -> Vec<f64> {
-    let half = bins.div_ceil(2);
-    let (low, high) = (lo as f32, hi as f32);
-    let (step, short_step) = ((hi - lo) / bins as f64, (high - low) / bins as f32);
-    (0..=bins)
-        .map(|i| match (dtype, i < half) {
-            (DType::F32, true) => f64::from(low + short_step * i as f32),
-            (DType::F32, false) => f64::from(high - short_step * (bins - i) as f32),
-            (_, true) => lo + step * i as f64,
-            (_, false) => hi - step * (bins - i) as f64,
-        })
-        .collect()
+    let n = bins + 1;
+    if dtype == DType::F32 {
+        let ends = [lo as f32, hi as f32];
+        let step = (ends[1] - ends[0]) / bins as f32;
+        let mut edges = vec![0f32; n];
+        ramp::singles(&mut edges, 0, Between { n, ends, step });
+        return edges.into_iter().map(f64::from).collect();
+    }
+    let (ends, step) = ([lo, hi], (hi - lo) / bins as f64);
+    let mut edges = vec![0f64; n];
+    ramp::doubles(&mut edges, 0, Between { n, ends, step });
+    edges
 }
 
 /// The weights (1 if there are none) of the elements between neighbouring edges, divided by the total and the width of the

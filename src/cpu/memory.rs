@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "typed access to tensor memory")]
 
-use super::{copy, iter, lines, past, pool};
+use super::{copy, iter, lines, narrow, past, pool};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};
 use num_complex::Complex64;
@@ -17,7 +17,7 @@ pub fn write_scalar(to: &mut [u64; 2], dtype: DType, value: Scalar) {
     with_dtype!(dtype, [bool int uint half float complex] => T, {
         // SAFETY: the largest element has 16 bytes, the size of `to`, whose alignment is 8 and T's at most 8.
         unsafe { to.as_mut_ptr().cast::<T>().write(T::from_scalar(value)) }
-    }, else {})
+    }, else { narrow::store(dtype, to.as_mut_ptr().cast(), value.to_c64()) })
 }
 
 /// Sets every element.
@@ -44,24 +44,14 @@ pub fn fill(t: &Tensor, value: Scalar) -> Result<()> {
         }
         return Ok(());
     }
-    if is_plain(t.dtype()) {
-        fill_bits(t, value);
-        return Ok(());
+    if !narrow::known(t.dtype()) {
+        return Err(t.dtype().no_kernel("fill_cpu"));
     }
-    let one = Tensor::empty(&[], DType::C128, crate::Device::CPU)?;
-    fill_bits(&one, value);
-    if t.dtype().is_complex() || t.dtype().is_float() {
-        return copy::copy(t, &one);
-    }
-    Err(t.dtype().no_kernel("fill_cpu"))
+    fill_bits(t, value);
+    Ok(())
 }
 
-/// Whether numbers of a type are written by [`write_scalar`].
-fn is_plain(d: DType) -> bool {
-    with_dtype!(d, [bool int uint half float complex] => T, { size_of::<T>() > 0 }, else { false })
-}
-
-/// Sets every element of such a type: only bits move, so that there is code for each size and not for each type.
+/// Sets every element: only bits move, so that there is code for each size and not for each type.
 fn fill_bits(t: &Tensor, value: Scalar) {
     let mut bits = [0u64; 2];
     write_scalar(&mut bits, t.dtype(), value);

@@ -139,7 +139,8 @@ fn load(d: DType, p: *const u8) -> Complex64 {
     }
 }
 
-fn store(d: DType, p: *mut u8, v: Complex64) {
+/// Writes a number as an element; nothing, if the type has no numbers. There is room for one behind the pointer.
+pub(super) fn store(d: DType, p: *mut u8, v: Complex64) {
     crate::with_dtype!(d, [bool int uint half float complex] => T, {
         // SAFETY: the caller's pointer is to an element of this dtype.
         unsafe { p.cast::<T>().write_unaligned(v.cast()) };
@@ -176,7 +177,8 @@ fn e8m0(v: f32) -> u8 {
     }
 }
 
-fn known(d: DType) -> bool {
+/// Whether elements of a type are numbers that can be converted.
+pub(super) fn known(d: DType) -> bool {
     !d.is_storage_only() || format(d).is_some() || d == DType::F8E8M0FNU
 }
 

@@ -1,7 +1,7 @@
 //! dtype, device, layout and memory_format as Python objects; each value exists once.
 
 use crate::{DType, Device, DeviceKind, MemoryFormat};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -36,7 +36,7 @@ impl PyDType {
     #[getter]
     fn is_signed(&self) -> PyResult<bool> {
         if self.0.is_quantized() {
-            return Err(pyo3::exceptions::PyRuntimeError::new_err(
+            return Err(PyRuntimeError::new_err(
                 "isSignedType not supported for quantized types",
             ));
         }
@@ -55,6 +55,12 @@ impl PyDType {
         dtype(py, self.0.to_real())
     }
     fn to_complex(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
+        if !self.0.is_complex() && (!self.0.is_float() || self.0.size() < 2) {
+            return Err(PyRuntimeError::new_err(format!(
+                "Unknown Complex ScalarType for {}",
+                self.0.scalar_type()
+            )));
+        }
         dtype(py, self.0.to_complex())
     }
 }
@@ -209,16 +215,14 @@ impl PyDevice {
                 .cast::<PyString>()
                 .is_ok_and(|s| s.to_string_lossy().contains(':'))
             {
-                return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
+                return Err(PyRuntimeError::new_err(format!(
                     "type (string) must not include an index because index was passed explicitly: {}",
                     first.str()?
                 )));
             }
             let index: i64 = index.extract()?;
             if index < 0 {
-                return Err(pyo3::exceptions::PyRuntimeError::new_err(
-                    "Device index must not be negative",
-                ));
+                return Err(PyRuntimeError::new_err("Device index must not be negative"));
             }
             device.at.index = i8::try_from(index)
                 .map_err(|_| PyValueError::new_err("device index out of range"))?;
@@ -294,9 +298,7 @@ pub fn device_of(o: &Bound<'_, PyAny>) -> PyResult<Device> {
                 kind: DeviceKind::Cuda,
                 index: i,
             }),
-            _ => Err(pyo3::exceptions::PyRuntimeError::new_err(
-                "Device index must not be negative",
-            )),
+            _ => Err(PyRuntimeError::new_err("Device index must not be negative")),
         };
     }
     Err(PyTypeError::new_err(format!(

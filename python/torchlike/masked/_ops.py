@@ -146,8 +146,8 @@ def prod(
     dtype: _dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The product over dimensions."""
-    dims = _dims(dim, input.ndim)
+    """The product over dimensions; an empty list names none, an empty tuple all."""
+    dims = () if dim == [] else _dims(dim, input.ndim)
     made = _combined("prod", input, mask).to(_total(input, dtype))
     for d in reversed(dims):
         made = made.prod(dim=d, keepdim=bool(keepdim))

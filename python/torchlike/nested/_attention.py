@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torchlike as torch
-import torchlike.nn.functional as F
 from torchlike import _C, Tensor
 from torchlike.nested._strided import StridedNestedTensor, from_list
+from torchlike.nn._native_attention import _native_multi_head_attention
 
 __all__ = ["left_aligned", "self_attention", "unpadded", "without_gradients"]
 
@@ -72,19 +71,10 @@ def self_attention(
             "MultiheadAttention does not support NestedTensor outside of its fast path. "
             f"The fast path was not hit because {why}"
         )
-    projected = F.linear(given[0], module.in_proj_weight, module.in_proj_bias)
-    outs, weights = [], []
-    size = module.embed_dim // module.num_heads
-    for part in projected.unbind():
-        q, k, v = part.view(part.shape[0], 3, module.num_heads, size).permute(1, 2, 0, 3)
-        outs.append(F.scaled_dot_product_attention(q, k, v).transpose(0, 1).flatten(1))
-        if need_weights:
-            weights.append(torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1))
-    made = F.linear(from_list(outs), module.out_proj.weight, module.out_proj.bias)
-    if not need_weights:
-        return made, None
-    padded = from_list(weights).to_padded_tensor(0.0)
-    return made, padded.mean(1) if average else padded
+    out = module.out_proj
+    weights = (module.in_proj_weight, module.in_proj_bias, out.weight, out.bias)
+    sizes = (module.embed_dim, module.num_heads)
+    return _native_multi_head_attention(*given, *sizes, *weights, None, need_weights, average)
 
 
 def left_aligned(mask: Tensor) -> bool:

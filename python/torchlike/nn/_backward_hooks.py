@@ -11,7 +11,7 @@ from torchlike._C import Tensor
 from torchlike.autograd.function import Function
 
 
-class _Passage(Function):
+class BackwardHookFunction(Function):
     """Gives back its inputs; its node is where a module's gradients pass."""
 
     @staticmethod
@@ -24,9 +24,6 @@ class _Passage(Function):
         return grads
 
 
-_Passage._backward_cls.__name__ = "BackwardHookFunctionBackward"
-
-
 def _through(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, list[int]]:
     """The values with all tensors led through a node, the node, and which they are.
 
@@ -35,7 +32,7 @@ def _through(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, list[int]]:
     at = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
     if not (torch.is_grad_enabled() and any(values[i].requires_grad for i in at)):
         return values, None, at
-    passed = _Passage.apply(*(values[i] for i in at))
+    passed = BackwardHookFunction.apply(*(values[i] for i in at))
     nodes = [t.grad_fn for t in passed if t.grad_fn is not None]
     if not nodes:
         raise RuntimeError(

@@ -43,6 +43,8 @@ def _native_multi_head_attention(
 ) -> tuple[Any, Any]:
     """Attention with several heads of batches `[N, L, E]`; the weights are `[N, L, S]`, or `[N, H, L, S]`.
 
+    Of nested tensors every part is a sequence of its own, and the weights are padded to the longest ones.
+
     Args:
         mask: true where a query does not see a key; its shape is what `mask_type` says (0: `[L, S]`, 1: `[N, S]`,
             2: `[N, H, L, S]`).
@@ -55,12 +57,17 @@ def _native_multi_head_attention(
             f"expected 3-D `query` of {embed_dim} features, got a tensor of the shape {list(query.shape)}"
         )
     torch._check(embed_dim % num_head == 0, lambda: "embed_dim % num_head has to be 0")
-    weights, biases = qkv_weight.chunk(3), qkv_bias.chunk(3)
-    inputs = (query, key, value)
-    q, k, v = (
-        F.linear(x, w, b).unflatten(-1, (num_head, -1)).transpose(1, 2)
-        for x, w, b in zip(inputs, weights, biases, strict=True)
-    )
+    weights = qkv_weight.chunk(3)
+    biases = (None,) * 3 if qkv_bias is None else qkv_bias.chunk(3)
+    inputs = zip((query, key, value), weights, biases, strict=True)
+    projected = tuple(F.linear(x, w, b) for x, w, b in inputs)
+    if query.is_nested:
+        if mask is not None:
+            raise RuntimeError("NestedTensor with mask is not supported yet")
+        out, attention = _of_parts(projected, num_head, need_weights)
+        out = F.linear(out, proj_weight, proj_bias)
+        return out, attention.mean(1) if need_weights and average_attn_weights else attention
+    q, k, v = (x.unflatten(-1, (num_head, -1)).transpose(1, 2) for x in projected)
     scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)
     if mask is not None:
         if mask_type == _OF_KEYS:
@@ -73,6 +80,20 @@ def _native_multi_head_attention(
     if not need_weights:
         return out, None
     return out, attention.mean(1) if average_attn_weights else attention
+
+
+def _of_parts(projected: tuple[Any, ...], num_head: int, need_weights: bool) -> tuple[Any, Any]:
+    """The attention of each part of nested tensors, and its weights `[N, H, L, S]` if they are needed."""
+    outs, weights = [], []
+    for parts in zip(*(x.unbind() for x in projected), strict=True):
+        q, k, v = (part.unflatten(-1, (num_head, -1)).transpose(0, 1) for part in parts)
+        outs.append(F.scaled_dot_product_attention(q, k, v).transpose(0, 1).flatten(1))
+        if need_weights:
+            weights.append(torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1))
+    out = torch.nested.as_nested_tensor(outs)
+    if not need_weights:
+        return out, None
+    return out, torch.nested.to_padded_tensor(torch.nested.as_nested_tensor(weights), 0.0)
 
 
 @overridable

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
 use super::super::lines::{Shared, by_size};
-use super::direct::{Real, axpy_each};
+use super::direct::{Real, dot_pixels, met, tile};
 use super::gather::{gather, gather_last, split_lines};
 use super::pixels::Pixels;
 use super::planes::by_lines;
@@ -91,7 +91,7 @@ fn summed<T: Real + WindowElement + Element>(
     }
 }
 
-/// One channel a group, with the channels innermost: those of a pixel are one vector operation. `[outputs, taps]`.
+/// One channel a group, with the channels innermost: lines of pixels are vectors. `[outputs, taps]`.
 fn by_vectors<T: Real + Element>(
     grad: &Tensor,
     x: &Tensor,
@@ -101,39 +101,54 @@ fn by_vectors<T: Real + Element>(
 ) -> Result<Tensor> {
     let (grad, x) = (innermost(grad, wide)?, innermost(x, wide)?);
     let (from, with) = (slice::<T>(&grad), slice::<T>(&x));
-    let (taps, all, plane) = (phase.taps.len(), g.inputs, g.size.iter().product::<usize>());
-    let sums = Tensor::empty(&[taps as i64, all as i64], wide, Device::CPU)?;
+    let (taps, c, plane) = (phase.taps.len(), g.inputs, g.size.iter().product::<usize>());
+    let (tile, threads) = (tile(g, phase), pool::num_threads());
+    let sums = Tensor::empty(&[taps as i64, tile as i64], wide, Device::CPU)?;
     fill(&sums, Scalar::Int(0))?;
     let to = Shared::at(sums.data_ptr());
-    let width = all.div_ceil(pool::num_threads()).next_multiple_of(16);
-    pool::parallel_items(all.div_ceil(width), |part| {
-        let channels = part * width..all.min((part + 1) * width);
-        for p in 0..g.batch * g.positions() {
-            let (n, at) = (p / g.positions(), p % g.positions());
-            let t = [
-                at / (g.out[1] * g.out[2]),
-                at / g.out[2] % g.out[1],
-                at % g.out[2],
-            ];
-            let grad = &from[p * all..(p + 1) * all][channels.clone()];
-            for (k, tap) in phase.taps.iter().enumerate() {
-                let at: [i64; 3] =
-                    std::array::from_fn(|i| t[i] as i64 * phase.advance[i] + tap.at[i]);
-                if (0..3).any(|i| at[i] < 0 || at[i] >= g.size[i] as i64) {
+    // Tasks have some elements of some taps; those of several pixels stay together.
+    let width = if tile == c {
+        c.div_ceil(threads).next_multiple_of(16)
+    } else {
+        tile
+    };
+    let parts = tile.div_ceil(width);
+    let cut = taps.div_ceil(threads.div_ceil(parts)).max(1);
+    let step = phase.advance[2] as usize * c;
+    let reach = |step: usize| if tile == c { step } else { tile };
+    pool::parallel_items(parts * taps.div_ceil(cut), |task| {
+        let (start, first) = (task % parts * width, task / parts * cut);
+        let len = width.min(tile - start);
+        for row in 0..g.batch * g.out[0] * g.out[1] {
+            let (n, d) = (row / (g.out[0] * g.out[1]), row / g.out[1] % g.out[0]);
+            let line = &from[row * g.out[2] * c..][..g.out[2] * c];
+            let image = &with[n * plane * c..][..plane * c];
+            for k in first..taps.min(first + cut) {
+                let place = [d, row % g.out[1], 0];
+                let Some((lo, hi, at)) = met(g, phase, &phase.taps[k], place, g.out[2]) else {
                     continue;
-                }
-                let [d, h, w] = at.map(|a| a as usize);
-                let q = n * plane + (d * g.size[1] + h) * g.size[2] + w;
-                // SAFETY: these channels of the sums are this task's alone.
-                let sum = unsafe {
-                    let start = to.get().cast::<T>().add(k * all + channels.start);
-                    std::slice::from_raw_parts_mut(start, channels.len())
                 };
-                axpy_each::<T>(sum, &with[q * all..(q + 1) * all][channels.clone()], grad);
+                // SAFETY: these elements of the sums are this task's alone.
+                let sum = unsafe {
+                    let begin = to.get().cast::<T>().add(k * tile + start);
+                    std::slice::from_raw_parts_mut(begin, len)
+                };
+                let line = &line[lo * c + start..hi * c];
+                let source = &image[at + start..at + (hi - lo - 1) * step + c];
+                dot_pixels::<T>(sum, line, reach(c), source, reach(step));
             }
         }
     });
-    copy::dense(&sums.swapped(0, 1), wide)
+    for k in 0..taps {
+        // SAFETY: a row of the sums, which nobody else has any more.
+        let row =
+            unsafe { std::slice::from_raw_parts_mut(to.get().cast::<T>().add(k * tile), tile) };
+        let (pixel, others) = row.split_at_mut(c);
+        for other in others.chunks_exact(c) {
+            pixel.iter_mut().zip(other).for_each(|(a, &b)| *a = *a + b);
+        }
+    }
+    copy::dense(&sums.narrowed(1, 0, c as i64).swapped(0, 1), wide)
 }
 
 /// A dense tensor with the channels innermost: itself if it is laid out so.

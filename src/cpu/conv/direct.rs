@@ -1,9 +1,9 @@
-//! Convolutions with one channel a group and the channels innermost: sums without gathering.
+//! Convolutions with one channel a group and the channels innermost: sums of lines, tap after tap, without gathering.
 
 #![allow(unsafe_code, reason = "slices of checked layouts for each thread")]
 
 use super::super::lines::Shared;
-use super::{Geometry, Phase, inside};
+use super::{Geometry, Phase, Tap, inside};
 use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, fill, pool, slice};
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor};
@@ -83,7 +83,57 @@ pub(super) fn turned(
     Ok(Some((wide, back, ordinary)))
 }
 
-/// A convolution with one channel a group.
+/// Each channel as often as it has outputs, side by side (`x` itself, if that is once), and the geometry of one output a
+/// channel; `x` has its channels innermost.
+pub(super) fn repeated(x: &Tensor, g: &Geometry) -> Result<(Tensor, Geometry)> {
+    let times = (g.outputs / g.inputs) as i64;
+    let (shape, strides) = (x.shape(), x.strides());
+    let wide = x.view_with(shape.concat(&[times]), strides.concat(&[0]), x.offset());
+    let each = Geometry {
+        inputs: g.outputs,
+        groups: g.outputs,
+        ..g.clone()
+    };
+    Ok((copy::dense(&wide, x.dtype())?, each))
+}
+
+/// Elements that one step of a loop over pixels covers, where neighbours are read together: enough for vectors.
+const WIDTH: usize = 64;
+
+/// Elements of a line that are summed at a time, as they stay in the first cache.
+const PIECE: usize = 2048;
+
+/// Elements that the factors of a tap are written out for: those of one pixel, or of several if these are neighbours.
+pub(super) fn tile(g: &Geometry, phase: &Phase) -> usize {
+    if phase.advance[2] == 1 {
+        g.inputs * WIDTH.div_ceil(g.inputs)
+    } else {
+        g.inputs
+    }
+}
+
+/// What of a line of `count` positions from `place` on a tap meets: positions, and where the first one's input begins.
+pub(super) fn met(
+    g: &Geometry,
+    phase: &Phase,
+    tap: &Tap,
+    place: [usize; 3],
+    count: usize,
+) -> Option<(usize, usize, usize)> {
+    let at: [i64; 3] = std::array::from_fn(|i| place[i] as i64 * phase.advance[i] + tap.at[i]);
+    if (0..2).any(|i| at[i] < 0 || at[i] >= g.size[i] as i64) {
+        return None;
+    }
+    let (lo, hi) = inside(count, phase.advance[2], at[2], g.size[2]);
+    if lo >= hi {
+        return None;
+    }
+    let first = (at[2] + lo as i64 * phase.advance[2]) as usize;
+    let pixel = (at[0] as usize * g.size[1] + at[1] as usize) * g.size[2] + first;
+    Some((lo, hi, pixel * g.inputs))
+}
+
+/// A convolution with one channel a group and one output a channel.
 struct Direct<'a, T> {
     src: Shared<u8>,
     dst: Shared<u8>,
@@ -91,12 +141,6 @@ struct Direct<'a, T> {
     bias: Option<&'a [T]>,
     g: &'a Geometry,
     phase: &'a Phase,
-    taps: usize,
-    /// Elements of a channel of an input image, and of an output image.
-    plane: usize,
-    positions: usize,
-    /// Outputs of each input channel.
-    multiplier: usize,
 }
 
 impl<'a, T: Real + Element> Direct<'a, T> {
@@ -115,32 +159,18 @@ impl<'a, T: Real + Element> Direct<'a, T> {
             bias: bias.map(slice),
             g,
             phase,
-            taps: phase.taps.len(),
-            plane: g.size.iter().product(),
-            positions: g.positions(),
-            multiplier: g.outputs / g.groups,
         }
     }
 
     fn run(&self) {
-        if self.multiplier == 1 {
-            self.pixels()
-        } else {
-            self.lines()
-        }
-    }
-
-    fn bias_of(&self, o: usize) -> T {
-        self.bias.map_or(T::default(), |b| b[o])
-    }
-
-    /// Channels last: the channels of a pixel are one vector operation.
-    fn pixels(&self) {
-        let (g, taps, c) = (self.g, self.taps, self.g.inputs);
-        // Weights as [tap][channel].
-        let turned: Vec<T> = (0..taps * c)
-            .map(|i| self.w[i % c * taps + i / c])
+        let (g, taps, c) = (self.g, self.phase.taps.len(), self.g.inputs);
+        let plane = g.size.iter().product::<usize>() * c;
+        let tile = tile(g, self.phase);
+        // Weights as [tap][tile].
+        let turned: Vec<T> = (0..taps * tile)
+            .map(|i| self.w[i % tile % c * taps + i / tile])
             .collect();
+        let piece = (PIECE / tile).max(1) * tile;
         let rows = g.batch * g.out[0] * g.out[1];
         let grain = (32768 / (g.out[2] * c * taps).max(1)).max(1);
         pool::parallel_for(rows, grain, |range| {
@@ -152,90 +182,36 @@ impl<'a, T: Real + Element> Direct<'a, T> {
                 );
                 // SAFETY: image and row lie within the dense tensors, and no other task writes the row.
                 let (image, line) = unsafe {
-                    let image = self.src.get().cast::<T>().add(n * self.plane * c);
+                    let image = self.src.get().cast::<T>().add(n * plane);
                     let line = self.dst.get().cast::<T>().add(row * g.out[2] * c);
                     (
-                        std::slice::from_raw_parts(image, self.plane * c),
+                        std::slice::from_raw_parts(image, plane),
                         std::slice::from_raw_parts_mut(line, g.out[2] * c),
                     )
                 };
-                for (w, pixel) in line.chunks_exact_mut(c).enumerate() {
-                    self.pixel(pixel, image, &turned, [d, h, w]);
+                for (i, part) in line.chunks_mut(piece).enumerate() {
+                    self.part(part, image, &turned, [d, h, i * (piece / c)]);
                 }
             }
         });
     }
 
-    fn pixel(&self, pixel: &mut [T], image: &[T], turned: &[T], place: [usize; 3]) {
-        let (size, c) = (self.g.size, self.g.inputs);
+    /// The sums of the pixels of a line from `place` on.
+    fn part(&self, part: &mut [T], image: &[T], turned: &[T], place: [usize; 3]) {
+        let (g, c) = (self.g, self.g.inputs);
         match self.bias {
-            Some(b) => pixel.copy_from_slice(b),
-            None => pixel.fill(T::default()),
+            Some(b) => part.chunks_exact_mut(c).for_each(|p| p.copy_from_slice(b)),
+            None => part.fill(T::default()),
         }
-        for (k, tap) in self.phase.taps.iter().enumerate() {
-            let at: [i64; 3] =
-                std::array::from_fn(|i| place[i] as i64 * self.phase.advance[i] + tap.at[i]);
-            if (0..3).all(|i| at[i] >= 0 && at[i] < size[i] as i64) {
-                let [d, h, w] = at.map(|a| a as usize);
-                let q = ((d * size[1] + h) * size[2] + w) * c;
-                axpy_each::<T>(pixel, &image[q..q + c], &turned[k * c..(k + 1) * c]);
+        let (tile, step) = (tile(g, self.phase), self.phase.advance[2] as usize * c);
+        for (tap, w) in self.phase.taps.iter().zip(turned.chunks_exact(tile)) {
+            let count = part.len() / c;
+            if let Some((lo, hi, from)) = met(g, self.phase, tap, place, count) {
+                let source = &image[from..][..(hi - lo - 1) * step + c];
+                let reach = if step == c { tile } else { step };
+                axpy_pixels::<T>(&mut part[lo * c..hi * c], source, reach, w);
             }
         }
-    }
-
-    /// Channels last with several outputs a channel: a line of one output channel at a time.
-    fn lines(&self) {
-        let g = self.g;
-        self.each_output(|n, o| {
-            let mut line = vec![T::default(); g.out[2]];
-            let start = n * self.plane * g.inputs + o / self.multiplier;
-            let to = n * self.positions * g.outputs + o;
-            for row in 0..g.out[0] * g.out[1] {
-                line.fill(self.bias_of(o));
-                self.line(&mut line, start, row, o);
-                for (j, v) in line.iter().enumerate() {
-                    let at = to + (row * g.out[2] + j) * g.outputs;
-                    // SAFETY: positions of this output channel, which no other task writes.
-                    unsafe { *self.dst.get().cast::<T>().add(at) = *v };
-                }
-            }
-        });
-    }
-
-    /// Adds all taps to a line of output channel `o`, whose input channel begins at `start`.
-    fn line(&self, line: &mut [T], start: usize, row: usize, o: usize) {
-        let (g, advance) = (self.g, self.phase.advance);
-        let (d, h) = ((row / g.out[1]) as i64, (row % g.out[1]) as i64);
-        for (k, tap) in self.phase.taps.iter().enumerate() {
-            let (y, z) = (d * advance[0] + tap.at[0], h * advance[1] + tap.at[1]);
-            if y < 0 || y >= g.size[0] as i64 || z < 0 || z >= g.size[1] as i64 {
-                continue;
-            }
-            let (lo, hi) = inside(g.out[2], advance[2], tap.at[2], g.size[2]);
-            if lo >= hi {
-                continue;
-            }
-            let x0 = (lo as i64 * advance[2] + tap.at[2]) as usize;
-            let at = (y as usize * g.size[1] + z as usize) * g.size[2] + x0;
-            let stride = advance[2] as usize * g.inputs;
-            // SAFETY: `inside` keeps all sources within the row of the plane.
-            let source = unsafe {
-                let from = self.src.get().cast::<T>().add(start + at * g.inputs);
-                std::slice::from_raw_parts(from, (hi - lo - 1) * stride + 1)
-            };
-            axpy::<T>(&mut line[lo..hi], source, stride, self.w[o * self.taps + k]);
-        }
-    }
-
-    /// Calls `f` with every image and output channel, in parallel.
-    fn each_output(&self, f: impl Fn(usize, usize) + Sync) {
-        let outputs = self.g.outputs;
-        let grain = (32768 / (self.positions * self.taps).max(1)).max(1);
-        pool::parallel_for(self.g.batch * outputs, grain, |range| {
-            for i in range {
-                f(i / outputs, i % outputs);
-            }
-        });
     }
 }
 
@@ -257,25 +233,23 @@ impl Real for f64 {
 }
 
 simd_fn! { wide
-    /// `out[i] += x[i * step] * w`.
-    fn axpy<T: Real>(out: &mut [T], x: &[T], step: usize, w: T) {
-        if step == 1 {
-            for (o, &v) in out.iter_mut().zip(x) {
-                *o = o.fma(v, w);
-            }
-        } else {
-            for (o, v) in out.iter_mut().zip(x.chunks(step)) {
-                *o = o.fma(v[0], w);
+    /// Adds `x * w` to pieces of `out` as long as `w`, which begin every `reach` elements of `x`.
+    fn axpy_pixels<T: Real>(out: &mut [T], x: &[T], reach: usize, w: &[T]) {
+        for (out, x) in out.chunks_mut(w.len()).zip(x.chunks(reach)) {
+            for ((o, &v), &k) in out.iter_mut().zip(x).zip(w) {
+                *o = o.fma(v, k);
             }
         }
     }
 }
 
 simd_fn! { wide
-    /// `out[i] += x[i] * w[i]`.
-    pub(super) fn axpy_each<T: Real>(out: &mut [T], x: &[T], w: &[T]) {
-        for ((o, &v), &k) in out.iter_mut().zip(x).zip(w) {
-            *o = o.fma(v, k);
+    /// Adds the products of pieces of `x` and `y` to `sum`, which begin every so many elements.
+    pub(super) fn dot_pixels<T: Real>(sum: &mut [T], x: &[T], x_reach: usize, y: &[T], y_reach: usize) {
+        for (x, y) in x.chunks(x_reach).zip(y.chunks(y_reach)) {
+            for ((s, &a), &b) in sum.iter_mut().zip(x).zip(y) {
+                *s = s.fma(a, b);
+            }
         }
     }
 }

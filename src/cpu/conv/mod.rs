@@ -24,7 +24,7 @@ use super::{copy, matrix, pool};
 use crate::{DType, Device, Result, Scalar, Tensor};
 use backward::innermost;
 pub use backward::weight_gradient;
-use direct::{direct, turned};
+use direct::{direct, repeated, turned};
 pub use fold::fold;
 pub use gather::columns;
 use gather::{gather, gather_last, scatter, split_lines, weights};
@@ -185,7 +185,8 @@ pub fn convolve(
     };
     if g.channels_last && g.groups == g.inputs && g.inputs > 1 && out.dtype().is_float() {
         if !g.transposed {
-            return channels(out, &x, w, bias, g);
+            let (x, g) = repeated(&x, g)?;
+            return channels(out, &x, w, bias, &g);
         }
         if g.outputs == g.inputs
             && let Some((x, w, g)) = turned(&x, w, g)?

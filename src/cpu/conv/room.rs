@@ -1,7 +1,7 @@
 //! What convolutions take besides their results: the allocations of this folder's functions, in their order.
 
 use super::backward::Cut;
-use super::direct::spread;
+use super::direct::{spread, tile};
 use super::pixels::Pixels;
 use super::windows::suits;
 use super::winograd::Plan;
@@ -36,7 +36,12 @@ pub fn convolve(
     }
     let x = laid(room, x, x.dtype(), g.channels_last)?;
     if g.channels_last && g.groups == g.inputs && g.inputs > 1 && out.dtype().is_float() {
+        if !g.transposed && g.outputs == g.inputs {
+            return channels(room, out, &x, w, bias);
+        }
         if !g.transposed {
+            let times = (g.outputs / g.inputs) as i64;
+            let x = room.empty(&x.shape().concat(&[times]), x.dtype())?;
             return channels(room, out, &x, w, bias);
         }
         if g.outputs == g.inputs
@@ -254,7 +259,9 @@ fn summed<T: crate::cpu::gemm::WindowElement + crate::Element>(
     if depthwise && g.channels_last && g.outputs == g.inputs {
         laid(room, grad, wide, true)?;
         laid(room, x, wide, true)?;
-        let sums = room.empty(&[taps as i64, g.inputs as i64], wide)?;
+        let tile = tile(g, phase) as i64;
+        let sums = room.empty(&[taps as i64, tile], wide)?;
+        let sums = sums.narrowed(1, 0, g.inputs as i64);
         return room.dense(&sums.swapped(0, 1), wide).map(drop);
     }
     if depthwise && suits(g, phase, wide) {

@@ -1,5 +1,6 @@
 //! Where gradients end and meet: sums of gradients, and the leaves that keep them.
 
+use crate::ops::sparse::Sparse;
 use crate::ops::{Arg, Args, Call, Op, Ret, dispatch, f};
 use crate::tensor::Leaf;
 use crate::{Result, Tensor, dims, mode, op};
@@ -57,6 +58,10 @@ pub fn enforce_layout(on: bool) {
 pub fn into_leaf(leaf: &Leaf, grad: Tensor, others: usize) -> Result<()> {
     let variable = leaf.variable();
     let Some(old) = leaf.grad() else {
+        if !has_own_entries(&grad) {
+            leaf.set_grad(Some(Arc::new(f::clone(&grad)?)));
+            return Ok(());
+        }
         let obeys = !layout_enforced() || obeys(&variable, &grad);
         let alone = grad.storage().use_count() == 1 + others;
         let kept = if !mode::grad_enabled() && obeys && alone {
@@ -76,6 +81,15 @@ pub fn into_leaf(leaf: &Leaf, grad: Tensor, others: usize) -> Result<()> {
         in_place(op!("add")?, &old, Arg::Tensor(&grad))?;
     }
     Ok(())
+}
+
+/// False for a sparse gradient whose entries are laid out over others' memory, as those of an expanded one are.
+fn has_own_entries(grad: &Tensor) -> bool {
+    let entries = grad.storage().is_opaque().then(|| Sparse::of(grad));
+    match entries.flatten() {
+        Some(Sparse::Coo(c)) => c.indices.is_contiguous() && c.values.is_contiguous(),
+        _ => true,
+    }
 }
 
 /// True if a gradient lies as those of a variable should: as the variable if that is dense, row-major otherwise.

@@ -4,6 +4,7 @@ use crate::ops::core::args::{Arg, Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Ret;
 use crate::ops::f;
+use crate::ops::pointwise::{binary::subtractable, factors::check_scale};
 use crate::ops::sparse::coo::{Coo, gathered};
 use crate::ops::sparse::pressed::Pressed;
 use crate::ops::sparse::{Sparse, indices, is_sparse, numbers};
@@ -298,9 +299,19 @@ fn sum(args: &Args, minus: bool) -> Result<Option<Tensor>> {
     let (Some(a), Some(b)) = (operand(args, 0), operand(args, 1)) else {
         return Ok(None);
     };
+    let dtype = crate::dtype::promote(a.dtype(), b.dtype()).unwrap_or(a.dtype());
+    if minus {
+        subtractable(a.dtype() == DType::Bool, b.dtype() == DType::Bool)?;
+    }
     let alpha = args.opt_scalar(2).unwrap_or(Scalar::Int(1));
+    check_scale(alpha, dtype)?;
+    // In the type of the sum: numbers of one that is narrower, or has no sign, may not hold it.
     let scaled = |values: &Tensor| {
-        let values = f::mul(values, alpha)?;
+        let values = f::to_dtype(values, dtype)?;
+        let values = match dtype {
+            DType::Bool => f::mul(&values, Scalar::Bool(alpha.to_bool()))?,
+            _ => f::mul(&values, alpha)?,
+        };
         if minus { f::neg(&values) } else { Ok(values) }
     };
     match (Sparse::of(a), Sparse::of(b)) {
@@ -335,8 +346,10 @@ fn sum(args: &Args, minus: bool) -> Result<Option<Tensor>> {
                 _ => None,
             };
             let (x, y) = (x.coo()?, y.coo()?);
+            // PyTorch walks both lists at once where entries lie densely, and else puts one behind the other.
+            let dense = x.values.is_contiguous() && y.values.is_contiguous();
             let values = scaled(&y.values)?;
-            let joined = joined(x, Coo { values, ..y })?;
+            let joined = joined(x, Coo { values, ..y }, dense)?;
             match pressed {
                 Some(form) => form.press(joined),
                 None => joined.build(),
@@ -347,8 +360,8 @@ fn sum(args: &Args, minus: bool) -> Result<Option<Tensor>> {
     }
 }
 
-/// The entries of both, and their sums if each place came once before.
-fn joined(x: Coo, y: Coo) -> Result<Coo> {
+/// The entries of both: [`merged`], or the second ones behind the first ones.
+fn joined(x: Coo, y: Coo, merge: bool) -> Result<Coo> {
     ensure!(
         x.shape == y.shape,
         Runtime,
@@ -370,7 +383,7 @@ fn joined(x: Coo, y: Coo) -> Result<Coo> {
         x.sparse_dims(),
         y.sparse_dims()
     );
-    if !x.indices.is_meta() && !y.indices.is_meta() {
+    if merge && !x.indices.is_meta() && !y.indices.is_meta() {
         return merged(x, y);
     }
     Ok(Coo {
@@ -390,7 +403,7 @@ fn promoted(c: Coo, other: DType) -> Result<Coo> {
     })
 }
 
-/// The entries of both in turn, the smaller place first; what stands at the same place is added.
+/// The entries of both in turn, the smaller place first, in the second one's type; those at one place are added.
 fn merged(x: Coo, y: Coo) -> Result<Coo> {
     let (a, b) = (numbers(&x.places()?)?, numbers(&y.places()?)?);
     let (mut to, mut first) = (vec![0i64; a.len() + b.len()], Vec::new());
@@ -413,8 +426,7 @@ fn merged(x: Coo, y: Coo) -> Result<Coo> {
     let indices = f::Cat::new(&[x.indices.clone(), y.indices.clone()][..])
         .dim(1)
         .call()?;
-    let dtype =
-        crate::dtype::promote(x.values.dtype(), y.values.dtype()).unwrap_or(x.values.dtype());
+    let dtype = y.values.dtype();
     let values = f::cat(
         &[
             f::to_dtype(&x.values, dtype)?,

@@ -11,7 +11,10 @@ use crate::{Dims, Result, Tensor, bail, dims, ensure};
 /// See [`super::sparse::answer`].
 pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
     let made = match args.op.def.name {
-        "t" => transposed(args, 0, 1)?,
+        "t" => {
+            check_matrix(args.tensor(0)?)?;
+            transposed(args, 0, 1)?
+        }
         "transpose" => transposed(args, args.int(1)?, args.int(2)?)?,
         "select" => select(args)?,
         "narrow" => narrow(args)?,
@@ -43,6 +46,27 @@ fn dim_of(args: &Args, c: &Coo) -> Result<usize> {
         args.name()
     );
     dims::wrap_dim(args.opt_int(1).unwrap_or(0), c.shape.len())
+}
+
+/// `t` is of matrices, of which no dimension is dense.
+fn check_matrix(t: &Tensor) -> Result<()> {
+    match Sparse::of(t) {
+        Some(Sparse::Coo(c)) => {
+            let (sparse, dense) = (c.sparse_dims(), t.ndim() - c.sparse_dims());
+            ensure!(
+                sparse <= 2 && dense == 0,
+                Runtime,
+                "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {sparse} sparse and {dense} dense dimensions"
+            );
+        }
+        _ => ensure!(
+            t.ndim() <= 2,
+            Runtime,
+            "t() expects a tensor with <= 2 dimensions, but self is {}D",
+            t.ndim()
+        ),
+    }
+    Ok(())
 }
 
 fn transposed(args: &Args, a: i64, b: i64) -> Result<Option<Tensor>> {
@@ -325,7 +349,7 @@ fn permute(args: &Args) -> Result<Option<Tensor>> {
     ensure!(
         order[..n].iter().all(|&d| d < n),
         Runtime,
-        "permute(sparse): transpositions between sparse and dense dimensions are not allowed."
+        "permute(sparse_coo): transpositions between sparse and dense dimensions are not allowed.Only transpositions within sparse and dense dimensions are supported."
     );
     let rows: Vec<i64> = order[..n].iter().map(|&d| d as i64).collect();
     let inner: Vec<i64> = std::iter::once(0)

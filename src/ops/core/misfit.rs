@@ -225,6 +225,11 @@ fn selecting(args: &Args, nr: usize, want: DType, out: DType) -> Option<String> 
             "Expected tensor for argument #1 'indices' to have scalar type {w}; but got torch.{o}Tensor instead (while checking \
              arguments for median)"
         ),
+        "searchsorted" | "bucketize" => format!(
+            "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether \
+             out_int32 flag is True, but we got output tensor's dtype {o} and out_int32 flag is {}",
+            if want == DType::I32 { "True" } else { "False" }
+        ),
         "multinomial" => format!("multinomial expects {w} tensor out, got: {o}"),
         _ => return None,
     })

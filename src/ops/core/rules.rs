@@ -17,14 +17,14 @@ pub fn dim(t: &Tensor, d: i64) -> Result<usize> {
 /// # Errors
 /// If one is out of range or named twice.
 pub fn dim_list(dims: Option<&[i64]>, ndim: usize) -> Result<SmallVec<[usize; 6]>> {
+    let Some(dims) = dims.filter(|d| !d.is_empty()) else {
+        return Ok((0..ndim).collect());
+    };
     crate::ensure!(
         ndim <= crate::dims::MAX_NDIM,
         Runtime,
         "only tensors with up to 64 dims are supported"
     );
-    let Some(dims) = dims.filter(|d| !d.is_empty()) else {
-        return Ok((0..ndim).collect());
-    };
     let mut out: SmallVec<[usize; 6]> = SmallVec::new();
     for &d in dims {
         let d = wrap_dim(d, ndim)?;

@@ -165,7 +165,11 @@ fn sparse(a: &calls::_GradEmbeddingSparseBackward) -> Result<Tensor> {
         rows = f::index_select(&rows, 0, &kept)?;
         values = f::index_select(&values, 0, &kept)?;
     }
-    let rows = f::to_dtype(&f::unsqueeze(&rows, 0)?, DType::I64)?;
+    let mut rows = f::to_dtype(&f::unsqueeze(&rows, 0)?, DType::I64)?;
+    if rows.storage().same(a.indices.storage()) {
+        // The user may write other indices there before the gradient is used.
+        rows = f::clone(&rows)?;
+    }
     f::_sparse_coo_tensor_unsafe(&rows, &values, &[a.num_weights, width])
 }
 

@@ -75,11 +75,6 @@ fn positions(indices: &OptTensors) -> Result<Vec<Tensor>> {
     let mut out = Vec::new();
     for index in indices.0.iter().flatten() {
         if is_mask(index) {
-            if index.dtype() == DType::U8 {
-                crate::warning::say(
-                    "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
-                );
-            }
             out.extend(coordinates(index)?);
         } else {
             out.push(long(index)?);
@@ -108,6 +103,11 @@ fn slots(t: &Tensor, indices: &OptTensors) -> Result<Option<Vec<Option<Slot>>>> 
                 strides: index.strides().clone(),
             }));
             continue;
+        }
+        if index.dtype() == DType::U8 {
+            crate::warning::say(
+                "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+            );
         }
         check_mask(t, index, slots.len())?;
         let n = count(index).ok();

@@ -108,19 +108,15 @@ fn maxima(n: usize, name: &str, o: &Operands, positions: bool) -> Result<Ret> {
     Ok(wanted(maxima, positions))
 }
 
-/// A number for each dimension, or one for all.
+/// A number for each dimension; a tuple of one is none for all.
 fn each(list: &[i64], n: usize, name: &str, what: &str) -> Result<Dims> {
     let several = if n == 3 { "three Ints" } else { "Ints" };
     ensure!(
-        list.len() == 1 || list.len() == n,
+        list.len() == n,
         Runtime,
         "{name}: {what} must either be a single Int or tuple of {several}"
     );
-    Ok(if list.len() == n {
-        Dims::new(list)
-    } else {
-        Dims::filled(n, list[0])
-    })
+    Ok(Dims::new(list))
 }
 
 /// The size asked for, or the part of the input's that is.

@@ -68,7 +68,13 @@ pub(in crate::ops) fn pooled<'a>(
     positions: bool,
 ) -> Result<(Plan, Pooling<'a>)> {
     let format = format(x, regular.out.len(), matches!(rule, Rule::Max));
-    let plan = plan(x, &regular.out, format, positions)?;
+    let mut plan = plan(x, &regular.out, format, positions)?;
+    if matches!(rule, Rule::Max) && is_volume_of_pixels(x, regular.out.len()) {
+        for out in &mut plan.outs {
+            let whole = out.shape.inserted(0, 1);
+            out.strides = dims::format_strides(&whole, MemoryFormat::ChannelsLast3d)?.removed(0);
+        }
+    }
     let found = Pooling {
         x,
         regular,
@@ -343,6 +349,14 @@ pub(in crate::ops) fn format(x: &Tensor, n: usize, three: bool) -> MemoryFormat 
         (true, 2) => MemoryFormat::ChannelsLast,
         (true, 3) if three => MemoryFormat::ChannelsLast3d,
         _ => MemoryFormat::Contiguous,
+    }
+}
+
+/// Whether a volume without a batch lies as one of a batch in channels last would.
+fn is_volume_of_pixels(x: &Tensor, n: usize) -> bool {
+    n == 3 && x.ndim() == 4 && !x.is_contiguous() && {
+        let (shape, strides) = (x.shape().inserted(0, 1), x.strides().inserted(0, x.numel()));
+        dims::is_channels_last(&shape, &strides, MemoryFormat::ChannelsLast3d)
     }
 }
 

@@ -206,13 +206,11 @@ map_op! {
 }
 map_op! { Addcdiv, 3, [light] |x, y, z, c| x + T::ctx(c, 0) * y / z, [complex] |x, y, z, c| x + complex::div(T::ctx(c, 0) * y, z) }
 
-/// `alpha` of sub, which truth values do not have.
-fn sub_alpha(a: &calls::Sub, d: DType) -> Result<Ctx> {
-    let is_bool = |x: Operand| match x {
-        Operand::Tensor(t) => t.dtype() == DType::Bool,
-        Operand::Scalar(s) => matches!(s, Scalar::Bool(_)),
-    };
-    let (x, y) = (is_bool(a.input), is_bool(a.other));
+/// Refuses differences of truth values.
+///
+/// # Errors
+/// If one of the operands has them.
+pub fn subtractable(x: bool, y: bool) -> Result<()> {
     ensure!(
         !(x && y),
         Runtime,
@@ -224,6 +222,16 @@ fn sub_alpha(a: &calls::Sub, d: DType) -> Result<Ctx> {
         "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the \
          `~` or `logical_not()` operator instead."
     );
+    Ok(())
+}
+
+/// `alpha` of sub, which truth values do not have.
+fn sub_alpha(a: &calls::Sub, d: DType) -> Result<Ctx> {
+    let is_bool = |x: Operand| match x {
+        Operand::Tensor(t) => t.dtype() == DType::Bool,
+        Operand::Scalar(s) => matches!(s, Scalar::Bool(_)),
+    };
+    subtractable(is_bool(a.input), is_bool(a.other))?;
     factors::narrow(a.alpha, d)
 }
 

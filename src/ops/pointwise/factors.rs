@@ -27,7 +27,11 @@ pub fn narrow(s: Scalar, d: DType) -> Result<Ctx> {
     factor(s, d)
 }
 
-fn check_scale(a: Scalar, d: DType) -> Result<()> {
+/// Refuses a factor that does not suit the type of what it is a factor of.
+///
+/// # Errors
+/// If it is a truth value, a fraction or complex, and the type is not.
+pub fn check_scale(a: Scalar, d: DType) -> Result<()> {
     if matches!(a, Scalar::Bool(_)) && d != DType::Bool {
         bail!(Runtime, "Boolean alpha only supported for Boolean results.");
     }

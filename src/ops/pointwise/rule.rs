@@ -95,14 +95,22 @@ pub fn compare(d: DType) -> (DType, DType) {
 /// As [`compare`], for what numbers of eight bits are asked too: in single precision, which has them all.
 #[must_use]
 pub fn equal(d: DType) -> (DType, DType) {
-    let eight = d.is_float() && d.is_storage_only();
-    (if eight { DType::F32 } else { d }, DType::Bool)
+    (without_eights(d), DType::Bool)
 }
 
-/// Complex operands give their real type.
+/// Single precision for numbers of eight bits.
+fn without_eights(d: DType) -> DType {
+    if d.is_float() && d.is_storage_only() {
+        DType::F32
+    } else {
+        d
+    }
+}
+
+/// Complex operands give their real type; numbers of eight bits are asked too.
 #[must_use]
-pub fn real_part(d: DType) -> (DType, DType) {
-    (d, d.to_real())
+pub fn magnitude(d: DType) -> (DType, DType) {
+    (without_eights(d), d.to_real())
 }
 
 /// The common dtype of operands, by PyTorch's three priorities: tensors with dimensions, then 0-dimensional
@@ -316,18 +324,28 @@ fn row_of(args: &Args) -> Result<(&'static MapRow, &'static Traits)> {
 /// # Errors
 /// If the operands have no common dtype or the op no loop for it.
 #[inline]
-fn call_types(args: &Args, row: &MapRow, lies: Lies) -> Result<(DType, DType, &'static Loop)> {
-    let common = match (lies, args.values.get(1)) {
+fn call_types(args: &Args, row: &MapRow, traits: &Traits) -> Result<(DType, DType, &'static Loop)> {
+    let common = match (traits.lies, args.values.get(1)) {
         (Lies::Dense | Lies::Second, Some(Arg::Tensor(t))) => t.dtype(),
         _ => result_type(&args.values[..row.arity])?,
     };
     let (compute, out) = (row.types)(common);
     match (row.kernel)(compute) {
         Some(kernel) => Ok((compute, out, kernel)),
-        None => Err(refused(args, compute).unwrap_or_else(|| {
-            shapes_first(&args.values[..row.arity], not_implemented(args, compute))
-        })),
+        None => Err(no_loop(args, row, traits, compute)),
     }
+}
+
+/// What a call is told whose dtype has no loop.
+#[cold]
+fn no_loop(args: &Args, row: &MapRow, traits: &Traits, d: DType) -> crate::Error {
+    let checked = match traits.checked_first {
+        true => (row.ctx)(args, d).err(),
+        false => None,
+    };
+    checked
+        .or_else(|| refused(args, d))
+        .unwrap_or_else(|| shapes_first(&args.values[..row.arity], not_implemented(args, d)))
 }
 
 pub use crate::ops::core::refusal::{needs_tensor, not_implemented, refused};
@@ -348,7 +366,7 @@ fn run(args: &Args, finish: &mut Finish<'_>) -> Result<Ret> {
     {
         return Err(needs_tensor(args));
     }
-    let (compute, out, kernel) = call_types(args, row, lies)?;
+    let (compute, out, kernel) = call_types(args, row, traits)?;
     let ctx = (row.ctx)(args, compute).map_err(|e| match traits.checked_first {
         true => e,
         false => shapes_first(operands, e),

@@ -49,7 +49,8 @@ pub static OPS: &[OpDef] = &[
 
 /// Vectors as the rows of a matrix.
 fn rows(t: &Tensor) -> Result<Tensor> {
-    f::reshape(t, &[-1, t.size(-1)?])
+    let (leading, width) = t.shape().split_at(t.ndim() - 1);
+    f::reshape(t, &[leading.iter().product(), width[0]])
 }
 
 /// How many coordinates the vectors have.
@@ -142,7 +143,7 @@ fn counted(
         place = f::add(&f::mul(&place, n)?, &cell)?;
     }
     let mut made = f::new_zeros(&flat, &sizes)?;
-    if made.numel() > 0 {
+    if made.numel() > 0 && t.numel() > 0 {
         let counts = f::index_add(&f::view(&made, &[-1])?, 0, &place, &amounts)?;
         made = f::view(&counts, &sizes)?;
     }
