@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike import _C
-from torchlike._ops import ops
+from torchlike._ops import modes, ops
 from torchlike._ops.decompositions import of, reshape
 
 aten: Any = ops.aten
@@ -29,6 +29,8 @@ def _holds(test: Any) -> bool:
 def cov(self: Any, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
     """Products of what deviates from the mean; numbers of observations are tensors."""
     given = [w for w in (fweights, aweights) if w is not None]
+    if modes.must_see((self, *given)):
+        return NotImplemented  # a graph would hold what the numbers are now
     fits = all(w.dim() <= 1 and w.numel() == (self.shape[-1] if self.dim() else 1) for w in given)
     if self.dim() > 2 or self.dtype == _C.bool or self.is_meta or not fits or not self.numel():
         return NotImplemented
