@@ -372,3 +372,41 @@ def test_checkpoints_with_gradients_inside(early):
         y = checkpoint(part, x, use_reentrant=False)
     y.backward()
     assert torch.equal(x.grad, x.detach().cos())
+
+
+def names(node, depth=3):
+    """A graph as names, of leaves their word alone."""
+    if node is None or depth == 0:
+        return ""
+    if node.name() == "torch::autograd::AccumulateGrad":
+        return "leaf"
+    below = ",".join(names(n, depth - 1) for n, _ in node.next_functions)
+    return node.name().removesuffix("Backward0") + (f"({below})" if below.strip(",") else "")
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        (lambda x, q: x.__rsub__(x.exp()), "Rsub(leaf,Exp(leaf))"),
+        (lambda x, q: F.hinge_embedding_loss(x, x.detach(), reduction="none"), "Add(Where(ClampMin,),Where(leaf,))"),
+        (lambda x, q: torch.rand(4, 2, 2) @ q[None], "UnsafeView(Mm(,SqueezeBackward1))"),
+        (lambda x, q: torch.linalg.matrix_power(q, 3), "Mm(Mm(leaf,leaf),leaf)"),
+        (lambda x, q: torch.linalg.multi_dot([q, q, q]), "View(Mm(Mm,leaf))"),
+        (lambda x, q: F.rms_norm(x, (2,)), "Mul(leaf,Rsqrt(AddBackward1))"),
+        (lambda x, q: torch.nn.RNN(2, 2)(x[None])[0], "Stack(Tanh(Add))"),
+        (lambda x, q: F.affine_grid(q[None, :, :1].expand(1, 2, 3), (1, 1, 2, 2), False),
+         "AffineGridGenerator(Expand(Slice))"),
+    ],
+)  # fmt: skip
+def test_graphs_are_those_of_what_calls_come_down_to(call, wanted):
+    x, q = (torch.ones(2, 2, requires_grad=True) for _ in range(2))
+    assert names(call(x, q).grad_fn) == wanted
+
+
+def test_writes_in_place_of_other_shapes_are_refused_before_types():
+    x = torch.ones(2, 1, dtype=torch.float16)
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        x.bitwise_xor_(torch.ones(2, 3, dtype=torch.float16))
+    y = torch.ones(4)[:2].requires_grad_()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
+        y.add_(1)

@@ -249,3 +249,10 @@ class TestMessages:
         y.mul_(x)
         with pytest.raises(RuntimeError, match="output 0 of AsStrided, is at version 1"):
             z.backward()
+
+
+def test_names_are_those_of_results_and_of_what_calls_come_down_to():
+    x = leaf(1.0, 2.0).view(1, 2)
+    assert [x.std(1).grad_fn._saved_correction, x.var().grad_fn._saved_correction] == [1, 1]
+    assert x.cummax(1)[0].grad_fn._saved_indices.tolist() == [[0, 1]]
+    assert not [name for name in dir(torch.cat([x, x]).grad_fn) if "_sym_sizes" in name]

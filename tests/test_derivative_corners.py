@@ -31,6 +31,8 @@ OTHERS = torch.tensor([1.0, 1.0, nan, 0.0])
         (lambda x: torch.maximum(x, OTHERS), [POINTS], [0, 1, 0, 2]),
         (lambda x: torch.minimum(x, OTHERS), [POINTS], [0, 1, 0, 0]),
         (lambda x: x.clamp(min=OTHERS), [POINTS], [0, 0, 0, 2]),
+        (lambda x: torch.clamp_min(x, OTHERS), [POINTS], [0, 2, 0, 2]),
+        (lambda x: torch.fmax(x, OTHERS), [POINTS], [0, 0, 2, 2]),
         (lambda x: torch.clamp(POINTS, max=x), [OTHERS], [2, 2, 2, 2]),
         (lambda x: torch.clamp(x, OTHERS, OTHERS), [OTHERS * 1], [2, 2, 2, 2]),
         (lambda x: x.std(), [torch.ones(3)], 0),
@@ -75,6 +77,24 @@ def test_limits_pass_the_gradient_of_nan(func):
     same(first, [2, 0, 2])
     same(by_x, [0, 0, 0])
     same(by_twos, [3, 0, 3])
+
+
+def test_bounds_of_norms_and_variances_pass_gradients():
+    x, y = torch.tensor([3.0, 4.0]), torch.tensor([1.0, 0.0])
+    (by_x, _), _ = twice(lambda a, b: F.cosine_similarity(a, b, dim=0, eps=10.0), x, y)
+    torch.testing.assert_close(by_x, torch.tensor([0.0164, -0.0048]), atol=1e-6, rtol=0)
+    _, _, by_var = torch.autograd.functional.vjp(
+        lambda a, b, v: F.gaussian_nll_loss(a, b, v, eps=2.0, reduction="sum"),
+        (torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0])),
+    )[1]
+    same(by_var, [-0.25])
+
+
+def test_tangents_of_running_sums_of_complex_numbers_keep_their_digits():
+    x = torch.linspace(-20, 20, 5, dtype=torch.float64)
+    made = along(lambda x: torch.logcumsumexp(x, 0), torch.complex(x, x))
+    torch.testing.assert_close(made, torch.full((5,), 2 + 0j, dtype=made.dtype), rtol=1e-4, atol=0)
+    assert abs(made[-1] - 2) < 1e-12
 
 
 def test_atan2_at_the_origin():

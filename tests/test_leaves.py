@@ -39,7 +39,8 @@ x, y = torch.ones(2, 3), torch.ones(2, 3)
 mask, places = x > 0, torch.zeros(2, dtype=torch.int64)
 image, square = torch.ones(1, 2, 5, 5), torch.eye(2) * 2
 q, thrice = torch.ones(1, 2, 4, 8), torch.ones(2, 2, 3)
-wide = torch.ones(4, 3)
+wide, cube = torch.ones(4, 3), torch.ones(2, 3, 3)
+z = torch.complex(x, y)
 
 CALLS = {
     # an overload is chosen by all of the arguments
@@ -102,6 +103,38 @@ CALLS = {
         lambda: F.one_hot(places, 3),
         "aminmax _local_scalar_dense _local_scalar_dense zeros unsqueeze scatter_.value",
     ),
+    # statistics
+    "covariance": (
+        lambda: torch.cov(x),
+        "scalar_tensor sum.dim_IntList div.Tensor scalar_tensor le.Scalar new_ones equal "
+        "unsqueeze sub.Tensor t mm div.Tensor squeeze",
+    ),
+    "quantiles": (
+        lambda: torch.quantile(x, x[0, :2] / 2, 1, interpolation="nearest"),
+        "select.int slice.Tensor div.Tensor sort view mul.Scalar isnan any.dim expand expand masked_fill.Scalar "
+        "round_ _to_copy gather unsqueeze_ transpose_ squeeze_.dim",
+    ),
+    "differences": (
+        lambda: torch.gradient(x[0]),
+        "select.int slice.Tensor slice.Tensor sub.Tensor div.Scalar slice.Tensor slice.Tensor sub.Tensor div.Scalar "
+        "slice.Tensor slice.Tensor sub.Tensor div.Scalar div.Scalar cat",
+    ),
+    "normal variances": (
+        lambda: F.gaussian_nll_loss(x, y, x, full=True),
+        "lt.Scalar any _local_scalar_dense clone clamp_ log sub.Tensor pow.Tensor_Scalar div.Tensor add.Tensor "
+        "mul.Tensor add_.Tensor mean",
+    ),
+    "bilinear": (lambda: F.bilinear(x, y, cube), "view view _trilinear view"),
+    "one matrix for all": (lambda: cube @ thrice[:1].mT, "slice.Tensor transpose.int squeeze.dim view mm _unsafe_view"),
+    "masked mean": (
+        lambda: torch.masked.mean(x, 1, mask=mask[0]),
+        "select.int clone expand sum.dim_IntList lift_fresh where.self sum.dim_IntList div.Tensor",
+    ),
+    # conjugates are copied for what does not read them
+    "of conjugates": (lambda: z.conj().exp(), "_conj clone exp"),
+    "parts of conjugates": (lambda: z.conj().imag, "_conj _conj view_as_real _neg_view select.int"),
+    "conjugates in place": (lambda: z.conj().add_(1), "_conj clone add_.Tensor copy_"),
+    "products of conjugates": (lambda: z.mm(z.conj().t()), "_conj t mm"),
     # what prints is not seen
     "text": (lambda: repr(x), ""),
 }  # fmt: skip
@@ -129,6 +162,21 @@ def test_recurrent_steps():
             shown, (h2, c2) = net(given)
     for a, b in ((plain, shown), (h, h2), (c, c2)):
         assert a.shape == b.shape and torch.allclose(a, b, atol=1e-6)
+
+
+def test_steps_of_optimizers_are_parts_with_a_name():
+    p = nn.Parameter(torch.ones(2))
+    p.grad = torch.ones(2)
+    step = torch.optim.SGD([p], 0.5, momentum=0.5).step
+    enter, leave = (
+        "profiler._record_function_enter_new",
+        "profiler._record_function_exit._RecordFunction",
+    )
+    assert seen(step) == f"{enter} detach clone add_.Tensor {leave}"
+    with Log(arguments=True) as m, torch.profiler.record_function("part", "of it"):
+        pass
+    assert m.log[0] == (enter, ("of it",), {})
+    assert p.tolist() == [0.5, 0.5]
 
 
 def test_arguments_are_as_pytorch_passes_them():

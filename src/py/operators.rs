@@ -120,6 +120,24 @@ pub(super) fn divided_by<'py>(slf: Object<'_, 'py>, other: Object<'_, 'py>) -> O
     })
 }
 
+/// `other - slf` where it is asked for by name: of two tensors an operator of its own, which a slot cannot tell from `-`.
+unsafe extern "C" fn reflected_sub(
+    slf: *mut ffi::PyObject,
+    other: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above.
+    let (slf, other) = unsafe { (object(&slf), object(&other)) };
+    guard(|| {
+        let difference = || match is_tensor(other) {
+            true => binary(op!("rsub")?, slf, other, false, false),
+            false => binary(op!("sub")?, slf, other, true, false),
+        };
+        Shown("__rsub__", Style::Python)
+            .operator(slf, other, difference)
+            .map(Bound::into_ptr)
+    })
+}
+
 unsafe extern "C" fn matrix_multiply(
     a: *mut ffi::PyObject,
     b: *mut ffi::PyObject,
@@ -261,6 +279,19 @@ fn of_array<'py>(how: c_int, o: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
     super::object::wrap(o.py(), super::numpy::from_array(o)?).map(Some)
 }
 
+/// Methods in the place of what the interpreter makes of slots; the list lives as long as the process.
+fn methods() -> *mut ffi::PyMethodDef {
+    let method = ffi::PyMethodDef {
+        ml_name: c"__rsub__".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer {
+            PyCFunction: reflected_sub,
+        },
+        ml_flags: ffi::METH_O | ffi::METH_COEXIST,
+        ml_doc: c"other - self".as_ptr(),
+    };
+    Box::leak(Box::new([method, ffi::PyMethodDef::zeroed()])).as_mut_ptr()
+}
+
 /// The slots of the class that are operators.
 pub(super) fn slots() -> Vec<ffi::PyType_Slot> {
     let one = ONE.iter().map(|&(at, f)| slot(at, f as *mut c_void));
@@ -271,6 +302,7 @@ pub(super) fn slots() -> Vec<ffi::PyType_Slot> {
         slot(ffi::Py_nb_matrix_multiply, matrix_multiply as *mut c_void),
         slot(ffi::Py_nb_power, power as *mut c_void),
         slot(ffi::Py_tp_richcompare, compare as *mut c_void),
+        slot(ffi::Py_tp_methods, methods().cast()),
     ];
     one.chain(two).chain(in_place).chain(others).collect()
 }

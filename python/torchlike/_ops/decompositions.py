@@ -41,6 +41,7 @@ def _found(name: str, form: str = "") -> Any:
     from torchlike._ops import decompositions_losses as _losses  # noqa: F401
     from torchlike._ops import decompositions_nn as _nn  # noqa: F401
     from torchlike._ops import decompositions_signal as _signal  # noqa: F401
+    from torchlike._ops import decompositions_statistics as _statistics  # noqa: F401
 
     base, _, overload = name.partition("#")
     return _TABLE.get(f"{base}{form}#{overload}") or _TABLE.get(base + form)
@@ -66,6 +67,11 @@ def run(name: str, form: str, values: dict[str, Any]) -> Any:
 def matmul(self: Any, other: Any) -> Any:
     """The product for the numbers of dimensions at hand."""
     a, b = self.dim(), other.dim()
+    if a == b == 3 and (self.shape[0] == 1) != (other.shape[0] == 1):
+        # One matrix for all examples.
+        if other.shape[0] == 1:
+            return matmul(self, aten.squeeze.dim(other, 0))
+        return matmul(aten.squeeze.dim(self, 0), other)
     if a == 1 and b == 1:
         return aten.dot(self, other)
     if a == 2 and b == 1:
@@ -476,14 +482,6 @@ def spread(
         correction = None
     dims = [dim] if isinstance(dim, int) else dim
     return getattr(aten, name).correction(self, dims, correction=correction, keepdim=keepdim)
-
-
-@of("real", "imag")
-def part(self: Any, name: str = "") -> Any:
-    """A part of the pairs that complex numbers are."""
-    if not self.is_complex():
-        return NotImplemented
-    return aten.select.int(aten.view_as_real(self), -1, 0 if name == "real" else 1)
 
 
 @of("mT")

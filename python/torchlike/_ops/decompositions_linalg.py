@@ -73,12 +73,21 @@ def slogdet(A: Any = None, self: Any = None) -> Any:
 @of("logdet")
 def logdet(self: Any) -> Any:
     """The logarithm where the sign is positive."""
-    if self.is_complex():
-        return NotImplemented
     sign, log = aten._linalg_slogdet(self)[:2]
+    if self.is_complex():
+        return aten.add.Tensor(aten.log(sign), log)
     negative = aten.eq.Scalar(sign, -1.0)
     none = aten.scalar_tensor(math.nan, dtype=log.dtype, layout=_C.strided, device=log.device)
     return aten.where.self(negative, none, log)
+
+
+@of("special.ndtr")
+def ndtr(self: Any) -> Any:
+    """By the error function; a kernel rounds halves once."""
+    if self.dtype not in (_C.float32, _C.float64):
+        return NotImplemented
+    scaled = aten.erf(aten.mul.Scalar(self, math.sqrt(0.5)))
+    return aten.mul.Scalar(aten.add.Scalar(scaled, 1), 0.5)
 
 
 @of("linalg.svd")

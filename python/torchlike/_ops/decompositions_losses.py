@@ -258,9 +258,9 @@ def gaussian_nll_loss(
     if aten._local_scalar_dense(aten.any(aten.lt.Scalar(var, 0))):
         return NotImplemented
     var = aten.clamp_(aten.clone(var), eps)
+    logs = aten.log(var)
     squares = aten.pow.Tensor_Scalar(aten.sub.Tensor(input, target), 2)
-    each = aten.add.Tensor(aten.log(var), aten.div.Tensor(squares, var))
-    each = aten.mul.Tensor(each, 0.5)
+    each = aten.mul.Tensor(aten.add.Tensor(logs, aten.div.Tensor(squares, var)), 0.5)
     if full:
-        each = aten.add.Tensor(each, 0.5 * math.log(2 * math.pi))
+        each = aten.add_.Tensor(each, 0.5 * math.log(2 * math.pi))
     return reduced(each, reduction)

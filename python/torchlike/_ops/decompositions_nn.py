@@ -8,7 +8,7 @@ from typing import Any
 from torchlike import _C
 from torchlike._limits import finfo
 from torchlike._ops import ops
-from torchlike._ops.decompositions import as_rows, batched, matmul, of
+from torchlike._ops.decompositions import as_rows, batched, matmul, of, reshape
 
 aten: Any = ops.aten
 _N = "nn.functional."
@@ -43,12 +43,29 @@ def _mask(input: Any, p: float, mask: Any) -> Any:
 def dropout(input: Any, p: float = 0.5, training: Any = None, train: Any = None, **how: Any) -> Any:
     """A mask of draws, scaled."""
     on = train if training is None else training
+    if on and p == 1 and not how.get("inplace"):
+        return _nothing(input)
     if p in (0, 1) or not on:
         return NotImplemented
     if how.get("inplace"):
         mask = aten.bernoulli_.float(aten.empty_like(input), 1 - p)
         return aten.mul_.Tensor(input, aten.div_.Scalar(mask, 1 - p))
     return _mask(input, p, aten.empty_like(input))
+
+
+def _nothing(input: Any) -> Any:
+    none = aten.zeros([], dtype=input.dtype, layout=_C.strided, device=input.device)
+    return aten.mul.Tensor(input, none)
+
+
+@of("feature_alpha_dropout", _N + "feature_alpha_dropout")
+def feature_alpha_dropout(
+    input: Any, p: float = 0.5, training: Any = None, inplace: bool = False, train: Any = None
+) -> Any:
+    """Where all is dropped, a product with zero."""
+    if p == 1 and not inplace and (train if training is None else training):
+        return _nothing(input)
+    return NotImplemented
 
 
 @of(_N + "dropout1d", _N + "dropout2d", _N + "dropout3d", "feature_dropout")
@@ -96,9 +113,9 @@ def group_norm(
 @of("rms_norm", _N + "rms_norm")
 def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Any:
     """The reciprocal root of the mean square, in single precision at least."""
-    if input.is_complex() or not input.is_floating_point():
+    if not (input.is_complex() or input.is_floating_point()):
         return NotImplemented
-    wide = input.dtype in (_C.float32, _C.float64)
+    wide = input.dtype not in (_C.float16, _C.bfloat16)
     x = input if wide else aten._to_copy(input, dtype=_C.float32)
     dims = [input.dim() - 1 - i for i in range(len(normalized_shape))]
     least = finfo(x.dtype).eps if eps is None else eps
@@ -357,8 +374,23 @@ def embedding_bag(
     return made(weight, input, offsets, *how)[0]
 
 
+@of("bilinear")
+def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
+    """One operator of rows."""
+    rows = [reshape(x, [-1, x.shape[-1]]) for x in (input1, input2)]
+    made = trilinear(rows[0], weight, rows[1])
+    made = aten.view(made, [*input1.shape[:-1], weight.shape[0]])
+    return made if bias is None else aten.add.Tensor(made, bias)
+
+
+@of("_nn.bounded")
+def bounded(self: Any, min: float) -> Any:
+    """A copy that is written."""
+    return aten.clamp_(aten.clone(self), min)
+
+
 @of("_nn.trilinear")
-def trilinear(input1: Any, input2: Any, weight: Any) -> Any:
+def trilinear(input1: Any, weight: Any, input2: Any) -> Any:
     """One operator, whatever the three are."""
     return aten._trilinear(input1, weight, input2, [1, 3], [0], [1, 2], [2, 3])
 

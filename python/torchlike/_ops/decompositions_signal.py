@@ -174,3 +174,15 @@ def kaiser(M: int, beta: float = 12.0, **how: Any) -> Any:
     line = aten.linspace.Tensor_Tensor(first, last, M, **w.like)
     below = aten.sub.Tensor(aten.mul.Tensor(height, height), aten.pow.Tensor_Scalar(line, 2))
     return w.made(aten.div.Tensor(aten.i0(aten.sqrt(below)), aten.i0(height)))
+
+
+@of("real", "imag")
+def part(self: Any, name: str = "") -> Any:
+    """A part of the pairs that complex numbers are; of conjugates, of what they are the conjugates of."""
+    if not self.is_complex():
+        return NotImplemented
+    conjugate = self.is_conj()
+    pairs = aten.view_as_real(aten._conj(self) if conjugate else self)
+    if name == "real":
+        return aten.select.int(pairs, -1, 0)
+    return aten.select.int(aten._neg_view(pairs) if conjugate else pairs, -1, 1)

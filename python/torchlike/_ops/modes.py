@@ -69,11 +69,20 @@ def tensors(values: Any) -> tuple[Any, ...]:
 
 
 def ask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The answer of the innermost mode, or of the arguments whose class handles its calls.
+    """The answer of the innermost mode, or of the arguments whose class handles its calls; conjugates are copied first.
 
     Raises:
         TypeError: if nobody answers.
     """
+    if any(t.is_conj() or t.is_neg() for t in tensors((*args, *kwargs.values()))):
+        from torchlike._ops import conjugates
+
+        return conjugates.ask(func, args, kwargs)
+    return answer(func, args, kwargs)
+
+
+def answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """As `ask`, of operands as they are."""
     handlers = _C._dispatch_handlers(tensors((*args, *kwargs.values())))
     types = tuple(type(t) for t, _ in handlers)
     refused = []
@@ -82,22 +91,22 @@ def ask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             rule = func.kernels.get(type(mode))
             if rule is None:
-                answer = mode.__torch_dispatch__(func, types, args, kwargs)
+                made = mode.__torch_dispatch__(func, types, args, kwargs)
             else:
-                answer = rule(mode, func, types, args, kwargs)
+                made = rule(mode, func, types, args, kwargs)
         finally:
             push(mode)
-        if answer is not NotImplemented:
-            return answer
+        if made is not NotImplemented:
+            return made
         refused.append(f"  - mode object {mode!r}")
     for t, handler in handlers:
         rule = func.kernels.get(type(t))
         if rule is None:
-            answer = handler(func, types, args, kwargs)
+            made = handler(func, types, args, kwargs)
         else:
-            answer = rule(type(t), func, types, args, kwargs)
-        if answer is not NotImplemented:
-            return answer
+            made = rule(type(t), func, types, args, kwargs)
+        if made is not NotImplemented:
+            return made
         refused.append(f"  - tensor subclass {type(t)!r}")
     raise TypeError(
         f"Multiple dispatch failed for 'torch._ops.{func}'; all __torch_dispatch__ handlers returned "

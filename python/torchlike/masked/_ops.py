@@ -113,7 +113,7 @@ def _combined(op: str, input: Tensor, mask: Tensor | None, ord: float = 2.0) -> 
     if mask is None:
         return input
     mask = _fitted(input, mask)
-    fill = torch.full((), _identity(op, input, ord), dtype=input.dtype, device=input.device)
+    fill = torch.tensor(_identity(op, input, ord), dtype=input.dtype, device=input.device)
     return torch.where(mask, input, fill)
 
 
@@ -252,8 +252,9 @@ def mean(
                 "mean(): Could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
                 f"Got: {input.dtype}"
             )
-    total = sum(input, dim, keepdim=keepdim, dtype=dtype, mask=mask)
-    return total / _count(input, dim, keepdim, mask)
+    mask = None if mask is None else _fitted(input, mask)
+    count = _count(input, dim, keepdim, mask)
+    return sum(input, dim, keepdim=keepdim, dtype=dtype, mask=mask) / count
 
 
 def _count(input: Tensor, dim: _Dims, keepdim: bool | None, mask: Tensor | None) -> Tensor:
@@ -316,9 +317,9 @@ def normalize(
     mask: Tensor | None = None,
 ) -> Tensor:
     """The input divided by its norm along a dimension, or by `eps` if that is larger."""
+    kept = _combined("normalize", input, mask)
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
-    size = torch.maximum(size, torch.full_like(size, eps))
-    return torch.div(_combined("normalize", input, mask), size)
+    return torch.div(kept, torch.maximum(size, size.new_full((), eps)))
 
 
 def _spread(
@@ -331,6 +332,7 @@ def _spread(
 ) -> Tensor:
     plain = input.is_floating_point() or input.is_complex()
     dtype = dtype or (input.dtype if plain else torch.get_default_dtype())
+    mask = None if mask is None else _fitted(input, mask)
     count = _count(input, dim, True, mask)
     away = input - sum(input, dim, keepdim=True, dtype=dtype, mask=mask) / count
     total = sum(away * away.conj(), dim, keepdim=keepdim, dtype=dtype, mask=mask)
@@ -338,7 +340,8 @@ def _spread(
         count = count.reshape(total.shape)
     if correction != 0:
         real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
-        count = (count.to(real) - correction).clamp_min(0)
+        count = count.to(real) - correction
+        count = torch.maximum(count, count.new_zeros(()))
     return (total / count).to(dtype)
 
 

@@ -105,8 +105,7 @@ def linear_cross_entropy(
     outputs = tuple(linear_weight.shape[:-1])
     bias = None if linear_bias is None else linear_bias.flatten()
     scores = F.linear(input, linear_weight.flatten(0, -2), bias)
-    if len(outputs) > 1:
-        scores = scores.unflatten(-1, outputs)
+    scores = scores.view(*scores.shape[:-1], *outputs)
     if ignore_index is not None and target.shape == scores.shape:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     return F.cross_entropy(

@@ -301,6 +301,13 @@ def begin(
 # One call for all parameters
 
 
+def are_taken(lists: tuple[Tensors, ...], numbers: Iterable[Any]) -> bool:
+    """Whether a row takes these lists, as they are or as pieces."""
+    if taken_whole(lists, numbers) is not None:
+        return True
+    return torch._C._pieces_alike(_as_lists(lists)) is not None
+
+
 def in_one_call(
     row: Callable[..., None],
     lists: tuple[Tensors, ...],

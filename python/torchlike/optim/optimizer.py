@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 import torchlike as torch
+from torchlike.autograd.profiler import record_function
 from torchlike.optim._common import (
     Begins,
     required,
@@ -191,20 +192,21 @@ class Optimizer:
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             self = args[0]
-            for hook in _chained(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks):
-                changed = hook(self, args, kwargs)
-                if changed is None:
-                    continue
-                if not (isinstance(changed, tuple) and len(changed) == 2):
-                    raise RuntimeError(
-                        f"{func} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
-                    )
-                args, kwargs = changed
-            out = func(*args, **kwargs)
-            self._optimizer_step_code()
-            for hook in _chained(self._optimizer_step_post_hooks, _global_optimizer_post_hooks):
-                hook(self, args, kwargs)
-            return out
+            with record_function(f"Optimizer.step#{type(self).__name__}.step"):
+                for hook in _chained(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks):
+                    changed = hook(self, args, kwargs)
+                    if changed is None:
+                        continue
+                    if not (isinstance(changed, tuple) and len(changed) == 2):
+                        raise RuntimeError(
+                            f"{func} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                        )
+                    args, kwargs = changed
+                out = func(*args, **kwargs)
+                self._optimizer_step_code()
+                for hook in _chained(self._optimizer_step_post_hooks, _global_optimizer_post_hooks):
+                    hook(self, args, kwargs)
+                return out
 
         return wrapper
 
@@ -317,15 +319,16 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or fill them with zeros."""
-        for p in chain.from_iterable(group["params"] for group in self.param_groups):
-            if set_to_none:
-                p.grad = None
-            elif p.grad is not None:
-                if p.grad.grad_fn is not None:
-                    p.grad.detach_()
-                else:
-                    p.grad.requires_grad_(False)
-                p.grad.zero_()
+        with record_function(self._zero_grad_profile_name):
+            for p in chain.from_iterable(group["params"] for group in self.param_groups):
+                if set_to_none:
+                    p.grad = None
+                elif p.grad is not None:
+                    if p.grad.grad_fn is not None:
+                        p.grad.detach_()
+                    else:
+                        p.grad.requires_grad_(False)
+                    p.grad.zero_()
 
     def step(self, closure: Any = None) -> Any:
         """One update of the parameters; some optimizers evaluate the loss again by the closure."""

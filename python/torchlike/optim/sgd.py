@@ -125,9 +125,6 @@ def sgd(
         raise RuntimeError("`_fused_sgd` does not support sparse gradients")
     buffers = momentum_buffer_list if momentum != 0 else []
     first = len(buffers) > 0 and all(buffer is None for buffer in buffers)
-    if first and not has_sparse_grad:
-        buffers = [torch.empty_like(grad) for grad in d_p_list]
-    whole = (params, d_p_list, buffers)
     numbers = {
         "weight_decay": weight_decay,
         "momentum": momentum,
@@ -137,6 +134,10 @@ def sgd(
         "maximize": maximize,
         "is_first_step": first,
     }
+    taken = fused or common.are_taken((params, d_p_list), numbers.values())
+    if first and taken and not has_sparse_grad:
+        buffers = [torch.empty_like(grad) for grad in d_p_list]
+    whole = (params, d_p_list, buffers)
     if fused:
         scaling = {"grad_scale": grad_scale, "found_inf": found_inf}
         common.fused_call(_functions._fused_sgd_, whole, None, numbers, scaling)

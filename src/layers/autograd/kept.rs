@@ -4,7 +4,7 @@ use super::recorded::{Held, Recorded, result_of};
 use super::rule::{Asked, Of, Slot};
 use super::saved::{At, From, Packer, Saved};
 use super::value::Val;
-use crate::ops::core::schema::Kind;
+use crate::ops::core::schema::{Kind, Returns};
 use crate::tensor::Link;
 use crate::{DType, Result, Scalar, Tensor, bail};
 use std::sync::Arc;
@@ -150,9 +150,24 @@ impl Recorded {
 
     /// The slots that PyTorch's nodes show as well.
     fn shown(&self) -> impl Iterator<Item = (usize, &'static Slot)> + '_ {
-        let hidden = [Some(Asked::Given), Some(Asked::DType), Some(Asked::Device)];
         let slots = self.rule.slots.iter().enumerate();
-        slots.filter(move |(_, s)| s.used() && !hidden.contains(&s.asked))
+        slots.filter(|(_, s)| s.used() && !s.asked.is_some_and(|a| self.is_hidden(s.of, a)))
+    }
+
+    /// What PyTorch's nodes read off what else they hold.
+    fn is_hidden(&self, of: Of, asked: Asked) -> bool {
+        match (asked, of) {
+            (Asked::Given | Asked::DType | Asked::Device | Asked::Count | Asked::Complex, _) => {
+                true
+            }
+            (Asked::Sizes, Of::Input(i)) => {
+                matches!(
+                    self.op.schema.params[i].kind,
+                    Kind::Tensors | Kind::VarTensors
+                )
+            }
+            _ => false,
+        }
     }
 
     /// The names of what was saved.
@@ -160,10 +175,11 @@ impl Recorded {
         self.shown().map(|(_, s)| {
             let name = match s.of {
                 Of::Input(i) => self.op.schema.params[i].name.to_owned(),
-                Of::Result(0) if self.op.schema.returns == crate::ops::schema::Returns::One => {
-                    "result".to_owned()
-                }
-                Of::Result(k) => format!("result{k}"),
+                Of::Result(k) => match &self.op.schema.returns {
+                    Returns::One => "result".to_owned(),
+                    Returns::Tuple(names) if !names[k].is_empty() => names[k].to_owned(),
+                    _ => format!("result{k}"),
+                },
             };
             match s.asked {
                 Some(asked) => format!("{name}_{}", asked.word()),

@@ -275,7 +275,7 @@ impl Backward for Refused {
         bail!(
             Runtime,
             "derivative for aten::{} is not implemented",
-            self.0.public_name()
+            names::family_name(self.0).replace('.', "_")
         )
     }
 

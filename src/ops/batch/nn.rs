@@ -200,6 +200,6 @@ pub fn bilinear(a: &f::_NnTrilinear, h: Hidden) -> Made {
     let apart = |i: usize, t: &Tensor| f::unsqueeze(t, h.hides(i) as i64);
     // [..., 1, rows, i] times [..., o, i, j], and [..., 1, rows, j].
     let turned = f::matmul(&apart(0, a.input1)?, a.weight)?;
-    let products = f::mul(&turned, &apart(1, a.input2)?)?;
+    let products = f::mul(&turned, &apart(2, a.input2)?)?;
     one(f::mT(&summed(&products)?))
 }

@@ -138,7 +138,7 @@ pub(crate) fn run_in(
     }
     let Call { args, form } = c;
     let mut form = Some(form);
-    (k.run)(args, &mut |mut plan, exec| {
+    let made = (k.run)(args, &mut |mut plan, exec| {
         let device = match plan.device {
             Some(d) => d.canonical(),
             None => found.device.unwrap_or(Device::CPU),
@@ -176,7 +176,8 @@ pub(crate) fn run_in(
                 },
             },
         )
-    })
+    });
+    made.map_err(|e| writable::without_kernel(args, k, form.as_ref(), e))
 }
 
 /// Runs a view's rule and makes its tensors.

@@ -1,11 +1,11 @@
 //! What may be written into, whatever the operator.
 
-use crate::ops::core::args::Args;
+use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::misfit;
-use crate::ops::core::op::{E, Shared, Traits};
+use crate::ops::core::op::{E, KernelBody, Row, Shared, Traits};
 use crate::tensor::Overlap;
-use crate::{DType, Dims, Result, Tensor, bail, ensure, mode};
+use crate::{DType, Dims, Error, ErrorKind, Result, Tensor, bail, dims, ensure, mode};
 
 /// Checks the targets of a kernel call.
 ///
@@ -141,6 +141,9 @@ pub fn check_leaf(target: &Tensor) -> Result<()> {
         return Err(view_of_leaf());
     }
     if target.requires_grad() && target.is_leaf() {
+        if target.is_view() {
+            return Err(view_of_leaf());
+        }
         bail!(
             Runtime,
             "a leaf Variable that requires grad is being used in an in-place operation."
@@ -164,13 +167,39 @@ pub fn view_of_leaf() -> crate::Error {
 /// If the shape differs or the dtype cannot be cast.
 pub fn check_result(args: &Args, target: &Tensor, shape: &Dims, result: DType) -> Result<()> {
     if target.shape() != shape {
-        bail!(
-            Runtime,
-            "output with shape {} doesn't match the broadcast shape {shape}",
-            target.shape()
-        );
+        return Err(misplaced(target, shape));
     }
     misfit::in_place(args, result, target.dtype())
+}
+
+/// What is said of a pointwise call in place for which there is no kernel: shapes are compared before one is looked for.
+#[cold]
+pub fn without_kernel(args: &Args, k: &KernelBody, form: Option<&Form>, e: Error) -> Error {
+    let (Some(Form::InPlace(target) | Form::Within(target)), Row::Map(row)) = (form, &k.row) else {
+        return e;
+    };
+    if e.kind() != ErrorKind::NotImplemented {
+        return e;
+    }
+    let mut shape = target.shape().clone();
+    for operand in &args.values[..row.arity] {
+        if let Arg::Tensor(t) = operand {
+            match dims::broadcast(&shape, t.shape()) {
+                Ok(wider) => shape = wider,
+                Err(_) => return e,
+            }
+        }
+    }
+    let fits = shape == *target.shape();
+    if fits { e } else { misplaced(target, &shape) }
+}
+
+fn misplaced(target: &Tensor, shape: &Dims) -> Error {
+    crate::err!(
+        Runtime,
+        "output with shape {} doesn't match the broadcast shape {shape}",
+        target.shape()
+    )
 }
 
 /// Checks that what a kernel makes of tensors as wholes, not of their elements, has the tensor's shape.

@@ -356,10 +356,11 @@ fn inverse(a: &calls::Istft) -> Result<Tensor> {
         f::_fft_c2r(&half, &[2], norm, n)?
     };
     let lines = f::mul(&lines, &f::view(&window, &[1, 1, n])?)?;
-    let squares = f::expand(&f::pow(&window, 2)?, &[1, frames, n])?;
     let length = n + hop * (frames - 1);
     let sum = |x: &Tensor| f::_grad_unfold_backward(x, &[x.shape()[0], length], 1, n, hop);
-    let (signal, weights) = (part(a, &sum(&lines)?)?, part(a, &sum(&squares)?)?);
+    let signal = sum(&lines)?;
+    let weights = sum(&f::expand(&f::pow(&window, 2)?, &[1, frames, n])?)?;
+    let (signal, weights) = (part(a, &signal)?, part(a, &weights)?);
     if at_hand(&weights) && weights.numel() > 0 {
         let least = f::min(&f::abs(&weights)?)?.item()?.to_f64();
         ensure!(

@@ -63,7 +63,8 @@ pub static OPS: &[OpDef] = &[
         unfold_backward,
         "The sum of windows, each at its place.",
     )
-    .samples("f32[2, 3, 2], [2, 4], 1, 2, 1; f32[2, 3, 2], [5, 3], 0, 2, 3; f32[()], [], 0, 1, 1"),
+    .samples("f32[2, 3, 2], [2, 4], 1, 2, 1; f32[2, 3, 2], [5, 3], 0, 2, 3; f32[()], [], 0, 1, 1")
+    .grad("UnfoldBackwardBackward0 | grad_in: unfold(grad, dim, size, step)"),
     compose(
         "_grad.trace_backward",
         "(Tensor grad, int[] sizes)",

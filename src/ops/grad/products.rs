@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of bilinear by its weight, of rows.",
     )
     .samples("f32[2, 5], f32[2, 3], f32[2, 4]")
-    .grad("grad_rows: _nn.trilinear(input1, input2, grad); input1: _nn.trilinear(grad_rows, input2, transpose(grad, 0, 1)); input2: _nn.trilinear(grad_rows, input1, transpose(transpose(grad, 1, 2), 0, 1))"),
+    .grad("grad_rows: _nn.trilinear(input1, grad, input2); input1: _nn.trilinear(grad_rows, transpose(grad, 0, 1), input2); input2: _nn.trilinear(grad_rows, transpose(transpose(grad, 1, 2), 0, 1), input1)"),
 ];
 
 fn bilinear_rule(a: &calls::_GradBilinearWeight) -> Result<Plan> {

@@ -133,7 +133,11 @@ fn logcumsumexp(a: &calls::_GradLogcumsumexpTangent) -> Result<Ret> {
     if a.input.ndim() == 0 {
         return Ok(Ret::Same(0));
     }
-    let weights = weights(a.input, &[a.dim])?;
+    let weights = if a.input.dtype().is_complex() {
+        f::exp(a.input)?
+    } else {
+        weights(a.input, &[a.dim])?
+    };
     let sums = f::cumsum(&f::mul(&weights, a.self_t)?, a.dim)?;
     // PyTorch keeps sums that vanish from dividing by zero so.
     let all = f::add(&f::cumsum(&weights, a.dim)?, 1e-13)?;

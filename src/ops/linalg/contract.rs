@@ -111,10 +111,17 @@ fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
             typed::changed(&f::SqueezeDim::new(&row, 0).args()?)
         }
         (2, 2) => f::mm(x, y),
+        (3, 3) if is_single(y) && !is_single(x) => matmul(x, &f::squeeze_dim(y, 0)?),
+        (3, 3) if is_single(x) && !is_single(y) => matmul(&f::squeeze_dim(x, 0)?, y),
         _ if nx >= 3 && ny <= 2 && (y.requires_grad() || folds(x)) => matmul_folded(x, y),
         _ if ny >= 3 && nx <= 2 => matmul_turned(x, y),
         _ => matmul_batched(x, y),
     }
+}
+
+/// Whether a batch is of one matrix.
+fn is_single(t: &Tensor) -> bool {
+    t.shape()[0] == 1
 }
 
 /// The product of many rows and one matrix or vector.
@@ -315,7 +322,11 @@ fn multi_dot(list: &[&Tensor]) -> Result<Tensor> {
             list[i + 1].shape()
         );
     }
-    f::view(&chain(&all, &cheapest(&all), 0, n - 1)?, &shape)
+    let mut cut = cheapest(&all);
+    if n == 3 {
+        cut[0][2] = usize::from(first_pair_is_cheaper(&all));
+    }
+    f::view(&chain(&all, &cut, 0, n - 1)?, &shape)
 }
 
 /// Dimensions, dtypes and devices of a chain of matrices.
@@ -360,6 +371,13 @@ fn check_chain(list: &[&Tensor]) -> Result<()> {
 }
 
 /// Where to cut the chain `i..=j` for the fewest multiplications.
+/// Whether a product of three begins with the first two, as it does where both orders cost the same.
+fn first_pair_is_cheaper(all: &[Tensor]) -> bool {
+    let (a, b) = (all[0].shape()[0] as f64, all[0].shape()[1] as f64);
+    let (c, d) = (all[2].shape()[0] as f64, all[2].shape()[1] as f64);
+    a * c * (b + d) <= b * d * (a + c)
+}
+
 fn cheapest(all: &[Tensor]) -> Vec<Vec<usize>> {
     let n = all.len();
     let mut p: Vec<f64> = all.iter().map(|t| t.shape()[0] as f64).collect();

@@ -65,13 +65,13 @@ fn matrix_power(a: &calls::LinalgMatrixPower) -> Result<Tensor> {
     );
     match a.n {
         0 => {
-            let one = f::EyeM::new(r, r)
-                .dtype(t.dtype())
-                .device(helpers::beside(t))
-                .call()?;
             // Written over a copy, whose history says that the result depends on nothing.
             let made = f::Clone::new(t)
                 .memory_format(MemoryFormat::Contiguous)
+                .call()?;
+            let one = f::Eye::new(r)
+                .dtype(t.dtype())
+                .device(helpers::beside(t))
                 .call()?;
             typed::changed(&f::Copy::new(&made, &one).args()?)
         }
@@ -85,6 +85,9 @@ fn matrix_power(a: &calls::LinalgMatrixPower) -> Result<Tensor> {
 
 /// A positive power, by repeated squaring.
 fn raised(mut base: Tensor, mut n: u64) -> Result<Tensor> {
+    if n == 3 {
+        return f::matmul(&f::matmul(&base, &base)?, &base);
+    }
     while n & 1 == 0 {
         base = f::matmul(&base, &base)?;
         n >>= 1;

@@ -235,8 +235,8 @@ fn linalg_vander(a: &calls::LinalgVander) -> Result<Tensor> {
     } else {
         x
     };
-    let one = f::NewOnes::new(&x, &x.shape().concat(&[1])).call()?;
     let factors = f::expand(&f::unsqueeze(&x, -1)?, &x.shape().concat(&[n - 1]))?;
     let rest = f::cumprod(&factors, -1)?;
+    let one = f::NewOnes::new(&x, &x.shape().concat(&[1])).call()?;
     f::Cat::new(&[one, rest][..]).dim(-1).call()
 }

@@ -50,17 +50,25 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Kept, Cast::Widest),
     compose(
         "_nn.trilinear",
-        "(Tensor input1, Tensor input2, Tensor weight)",
+        "(Tensor input1, Tensor weight, Tensor input2)",
         0,
         |a| f::bilinear(a.input1, a.input2, a.weight),
         "x A y for each of several matrices A, of rows x and y.",
-    ).samples("f32[2, 3], f32[2, 4], f32[5, 3, 4]")
-    .grad("TrilinearBackward0 | input1: _nn.trilinear(grad, input2, transpose(weight, 0, 1)); input2: _nn.trilinear(grad, input1, transpose(transpose(weight, 1, 2), 0, 1)); weight: _grad.bilinear_weight(grad, input1, input2)")
+    ).samples("f32[2, 3], f32[5, 3, 4], f32[2, 4]")
+    .grad("TrilinearBackward0 | input1: _nn.trilinear(grad, transpose(weight, 0, 1), input2); input2: _nn.trilinear(grad, transpose(transpose(weight, 1, 2), 0, 1), input1); weight: _grad.bilinear_weight(grad, input1, input2)")
     .batch(Batch::As(typed!(batch::bilinear, Hidden))),
 ];
 
+/// A type of tensors as PyTorch's checks name it: types that it had from the beginning have a class.
 pub(in crate::ops) fn tensor_type(t: &Tensor) -> String {
-    format!("torch.{}Tensor", t.dtype().scalar_type())
+    let word = t.dtype().scalar_type();
+    match t.dtype() {
+        DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+            format!("torch.{word}Tensor")
+        }
+        DType::F16 | DType::F32 | DType::F64 => format!("torch.{word}Tensor"),
+        _ => format!("CPU{word}Type"),
+    }
 }
 
 fn check_tables(w: &Tensor, indices: &Tensor, offsets: &Tensor) -> Result<()> {
@@ -354,7 +362,7 @@ fn recorded_bilinear(a: &calls::Bilinear) -> Result<Ret> {
     use crate::ops::core::op::Ruled as _;
     let (plan, ()) = bilinear_rule(a)?.split();
     let rows = |t: &Tensor| f::reshape(t, &[-1, t.size(-1)?]);
-    let made = f::_nn_trilinear(&rows(a.input1)?, &rows(a.input2)?, a.weight)?;
+    let made = f::_nn_trilinear(&rows(a.input1)?, a.weight, &rows(a.input2)?)?;
     let made = f::reshape(&made, &plan.outs[0].shape)?;
     match a.bias {
         Some(b) => f::add(&made, b).map(Ret::One),

@@ -51,7 +51,8 @@ pub static OPS: &[OpDef] = &[
             ))
         },
         "batch_norm with its statistics.",
-    ).samples("f32[2, 1], f32[1], f32[1], f32[1], f32[1], True, 0.5, 0.0"),
+    ).samples("f32[2, 1], f32[1], f32[1], f32[1], f32[1], True, 0.5, 0.0")
+    .grad("input, weight, bias: native_batch_norm_backward(grad, input, weight, running_mean, running_var, result1, result2, training, eps, needs); running_mean, running_var: never"),
     compose(
         "_native_batch_norm_legit#no_stats",
         "(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -62,7 +63,8 @@ pub static OPS: &[OpDef] = &[
             ))
         },
         "batch_norm with its statistics.",
-    ).samples("f64[3, 4], None, None, True, 0.5, 0.0"),
+    ).samples("f64[3, 4], None, None, True, 0.5, 0.0")
+    .grad("NativeBatchNormLegitBackward1 | input, weight, bias: native_batch_norm_backward(grad, input, weight, None, None, result1, result2, training, eps, needs)"),
     compose(
         "batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)",

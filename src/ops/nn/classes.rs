@@ -246,8 +246,8 @@ fn cross_entropy(a: &calls::NnFunctionalCrossEntropy) -> Result<Ret> {
         return Ok(plain.into());
     }
     let uniform = uniform_part(a, logs, d, r)?;
-    let first = f::mul(&plain, 1.0 - smoothing)?;
-    let second = f::mul(&uniform, smoothing / classes as f64)?;
+    let first = f::_mul_number(&plain, 1.0 - smoothing)?;
+    let second = f::_mul_number(&uniform, smoothing / classes as f64)?;
     f::add(&first, &second).map(Ret::from)
 }
 
@@ -325,12 +325,13 @@ fn probabilities(a: &calls::NnFunctionalCrossEntropy, r: Reduction) -> Result<Re
     let logs = f::log_softmax(x, d)?;
     let mut target = a.target.clone();
     if smoothing > 0.0 {
-        let kept = f::mul(&target, 1.0 - smoothing)?;
-        target = f::add(&kept, smoothing / classes as f64)?;
+        let kept = f::_mul_number(&target, 1.0 - smoothing)?;
+        target = f::_add_number(&kept, smoothing / classes as f64)?;
     }
+    let factors = weight.map(|w| along(w, x)).transpose()?;
     let mut product = f::mul(&logs, &target)?;
-    if let Some(w) = weight {
-        product = f::mul(&product, &along(w, x)?)?;
+    if let Some(factors) = factors {
+        product = f::mul(&product, &factors)?;
     }
     match r {
         Reduction::None => reduced(minus_sum(&product, d)?, r),

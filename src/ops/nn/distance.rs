@@ -116,7 +116,7 @@ fn cosine_similarity(a: &calls::CosineSimilarity) -> Result<Tensor> {
     };
     let (x, y) = (spread(x)?, spread(y)?);
     let (x_norm, y_norm) = (norm(&x)?, norm(&y)?);
-    let unit = |t: &Tensor, norm: &Tensor| f::div(t, &f::_nn_clamp_min(norm, a.eps)?);
+    let unit = |t: &Tensor, norm: &Tensor| f::div(t, &f::_nn_bounded(norm, a.eps)?);
     let product = f::mul(&unit(&x, &x_norm)?, &unit(&y, &y_norm)?)?;
     f::sum_dim(&product, &dim[..])
 }

@@ -72,7 +72,8 @@ pub static OPS: &[OpDef] = &[
         affine_grid_generator,
         "The grid of an affine map.",
     )
-    .samples("f32[2, 2, 3], [2, 3, 4, 5], False; f32[1, 3, 4], [1, 2, 2, 3, 4], True"),
+    .samples("f32[2, 2, 3], [2, 3, 4, 5], False; f32[1, 3, 4], [1, 2, 2, 3, 4], True")
+    .grad("theta: _grad.affine_grid_generator_backward(grad, size, align_corners)"),
     compose(
         "nn.functional.affine_grid",
         "(Tensor theta, int[] size, bool? align_corners=None)",

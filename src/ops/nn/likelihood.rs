@@ -4,7 +4,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
-use crate::ops::nn::loss::{Reduction, clamp_min, legacy, reduced};
+use crate::ops::nn::loss::{Reduction, bounded, legacy, reduced};
 use crate::{Result, Tensor, ensure};
 use std::f64::consts::PI;
 use torchlike_macros::operators;
@@ -55,7 +55,7 @@ fn poisson(a: &calls::PoissonNllLoss) -> Result<Ret> {
         let product = f::mul(target, x)?;
         f::sub(&f::exp(x)?, &product)?
     } else {
-        f::sub(x, &f::mul(target, &f::log(&f::add(x, a.eps)?)?)?)?
+        f::sub(x, &f::mul(target, &f::log(&f::_add_number(x, a.eps)?)?)?)?
     };
     if a.full {
         loss = f::add(&loss, &log_factorial(target)?)?;
@@ -65,7 +65,7 @@ fn poisson(a: &calls::PoissonNllLoss) -> Result<Ret> {
 
 /// Stirling's approximation of log(n!), where n is above 1.
 fn log_factorial(n: &Tensor) -> Result<Tensor> {
-    let half = f::mul(&f::log(&f::mul(n, 2.0 * PI)?)?, 0.5)?;
+    let half = f::_mul_number(&f::log(&f::_mul_number(n, 2.0 * PI)?)?, 0.5)?;
     let log = f::mul(n, &f::log(n)?)?;
     let stirling = f::add(&f::sub(&log, n)?, &half)?;
     f::masked_fill(&stirling, &f::le(n, 1i64)?, 0i64)
@@ -111,10 +111,10 @@ fn gaussian(a: &calls::NnFunctionalGaussianNllLoss) -> Result<Ret> {
         "{} is not valid",
         a.reduction
     );
-    let var = clamp_min(&var, a.eps)?;
+    let var = bounded(&var, a.eps)?;
     let log = f::log(&var)?;
     let diff = f::sub(x, target)?;
-    let scaled = f::div(&f::mul(&diff, &diff)?, &var)?;
+    let scaled = f::div(&f::pow(&diff, 2i64)?, &var)?;
     let mut loss = f::mul(&f::add(&log, &scaled)?, 0.5)?;
     if a.full {
         loss = f::add(&loss, 0.5 * (2.0 * PI).ln())?;

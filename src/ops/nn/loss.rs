@@ -92,6 +92,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Huber "_nn.huber", 2, same, typed!(delta, DType), 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5").grad("HuberLossBackward0 | self: huber_loss_backward(grad, self, target, 0, delta); target: huber_loss_backward(grad, target, self, 0, delta)"),
     map_row!(Bce "_nn.bce", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").unmeasured().samples("f32[2, 3].unit, f32[2, 3].unit").grad("BinaryCrossEntropyBackward0 | self: binary_cross_entropy_backward(grad, self, target, None, 0); target: grad * -logit(self)"),
     map_row!(ClampMin "_nn.clamp_min", 1, same, typed!(bound, DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less.").samples("f32[2, 3], 0.5").grad("ClampMinBackward0 | self: where(self.ge(min), grad, 0)"),
+    map_row!(ClampMin "_nn.bounded", 1, same, typed!(|a, _| number(a.min), DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less, whose gradient knows of no bound.").samples("f32[2, 3].pos, 0.0").grad("CloneBackward0 | self: grad"),
     compose(
         "nn.functional.mse_loss",
         "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)",
@@ -273,6 +274,14 @@ pub(in crate::ops) fn clamp_min(t: &Tensor, min: f64) -> Result<Tensor> {
         return f::clamp_min(t, min as i64);
     }
     f::_nn_clamp_min(t, min)
+}
+
+/// As `clamp_min`, of what is written without gradients.
+pub(in crate::ops) fn bounded(t: &Tensor, min: f64) -> Result<Tensor> {
+    if t.dtype().is_integral(true) {
+        return f::clamp_min(t, min as i64);
+    }
+    f::_nn_bounded(t, min)
 }
 
 /// Applies a reduction; losses with a weight for each element divide by the weights' sum.

@@ -147,7 +147,8 @@ pub static OPS: &[OpDef] = &[
 
 fn hinge_embedding(a: &calls::HingeEmbeddingLoss) -> Result<Ret> {
     let (x, target) = (a.input, a.target);
-    let below = clamp_min(&f::rsub(x, a.margin)?, 0.0)?;
+    let margin = f::full_like(x, a.margin)?;
+    let below = clamp_min(&f::sub(&margin, x)?, 0.0)?;
     let apart = f::where_(&f::ne(target, 1i64)?, &below, 0i64)?;
     let alike = f::where_(&f::ne(target, -1i64)?, x, 0i64)?;
     reduced(f::add(&apart, &alike)?, Reduction::of_int(a.reduction))
@@ -173,7 +174,7 @@ fn checked_ranking(a: &calls::NnFunctionalMarginRankingLoss) -> Result<Tensor> {
 fn ranking(a: &calls::MarginRankingLoss) -> Result<Ret> {
     let gap = f::sub(a.input1, a.input2)?;
     let product = f::mul(&f::neg(a.target)?, &gap)?;
-    let shifted = f::add(&product, a.margin)?;
+    let shifted = f::_add_number(&product, a.margin)?;
     reduced(clamp_min(&shifted, 0.0)?, Reduction::of_int(a.reduction))
 }
 
@@ -195,10 +196,11 @@ fn cosine_embedding(a: &calls::CosineEmbeddingLoss) -> Result<Ret> {
     );
     let dot = |p: &Tensor, q: &Tensor| f::sum_dim(&f::mul(p, q)?, &[n as i64][..]);
     let product = dot(x, y)?;
-    let (xx, yy) = (f::add(&dot(x, x)?, 1e-12)?, f::add(&dot(y, y)?, 1e-12)?);
+    let [xx, yy] = [x, y].map(|t| f::_add_number(&dot(t, t)?, 1e-12));
+    let (xx, yy) = (xx?, yy?);
     let cos = f::div(&product, &f::sqrt(&f::mul(&xx, &yy)?)?)?;
-    let alike = f::rsub(&cos, 1i64)?;
-    let apart = clamp_min(&f::sub(&cos, a.margin)?, 0.0)?;
+    let alike = f::sub(&f::ones_like(&cos)?, &cos)?;
+    let apart = clamp_min(&f::_sub_number(&cos, a.margin)?, 0.0)?;
     let first = f::where_(&f::eq(target, 1i64)?, &alike, 0i64)?;
     let second = f::where_(&f::eq(target, -1i64)?, &apart, 0i64)?;
     reduced(f::add(&first, &second)?, Reduction::of_int(a.reduction))
@@ -267,7 +269,7 @@ fn triplet(a: &calls::TripletMarginLoss) -> Result<Ret> {
     if a.swap {
         far = f::minimum(&far, &distance(a.positive, a.negative)?)?;
     }
-    let gap = f::sub(&f::add(&near, a.margin)?, &far)?;
+    let gap = f::sub(&f::_add_number(&near, a.margin)?, &far)?;
     reduced(clamp_min(&gap, 0.0)?, Reduction::of_int(a.reduction))
 }
 

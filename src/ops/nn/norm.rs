@@ -252,10 +252,10 @@ fn rms_norm(a: &calls::RmsNorm) -> Result<Tensor> {
         return f::_nn_rms_norm(x, a.normalized_shape, weight, eps);
     }
     let dims: Dims = (lead as i64..x.ndim() as i64).collect();
-    let mean = f::MeanDim::new(&f::mul(x, x)?, &*dims)
+    let mean = f::MeanDim::new(&f::pow(x, 2i64)?, &*dims)
         .keepdim(true)
         .call()?;
-    let mut r = f::mul(x, &f::rsqrt(&f::add(&mean, eps)?)?)?;
+    let mut r = f::mul(x, &f::rsqrt(&f::_add_number(&mean, eps)?)?)?;
     if let Some(w) = weight {
         r = f::mul(&r, w)?;
     }
@@ -405,7 +405,7 @@ fn recorded_rms_norm(a: &calls::_NnRmsNorm) -> Result<Ret> {
     let mean = f::MeanDim::new(&f::pow(&wide, 2i64)?, &over[..])
         .keepdim(true)
         .call()?;
-    let mut made = f::mul(&wide, &f::rsqrt(&f::add(&mean, eps)?)?)?;
+    let mut made = f::mul(&wide, &f::rsqrt(&f::_add_number(&mean, eps)?)?)?;
     if let Some(w) = weight {
         made = f::mul(&made, w)?;
     }

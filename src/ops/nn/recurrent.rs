@@ -138,11 +138,12 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Kept, Cast::Low),
 ];
 
-/// One layer in one direction over rows of all steps, `sizes[t]` of them at step `t` (never growing).
+/// One layer in one direction over rows of all steps, `sizes[t]` of them at step `t` (never growing). Its outputs are rows too,
+/// or `even` steps one behind the other.
 fn layer(
     cell: Cell,
     data: &Tensor,
-    sizes: &[i64],
+    (sizes, even): (&[i64], bool),
     start: &State,
     w: &Weights,
     reverse: bool,
@@ -180,8 +181,12 @@ fn layer(
     if reverse {
         outs.reverse();
     }
-    let outs: Vec<&Tensor> = outs.iter().collect();
-    Ok((cat(&outs, 0)?, State::join(&done)?))
+    let out = if even {
+        f::stack(&outs)?
+    } else {
+        cat(&outs.iter().collect::<Vec<_>>(), 0)?
+    };
+    Ok((out, State::join(&done)?))
 }
 
 /// What a call of a network says besides its data.
@@ -276,22 +281,32 @@ impl Net<'_> {
         })
     }
 
-    fn run(&self, cell: Cell, data: &Tensor, sizes: &[i64]) -> Result<(Tensor, State)> {
+    fn run(
+        &self,
+        cell: Cell,
+        data: &Tensor,
+        (sizes, even): (&[i64], bool),
+    ) -> Result<(Tensor, State)> {
         self.check_devices(data)?;
         let each = self.check_numbers(cell)?;
         let mut x = data.clone();
         let mut finals: Vec<State> = Vec::new();
         for l in 0..self.layers {
             let mut outs = Vec::new();
+            let rows = if even && l > 0 {
+                f::reshape(&x, &[-1, x.size(-1)?])?
+            } else {
+                x.clone()
+            };
             for d in 0..self.directions {
                 let k = l * self.directions + d;
                 let (start, w) = (self.start(k)?, self.weights(k, each));
-                let (out, state) = layer(cell, &x, sizes, &start, &w, d == 1)?;
+                let (out, state) = layer(cell, &rows, (sizes, even), &start, &w, d == 1)?;
                 outs.push(out);
                 finals.push(state.map(|t| f::unsqueeze(t, 0))?);
             }
             let outs: Vec<&Tensor> = outs.iter().collect();
-            x = cat(&outs, 1)?;
+            x = cat(&outs, -1)?;
             if self.train && self.dropout > 0.0 && l + 1 < self.layers {
                 x = f::dropout(&x, self.dropout, true)?;
             }
@@ -346,8 +361,7 @@ fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
         return Ok(Ret::Tuple(vec![swapped(out)?, h, c]));
     }
     let rows = f::reshape(&x, &[steps * batch, x.shape()[2]])?;
-    let (out, state) = net.run(cell, &rows, &vec![batch; steps as usize])?;
-    let out = f::reshape(&out, &[steps, batch, out.shape()[1]])?;
+    let (out, state) = net.run(cell, &rows, (&vec![batch; steps as usize], true))?;
     Ok(result(swapped(out)?, state))
 }
 
@@ -374,7 +388,7 @@ fn padded_lstm(a: &calls::Lstm) -> Result<Ret> {
 fn packed(data: &Tensor, sizes: &Tensor, net: &Net, cell: Cell) -> Result<Ret> {
     let sizes = readable(sizes, "the batch sizes of packed sequences must be real")?;
     let sizes = sizes.to_dtype(DType::I64)?.to_vec::<i64>()?;
-    let (out, state) = net.run(cell, data, &sizes)?;
+    let (out, state) = net.run(cell, data, (&sizes, false))?;
     Ok(result(out, state))
 }
 

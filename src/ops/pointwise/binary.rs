@@ -381,6 +381,15 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[3], 2.0")
     .grad("AddBackward1 | self: grad"),
     compose(
+        "_sub_number",
+        "(Tensor self, Scalar other)",
+        0,
+        |a| f::sub(a.input, a.other),
+        "A number taken off, inside of another operator.",
+    )
+    .samples("f32[3], 2.0")
+    .grad("SubBackward1 | self: grad"),
+    compose(
         "_mul_number",
         "(Tensor self, Scalar other)",
         0,

@@ -160,14 +160,14 @@ fn even(
     for (i, d) in all.into_iter().enumerate() {
         let (d, h) = (d as i64, step(i));
         let n = t.size(d)?;
-        let over = |a: &Tensor, by: Scalar| f::Div::new(a, by).call();
-        let twice = f64_times(h, 2.0);
-        let mut pieces = vec![edge(t, d, h, 0, edge_order)?];
-        if n > 2 {
-            let inner = f::sub(&part(t, d, 2, n - 2)?, &part(t, d, 0, n - 2)?)?;
-            pieces.push(over(&inner, twice)?);
-        }
-        pieces.push(edge(t, d, h, n - 1, edge_order)?);
+        let ends = [
+            edge(t, d, h, 0, edge_order)?,
+            edge(t, d, h, n - 1, edge_order)?,
+        ];
+        let rise = f::sub(&part(t, d, 2, n - 2)?, &part(t, d, 0, n - 2)?)?;
+        let inner = f::_div_number(&f::_div_number(&rise, h)?, 2i64)?;
+        let [first, last] = ends;
+        let pieces = [first, inner, last];
         made.push(f::Cat::new(&pieces[..]).dim(d).call()?);
     }
     Ok(made)
@@ -193,7 +193,7 @@ fn edge(t: &Tensor, d: i64, h: Scalar, at: i64, order: i64) -> Result<Tensor> {
     };
     let (p0, p1) = (point(0)?, point(1)?);
     if order == 1 {
-        return f::Div::new(&difference(&p0, &p1)?, h).call();
+        return f::_div_number(&difference(&p0, &p1)?, h);
     }
     // (-3 f0 + 4 f1 - f2) / 2h, with the other sign at the other end.
     let near = f::sub(&f::mul(&p1, 2.0)?, &f::mul(&p0, 1.5)?)?;

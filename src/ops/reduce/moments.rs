@@ -2,8 +2,7 @@
 
 use crate::cpu::moments;
 use crate::cpu::room::Room;
-use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, OpDef, Plan, kernel};
+use crate::ops::core::op::{F, FM, FMO, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::reduce::rule::Over;
 use crate::{DType, Result, Scalar, Tensor, ensure, kernels};
@@ -12,26 +11,23 @@ use torchlike_macros::operators;
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    kernel(
+    compose(
         "var",
         "(Tensor self, bool unbiased=True)",
         FM,
-        body!(|a| Spread::all(a.input, a.unbiased).var(), anywhere: write, scratch: scratch),
+        |a| f::VarCorrection::new(a.input).correction(Scalar::Int(a.unbiased.into())).call(),
         "The variance of all elements.",
-    ).samples("f32[3, 4]; c64[3, 4], True; f32[3, 4], True")
-    .grad("VarBackward0 | self: _grad.var(grad, self, None, 1 if unbiased else 0, False)")
-    .batch(Batch::As(typed!(|a, h| batch::one(f::VarDim::new(&batch::flat(a.input, h)?, &[-1][..]).unbiased(a.unbiased).call()), Hidden))),
-    kernel(
+    ).samples("f32[3, 4]; c64[3, 4], True; f32[3, 4], True"),
+    compose(
         "var#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
         FMO,
-        body!(
-            |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).var(),
-            anywhere: write, scratch: scratch
-        ),
+        |a| {
+            let call = f::VarCorrection::new(a.input).dim(a.dim).keepdim(a.keepdim);
+            call.correction(Scalar::Int(a.unbiased.into())).call()
+        },
         "The variance over dimensions.",
-    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=1, keepdim=True")
-    .grad("VarBackward0 | self: _grad.var(grad, self, dim, 1 if unbiased else 0, keepdim)"),
+    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=1, keepdim=True"),
     kernel(
         "var#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
@@ -43,26 +39,23 @@ pub static OPS: &[OpDef] = &[
         "The variance over dimensions.",
     ).samples("f32[3, 4]; f32[3, 4], correction=0, keepdim=True")
     .grad("VarBackward0 | self: _grad.var(grad, self, dim, correction, keepdim)"),
-    kernel(
+    compose(
         "std",
         "(Tensor self, bool unbiased=True)",
         FM,
-        body!(|a| Spread::all(a.input, a.unbiased).std(), anywhere: write, scratch: scratch),
+        |a| f::StdCorrection::new(a.input).correction(Scalar::Int(a.unbiased.into())).call(),
         "The standard deviation of all elements.",
-    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], True")
-    .grad("StdBackward0 | self: _grad.std(grad, self, result, None, 1 if unbiased else 0, False)")
-    .batch(Batch::As(typed!(|a, h| batch::one(f::StdDim::new(&batch::flat(a.input, h)?, &[-1][..]).unbiased(a.unbiased).call()), Hidden))),
-    kernel(
+    ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], True"),
+    compose(
         "std#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)",
         FMO,
-        body!(
-            |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).std(),
-            anywhere: write, scratch: scratch
-        ),
+        |a| {
+            let call = f::StdCorrection::new(a.input).dim(a.dim).keepdim(a.keepdim);
+            call.correction(Scalar::Int(a.unbiased.into())).call()
+        },
         "The standard deviation over dimensions.",
-    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=0, keepdim=True")
-    .grad("StdBackward0 | self: _grad.std(grad, self, result, dim, 1 if unbiased else 0, keepdim)"),
+    ).samples("f32[3, 4], dim=1; f32[3, 4], dim=0, keepdim=True"),
     kernel(
         "std#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
@@ -74,26 +67,26 @@ pub static OPS: &[OpDef] = &[
         "The standard deviation over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], dim=(1,), correction=2")
     .grad("StdBackward0 | self: _grad.std(grad, self, result, dim, correction, keepdim)"),
-    kernel(
+    compose(
         "var_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
-        body!(|a| Spread::all(a.input, a.unbiased).var_mean(), anywhere: write, scratch: scratch),
+        |a| {
+            let call = f::VarMeanCorrection::new(a.input).correction(Scalar::Int(a.unbiased.into()));
+            call.call().map(|both| Ret::Tuple(both.into()))
+        },
         "The variance and mean of all elements.",
-    ).samples("f32[3, 4]; c64[3, 4], False; f32[3, 4], True")
-    .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, None, 1 if unbiased else 0, False)")
-    .batch(Batch::As(typed!(|a, h| batch::both(f::VarMeanDim::new(&batch::flat(a.input, h)?, &[-1][..]).unbiased(a.unbiased).call()), Hidden))),
-    kernel(
+    ).samples("f32[3, 4]; c64[3, 4], False; f32[3, 4], True"),
+    compose(
         "var_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
         F,
-        body!(
-            |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).var_mean(),
-            anywhere: write, scratch: scratch
-        ),
+        |a| {
+            let call = f::VarMeanCorrection::new(a.input).dim(a.dim).keepdim(a.keepdim);
+            call.correction(Scalar::Int(a.unbiased.into())).call().map(|both| Ret::Tuple(both.into()))
+        },
         "The variance and mean over dimensions.",
-    ).samples("f32[3, 4], dim=0; f32[3, 4], dim=0, unbiased=False")
-    .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, dim, 1 if unbiased else 0, keepdim)"),
+    ).samples("f32[3, 4], dim=0; f32[3, 4], dim=0, unbiased=False"),
     kernel(
         "var_mean#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
@@ -105,26 +98,26 @@ pub static OPS: &[OpDef] = &[
         "The variance and mean over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], correction=0, keepdim=True")
     .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, dim, correction, keepdim)"),
-    kernel(
+    compose(
         "std_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         F,
-        body!(|a| Spread::all(a.input, a.unbiased).std_mean(), anywhere: write, scratch: scratch),
+        |a| {
+            let call = f::StdMeanCorrection::new(a.input).correction(Scalar::Int(a.unbiased.into()));
+            call.call().map(|both| Ret::Tuple(both.into()))
+        },
         "The standard deviation and mean of all elements.",
-    ).samples("f32[3, 4]; f32[3, 4], True")
-    .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, None, 1 if unbiased else 0, False)")
-    .batch(Batch::As(typed!(|a, h| batch::both(f::StdMeanDim::new(&batch::flat(a.input, h)?, &[-1][..]).unbiased(a.unbiased).call()), Hidden))),
-    kernel(
+    ).samples("f32[3, 4]; f32[3, 4], True"),
+    compose(
         "std_mean#dim",
         "(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
         F,
-        body!(
-            |a| Spread::over(a.input, a.dim, a.unbiased, a.keepdim).std_mean(),
-            anywhere: write, scratch: scratch
-        ),
+        |a| {
+            let call = f::StdMeanCorrection::new(a.input).dim(a.dim).keepdim(a.keepdim);
+            call.correction(Scalar::Int(a.unbiased.into())).call().map(|both| Ret::Tuple(both.into()))
+        },
         "The standard deviation and mean over dimensions.",
-    ).samples("f32[3, 4], dim=0; c64[3, 4], dim=0; f32[3, 4], dim=0, keepdim=True")
-    .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, dim, 1 if unbiased else 0, keepdim)"),
+    ).samples("f32[3, 4], dim=0; c64[3, 4], dim=0; f32[3, 4], dim=0, keepdim=True"),
     kernel(
         "std_mean#correction",
         "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
@@ -155,19 +148,6 @@ struct Moments<'a> {
 }
 
 impl<'a> Spread<'a> {
-    fn all(input: &'a Tensor, unbiased: bool) -> Self {
-        Self::over(input, None, unbiased, false)
-    }
-
-    fn over(input: &'a Tensor, dim: Option<&'a [i64]>, unbiased: bool, keepdim: bool) -> Self {
-        Self {
-            input,
-            dim,
-            keepdim,
-            correction: f64::from(unbiased),
-        }
-    }
-
     fn corrected(
         input: &'a Tensor,
         dim: Option<&'a [i64]>,

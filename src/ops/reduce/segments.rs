@@ -27,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         "The gradient of segment_reduce.",
     )
     .samples("f32[2], f32[2], f32[5], 'mean', i64([2, 3]), None, 0, None; f32[2, 2], f32[2, 2], f32[4, 2], 'max', None, i64([0, 1, 4]), 0, 1")
-    .grad("grad, output, data: refused"),
+    .refused(),
 ];
 
 /// Which elements belong together.

@@ -296,14 +296,18 @@ fn weighted_count(
     let left = match aweights {
         Some(v) if correction != 0 => {
             let squares = f::sum(&f::mul(w, v)?)?;
-            f::sub(total, &f::mul(&f::div(&squares, total)?, correction)?)?
+            f::sub(
+                total,
+                &f::div(&f::_mul_number(&squares, correction)?, total)?,
+            )?
         }
-        _ => f::sub(total, correction)?,
+        _ => f::_sub_number(total, correction)?,
     };
     if at_hand(&left) && item(&left)?.to_f64() <= 0.0 {
         say_freedom();
+        return f::zeros_like(&left);
     }
-    f::clamp_min(&left, 0i64)
+    Ok(left)
 }
 
 /// Warns that more is taken off the number of observations than there are.
@@ -354,7 +358,7 @@ fn corrcoef(a: &calls::Corrcoef) -> Result<Tensor> {
     if c.ndim() == 0 {
         return f::div(&c, &c);
     }
-    let d = f::diag(&c)?;
+    let d = f::diagonal(&c)?;
     let d = if d.dtype().is_complex() {
         f::real(&d)?
     } else {

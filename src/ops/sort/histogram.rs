@@ -55,7 +55,7 @@ pub static OPS: &[OpDef] = &[
         .data_dependent(),
         "How often each non-negative integer occurs.",
     ).samples("i8[4].below(10); i16[10].below(10), weights=i16[10], minlength=18")
-    .no_grad()
+    .refused()
     .batch(Batch::Each),
     kernel(
         "isin",
