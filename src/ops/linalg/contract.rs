@@ -370,7 +370,6 @@ fn check_chain(list: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Where to cut the chain `i..=j` for the fewest multiplications.
 /// Whether a product of three begins with the first two, as it does where both orders cost the same.
 fn first_pair_is_cheaper(all: &[Tensor]) -> bool {
     let (a, b) = (all[0].shape()[0] as f64, all[0].shape()[1] as f64);
@@ -378,6 +377,7 @@ fn first_pair_is_cheaper(all: &[Tensor]) -> bool {
     a * c * (b + d) <= b * d * (a + c)
 }
 
+/// Where to cut the chain `i..=j` for the fewest multiplications.
 fn cheapest(all: &[Tensor]) -> Vec<Vec<usize>> {
     let n = all.len();
     let mut p: Vec<f64> = all.iter().map(|t| t.shape()[0] as f64).collect();
