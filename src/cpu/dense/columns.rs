@@ -332,7 +332,7 @@ mod tests {
     use num_complex::Complex;
 
     fn near<T: Sample>(a: &[T], b: &[T]) {
-        let limit = T::Size::epsilon().double() * 100.0;
+        let limit = 100.0 * <T::Size as num_traits::Float>::epsilon().double();
         assert!(a.len() == b.len());
         for (&a, &b) in a.iter().zip(b) {
             assert!((a - b).abs().double() < limit, "{a:?} {b:?}");
@@ -340,7 +340,6 @@ mod tests {
     }
 
     fn check<T: Sample>() {
-        use num_traits::Float;
         for n in 0..20 {
             let m = sample::<T>(n, 5, 3);
             let columns: Vec<&[T]> = (0..5).map(|j| m.view().column(j)).collect();
