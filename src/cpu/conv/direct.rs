@@ -167,9 +167,12 @@ impl<'a, T: Real + Element> Direct<'a, T> {
         let plane = g.size.iter().product::<usize>() * c;
         let tile = tile(g, self.phase);
         // Weights as [tap][tile].
-        let turned: Vec<T> = (0..taps * tile)
-            .map(|i| self.w[i % tile % c * taps + i / tile])
-            .collect();
+        let mut turned = Vec::with_capacity(taps * tile);
+        for k in 0..taps {
+            for _ in 0..tile / c {
+                turned.extend((0..c).map(|channel| self.w[channel * taps + k]));
+            }
+        }
         let piece = (PIECE / tile).max(1) * tile;
         let rows = g.batch * g.out[0] * g.out[1];
         let grain = (32768 / (g.out[2] * c * taps).max(1)).max(1);
