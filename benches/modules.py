@@ -30,6 +30,14 @@ CASES = {
     "apply": "m.apply(id)",
     "zero_grad": "m.zero_grad()",
 }
+# What models do in every call, of containers of three modules.
+CALLS = {
+    "sequential": "chain(x)",
+    "list_item": "numbered[1]",
+    "sequential_item": "chain[1]",
+    "dict_item": "named['a']",
+    "parameter": "empty.__init__(); empty.weight = p",
+}
 
 
 def bottleneck(nn: Any, inside: int, mid: int, stride: int) -> Any:
@@ -70,13 +78,25 @@ def measure(module: str) -> dict[str, float]:
     torch = __import__(module)
     with torch.device("meta"):
         model = resnet50(torch.nn)
-    names = {"m": model, "s": model.state_dict()}
-    return {
-        name: min(timeit.repeat(code, globals=names, number=20, repeat=7, timer=time.process_time))
-        / 20
-        * 1e6
-        for name, code in CASES.items()
+    nn = torch.nn
+    three = [nn.Identity() for _ in range(3)]
+    names = {
+        "m": model,
+        "s": model.state_dict(),
+        "chain": nn.Sequential(*three),
+        "numbered": nn.ModuleList(three),
+        "named": nn.ModuleDict({"a": three[0]}),
+        "empty": nn.Module(),
+        "p": nn.Parameter(torch.zeros(2)),
+        "x": torch.zeros(2),
     }
+
+    def best(code: str, number: int) -> float:
+        turns = timeit.repeat(code, globals=names, number=number, repeat=7, timer=time.process_time)
+        return min(turns) / number * 1e6
+
+    trees = {name: best(code, 20) for name, code in CASES.items()}
+    return trees | {name: best(code, 2000) for name, code in CALLS.items()}
 
 
 def main() -> None:
@@ -105,8 +125,8 @@ def main() -> None:
                 best[name] = min(us, best.get(name, us))
     print(f"{'ResNet-50':<18}{'torchlike us':>14}{'torch us':>12}{'ratio':>8}")
     for name, us in ours.items():
-        beside = f"{theirs[name]:>12.0f}{theirs[name] / us:>8.2f}" if theirs else ""
-        print(f"{name:<18}{us:>14.0f}{beside}")
+        beside = f"{theirs[name]:>12.1f}{theirs[name] / us:>8.2f}" if theirs else ""
+        print(f"{name:<18}{us:>14.1f}{beside}")
 
 
 if __name__ == "__main__":

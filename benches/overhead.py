@@ -30,6 +30,10 @@ CASES = {
     "empty": "torch.empty(4, 4, device=dev)",
     ".shape": "a.shape",
     ".dtype": "a.dtype",
+    "numpy": "c.numpy()",
+    "from_numpy": "torch.from_numpy(n)",
+    "as_tensor": "torch.as_tensor(n)",
+    "finfo": "torch.finfo(torch.float32)",
 }
 GRADIENTS = {
     "a * b": "a * b",
@@ -58,6 +62,7 @@ import {module} as torch
 F = torch.nn.functional
 dev = {device!r}
 a = torch.ones(4, 4, device=dev); b = torch.ones(4, 4, device=dev)
+c = torch.ones(4, 4); n = c.numpy()
 x = torch.ones(4, 4, device=dev, requires_grad=True)
 layers = torch.nn.Sequential(*[torch.nn.Linear(4, 4, device=dev) for _ in range(20)])
 parameters = list(layers.parameters())

@@ -74,16 +74,23 @@ def ask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     Raises:
         TypeError: if nobody answers.
     """
-    if any(t.is_conj() or t.is_neg() for t in tensors((*args, *kwargs.values()))):
+    given = tensors((*args, *kwargs.values()))
+    if any(t.is_conj() or t.is_neg() for t in given):
         from torchlike._ops import conjugates
 
         return conjugates.ask(func, args, kwargs)
-    return answer(func, args, kwargs)
+    return _answer(func, args, kwargs, given)
 
 
 def answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """As `ask`, of operands as they are."""
-    handlers = _C._dispatch_handlers(tensors((*args, *kwargs.values())))
+    return _answer(func, args, kwargs, tensors((*args, *kwargs.values())))
+
+
+def _answer(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], given: tuple[Any, ...]
+) -> Any:
+    handlers = _C._dispatch_handlers(given)
     types = tuple(type(t) for t, _ in handlers)
     refused = []
     if stack():

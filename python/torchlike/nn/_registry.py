@@ -190,6 +190,7 @@ class Registry:
         if module is None:
             return self
         kinds_of(module, self.kind)
+        # Without its constructors: models ask for it in every call.
         view = _new(View)
         view._module, view._kind = module._state_, self.kind
         return view

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 import torchlike as torch
-from torchlike.autograd.profiler import record_function
+from torchlike.autograd._record_function import record_function
 from torchlike.optim._common import (
     Begins,
     required,

@@ -134,8 +134,12 @@ def sgd(
         "maximize": maximize,
         "is_first_step": first,
     }
-    taken = fused or common.are_taken((params, d_p_list), numbers.values())
-    if first and taken and not has_sparse_grad:
+    # Rows of several steps write buffers that are made before; one tensor at a time has them made by its first step.
+    if (
+        first
+        and not has_sparse_grad
+        and (fused or common.are_taken((params, d_p_list), numbers.values()))
+    ):
         buffers = [torch.empty_like(grad) for grad in d_p_list]
     whole = (params, d_p_list, buffers)
     if fused:

@@ -63,10 +63,14 @@ pub static OPS: &[OpDef] = &[
 pub(in crate::ops) fn tensor_type(t: &Tensor) -> String {
     let word = t.dtype().scalar_type();
     match t.dtype() {
-        DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
-            format!("torch.{word}Tensor")
-        }
-        DType::F16 | DType::F32 | DType::F64 => format!("torch.{word}Tensor"),
+        DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::I32
+        | DType::I64
+        | DType::F16
+        | DType::F32
+        | DType::F64 => format!("torch.{word}Tensor"),
         _ => format!("CPU{word}Type"),
     }
 }

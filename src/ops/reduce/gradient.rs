@@ -160,15 +160,11 @@ fn even(
     for (i, d) in all.into_iter().enumerate() {
         let (d, h) = (d as i64, step(i));
         let n = t.size(d)?;
-        let ends = [
-            edge(t, d, h, 0, edge_order)?,
-            edge(t, d, h, n - 1, edge_order)?,
-        ];
+        let first = edge(t, d, h, 0, edge_order)?;
+        let last = edge(t, d, h, n - 1, edge_order)?;
         let rise = f::sub(&part(t, d, 2, n - 2)?, &part(t, d, 0, n - 2)?)?;
         let inner = f::_div_number(&f::_div_number(&rise, h)?, 2i64)?;
-        let [first, last] = ends;
-        let pieces = [first, inner, last];
-        made.push(f::Cat::new(&pieces[..]).dim(d).call()?);
+        made.push(f::Cat::new(&[first, inner, last][..]).dim(d).call()?);
     }
     Ok(made)
 }

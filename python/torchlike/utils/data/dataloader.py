@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torchlike as torch
-from torchlike.autograd.profiler import record_function
+from torchlike.autograd._record_function import record_function
 from torchlike.utils.data._utils import fetch, pin_memory
 from torchlike.utils.data._utils.collate import default_collate, default_convert
 from torchlike.utils.data._utils.worker import get_worker_info
