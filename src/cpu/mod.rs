@@ -91,6 +91,7 @@ pub(crate) mod transpose;
 pub(crate) mod triangle;
 mod unordered;
 pub(crate) mod update;
+pub mod vectors;
 pub(crate) mod view;
 pub mod vmath;
 pub mod vmath64;

@@ -3,17 +3,18 @@
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
 use super::super::lines::{Shared, by_size};
-use super::direct::{Real, dot_pixels, met, tile};
 use super::gather::{gather, gather_last, split_lines};
+use super::pieces::{reach, segments, sum_pixels, tile};
 use super::pixels::Pixels;
 use super::planes::by_lines;
 use super::windows::suits;
 use super::winograd_backward::Backward;
 use super::{BLOCK, Geometry, Phase, matrix_in};
+use crate::cpu::dense::number::Real;
 use crate::cpu::gemm::WindowElement;
 use crate::cpu::room::Rooms;
 use crate::cpu::{copy, fill, matrix, pool, slice};
-use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims};
 
 /// Columns of the gradient of one task: as many as stay in the cache.
 const COLUMNS: usize = 288;
@@ -52,7 +53,7 @@ pub fn weight_gradient(out: &Tensor, grad: &Tensor, x: &Tensor, g: &Geometry) ->
 }
 
 /// The gradient in single or double precision, in the order of the weight.
-fn summed<T: Real + WindowElement + Element>(
+fn summed<T: Real + WindowElement>(
     grad: &Tensor,
     x: &Tensor,
     g: &Geometry,
@@ -92,7 +93,7 @@ fn summed<T: Real + WindowElement + Element>(
 }
 
 /// One channel a group, with the channels innermost: lines of pixels are vectors. `[outputs, taps]`.
-fn by_vectors<T: Real + Element>(
+fn by_vectors<T: Real>(
     grad: &Tensor,
     x: &Tensor,
     g: &Geometry,
@@ -114,28 +115,31 @@ fn by_vectors<T: Real + Element>(
     };
     let parts = tile.div_ceil(width);
     let cut = taps.div_ceil(threads.div_ceil(parts)).max(1);
-    let step = phase.advance[2] as usize * c;
-    let reach = |step: usize| if tile == c { step } else { tile };
+    let segments = segments(g, phase);
+    let reaches = [tile, reach(g, phase)];
     pool::parallel_items(parts * taps.div_ceil(cut), |task| {
         let (start, first) = (task % parts * width, task / parts * cut);
         let len = width.min(tile - start);
+        // SAFETY: these elements of the sums are this task's alone.
+        let mut sums: Vec<&mut [T]> = (first..taps.min(first + cut))
+            .map(|k| unsafe {
+                let begin = to.get().cast::<T>().add(k * tile + start);
+                std::slice::from_raw_parts_mut(begin, len)
+            })
+            .collect();
+        let mut met = Vec::with_capacity(taps);
         for row in 0..g.batch * g.out[0] * g.out[1] {
             let (n, d) = (row / (g.out[0] * g.out[1]), row / g.out[1] % g.out[0]);
             let line = &from[row * g.out[2] * c..][..g.out[2] * c];
             let image = &with[n * plane * c..][..plane * c];
-            for k in first..taps.min(first + cut) {
-                let place = [d, row % g.out[1], 0];
-                let Some((lo, hi, at)) = met(g, phase, &phase.taps[k], place, g.out[2]) else {
-                    continue;
-                };
-                // SAFETY: these elements of the sums are this task's alone.
-                let sum = unsafe {
-                    let begin = to.get().cast::<T>().add(k * tile + start);
-                    std::slice::from_raw_parts_mut(begin, len)
-                };
-                let line = &line[lo * c + start..hi * c];
-                let source = &image[at + start..at + (hi - lo - 1) * step + c];
-                dot_pixels::<T>(sum, line, reach(c), source, reach(step));
+            for s in &segments {
+                s.met(g, phase, [d, row % g.out[1]], &mut met);
+                met.retain_mut(|m| {
+                    m.tap = m.tap.wrapping_sub(first);
+                    m.tap < sums.len()
+                });
+                let grads = &line[s.lo * c + start..s.hi * c];
+                sum_pixels(&mut sums, grads, &image[start..], reaches, &met);
             }
         }
     });

@@ -1,12 +1,13 @@
-//! Convolutions with one channel a group and the channels innermost: sums of lines, tap after tap, without gathering.
+//! Convolutions with one channel a group and the channels innermost: sums over the taps of each piece of a line, without gathering.
 
 #![allow(unsafe_code, reason = "slices of checked layouts for each thread")]
 
 use super::super::lines::Shared;
-use super::{Geometry, Phase, Tap, inside};
-use crate::cpu::simd::simd_fn;
+use super::pieces::{reach, segments, sum_taps, tile};
+use super::{Geometry, Phase};
+use crate::cpu::dense::number::Real;
 use crate::cpu::{copy, fill, pool, slice};
-use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor};
 
 /// One channel a group: sums without gathering.
 pub(super) fn direct(
@@ -97,42 +98,6 @@ pub(super) fn repeated(x: &Tensor, g: &Geometry) -> Result<(Tensor, Geometry)> {
     Ok((copy::dense(&wide, x.dtype())?, each))
 }
 
-/// Elements that one step of a loop over pixels covers, where neighbours are read together: enough for vectors.
-const WIDTH: usize = 64;
-
-/// Elements of a line that are summed at a time, as they stay in the first cache.
-const PIECE: usize = 2048;
-
-/// Elements that the factors of a tap are written out for: those of one pixel, or of several if these are neighbours.
-pub(super) fn tile(g: &Geometry, phase: &Phase) -> usize {
-    if phase.advance[2] == 1 {
-        g.inputs * WIDTH.div_ceil(g.inputs)
-    } else {
-        g.inputs
-    }
-}
-
-/// What of a line of `count` positions from `place` on a tap meets: positions, and where the first one's input begins.
-pub(super) fn met(
-    g: &Geometry,
-    phase: &Phase,
-    tap: &Tap,
-    place: [usize; 3],
-    count: usize,
-) -> Option<(usize, usize, usize)> {
-    let at: [i64; 3] = std::array::from_fn(|i| place[i] as i64 * phase.advance[i] + tap.at[i]);
-    if (0..2).any(|i| at[i] < 0 || at[i] >= g.size[i] as i64) {
-        return None;
-    }
-    let (lo, hi) = inside(count, phase.advance[2], at[2], g.size[2]);
-    if lo >= hi {
-        return None;
-    }
-    let first = (at[2] + lo as i64 * phase.advance[2]) as usize;
-    let pixel = (at[0] as usize * g.size[1] + at[1] as usize) * g.size[2] + first;
-    Some((lo, hi, pixel * g.inputs))
-}
-
 /// A convolution with one channel a group and one output a channel.
 struct Direct<'a, T> {
     src: Shared<u8>,
@@ -143,7 +108,7 @@ struct Direct<'a, T> {
     phase: &'a Phase,
 }
 
-impl<'a, T: Real + Element> Direct<'a, T> {
+impl<'a, T: Real> Direct<'a, T> {
     fn new(
         out: &Tensor,
         x: &Tensor,
@@ -165,7 +130,7 @@ impl<'a, T: Real + Element> Direct<'a, T> {
     fn run(&self) {
         let (g, taps, c) = (self.g, self.phase.taps.len(), self.g.inputs);
         let plane = g.size.iter().product::<usize>() * c;
-        let tile = tile(g, self.phase);
+        let (tile, reach) = (tile(g, self.phase), reach(g, self.phase));
         // Weights as [tap][tile].
         let mut turned = Vec::with_capacity(taps * tile);
         for k in 0..taps {
@@ -173,16 +138,16 @@ impl<'a, T: Real + Element> Direct<'a, T> {
                 turned.extend((0..c).map(|channel| self.w[channel * taps + k]));
             }
         }
-        let piece = (PIECE / tile).max(1) * tile;
+        let bias = self
+            .bias
+            .map_or(vec![T::zero(); tile], |b| b.repeat(tile / c));
+        let segments = segments(g, self.phase);
         let rows = g.batch * g.out[0] * g.out[1];
         let grain = (32768 / (g.out[2] * c * taps).max(1)).max(1);
         pool::parallel_for(rows, grain, |range| {
+            let mut met = Vec::with_capacity(taps);
             for row in range {
-                let (n, d, h) = (
-                    row / (g.out[0] * g.out[1]),
-                    row / g.out[1] % g.out[0],
-                    row % g.out[1],
-                );
+                let (n, d) = (row / (g.out[0] * g.out[1]), row / g.out[1] % g.out[0]);
                 // SAFETY: image and row lie within the dense tensors, and no other task writes the row.
                 let (image, line) = unsafe {
                     let image = self.src.get().cast::<T>().add(n * plane);
@@ -192,67 +157,12 @@ impl<'a, T: Real + Element> Direct<'a, T> {
                         std::slice::from_raw_parts_mut(line, g.out[2] * c),
                     )
                 };
-                for (i, part) in line.chunks_mut(piece).enumerate() {
-                    self.part(part, image, &turned, [d, h, i * (piece / c)]);
+                for s in &segments {
+                    s.met(g, self.phase, [d, row % g.out[1]], &mut met);
+                    let part = &mut line[s.lo * c..s.hi * c];
+                    sum_taps(part, image, reach, &met, &turned, &bias);
                 }
             }
         });
-    }
-
-    /// The sums of the pixels of a line from `place` on.
-    fn part(&self, part: &mut [T], image: &[T], turned: &[T], place: [usize; 3]) {
-        let (g, c) = (self.g, self.g.inputs);
-        match self.bias {
-            Some(b) => part.chunks_exact_mut(c).for_each(|p| p.copy_from_slice(b)),
-            None => part.fill(T::default()),
-        }
-        let (tile, step) = (tile(g, self.phase), self.phase.advance[2] as usize * c);
-        for (tap, w) in self.phase.taps.iter().zip(turned.chunks_exact(tile)) {
-            let count = part.len() / c;
-            if let Some((lo, hi, from)) = met(g, self.phase, tap, place, count) {
-                let source = &image[from..][..(hi - lo - 1) * step + c];
-                let reach = if step == c { tile } else { step };
-                axpy_pixels::<T>(&mut part[lo * c..hi * c], source, reach, w);
-            }
-        }
-    }
-}
-
-/// Real numbers with fused multiply-add.
-pub(super) trait Real: Copy + Default + std::ops::Add<Output = Self> {
-    fn fma(self, a: Self, b: Self) -> Self;
-}
-impl Real for f32 {
-    #[inline(always)]
-    fn fma(self, a: Self, b: Self) -> Self {
-        a.mul_add(b, self)
-    }
-}
-impl Real for f64 {
-    #[inline(always)]
-    fn fma(self, a: Self, b: Self) -> Self {
-        a.mul_add(b, self)
-    }
-}
-
-simd_fn! { wide
-    /// Adds `x * w` to pieces of `out` as long as `w`, which begin every `reach` elements of `x`.
-    fn axpy_pixels<T: Real>(out: &mut [T], x: &[T], reach: usize, w: &[T]) {
-        for (out, x) in out.chunks_mut(w.len()).zip(x.chunks(reach)) {
-            for ((o, &v), &k) in out.iter_mut().zip(x).zip(w) {
-                *o = o.fma(v, k);
-            }
-        }
-    }
-}
-
-simd_fn! { wide
-    /// Adds the products of pieces of `x` and `y` to `sum`, which begin every so many elements.
-    pub(super) fn dot_pixels<T: Real>(sum: &mut [T], x: &[T], x_reach: usize, y: &[T], y_reach: usize) {
-        for (x, y) in x.chunks(x_reach).zip(y.chunks(y_reach)) {
-            for ((s, &a), &b) in sum.iter_mut().zip(x).zip(y) {
-                *s = s.fma(a, b);
-            }
-        }
     }
 }

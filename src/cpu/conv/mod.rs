@@ -10,6 +10,7 @@ mod direct;
 mod fold;
 mod frame;
 mod gather;
+mod pieces;
 mod pixels;
 mod planes;
 pub mod room;

@@ -1,7 +1,8 @@
 //! What convolutions take besides their results: the allocations of this folder's functions, in their order.
 
 use super::backward::Cut;
-use super::direct::{spread, tile};
+use super::direct::spread;
+use super::pieces::tile;
 use super::pixels::Pixels;
 use super::windows::suits;
 use super::winograd::Plan;

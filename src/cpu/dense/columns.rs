@@ -5,8 +5,8 @@
 
 #![allow(unsafe_code, reason = "vector instructions over checked slices")]
 
-use super::lanes::{Lanes, Task, at, put, run};
 use super::number::{Number, Real};
+use crate::cpu::vectors::{Lanes, Task, at, put, run};
 use std::marker::PhantomData;
 
 /// Columns of a pass: enough for the additions of one sum not to wait for each other.

@@ -4,7 +4,7 @@
 //! algorithm for the symmetric eigenvalue problem", LAPACK working note 69 (1994).
 
 use super::number::{Factor, Real, hypotenuse, set_product};
-use super::secular::{Equation, corrected};
+use super::secular::{Equation, corrected, ratios};
 use super::view::{Matrix, ViewMut};
 use super::{columns, vector};
 use crate::cpu::{lines::Shared, pool};
@@ -280,14 +280,18 @@ fn joined<R: Real>(
     let (n, k) = (d.len(), kept.len());
     let poles: Vec<R> = kept.iter().map(|&i| d[i]).collect();
     let above: Vec<R> = kept.iter().map(|&i| z[i]).collect();
-    let gap = |i: usize, j: usize| poles[i] - poles[j];
+    let gaps = |j: usize, to: &mut [R]| {
+        to.iter_mut()
+            .zip(&poles)
+            .for_each(|(to, &p)| *to = p - poles[j]);
+    };
     let equation = Equation {
         z: &above,
         rho,
-        gap: &gap,
+        gaps: &gaps,
     };
     let (values, mut delta) = roots(&equation, |base, tau| poles[base] + tau);
-    let w = corrected(&delta, &above, &gap);
+    let w = corrected(&delta, &above, &gaps);
     // Rows by where the columns of the basis are not zero, so that products leave out what is.
     let of = |part: Part| (0..k).filter(move |&i| parts[kept[i]] == part);
     let rows: Vec<usize> = of(Part::Top)
@@ -298,12 +302,10 @@ fn joined<R: Real>(
     let mut column = vec![R::zero(); k];
     for j in 0..k {
         let to = &mut delta.data[j * k..(j + 1) * k];
-        for (c, &i) in column.iter_mut().zip(&rows) {
-            *c = w[i] / to[i];
-        }
+        ratios(&mut column, &w, to);
         let by = R::one() / vector::norm(&column);
-        for (to, &c) in to.iter_mut().zip(&column) {
-            *to = c * by;
+        for (to, &i) in to.iter_mut().zip(&rows) {
+            *to = column[i] * by;
         }
     }
     let view = q.view();

@@ -11,7 +11,6 @@ pub mod cholesky;
 pub mod columns;
 pub mod divide;
 pub mod hermitian;
-pub mod lanes;
 pub mod lu;
 pub mod number;
 pub mod parted;

@@ -2,11 +2,11 @@
 
 #![allow(unsafe_code, reason = "complex numbers are read as pairs of real ones")]
 
-use super::lanes::Vectors;
 use super::view::{View, ViewMut};
 use crate::Element;
 use crate::cpu::gemm::{GemmElement, Mat, MatMut, complex, gemm};
 use crate::cpu::transpose;
+use crate::cpu::vectors::Vectors;
 use num_complex::{Complex, ComplexFloat};
 use num_traits::{Float, NumAssign, Zero};
 

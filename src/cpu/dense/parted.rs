@@ -6,7 +6,7 @@ use super::chase::{self, Bases};
 use super::columns::rotate;
 use super::divide::{arrange, ascend, ascending, roots};
 use super::number::{Factor, Real, hypotenuse, largest, set_product};
-use super::secular::{Equation, corrected};
+use super::secular::{Equation, corrected, ratios};
 use super::vector;
 use super::view::{Matrix, View, ViewMut};
 use num_traits::Float;
@@ -203,11 +203,14 @@ fn joined<R: Real>(
     let above: Vec<R> = kept.iter().map(|&i| z[i]).collect();
     let length = vector::norm(&above);
     let unit: Vec<R> = above.iter().map(|&v| v / length).collect();
-    let gap = |i: usize, j: usize| (poles[i] - poles[j]) * (poles[i] + poles[j]);
+    let gaps = |j: usize, to: &mut [R]| {
+        let of = |p: R| (p - poles[j]) * (p + poles[j]);
+        to.iter_mut().zip(poles).for_each(|(to, &p)| *to = of(p));
+    };
     let equation = Equation {
         z: &unit,
         rho: length * length,
-        gap: &gap,
+        gaps: &gaps,
     };
     let (values, delta) = roots(&equation, |base, tau| {
         let p = poles[base];
@@ -218,7 +221,7 @@ fn joined<R: Real>(
             p + tau / (p + root)
         }
     });
-    let w = corrected(&delta, &unit, &gap);
+    let w = corrected(&delta, &unit, &gaps);
     let of = |part: Part| (0..k).filter(move |&i| parts[kept[i]] == part);
     let rows: Vec<usize> = of(Part::Top)
         .chain(of(Part::Both))
@@ -233,26 +236,22 @@ fn joined<R: Real>(
         Matrix::filled(k, k, R::zero()),
     );
     let mut middle = vec![R::zero(); k];
+    let mut column = vec![R::zero(); k];
     for j in 0..k {
-        let ratios: Vec<R> = (0..k).map(|i| w[i] / delta[(i, j)]).collect();
-        let by = R::one() / vector::norm(&ratios);
-        rows.iter()
-            .enumerate()
-            .for_each(|(to, &i)| v[(to, j)] = ratios[i] * by);
-        let lefts: Vec<R> = (0..k)
-            .map(|i| {
-                if i == 0 {
-                    -R::one()
-                } else {
-                    poles[i] * ratios[i]
-                }
-            })
-            .collect();
-        let by = R::one() / vector::norm(&lefts);
-        rows.iter()
-            .enumerate()
-            .for_each(|(to, &i)| u[(to, j)] = lefts[i] * by);
-        middle[j] = lefts[0] * by;
+        ratios(&mut column, &w, delta.view().column(j));
+        let by = R::one() / vector::norm(&column);
+        let to = &mut v.data[j * k..(j + 1) * k];
+        to.iter_mut()
+            .zip(&rows)
+            .for_each(|(to, &i)| *to = column[i] * by);
+        column.iter_mut().zip(poles).for_each(|(c, &p)| *c *= p);
+        column[0] = -R::one();
+        let by = R::one() / vector::norm(&column);
+        let to = &mut u.data[j * k..(j + 1) * k];
+        to.iter_mut()
+            .zip(&rows)
+            .for_each(|(to, &i)| *to = column[i] * by);
+        middle[j] = -by;
     }
     let n = d.len();
     let order: Vec<usize> = rows.iter().map(|&i| kept[i]).collect();

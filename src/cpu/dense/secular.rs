@@ -7,22 +7,25 @@ use crate::cpu::simd::simd_fn;
 use num_traits::Float;
 
 simd_fn! { stream
-    /// The sums of `z_i^2 / delta_i` and of its derivative.
-    fn sums<R: Real>(z: &[R], delta: &[R]) -> (R, R) {
+    /// The sums of `z_i^2 / delta_i` and of its derivative, at `tau` from the origin that distances of poles are given from.
+    fn sums<R: Real>(z: &[R], origin: &[R], tau: R, delta: &mut [R]) -> (R, R) {
         const WIDE: usize = 8;
         let (mut value, mut slope) = ([R::zero(); WIDE], [R::zero(); WIDE]);
-        let (zs, ds) = (z.chunks_exact(WIDE), delta.chunks_exact(WIDE));
-        let (zr, dr) = (zs.remainder(), ds.remainder());
-        for (z, d) in zs.zip(ds) {
+        let (zs, os) = (z.chunks_exact(WIDE), origin.chunks_exact(WIDE));
+        let (zr, or) = (zs.remainder(), os.remainder());
+        let mut ds = delta.chunks_exact_mut(WIDE);
+        for ((z, o), d) in zs.zip(os).zip(&mut ds) {
             for k in 0..WIDE {
+                d[k] = o[k] - tau;
                 let t = z[k] / d[k];
                 value[k] += z[k] * t;
                 slope[k] += t * t;
             }
         }
         let (mut v, mut s) = (R::zero(), R::zero());
-        for (&z, &d) in zr.iter().zip(dr) {
-            let t = z / d;
+        for ((&z, &o), d) in zr.iter().zip(or).zip(ds.into_remainder()) {
+            *d = o - tau;
+            let t = z / *d;
             v += z * t;
             s += t * t;
         }
@@ -34,14 +37,32 @@ simd_fn! { stream
     }
 }
 
+simd_fn! { stream
+    /// `w *= a / b`.
+    fn times_ratios<R: Real>(w: &mut [R], a: &[R], b: &[R]) {
+        for ((w, &a), &b) in w.iter_mut().zip(a).zip(b) {
+            *w *= a / b;
+        }
+    }
+}
+
+simd_fn! { stream
+    /// `to = a / b`.
+    pub fn ratios<R: Real>(to: &mut [R], a: &[R], b: &[R]) {
+        for ((to, &a), &b) in to.iter_mut().zip(a).zip(b) {
+            *to = a / b;
+        }
+    }
+}
+
 /// An equation whose poles ascend.
 pub struct Equation<'a, R> {
     /// What stands above the poles, before it is squared; none is zero.
     pub z: &'a [R],
     /// The factor of the sum, positive.
     pub rho: R,
-    /// The distance of pole `i` from pole `j`, to all its digits.
-    pub gap: &'a (dyn Fn(usize, usize) -> R + Sync),
+    /// Writes the distances of all poles from pole `j`, to all their digits.
+    pub gaps: &'a (dyn Fn(usize, &mut [R]) + Sync),
 }
 
 /// The function at a place between poles `j` and `j + 1`.
@@ -56,12 +77,10 @@ struct At<R> {
 
 impl<R: Real> Equation<'_, R> {
     fn at(&self, j: usize, origin: &[R], tau: R, delta: &mut [R]) -> At<R> {
-        for (d, &o) in delta.iter_mut().zip(origin) {
-            *d = o - tau;
-        }
         let cut = (j + 1).min(self.z.len());
-        let (psi, before) = sums(&self.z[..cut], &delta[..cut]);
-        let (phi, behind) = sums(&self.z[cut..], &delta[cut..]);
+        let (here, there) = delta.split_at_mut(cut);
+        let (psi, before) = sums(&self.z[..cut], &origin[..cut], tau, here);
+        let (phi, behind) = sums(&self.z[cut..], &origin[cut..], tau, there);
         let inverse = R::one() / self.rho;
         let eight = R::near(8.0);
         let size = eight * (Float::abs(psi) + Float::abs(phi)) + inverse;
@@ -84,13 +103,13 @@ impl<R: Real> Equation<'_, R> {
         }
         let mut origin = vec![R::zero(); n];
         if j + 1 == n {
-            (0..n).for_each(|i| origin[i] = (self.gap)(i, j));
+            (self.gaps)(j, &mut origin);
             let length: R = self.z.iter().map(|&z| z * z).sum();
             let high = self.rho * length;
             let tau = self.refine(j, &origin, (R::zero(), high), high * half, delta);
             return (j, tau);
         }
-        (0..n).for_each(|i| origin[i] = (self.gap)(i, j));
+        (self.gaps)(j, &mut origin);
         let width = origin[j + 1];
         let middle = self.at(j, &origin, width * half, delta);
         // What the poles beside the root leave over is nearly constant.
@@ -109,7 +128,7 @@ impl<R: Real> Equation<'_, R> {
             let tau = self.refine(j, &origin, (R::zero(), width * half), guess, delta);
             return (j, tau);
         }
-        (0..n).for_each(|i| origin[i] = (self.gap)(i, j + 1));
+        (self.gaps)(j + 1, &mut origin);
         let (a, b) = (rest * width - p - q, q * width);
         let root = Float::sqrt(Float::abs(a * a + four * b * rest));
         let guess = if a < R::zero() {
@@ -219,14 +238,16 @@ fn between<R: Real>(low: R, high: R) -> R {
 pub fn corrected<R: Real>(
     delta: &super::view::Matrix<R>,
     z: &[R],
-    gap: &dyn Fn(usize, usize) -> R,
+    gaps: &dyn Fn(usize, &mut [R]),
 ) -> Vec<R> {
     let n = z.len();
     let mut w: Vec<R> = (0..n).map(|i| delta[(i, i)]).collect();
+    let mut gap = vec![R::zero(); n];
     for j in 0..n {
-        for i in (0..n).filter(|&i| i != j) {
-            w[i] *= delta[(i, j)] / gap(i, j);
-        }
+        gaps(j, &mut gap);
+        let own = w[j];
+        times_ratios(&mut w, delta.view().column(j), &gap);
+        w[j] = own;
     }
     let signed = |(w, &z): (R, &R)| Float::copysign(Float::sqrt(Float::abs(w)), z);
     w.into_iter().zip(z).map(signed).collect()
@@ -240,11 +261,10 @@ mod tests {
     fn roots_lie_between_poles() {
         let d = [-1.0, -0.5, -0.5 + 1e-12, 0.0, 3.0, 3.0 + 1e-9, 7.0f64];
         let z = [0.1, 1e-8, 0.3, 0.5, 1e-10, 0.7, 0.2];
-        let gap = |i: usize, j: usize| d[i] - d[j];
         let equation = Equation {
             z: &z,
             rho: 2.5,
-            gap: &gap,
+            gaps: &|j, to| (0..7).for_each(|i| to[i] = d[i] - d[j]),
         };
         let mut delta = [0.0; 7];
         for j in 0..7 {

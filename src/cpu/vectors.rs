@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "vector instructions")]
 
-use super::number::Real;
 #[cfg(target_arch = "x86_64")]
-use crate::cpu::simd::{Level, level};
+use super::simd::{Level, level};
+use num_traits::NumAssign;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
@@ -113,7 +113,7 @@ unsafe fn first_of_four(n: usize) -> __m256i {
 /// Lanes on machines without AVX2.
 const PLAIN: usize = 4;
 
-impl<R: Real> Lanes<R> for [R; PLAIN] {
+impl<R: NumAssign + Copy> Lanes<R> for [R; PLAIN] {
     const WIDE: usize = PLAIN;
     #[inline(always)]
     unsafe fn splat(x: R) -> Self {
@@ -199,7 +199,7 @@ pub trait Task<R> {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn by_avx2<R: Real, K: Task<R>>(task: K) -> K::Out {
+unsafe fn by_avx2<R: Vectors, K: Task<R>>(task: K) -> K::Out {
     // SAFETY: as the caller promises.
     unsafe { task.run::<R::Avx2>() }
 }
@@ -208,7 +208,7 @@ unsafe fn by_avx2<R: Real, K: Task<R>>(task: K) -> K::Out {
 ///
 /// # Safety
 /// The task's maker promises what it needs of memory.
-pub unsafe fn run<R: Real, K: Task<R>>(task: K) -> K::Out {
+pub unsafe fn run<R: Vectors + NumAssign, K: Task<R>>(task: K) -> K::Out {
     // SAFETY: as the caller promises; `level` says what the machine has.
     unsafe {
         #[cfg(target_arch = "x86_64")]
