@@ -1,5 +1,7 @@
 """Operators of Python before those who look at calls: fake tensors, `vmap`, modes and classes with rules."""
 
+from collections.abc import Sequence
+
 import pytest
 
 import torchlike as torch
@@ -165,6 +167,59 @@ def test_made_rules_of_functions_take_examples_in_lists():
     x, by = torch.arange(6.0).reshape(2, 3), torch.tensor([[1.0], [10.0]])
     made = torch.vmap(lambda row, factor: Scaled.apply(row, [factor, torch.ones(3)]))(x, by)
     assert made.equal(x * by + 1)
+
+
+class Cubed(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x**3, 3 * x**2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], output[1])
+
+    @staticmethod
+    def backward(ctx, grad, grad_slope):
+        x, slope = ctx.saved_tensors
+        return grad * slope + grad_slope * 6 * x
+
+
+def test_made_rules_of_functions_nest_and_are_differentiated_twice():
+    x = torch.arange(6.0).reshape(2, 3)
+
+    def first(v):
+        return torch.func.grad(lambda u: Cubed.apply(u)[0].sum())(v).sum()
+
+    assert torch.vmap(torch.vmap(lambda v: Cubed.apply(v)[0]))(x).equal(x**3)
+    assert torch.vmap(torch.func.grad(first))(x).equal(6 * x)
+    assert torch.vmap(torch.vmap(torch.func.grad(first)))(x).equal(6 * x)
+
+
+def test_gradients_of_operators_whose_results_are_in_lists():
+    def parts(x: torch.Tensor, sizes: Sequence[int]) -> tuple[list[torch.Tensor], int]:
+        return [p.clone() for p in x.split(sizes)], len(sizes)
+
+    def pair(x: torch.Tensor, others: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [x * 2, others[0] * 3]
+
+    def back(ctx, grads):
+        return 2 * grads[0], [3 * grads[1], None]
+
+    parts = torch.library.custom_op("mine::parts", parts, mutates_args=())
+    parts.register_autograd(lambda ctx, grads, count: (torch.cat(grads), None))
+    x, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    (a, b), count = parts(x, [1, 2])
+    (a.sum() + 5 * b.sum()).backward()
+    assert count == 2 and x.grad.tolist() == [1, 5, 5]
+
+    pair = torch.library.custom_op("mine::pair", pair, mutates_args=())
+    pair.register_autograd(back)
+    made = pair(x, [y, y.detach()])
+    assert type(made) is list
+    (made[0].sum() + made[1].sum()).backward()
+    assert x.grad.tolist() == [3, 7, 7] and y.grad.tolist() == [3, 3, 3]
 
 
 def test_tags_say_that_what_is_written_is_returned():

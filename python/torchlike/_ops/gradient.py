@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
@@ -39,16 +40,16 @@ def run(
 ) -> Any:
     """The result of ``call(*args, **kwargs)``, whose gradient the formula says."""
     leaves, spec = tree_flatten((args, kwargs))
-    listed: list[bool] = []
+    specs: list[Any] = []
 
-    def compute(*flat: Any) -> Any:
+    def compute(*flat: Any) -> tuple[Any, Any]:
         given, named = tree_unflatten(flat, spec)
         result = call(*given, **named)
-        listed.append(isinstance(result, list))
-        return tuple(result) if isinstance(result, list) else result
+        specs.append(tree_flatten(result)[1])
+        return result, specs[0]
 
     made = _function(overload).apply((compute, spec), *leaves)
-    return list(made) if listed[0] else made
+    return tree_unflatten(made if isinstance(made, tuple) else (made,), specs[0])
 
 
 def _function(overload: OpOverload) -> Any:
@@ -68,16 +69,18 @@ def _made(overload: OpOverload) -> Any:
 
     def forward(ctx: Any, how: Any, *flat: Any) -> Any:
         compute, spec = how
-        result = compute(*flat)
+        result, ctx._results = compute(*flat)
         ctx._spec = spec
+        shown = tuple(tree_flatten(result)[0])
+        shown = shown[0] if len(shown) == 1 else shown
         registered = formula()
         if registered is None or registered.setup_context is None:
-            return result
+            return shown
         values = binding.bind(overload._schema, *tree_unflatten(flat, spec))
         named = [a.name for a in overload._schema.arguments if a.kwarg_only]
         kwargs = {"keyword_only_inputs": {n: values.pop(n) for n in named}} if named else {}
         registered.setup_context(ctx=ctx, inputs=tuple(values.values()), output=result, **kwargs)
-        return result
+        return shown
 
     def backward(ctx: Any, *grads: Any) -> Any:
         registered = formula()
@@ -87,13 +90,20 @@ def _made(overload: OpOverload) -> Any:
                 "Please use register_autograd to add one."
             )
         flat_needs = ctx.needs_input_grad
-        ctx.needs_input_grad = tree_unflatten(flat_needs[1:], ctx._spec)[0]
+        needs = ctx.needs_input_grad = tree_unflatten(flat_needs[1:], ctx._spec)[0]
+        of_results = tree_unflatten(grads, ctx._results)
         try:
-            made = registered.backward(ctx, *grads)
+            made = registered.backward(
+                ctx, *(of_results if isinstance(of_results, tuple) else (of_results,))
+            )
         finally:
             ctx.needs_input_grad = flat_needs
         made = made if isinstance(made, tuple) else (made,)
-        found = tree_flatten(made)[0]
+        found = []
+        for g, need in itertools.zip_longest(made, needs[: len(made)]):
+            # No gradient of a list is none of what is in it.
+            missing = g is None and isinstance(need, list | tuple)
+            found += [None] * len(tree_flatten(need)[0]) if missing else tree_flatten(g)[0]
         named = len(flat_needs) - 1 - len(found)
         return (None, *found, *((None,) * max(named, 0)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torchlike as torch
@@ -10,7 +11,7 @@ from torchlike._C import Tensor
 from torchlike.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 class VmapInfo(NamedTuple):
@@ -107,10 +108,17 @@ def by_rule(
 
 
 class _Context:
-    """The `ctx` of one example, for the whole batch's: what is saved are all examples."""
+    """The `ctx` of one example, for the whole batch's: what is saved are all examples.
 
-    def __init__(self, ctx: Any, level: int, size: int) -> None:
-        self.__dict__.update(_ctx=ctx, _level=level, _size=size)
+    Args:
+        examples: tensors that the part was given, and the whole batches that these are of.
+    """
+
+    def __init__(self, ctx: Any, level: int, size: int, examples: Iterable[tuple[Any, Any]]) -> None:
+        # Contexts within contexts note on the same one what lies where.
+        note = f"{ctx._note}_" if isinstance(ctx, _Context) else "_saved_at"
+        whole = {id(one): (one, all_) for one, all_ in examples}
+        self.__dict__.update(_ctx=ctx, _level=level, _size=size, _note=note, _whole=whole)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ctx, name)
@@ -119,13 +127,15 @@ class _Context:
         setattr(self._ctx, name, value)
 
     def _all(self, tensors: tuple[Any, ...]) -> list[Any]:
-        self._ctx._saved_at = [
-            isinstance(t, Tensor) and _C._batch_is_at(t, self._level) for t in tensors
-        ]
-        return [
-            _C._batch_show(t, 0, self._level, self._size) if b else t
-            for t, b in zip(tensors, self._ctx._saved_at, strict=True)
-        ]
+        at = [isinstance(t, Tensor) and _C._batch_is_at(t, self._level) for t in tensors]
+        setattr(self._ctx, self._note, at)
+        return [self._shown(t) if b else t for t, b in zip(tensors, at, strict=True)]
+
+    def _shown(self, t: Any) -> Any:
+        # Inputs and outputs themselves: what only shows the same elements has no gradient here.
+        if id(t) in self._whole:
+            return self._whole[id(t)][1]
+        return _C._batch_show(t, 0, self._level, self._size)
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Saves all examples."""
@@ -140,7 +150,7 @@ class _Context:
         """What was saved, of one example."""
         return tuple(
             _C._batch_hide(t, 0, self._level) if b else t
-            for t, b in zip(self._ctx.saved_tensors, self._ctx._saved_at, strict=True)
+            for t, b in zip(self._ctx.saved_tensors, getattr(self._ctx, self._note), strict=True)
         )
 
 
@@ -165,7 +175,11 @@ def _made(function: Any, in_dims: tuple[Any, ...], info: VmapInfo) -> Any:
         size = info.batch_size
         with _vmap.level(size, info.randomness) as number:
             given = [_hidden(a, d, number) for a, d in zip(args, dims, strict=True)]
-            made = call(*([] if ctx is None else [_Context(ctx, number, size)]), *given)
+            if ctx is not None:
+                call = functools.partial(
+                    call, _Context(ctx, number, size, zip(given, args, strict=True))
+                )
+            made = call(*given)
             leaves, spec = tree_flatten(made)
             return tree_unflatten(
                 [
@@ -176,6 +190,8 @@ def _made(function: Any, in_dims: tuple[Any, ...], info: VmapInfo) -> Any:
             )
 
     class Whole(torch.autograd.Function):
+        generate_vmap_rule = True
+
         @staticmethod
         def forward(*args: Any) -> Any:
             return each(function.forward, None, args, in_dims)
