@@ -34,3 +34,14 @@ def test_limits_without_a_dtype_are_those_of_the_default():
 def test_integer_limits_are_those_of_integers(given):
     with pytest.raises(TypeError, match="iinfo"):
         torch.iinfo(given)
+
+
+def test_limits_say_which_arguments_do_not_fit():
+    with pytest.raises(TypeError, match=r"got \(torch.dtype, int\), but expected one of"):
+        torch.finfo(torch.float32, 1)
+    with pytest.raises(TypeError, match="must be torch.dtype, not NoneType"):
+        torch.finfo(None)
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        torch.iinfo(torch.int8, 1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'x'"):
+        torch.iinfo(torch.int8, x=1)

@@ -79,6 +79,16 @@ def test_casts_and_old_classes() -> None:
         torch.TypedStorage([1], dtype=torch.uint16).pickle_storage_type()
 
 
+def test_the_storage_is_that_of_the_default_dtype() -> None:
+    assert torch.Storage is torch.FloatStorage
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.Storage is torch.DoubleStorage and torch.Storage(2).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.Storage is torch.FloatStorage
+
+
 def test_buffers() -> None:
     assert torch.ByteStorage.from_buffer(b"\1\2").tolist() == [1, 2]
     assert torch.ShortStorage.from_buffer(b"\1\2\3\4", "big").tolist() == [258, 772]

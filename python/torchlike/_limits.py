@@ -30,7 +30,11 @@ INTEGERS = (
     _C.uint32,
     _C.uint64,
 )
-_ABSENT: Any = object()
+
+
+def _kind(value: Any) -> str:
+    """What errors call the type of an argument."""
+    return "torch.dtype" if isinstance(value, _C.dtype) else type(value).__name__
 
 
 class _Limits:
@@ -57,9 +61,8 @@ class _Limits:
         except (KeyError, TypeError):  # TypeError: what has no hash is no dtype either
             pass
         if not isinstance(type, _C.dtype):
-            given = type.__class__.__name__
             raise TypeError(
-                f"{cls.__name__}(): argument 'type' (position 1) must be torch.dtype, not {given}"
+                f"{cls.__name__}(): argument 'type' (position 1) must be torch.dtype, not {_kind(type)}"
             )
         self = object.__new__(cls)
         for name, value in cls._values(type).items():
@@ -96,8 +99,18 @@ class finfo(_Limits):
     smallest_normal: float
     tiny: float
 
-    def __new__(cls, type: Any = None) -> Any:
-        return cls._of(_C.get_default_dtype() if type is None else type)
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if not args and not kwargs:
+            return cls._of(_C.get_default_dtype())
+        if len(args) + len(kwargs) > 1:
+            types = [_kind(a) for a in args] + [f"{k}={_kind(v)}" for k, v in kwargs.items()]
+            raise TypeError(
+                f"finfo() received an invalid combination of arguments - got ({', '.join(types)}), but expected one of:\n"
+                " * (torch.dtype type)\n * ()\n"
+            )
+        if not args and "type" not in kwargs:
+            raise TypeError('finfo() missing 1 required positional arguments: "type"')
+        return cls._of(args[0] if args else kwargs["type"])
 
     @staticmethod
     def _values(type: Any) -> dict[str, Any]:
@@ -135,10 +148,17 @@ class iinfo(_Limits):
     __module__ = "torchlike"
     __slots__ = ()
 
-    def __new__(cls, type: Any = _ABSENT) -> Any:
-        if type is _ABSENT:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1:
+            raise TypeError(f"iinfo() takes 1 positional argument but {len(args)} were given")
+        if not args and "type" not in kwargs:
             raise TypeError('iinfo() missing 1 required positional arguments: "type"')
-        return cls._of(type)
+        if args and "type" in kwargs:
+            raise TypeError("iinfo() got multiple values for argument 'type'")
+        given = cls._of(args[0] if args else kwargs["type"])
+        for name in kwargs.keys() - {"type"}:
+            raise TypeError(f"iinfo() got an unexpected keyword argument '{name}'")
+        return given
 
     @staticmethod
     def _values(type: Any) -> dict[str, Any]:

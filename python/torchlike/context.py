@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
 from torchlike._once import warn_once
+from torchlike._storage_names import _dtype_to_storage_type_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,8 +181,13 @@ class inference_mode(_Mode):
 
 
 def set_default_dtype(d: Any) -> None:
-    """Sets the dtype of tensors made from Python floats."""
+    """Sets the dtype of tensors made from Python floats, and of `torch.Storage`."""
     _C.set_default_dtype(d)
+    name = _dtype_to_storage_type_map().get(d)
+    if name is not None:
+        import torchlike as torch
+
+        torch.Storage = getattr(torch, name)  # type: ignore[misc]
 
 
 def set_default_tensor_type(t: Any) -> None:
@@ -196,4 +202,4 @@ def set_default_tensor_type(t: Any) -> None:
     found = getattr(_legacy, name.rpartition(".")[2], None)
     if not isinstance(found, _legacy.tensortype) or not found.dtype.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
-    _C.set_default_dtype(found.dtype)
+    set_default_dtype(found.dtype)
