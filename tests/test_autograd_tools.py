@@ -113,6 +113,12 @@ class TestTools:
         with pytest.raises(RuntimeError, match="Jacobian mismatch"):
             torch.autograd.gradcheck(Wrong.apply, x)
 
+    def test_gradcheck_of_lazy_conjugates(self):
+        x = torch.randn(2, dtype=torch.complex128).conj().requires_grad_()
+        before = x.detach().clone()
+        assert x.is_conj() and torch.autograd.gradcheck(lambda t: t * t.conj() + t, x)
+        assert x.equal(before)
+
     def test_gradcheck_of_absent_gradients(self):
         x = torch.randn(3, dtype=torch.float64, requires_grad=True)
         with (

@@ -346,6 +346,20 @@ class TestVmap:
         assert out.is_meta
 
 
+def test_what_is_transformed_calls_no_backward():
+    w = torch.ones(3, requires_grad=True)
+
+    def backward(x):
+        w.sum().backward()
+        return x.sum()
+
+    for transformed in (torch.func.grad(backward), vmap(backward)):
+        with pytest.raises(RuntimeError, match="called inside a functorch transform"):
+            transformed(torch.ones(3))
+    backward(torch.ones(3))
+    assert w.grad.tolist() == [1, 1, 1]
+
+
 def test_the_rest():
     x = torch.arange(24.0).view(2, 3, 4)
     assert rearrange(x, "a b c -> c (a b)").shape == (4, 6)

@@ -158,8 +158,10 @@ def _is_alias_of(a: Any, b: Any) -> bool:
 
 
 def _are_functorch_transforms_active() -> bool:
-    """Whether a level of examples is open."""
-    return _C._batch_is_on()
+    """Whether a function is run by `vmap`, or by a transform that computes gradients."""
+    from torchlike.autograd.function import transforms_active
+
+    return transforms_active()
 
 
 _NAMES = {

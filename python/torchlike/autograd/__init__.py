@@ -9,7 +9,7 @@ from torchlike import _C, _lazy
 from torchlike._C import Tensor
 from torchlike.autograd import graph
 from torchlike.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
-from torchlike.autograd.function import Function
+from torchlike.autograd.function import Function, transforms_active
 from torchlike.autograd.gradcheck import gradcheck, gradgradcheck
 from torchlike.autograd.graph import (
     enforce_grad_layout_policy,
@@ -148,8 +148,14 @@ def backward(
         inputs: only the gradients of these are gathered.
 
     Raises:
-        RuntimeError: if a tensor does not require gradients, or what the graph needs is gone.
+        RuntimeError: if a tensor does not require gradients, what the graph needs is gone, or a function of `torchlike.func` is
+            being transformed.
     """
+    if transforms_active():
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
+            "functorch.vjp instead or call backward() outside of functorch transforms."
+        )
     if inputs is not None and isinstance(inputs, list | tuple) and len(inputs) == 0:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     if grad_variables is not None:

@@ -303,6 +303,11 @@ class _Open(threading.local):
 OPEN = _Open()
 
 
+def transforms_active() -> bool:
+    """Whether a function is run by `vmap`, or by a transform that computes gradients."""
+    return OPEN.transforms > 0 or _C._batch_is_on()
+
+
 def _check_apart(apart: bool) -> None:
     """Refuses functions without a `setup_context` inside transforms."""
     if not apart:

@@ -54,12 +54,15 @@ def _numerical(
     """For each output the derivative by each number of one input: [numbers of x, of the output]."""
     with torch.no_grad():
         kept = x.detach().clone()
-        data = torch.view_as_real(x.data) if x.is_complex() else x.data
+        # The numbers in memory, of which a lazy conjugate shows every second one negated.
+        turned = x.is_conj()
+        data = x.data.conj() if turned else x.data
+        data = torch.view_as_real(data) if x.is_complex() else data
         rows: list[list[Tensor]] = []
         for place in _places(data.shape):
             both, looks = [], []
             for step in (eps, -eps):
-                data[place] += step
+                data[place] += -step if turned and place[-1] == 1 else step
                 with torch.enable_grad():
                     made = _outputs(func(*inputs))
                 both.append([_parts(o).clone() for o in made])
