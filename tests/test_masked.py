@@ -91,3 +91,43 @@ def test_refused(call, kind, text: str) -> None:
     with pytest.raises(kind) as e:
         call()
     assert text in str(e.value)
+
+
+SPARSE = tl.tensor([[1.0, 0.0, 2.0, 0.0], [0.0] * 4, [3.0, -4.0, 0.0, 5.0]])
+LETS = tl.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 1]], dtype=tl.bool)
+
+
+@pytest.mark.parametrize("layout", [tl.sparse_coo, tl.sparse_csr])
+@pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin", "mean"])
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_sparse_tensors_keep_their_layout(layout, name, dim) -> None:
+    f = getattr(masked, name)
+    given = SPARSE.to_sparse(layout=layout)
+    if name == "mean" and layout is tl.sparse_coo:
+        with pytest.raises(ValueError, match=r"strided or sparse_csr tensor \(got torch.sparse_coo"):
+            f(given, dim, mask=LETS)
+        return
+    made = f(given, dim, keepdim=True, mask=LETS.to_sparse(layout=layout))
+    some = LETS.any() if dim is None else LETS.any(dim, keepdim=True)
+    whole = f(SPARSE, dim, keepdim=True, mask=LETS)
+    assert made.layout is layout
+    assert made.to_dense().equal(tl.where(some, whole, 0.0))
+    if name == "sum":
+        assert f(given, dim, keepdim=True).to_dense().equal(SPARSE.sum(dim, keepdim=True))
+    else:
+        with pytest.raises(ValueError, match="expects explicit mask"):
+            f(given, dim)
+    if layout is tl.sparse_csr:
+        with pytest.raises((RuntimeError, AssertionError), match="keepdim=False is unsupported"):
+            f(given, dim, mask=LETS)
+
+
+def test_sparse_tensors_with_dense_dimensions() -> None:
+    both = tl.stack([SPARSE, 2 * SPARSE], -1)
+    lets = tl.stack([LETS, LETS.logical_not()], -1)
+    for dim in (1, 2, (1, 2)):
+        made = masked.sum(both.to_sparse(2), dim, mask=lets)
+        assert made.to_dense().equal(masked.sum(both, dim, mask=lets))
+    with pytest.raises(ValueError, match="masked softmax expects strided tensor"):
+        masked.softmax(SPARSE.to_sparse(), 1)
+    assert masked.sum(SPARSE, 1, mask=LETS.to_sparse()).tolist() == [1, 0, 8]

@@ -1,4 +1,4 @@
-"""Reductions and normalisations of the elements that a mask lets through, of strided tensors.
+"""Reductions and normalisations of the elements that a mask lets through.
 
 A masked element counts as the identity of the operation: 0 for a sum, minus infinity for a maximum. A row without any
 element gives that identity, or NaN where there is none. Masks are truth values that broadcast to the input.
@@ -13,6 +13,7 @@ from typing import Any, ParamSpec
 import torchlike as torch
 from torchlike import Tensor
 from torchlike import dtype as _dtype
+from torchlike.masked import _sparse
 from torchlike.nn import functional as F
 
 __all__ = [
@@ -27,13 +28,19 @@ _LEAST = {"amax", "argmax", "logsumexp", "logaddexp", "softmax", "log_softmax"}
 _GREATEST = {"amin", "argmin", "softmin"}
 
 
-def _refusal(name: str) -> str:
-    """What is said of jagged tensors."""
-    kinds = {"mean": "strided or sparse_csr"}.get(name, "strided")
-    if name in ("amax", "amin", "prod", "sum"):
-        kinds = "strided, sparse_coo or sparse_csr"
+_KINDS = {
+    "mean": "strided or sparse_csr",
+    **dict.fromkeys(("amax", "amin", "prod", "sum"), "strided, sparse_coo or sparse_csr"),
+}
+
+
+def _check_layout(name: str, input: Any) -> None:
+    layout = str(getattr(input, "layout", torch.strided)).rpartition(".")[2]
+    kinds = _KINDS.get(name, "strided")
+    if layout in kinds.replace(",", "").split():
+        return
     name = "std/var" if name in ("std", "var") else name
-    return f"masked {name} expects {kinds} tensor (got torch.jagged tensor)"
+    raise ValueError(f"masked {name} expects {kinds} tensor (got torch.{layout} tensor)")
 
 
 def _taken_apart(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
@@ -43,8 +50,9 @@ def _taken_apart(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
     def call(*args: _P.args, **kwargs: _P.kwargs) -> Tensor:
         given: dict[str, Any] = kwargs
         input: Any = args[0] if args else given.get("input")
-        if getattr(input, "layout", None) is torch.jagged:
-            raise ValueError(_refusal(function.__name__))
+        _check_layout(function.__name__, input)
+        if getattr(input, "layout", None) in _sparse.LAYOUTS:
+            return _of_sparse(function.__name__, *args, **given)
         own = getattr(input, "_masked_mask", None)
         if own is None:
             return function(*args, **kwargs)
@@ -103,6 +111,8 @@ def _fitted(input: Tensor, mask: Tensor) -> Tensor:
         raise IndexError(
             "_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)"
         )
+    if mask.layout is not torch.strided:
+        mask = mask.to_dense()
     if mask.shape != input.shape:
         mask = torch.broadcast_to(mask.clone(), input.shape)
     return mask.to(torch.bool)
@@ -120,6 +130,22 @@ def _combined(op: str, input: Tensor, mask: Tensor | None, ord: float = 2.0) -> 
 def _total(input: Tensor, dtype: _dtype | None) -> _dtype:
     """The type of sums and products: small integers become 64-bit ones."""
     return dtype or (torch.int64 if input.dtype in _SMALL else input.dtype)
+
+
+def _of_sparse(
+    op: str,
+    input: Tensor,
+    dim: _Dims = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: _dtype | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    dims = _dims(dim, input.ndim)
+    fitted = None if mask is None else _fitted(input, mask)
+    dtype = _total(input, dtype) if op in ("sum", "prod") else dtype or input.dtype
+    identity = _identity(op, input)
+    return _sparse.reduced(op, input, dims, bool(keepdim), dtype, fitted, identity)
 
 
 @_taken_apart
