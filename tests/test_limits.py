@@ -39,7 +39,7 @@ def test_integer_limits_are_those_of_integers(given):
 def test_limits_say_which_arguments_do_not_fit():
     with pytest.raises(TypeError, match=r"got \(torch.dtype, int\), but expected one of"):
         torch.finfo(torch.float32, 1)
-    with pytest.raises(TypeError, match="must be torch.dtype, not NoneType"):
+    with pytest.raises(TypeError, match=r"must be torch\.dtype, not NoneType"):
         torch.finfo(None)
     with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
         torch.iinfo(torch.int8, 1)

@@ -104,7 +104,9 @@ def test_sparse_tensors_keep_their_layout(layout, name, dim) -> None:
     f = getattr(masked, name)
     given = SPARSE.to_sparse(layout=layout)
     if name == "mean" and layout is tl.sparse_coo:
-        with pytest.raises(ValueError, match=r"strided or sparse_csr tensor \(got torch.sparse_coo"):
+        with pytest.raises(
+            ValueError, match=r"strided or sparse_csr tensor \(got torch.sparse_coo"
+        ):
             f(given, dim, mask=LETS)
         return
     made = f(given, dim, keepdim=True, mask=LETS.to_sparse(layout=layout))

@@ -105,8 +105,8 @@ class finfo(_Limits):
         if len(args) + len(kwargs) > 1:
             types = [_kind(a) for a in args] + [f"{k}={_kind(v)}" for k, v in kwargs.items()]
             raise TypeError(
-                f"finfo() received an invalid combination of arguments - got ({', '.join(types)}), but expected one of:\n"
-                " * (torch.dtype type)\n * ()\n"
+                f"finfo() received an invalid combination of arguments - got ({', '.join(types)}), but expected one of:"
+                "\n * (torch.dtype type)\n * ()\n"
             )
         if not args and "type" not in kwargs:
             raise TypeError('finfo() missing 1 required positional arguments: "type"')

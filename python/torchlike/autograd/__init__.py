@@ -148,8 +148,8 @@ def backward(
         inputs: only the gradients of these are gathered.
 
     Raises:
-        RuntimeError: if a tensor does not require gradients, what the graph needs is gone, or a function of `torchlike.func` is
-            being transformed.
+        RuntimeError: if a tensor does not require gradients, what the graph needs is gone, or a function is being
+            transformed by `torchlike.func`.
     """
     if transforms_active():
         raise RuntimeError(

@@ -114,7 +114,9 @@ class _Context:
         examples: tensors that the part was given, and the whole batches that these are of.
     """
 
-    def __init__(self, ctx: Any, level: int, size: int, examples: Iterable[tuple[Any, Any]]) -> None:
+    def __init__(
+        self, ctx: Any, level: int, size: int, examples: Iterable[tuple[Any, Any]]
+    ) -> None:
         # Contexts within contexts note on the same one what lies where.
         note = f"{ctx._note}_" if isinstance(ctx, _Context) else "_saved_at"
         whole = {id(one): (one, all_) for one, all_ in examples}

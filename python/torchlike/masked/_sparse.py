@@ -13,9 +13,7 @@ _WITHOUT_KEEPDIM = "reduction operations on CSR tensors with keepdim=False is un
 _FOLDS = {"sum": "sum", "mean": "sum", "prod": "prod", "amax": "amax", "amin": "amin"}
 
 
-def _entries(
-    input: Tensor, mask: Tensor | None, identity: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def _entries(input: Tensor, mask: Tensor | None, identity: float) -> tuple[Tensor, Tensor, Tensor]:
     """Where elements count, one column each, their values, and which of these do: the others are `identity`."""
     if mask is None:
         own = input.coalesce()
