@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -33,6 +34,29 @@ def test_shapes_by_tensor() -> None:
         shapes[3] = {}
     with pytest.raises(ValueError, match="were not found in args"):
         shapes.dynamic_shapes(Nested(), ({"k": [y]}, y))
+
+
+@dataclass
+class Point:
+    x: torch.Tensor
+    rest: list[torch.Tensor]
+
+
+def test_shapes_of_objects_of_registered_classes_are_lists() -> None:
+    class Sum(nn.Module):
+        def forward(self, p: Point) -> torch.Tensor:
+            return p.x + p.rest[0]
+
+    torch.export.register_dataclass(Point, serialized_type_name="tests.Point")
+    x, y, n = torch.ones(4), torch.ones(4), Dim("n", max=9)
+    shapes = torch.export.ShapesCollection()
+    shapes[x], shapes[y] = (n,), (n,)
+    given = (Point(x, [y]),)
+    assert shapes.dynamic_shapes(Sum(), given) == {"p": [(n,), [(n,)]]}
+    program = torch.export.export(Sum(), given, dynamic_shapes=([{0: n}, [{0: n}]],))
+    assert program.module()(Point(torch.ones(6), [torch.ones(6)])).tolist() == [2] * 6
+    with pytest.raises(torch.export.dynamic_shapes.UserError, match="`inputs.*` is a"):
+        torch.export.export(Sum(), given, dynamic_shapes=(Point((n,), [(n,)]),))
 
 
 def test_shapes_by_more_inputs() -> None:

@@ -135,6 +135,14 @@ def _exported(
     return _export(mod, args, named, sizes, preserved=preserved, report=report)
 
 
+def _rename_input(graph: Any, signature: ExportGraphSignature, old: str, new: str) -> None:
+    """Gives an input of a graph the name that it had in another one."""
+    node = next(n for n in graph.nodes if n.op == "placeholder" and n.name == old)
+    node._rename(new)
+    node.target = node.name
+    signature.replace_all_uses(old, node.name)
+
+
 def _export(
     mod: Any,
     args: Any,
@@ -161,6 +169,7 @@ def _export(
         if of is not None and spec.target in of.constants:
             before = {s.target: s for s in of.graph_signature.input_specs}[spec.target]
             spec.kind, spec.persistent = before.kind, before.persistent
+            _rename_input(traced.graph, signature, spec.arg.name, before.arg.name)
     names = arg_names(mod, args, kwargs) if of is None else of._signature().forward_arg_names
     call = ModuleCallSignature([], [], traced.in_spec, traced.out_spec, names)
     modules = [(n, m) for n, m in mod.named_modules(remove_duplicate=False) if n]

@@ -205,10 +205,20 @@ class AdditionalInputs:
             check_call(ep.graph_signature, ep.graph, ep._sizes, leaves, spec)
 
 
+def _plain(tree: Any) -> Any:
+    """The same inputs with lists in place of objects of registered classes, as `dynamic_shapes` has them."""
+
+    def one(value: Any) -> Any:
+        inside = pytree.tree_flatten(value, is_leaf=lambda t: t is not value)[0]
+        return value if any(t is value for t in inside) else [_plain(t) for t in inside]
+
+    return pytree.tree_map(one, tree, is_leaf=lambda t: not isinstance(t, list | tuple | dict))
+
+
 def _combined(m: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> dict[str, Any]:
     """The inputs by the names of their parameters."""
     function = getattr(m, "forward", m)
-    return dict(inspect.signature(function).bind(*args, **(kwargs or {})).arguments)
+    return _plain(dict(inspect.signature(function).bind(*args, **(kwargs or {})).arguments))
 
 
 def _varying(*values: Any) -> Any:
@@ -259,8 +269,14 @@ def _per_leaf(tree: Any, spec: Any, path: str) -> list[Any]:
         return [spec]
     if spec is None:
         return [None] * len(pytree.tree_leaves(tree))
+    kind: Any = dict if isinstance(tree, dict) else list | tuple
+    if not isinstance(spec, kind):
+        raise UserError(
+            f"Detected mismatch between the structure of `inputs` and `dynamic_shapes`: `inputs{path}` is a "
+            f"{type(tree)}, but `dynamic_shapes{path}` is a {type(spec)}"
+        )
     keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
-    if isinstance(tree, dict) != isinstance(spec, dict) or len(spec) != len(keys):
+    if len(spec) != len(keys):
         raise UserError(
             f"Detected mismatch between the structure of `inputs` and `dynamic_shapes`: `inputs{path}` "
             f"has {len(keys)} elements, but `dynamic_shapes{path}` has {len(spec)} elements"
@@ -304,7 +320,7 @@ def specs_of(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> list[An
         )
     found = []
     for (name, value), spec in zip(bound.items(), values, strict=True):
-        found += _per_leaf(value, spec, f"[{name!r}]")
+        found += _per_leaf(_plain(value), spec, f"[{name!r}]")
     return found
 
 
