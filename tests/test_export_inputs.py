@@ -55,7 +55,7 @@ def test_shapes_of_objects_of_registered_classes_are_lists() -> None:
     assert shapes.dynamic_shapes(Sum(), given) == {"p": [(n,), [(n,)]]}
     program = torch.export.export(Sum(), given, dynamic_shapes=([{0: n}, [{0: n}]],))
     assert program.module()(Point(torch.ones(6), [torch.ones(6)])).tolist() == [2] * 6
-    with pytest.raises(torch.export.dynamic_shapes.UserError, match="`inputs.*` is a"):
+    with pytest.raises(torch.export.dynamic_shapes.UserError, match=r"`inputs.*` is a"):
         torch.export.export(Sum(), given, dynamic_shapes=(Point((n,), [(n,)]),))
 
 
