@@ -56,6 +56,17 @@ def tangents(call):
     return along
 
 
+def tangents_apart(call, n):
+    """The derivative of a function of `n` tensors along as many others, those of floating point numbers."""
+
+    def along(*each):
+        only, given = smooth(call, each[:n])
+        directions = [d for t, d in zip(each[:n], each[n:], strict=True) if t.is_floating_point()]
+        return torch.func.jvp(only, tuple(given), tuple(directions))[1]
+
+    return along
+
+
 def agree(row, call, given, which):
     """Compares the two ways for a batch of two in the places `which` says."""
     examples = [[t, another(t) if w else t] for t, w in zip(given, which, strict=True)]
@@ -114,6 +125,17 @@ def test_tangents_of_every_row(row):
     for call, given in functions(row, False):
         for which in ways(given):
             agree(row, tangents(call), given, which)
+
+
+# What is drawn has no tangents but zeros.
+@pytest.mark.parametrize("row", [r for r in SAMPLES if r not in DRAW])
+def test_tangents_that_differ_where_their_operand_does_not(row):
+    for call, given in functions(row, False):
+        n = len(given)
+        both = [*given, *(t * 0.5 + 1 for t in given)]
+        for at, along in [(i, j) for i in range(n) for j in range(n) if i != j]:
+            which = tuple(k in (at, n + along) for k in range(2 * n))
+            agree(row, tangents_apart(call, n), both, which)
 
 
 @pytest.mark.parametrize("row", SAMPLES)

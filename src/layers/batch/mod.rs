@@ -170,6 +170,12 @@ pub fn is_at(t: &Tensor, number: u32) -> bool {
     t.batch().iter().any(|d| d.level == number)
 }
 
+/// True if a tensor, or a tangent of it, differs from example to example of some levels.
+fn differs(t: &Tensor, levels: &[(u32, i64)]) -> bool {
+    let own = levels.iter().any(|l| is_at(t, l.0));
+    own || t.tangents().iter().any(|(_, u)| differs(u, levels))
+}
+
 /// The whole batch of a tensor as one of `like`'s: with the dimensions that are out of sight there first, repeated where `t` has none. It
 /// stays an example of the levels that `like` is none of.
 ///
@@ -276,9 +282,8 @@ fn levels(args: &Args) -> Levels {
 fn aligned(t: &Tensor, levels: &[(u32, i64)], expand: bool) -> Result<Tensor> {
     let missing = |level: u32| !is_at(t, level);
     let along = t.tangents();
-    let differs =
-        |(level, _): &(u32, i64)| missing(*level) && along.iter().any(|(_, u)| is_at(u, *level));
-    let expand = expand || levels.iter().any(differs);
+    let alone = |l: &(u32, i64)| missing(l.0) && differs(t, &[*l]);
+    let expand = expand || levels.iter().any(alone);
     let mut whole = t.clone().below(0).whole();
     for (i, (level, _)) in levels.iter().enumerate() {
         if missing(*level) {

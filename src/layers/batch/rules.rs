@@ -1,6 +1,6 @@
 //! How rows run on whole batches: by what the row says of itself, or derived from it.
 
-use super::{Levels, aligned, example, single, with_sizes};
+use super::{Levels, aligned, differs, example, single, with_sizes};
 use crate::dims::wrap_dim;
 use crate::layers::autograd::gather;
 use crate::ops::batch;
@@ -143,7 +143,7 @@ impl Examples<'_, '_> {
     fn differ(&self, places: u16) -> bool {
         let mut differ = false;
         self.c.args.for_each_tensor(|i, t| {
-            differ |= i < 16 && places & 1 << i != 0 && !t.batch().is_empty();
+            differ |= i < 16 && places & 1 << i != 0 && differs(t, self.levels);
         });
         differ
     }
@@ -165,7 +165,7 @@ impl Examples<'_, '_> {
     fn other(&self, f: fn(&Args, Hidden) -> Result<Option<Ret>>) -> Result<Option<Ret>> {
         let mut differ = 0;
         self.c.args.for_each_tensor(|i, t| {
-            if i < 16 && !t.batch().is_empty() {
+            if i < 16 && differs(t, self.levels) {
                 differ |= 1 << i;
             }
         });
@@ -207,7 +207,7 @@ impl Examples<'_, '_> {
             let first = std::mem::take(&mut first);
             let written = first && target.is_some();
             // Beside examples that are numbers, a number that is the same for all counts as they do.
-            if t.batch().is_empty() && !(first && shapes) && widest > 0 {
+            if !(differs(t, self.levels) || first && shapes) && widest > 0 {
                 return Ok(t.clone());
             }
             let mut whole = aligned(t, self.levels, first && shapes)?;

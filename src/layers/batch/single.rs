@@ -1,6 +1,6 @@
 //! Rows without a rule: one call an example.
 
-use super::{Levels, aligned, example, warn_of_loop, with_sizes};
+use super::{Levels, aligned, differs, example, warn_of_loop, with_sizes};
 use crate::layers::autograd::gather;
 use crate::ops::{Call, Form, OwnedArgs, Ret, Value, dispatch, f};
 use crate::{Result, Tensor, bail, mode};
@@ -108,6 +108,6 @@ fn at(c: &Call, levels: &Levels, i: i64) -> Result<OwnedArgs> {
         }
         Ok(t)
     };
-    args.replace_tensors(|_, t| (!t.batch().is_empty()).then(|| one(t)).transpose())?;
+    args.replace_tensors(|_, t| differs(t, levels).then(|| one(t)).transpose())?;
     Ok(args)
 }
