@@ -30,6 +30,17 @@ def test_quantized() -> None:
     assert torch.q_per_channel_axis(q) == 0
 
 
+def test_numbers_are_copied() -> None:
+    x = torch.ones(2, 2)
+    assert x.copy_(2.5) is x and x.tolist() == [[2.5, 2.5]] * 2 and x.copy_(other=1)[0, 0] == 1
+    assert torch.ones(2, dtype=torch.int8).copy_(300, True).tolist() == [44, 44]
+    with pytest.raises(TypeError, match=r"argument 'other'.* must be Tensor, not str"):
+        x.copy_("2")
+    y = torch.ones(2, requires_grad=True) * 1
+    assert type(y.copy_(3).grad_fn).__name__ == "CopyBackwards"
+    assert x.to("meta").copy_(3).is_meta
+
+
 def test_switches_and_histories() -> None:
     x = torch.ones(2, requires_grad=True) * 2
     assert torch.detach_(x) is x and not x.requires_grad

@@ -126,6 +126,9 @@ def test_tensors_are_written():
         real.copy_(q)
     with pytest.raises(RuntimeError, match="same data type"):
         other.copy_(made(torch.qint8))
+    some = q.clone()
+    some[mask] = 0.5
+    assert torch.equal(some.dequantize(), got)
     out = made(scale=0.1)
     assert torch.cat([q[:1], q[1:]], out=out) is out
     assert out.q_scale() == 0.1 and (out.dequantize() - real).abs().max() < 0.051
@@ -143,6 +146,20 @@ def test_on_meta_there_are_shapes():
     q = made().to("meta")
     assert torch.relu(q).is_meta and F.max_pool2d(q, 2).shape == (2, 3, 4, 3)
     assert q.dequantize().dtype == torch.float32
+
+
+def test_what_nobody_has_written_keeps_the_scale():
+    q = made()
+    like = torch.empty_like(q)
+    assert (like.shape, like.dtype, like.q_scale()) == (q.shape, q.dtype, 0.0371)
+    assert like.data_ptr() != q.data_ptr()
+    scales = torch.tensor([0.5, 0.25])
+    each = torch.quantize_per_channel(
+        torch.ones(2, 3), scales, torch.tensor([0, 1]), 0, torch.quint8
+    )
+    assert torch.empty_like(each).q_per_channel_scales().tolist() == [0.5, 0.25]
+    with pytest.raises(RuntimeError, match="not supported to specify a dtype"):
+        torch.empty_like(q, dtype=torch.float32)
 
 
 def test_what_is_not_computed_says_so():

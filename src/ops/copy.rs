@@ -5,7 +5,7 @@ use crate::ops::batch;
 use crate::ops::core::fits::check_fits;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{
-    Batch, F, FM, FMIO, Hidden, I, J, M, OpDef, Plan, Ret, X, compose, kernel, view,
+    Batch, F, FM, FMIO, Hidden, I, J, M, OpDef, Plan, Ret, X, compose, forward, kernel, view,
 };
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
@@ -36,6 +36,21 @@ pub static OPS: &[OpDef] = &[
         "CopyBackwards | self: zeros_like(grad); src: _grad.converted_back(grad, src.dtype, src.device)",
     )
     .batch(Batch::Pointwise),
+    forward(
+        "copy#number",
+        "(Tensor self, Scalar src, bool non_blocking=False)",
+        I,
+        |a| {
+            let number = f::ScalarTensor::new(a.src)
+                .dtype(a.src.dtype(DType::F64))
+                .device(Device::CPU)
+                .call()?;
+            let call = f::Copy::new(a.input, &number).non_blocking(a.non_blocking);
+            Ok(call.args()?.to_owned())
+        },
+        "One number, converted, for every element of `self`.",
+    )
+    .samples("f32[2, 3], 2.5; i64[4], 3"),
     kernel(
         "clone",
         "(Tensor self, *, format? memory_format=None)",

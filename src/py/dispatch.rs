@@ -188,18 +188,18 @@ pub fn fresh(t: Tensor) -> Result<Tensor> {
 
 /// A number as a tensor that is assigned to elements, where a dispatch mode is to see it as PyTorch's.
 pub fn assigned(n: Scalar, to: &Tensor) -> Result<Tensor> {
-    let n = crate::ops::core::fits::assigned(n, to.dtype())?;
+    let (n, dtype) = crate::ops::core::fits::assigned_to(n, to)?;
     if let Some(mode) = to.storage().fake_mode() {
-        let made = mode.lift(&Tensor::scalar(n, to.dtype())?);
+        let made = mode.lift(&Tensor::scalar(n, dtype)?);
         return made.to_device(to.device());
     }
     if to.is_meta() {
         return crate::f::ScalarTensor::new(n)
-            .dtype(to.dtype())
+            .dtype(dtype)
             .device(to.device())
             .call();
     }
-    crate::f::lift_fresh(&Tensor::scalar(n, to.dtype())?.to_device(to.device())?)
+    crate::f::lift_fresh(&Tensor::scalar(n, dtype)?.to_device(to.device())?)
 }
 
 /// What [`fresh`] gave, cut off from what came before: in inference mode nobody but a dispatch mode would see to that.

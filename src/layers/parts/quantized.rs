@@ -37,6 +37,9 @@ pub(crate) fn answer(args: &Args) -> Result<Option<Ret>> {
     let Some(mut q) = args.tensor(0).ok().and_then(Quantized::of) else {
         return Ok(None);
     };
+    if name == "empty_like" {
+        return empty(args, q).map(one);
+    }
     let Ok(u) = q.uniform(name) else {
         return Ok(None);
     };
@@ -95,6 +98,24 @@ fn to_range(width: f64, low: i64, high: i64, zero: i64) -> Uniform {
         scale: width / (high - low + 1) as f64,
         zero,
     }
+}
+
+/// A tensor that nobody has written, with the quantizer of another.
+fn empty(args: &Args, q: Quantized) -> Result<Tensor> {
+    let own = args.tensor(0)?.dtype();
+    let asked = args.dtype(1).unwrap_or(own);
+    ensure!(
+        asked == own,
+        Runtime,
+        "It is currently not supported to specify a dtype that doesn't match the input tensor's dtype via empty_like.  \
+         Specified: {} Input tensor's dtype: c10::{}",
+        asked.cpp_name(),
+        own.name()
+    );
+    let mut owned = args.to_owned();
+    owned.values[0] = OwnedArg::Tensor(q.integers);
+    owned.values[1] = OwnedArg::Plain(Arg::None);
+    with_quantizer(&dispatch::fresh(&owned.borrow())?.one()?, q.quantizer)
 }
 
 /// The call with another tensor in place of its first.

@@ -1,6 +1,6 @@
 //! Which numbers the elements of a type can hold.
 
-use crate::{DType, Result, Scalar, ensure};
+use crate::{DType, Result, Scalar, Tensor, ensure};
 
 /// The name of a type in range errors.
 pub fn c_name(d: DType) -> &'static str {
@@ -52,11 +52,23 @@ pub fn check_fits(s: Scalar, d: DType) -> Result<()> {
 ///
 /// # Errors
 /// As [`check_fits`] for other dtypes.
-pub fn assigned(s: Scalar, d: DType) -> Result<Scalar> {
+fn assigned(s: Scalar, d: DType) -> Result<Scalar> {
     match s {
         Scalar::Float(v) if matches!(d, DType::F16 | DType::BF16) && !fits(s, d) => {
             Ok(Scalar::Float(v.signum() * f64::INFINITY))
         }
         s => check_fits(s, d).map(|()| s),
     }
+}
+
+/// A number as it is assigned to elements of a tensor, and the dtype that it has beside them: quantised ones take real numbers.
+///
+/// # Errors
+/// If the dtype cannot hold it.
+pub fn assigned_to(s: Scalar, t: &Tensor) -> Result<(Scalar, DType)> {
+    let d = match t.dtype() {
+        d if d.is_quantized() => DType::F32,
+        d => d,
+    };
+    Ok((assigned(s, d)?, d))
 }

@@ -205,11 +205,11 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
     let value = match value {
         Put::Tensor(v) => v,
         Put::Scalar(s) => {
-            let s = crate::ops::core::fits::assigned(s, t.dtype())?;
+            let (s, dtype) = crate::ops::core::fits::assigned_to(s, t)?;
             if sliced.indices.is_empty() {
                 return f::Fill::new(&sliced.view, s).call_();
             }
-            number = helpers::made_for(Tensor::scalar(s, t.dtype())?, t)?;
+            number = helpers::made_for(Tensor::scalar(s, dtype)?, t)?;
             &number
         }
     };
