@@ -323,6 +323,10 @@ impl Tensor {
         } else if mode::records() {
             view.flags |= self.note_view();
         } else {
+            if mode::layers() & mode::FORWARD != 0 {
+                // A tangent that is written into the view is one of what it shows.
+                self.note_viewed();
+            }
             view.flags |= self.apart(plan.dtype);
             view.group = self.marked_apart();
             view.nr = self.storage.version() as u16;
@@ -354,12 +358,18 @@ impl Tensor {
         }
     }
 
-    /// Notes that a view is made while gradients are on; gives the flags that it has by that.
+    /// Notes that a view is made, if this is none itself.
     #[inline]
-    fn note_view(&self) -> u8 {
+    fn note_viewed(&self) {
         if self.flags & VIEW == 0 && (self.group() != 0 || !self.storage.has_families()) {
             self.lay();
         }
+    }
+
+    /// Notes that a view is made while gradients are on; gives the flags that it has by that.
+    #[inline]
+    fn note_view(&self) -> u8 {
+        self.note_viewed();
         if self.flags & (GRAD | VIEW_OF_LEAF) == 0 {
             return 0;
         }

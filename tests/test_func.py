@@ -346,6 +346,23 @@ class TestVmap:
         assert out.is_meta
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (x[:2] * x[2:]).sum(),
+        lambda x: x[0] * x[1] * x[3],
+        lambda x: nn.functional.layer_norm(x, (4,))[1].exp(),
+        lambda x: nn.functional.batch_norm(x.view(4, 1), None, None, training=True)[0].exp().sum(),
+    ],
+)
+def test_second_derivatives_forward_over_reverse(f):
+    x = torch.tensor([1.0, 2.0, 4.0, 3.0], dtype=torch.float64)
+    want = torch.autograd.functional.hessian(f, x)
+    torch.testing.assert_close(torch.func.hessian(f)(x), want)
+    push = torch.func.jvp(torch.func.grad(f), (x,), (x,))[1]
+    torch.testing.assert_close(push, want @ x)
+
+
 def test_what_is_transformed_calls_no_backward():
     w = torch.ones(3, requires_grad=True)
 

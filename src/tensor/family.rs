@@ -278,7 +278,7 @@ impl Tensor {
     pub fn family_tangents(&self) -> Option<(Layout, Vec<Tangent>)> {
         self.storage().known_families()?;
         self.storage().with_families(|list| {
-            let found = list.iter().find(|f| f.group == self.group)?;
+            let found = list.iter().find(|f| f.group == self.group())?;
             let some = !found.tangents.is_empty();
             some.then(|| (found.base.clone(), found.tangents.clone()))
         })

@@ -17,6 +17,11 @@ fn mean(t: &Tensor, over: &[i64]) -> Result<Tensor> {
     f::MeanDim::new(t, over).keepdim(true).call()
 }
 
+/// What `f` computes, as a number that depends on nothing: neither with a history nor with tangents.
+fn constant(f: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+    mode::with_layers(!mode::FORWARD, || mode::with_grad(false, f))
+}
+
 impl Scores {
     /// Of `x` over some dimensions. `factor` is what the forward divided by; the same number is made of `x` again, so that it
     /// has a history.
@@ -27,7 +32,7 @@ impl Scores {
             x.clone()
         };
         let squares = mean(&f::mul(&x, &x)?, &over)?;
-        let eps = mode::with_grad(false, || f::sub(&f::pow(factor, -2i64)?, &squares))?;
+        let eps = constant(|| f::sub(&f::pow(factor, -2i64)?, &squares))?;
         let factor = f::rsqrt(&f::add(&squares, &eps)?)?;
         Ok(Self {
             values: f::mul(&x, &factor)?,
