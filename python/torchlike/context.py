@@ -187,7 +187,7 @@ def set_default_dtype(d: Any) -> None:
     if name is not None:
         import torchlike as torch
 
-        torch.Storage = getattr(torch, name)  # type: ignore[misc]
+        torch.Storage = getattr(torch, name)
 
 
 def set_default_tensor_type(t: Any) -> None:

@@ -99,7 +99,7 @@ def _made(overload: OpOverload) -> Any:
         finally:
             ctx.needs_input_grad = flat_needs
         made = made if isinstance(made, tuple) else (made,)
-        found = []
+        found: list[Any] = []
         for g, need in itertools.zip_longest(made, needs[: len(made)]):
             # No gradient of a list is none of what is in it.
             missing = g is None and isinstance(need, list | tuple)

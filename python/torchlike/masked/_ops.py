@@ -52,7 +52,8 @@ def _taken_apart(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
         input: Any = args[0] if args else given.get("input")
         _check_layout(function.__name__, input)
         if getattr(input, "layout", None) in _sparse.LAYOUTS:
-            return _of_sparse(function.__name__, *args, **given)
+            by_position: Any = args
+            return _of_sparse(function.__name__, *by_position, **given)
         own = getattr(input, "_masked_mask", None)
         if own is None:
             return function(*args, **kwargs)
