@@ -81,7 +81,7 @@ pub(crate) const WATCHED: u8 = SOURCED | FAKE | PARTS | OPAQUE | SHRUNK;
 const HOLLOW: u16 = 1 << 8;
 /// The bytes belong to another owner, or were shown to one, and cannot be resized.
 const FOREIGN: u16 = 1 << 9;
-/// Views were made while gradients were on.
+/// Views were made while gradients or forward mode were on.
 const FAMILIES: u16 = 1 << 10;
 /// Somebody is told when it goes.
 const TOLD: u16 = 1 << 11;
