@@ -149,7 +149,7 @@ fn by_vectors<T: Real>(
             unsafe { std::slice::from_raw_parts_mut(to.get().cast::<T>().add(k * tile), tile) };
         let (pixel, others) = row.split_at_mut(c);
         for other in others.chunks_exact(c) {
-            pixel.iter_mut().zip(other).for_each(|(a, &b)| *a = *a + b);
+            pixel.iter_mut().zip(other).for_each(|(a, &b)| *a += b);
         }
     }
     copy::dense(&sums.narrowed(1, 0, c as i64).swapped(0, 1), wide)
