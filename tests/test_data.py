@@ -440,3 +440,8 @@ else:
     raise AssertionError
 """
     subprocess.run([sys.executable, "-c", body], check=True, timeout=60)
+
+
+def test_a_distributed_sampler_asks_the_group():
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        torch.utils.data.DistributedSampler(range(4), num_replicas=2)

@@ -448,3 +448,12 @@ def test_samples_of_counts_and_shares_have_pytorchs_bits() -> None:
         torch.binomial(counts, p.double())
     with pytest.raises(ValueError, match="floating-point dtypes for count"):
         torch.binomial(torch.tensor([3]), p)
+
+
+def test_constraints_and_transforms_check_what_they_are_given():
+    greater = torch.distributions.constraints.greater_than_eq
+    assert not isinstance(greater(1.0), torch.distributions.constraints.greater_than)
+    assert repr(greater(1.0)) == "GreaterThanEq(lower_bound=1.0)"
+    transforms = torch.distributions.transforms
+    with pytest.raises(AssertionError, match="reinterpreted_batch_ndims must be >= 0, got -1"):
+        transforms.IndependentTransform(transforms.ExpTransform(), -1)

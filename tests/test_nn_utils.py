@@ -316,3 +316,8 @@ def test_gradients_of_each_example_of_words_and_refusals():
     ):
         with pytest.raises(RuntimeError, match=text):
             call()
+
+
+def test_only_tensors_are_padded():
+    with pytest.raises(TypeError, match="expected Tensor as element 1 in argument 0, but got int"):
+        rnn.pad_sequence([torch.ones(2), 3])

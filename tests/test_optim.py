@@ -410,3 +410,20 @@ def test_other_optimizers_count_as_they_do_after_loading():
     again.load_state_dict(o.state_dict())
     again.step()
     assert type(again.state[p]["step"]) is int and again.state[p]["step"] == 2
+
+
+def test_a_state_without_its_counts_is_not_loaded():
+    param = torch.nn.Parameter(torch.ones(3))
+    param.grad = torch.ones(3)
+    first = torch.optim.RMSprop([param])
+    first.step()
+    with pytest.raises(KeyError, match="mu_product"):
+        torch.optim.NAdam([param]).load_state_dict(first.state_dict())
+
+
+def test_averages_on_meta_are_moved():
+    model = torch.nn.Linear(3, 2, device="meta")
+    average = torch.optim.swa_utils.AveragedModel(model)
+    for _ in range(3):
+        average.update_parameters(model)
+    assert average.module.weight.is_meta

@@ -213,7 +213,7 @@ def _source(f: Any) -> tuple[Any, int, bool]:
         return bytes(f), 0, False
     if not hasattr(f, "read"):
         raise AttributeError(
-            f"'{type(f).__name__}' object has no attribute 'read'. You can only torch.load from a file that is "
+            f"'{type(f).__name__}' object has no attribute 'seek'. You can only torch.load from a file that is "
             "seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
         )
     try:

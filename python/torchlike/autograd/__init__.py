@@ -85,6 +85,8 @@ def _first_grad(output: Any) -> Tensor | None:
     if isinstance(output, graph.GradientEdge):
         meta = output.node._input_metadata[output.output_nr]
         size, dtype = meta.shape.numel(), meta.dtype
+    elif not isinstance(output, Tensor):
+        raise AssertionError("Expected output to be a torch.Tensor")
     elif not output.requires_grad:
         return None
     else:

@@ -260,11 +260,18 @@ class _GreaterThan(Constraint):
         return f"{self.__class__.__name__[1:]}(lower_bound={self.lower_bound})"
 
 
-class _GreaterThanEq(_GreaterThan):
+class _GreaterThanEq(Constraint):
     """Numbers from one on."""
+
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
+        super().__init__()
 
     def check(self, value: Any) -> Any:
         return self.lower_bound <= value
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__[1:]}(lower_bound={self.lower_bound})"
 
 
 class _LessThan(Constraint):

@@ -284,6 +284,9 @@ class IndependentTransform(Transform):
         self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0
     ) -> None:
         super().__init__(cache_size=cache_size)
+        assert reinterpreted_batch_ndims >= 0, (
+            f"reinterpreted_batch_ndims must be >= 0, got {reinterpreted_batch_ndims}"
+        )
         self.base_transform = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 

@@ -147,8 +147,8 @@ class Optimizer:
                 group.setdefault(name, value)
             for p in group["params"]:
                 state = self.state.get(p) or {}
-                for name in self._counts:
-                    if name in state and not isinstance(state[name], Tensor):
+                for name in self._counts if state else ():
+                    if not isinstance(state[name], Tensor):
                         state[name] = self._count(p, group, float(state[name]))
 
     # A number of the state as a tensor, and what is said of sparse gradients where they are refused.

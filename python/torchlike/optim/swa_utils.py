@@ -62,7 +62,9 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
         for average, value in zip(averages, values, strict=True):
             if _floating(averages[0]):
                 weight = 1 / (num_averaged + 1)
-                average.lerp_(value, weight if isinstance(weight, float) else weight.item())
+                if isinstance(weight, torch.Tensor):
+                    weight = weight.to(average.dtype) if weight.is_meta else weight.item()
+                average.lerp_(value, weight)
             elif isinstance(num_averaged, torch.Tensor):
                 average.addcdiv_(value - average, num_averaged + 1)
             else:

@@ -227,6 +227,10 @@ def pad_sequence(
         raise RuntimeError(
             f"Expected padding_side to be one of left or right, but got {padding_side}."
         )
+    for i, s in enumerate(sequences):
+        if not isinstance(s, torch.Tensor):
+            found = type(s).__name__
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {found}")
     longest = max(s.size(0) for s in sequences)
     count = len(sequences)
     first = sequences[0]
