@@ -49,3 +49,115 @@ def test_python_numbers_are_made_of_one_element(convert):
     assert convert(torch.ones(1, 1)) == 1
     with pytest.raises(ValueError, match=r"^only one element tensors can be"):
         convert(torch.ones(2))
+
+
+def told(call):
+    """The type and the first line of what a call is told."""
+    try:
+        return type(call()), ""
+    except Exception as error:
+        return type(error), str(error).replace("torchlike", "torch").split("\n")[0]
+
+
+X, Y = torch.ones(3), torch.ones(3, 3)
+F = torch.nn.functional
+LARGE = "Overflow when unpacking long long"
+
+
+@pytest.mark.parametrize(
+    ("call", "want"),
+    [
+        (lambda: torch.abs(self=X), 'abs() missing 1 required positional arguments: "input"'),
+        (lambda: torch.abs(X, self=1), "abs() got an unexpected keyword argument 'self'"),
+        (lambda: F.mish(x=X), "mish() got an unexpected keyword argument 'x'"),
+        (lambda: F.softmax(X, axis=0), "softmax() got an unexpected keyword argument 'axis'"),
+        (lambda: X.select(0, 0, input=1), "select() got an unexpected keyword argument 'input'"),
+        (lambda: X.byte(3), "byte() takes 0 positional arguments but 1 was given"),
+        (lambda: torch.tensor(1.0, 2), "tensor() takes 1 positional argument but 2 were given"),
+        (lambda: torch.tensor(), 'tensor() missing 1 required positional arguments: "data"'),
+        (lambda: torch.abs(X, out=(X,)), "abs(): argument 'out' must be Tensor, not tuple"),
+        (
+            lambda: torch.linalg.eigh(Y, out=Y),
+            "linalg_eigh(): argument 'out' must be tuple of Tensors, not Tensor",
+        ),
+        (lambda: torch.sort(Y, out=(Y,)), "expected tuple of 2 elements but got 1"),
+        (
+            lambda: torch.max(Y, 0, out=(Y, 3)),
+            "expected Tensor as element 1 in argument 3, but got int",
+        ),
+        (
+            lambda: torch.zeros(2, 2**70),
+            f"zeros(): argument 'size' failed to unpack the object at pos 2 with error \"{LARGE}",
+        ),
+        (
+            lambda: F.dropout(X, 0.5, 3),
+            "dropout(): argument 'train' (position 3) must be bool, not int",
+        ),
+        (
+            lambda: F.unfold(torch.ones(1, 1, 4, 4), "a"),
+            "im2col(): argument 'kernel_size' (position 2) must be tuple of ints, "
+            "but found element of type str at pos 0",
+        ),
+        (
+            lambda: F.poisson_nll_loss(X, X, reduction=3),
+            "unsupported operand type(s) for +: 'int' and 'str'",
+        ),
+    ],
+)
+def test_words_of_arguments_that_do_not_fit(call, want):
+    assert told(call) == (TypeError, want)
+
+
+@pytest.mark.parametrize("call", [lambda: X.sum(2**70), lambda: torch.topk(X, 2**70)])
+def test_integers_of_more_than_64_bits_are_no_sizes(call):
+    assert told(call) == (ValueError, LARGE)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: X + 2**70, lambda: torch.add(X, 2**70), lambda: X.fill_(2**70)]
+)
+def test_integers_of_more_than_64_bits_are_no_numbers(call):
+    assert told(call) == (OverflowError, "int too big to convert")
+
+
+def test_a_reduction_that_is_no_name_is_a_value_error():
+    for loss in (F.mse_loss, F.smooth_l1_loss, F.soft_margin_loss):
+        assert told(lambda loss=loss: loss(X, X, reduction=3)) == (
+            ValueError,
+            "3 is not a valid value for reduction",
+        )
+
+
+def test_what_python_only_tests_may_be_anything():
+    assert torch.nn.ReLU(0.5)(X.clone()).tolist() == [1, 1, 1]
+    assert F.dropout(X, 0.0, True, "in place").tolist() == [1, 1, 1]
+    assert len(list(torch.nn.Linear(2, 2).parameters(1))) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "want"),
+    [
+        (lambda: torch.norm(torch.ones(2, 3, 4), "nuc"), "dim must be a 2-tuple. Got 0 1 2"),
+        (lambda: torch.ones(1).index_add(0, torch.tensor([0]), torch.ones(())), "must match self"),
+        (lambda: F.bilinear(X.byte(), X, torch.ones(1, 3, 3)), "must have the same dtype"),
+        (
+            lambda: X.byte().new_full((2,), 256),
+            "value cannot be converted to type uint8_t without overflow",
+        ),
+        (lambda: torch.inner(X, X.long()), "both inputs should have same dtype"),
+        (
+            lambda: torch.take_along_dim(Y, torch.zeros(2).half(), 0),
+            "same number of dimensions",
+        ),
+    ],
+)
+def test_operands_that_do_not_belong_together_are_refused(call, want):
+    kind, text = told(call)
+    assert kind is RuntimeError
+    assert want in text
+
+
+def test_integers_are_not_rounded_to_decimals():
+    for decimals, kernel in ((0, "round_vml_cpu"), (2, "round_cpu")):
+        kind, text = told(lambda n=decimals: torch.round(torch.ones(2).long(), decimals=n))
+        assert (kind, text) == (NotImplementedError, f"\"{kernel}\" not implemented for 'Long'")

@@ -5,14 +5,16 @@
     reason = "argument vectors of CPython's fast calls are read"
 )]
 
-use super::convert::{Failure, convert, size, size_at};
+use super::convert::{Failure, TOO_LARGE, convert, size, size_at};
 use super::groups::{Group, OUT, Overload};
 use super::held::{Held, Waiting, tensor_items};
 use super::object::is_tensor;
+use super::python_names::python_name;
 use super::watch;
 use crate::Dims;
 use crate::ops::args::{Arg, Values};
 use crate::ops::schema::{Kind, Param};
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
@@ -48,6 +50,8 @@ pub(super) enum Misfit<'a, 'py> {
     Missing { filled: usize },
     /// A keyword that this overload does not know, or that was given by position.
     Unexpected { filled: usize },
+    /// `out=` is not what holds the results.
+    WrongOut { object: &'a Bound<'py, PyAny> },
 }
 
 pub(super) enum Fail<'a, 'py> {
@@ -181,15 +185,9 @@ impl<'py> Incoming<'py> {
             })
         });
         let keywords = self.keywords.iter().filter(|(k, o)| {
-            asks(o, &|v| {
-                let named = |p: &&Param| k.eq(p.name).unwrap_or(false);
-                let out = k.eq("out").unwrap_or(false).then_some(Kind::Tensor);
-                v.op.schema
-                    .params
-                    .iter()
-                    .find(named)
-                    .map(|p| p.kind)
-                    .or(out)
+            asks(o, &|v| match self.place(group, v, k) {
+                OUT_PLACE => Some(Kind::Tensor),
+                at => v.op.schema.params.get(at).map(|p| p.kind),
             })
         });
         let objects = positional.map(|(_, o)| o).chain(keywords.map(|(_, o)| o));
@@ -299,7 +297,7 @@ impl<'py> Incoming<'py> {
                 Err(_) if held.accepts(object) => {}
                 Err(Failure::Error(e)) => return Err(Fail::Error(e)),
                 Err(Failure::Kind) if ints.is_empty() => return Err(wrong(object).into()),
-                Err(Failure::Kind) => {
+                Err(_) => {
                     let item = ints.len();
                     return Err(Misfit::BadItem { at, item, object }.into());
                 }
@@ -408,7 +406,10 @@ impl<'py> Incoming<'py> {
             Ok(a) => Ok(a),
             Err(_) if held.accepts(object) => Ok(Arg::None),
             Err(Failure::Error(e)) => Err(Fail::Error(e)),
-            Err(Failure::Kind) => Err(Misfit::WrongKind {
+            Err(Failure::Large) if object.is_instance_of::<PyInt>() => {
+                Err(Fail::Error(PyValueError::new_err(TOO_LARGE)))
+            }
+            Err(_) => Err(Misfit::WrongKind {
                 at,
                 position,
                 object,
@@ -473,17 +474,22 @@ fn place_by_text(group: &Group, overload: &Overload, keyword: &Bound<'_, PyAny>)
     if text == "out" && overload.out {
         return OUT_PLACE;
     }
-    let schema = &overload.op.schema;
+    let named = |name: &str| {
+        let is = |own: &Py<PyString>| own.bind(keyword.py()).eq(name);
+        overload.names.iter().position(is)
+    };
+    // Functions that PyTorch writes in Python know no names of NumPy's.
+    let native = python_name(&group.full_name).is_none();
     let other = match text {
-        "input" | "x" | "a" | "x1" if !group.method => "self",
-        "axis" => "dim",
-        "keepdims" => "keepdim",
-        "x2" => "other",
+        "input" if !group.method => "self",
+        "x" | "a" | "x1" if !group.method && native => "input",
+        "axis" if native => "dim",
+        "keepdims" if native => "keepdim",
+        "x2" if native => "other",
         _ => match renamed(group).find(|(public, _)| *public == text) {
-            Some((_, own)) => own,
-            None => return schema.position(text).unwrap_or(NOWHERE),
+            Some((_, own)) => return overload.op.schema.position(own).unwrap_or(NOWHERE),
+            None => return named(text).unwrap_or(NOWHERE),
         },
     };
-    let at = schema.position(text).or_else(|| schema.position(other));
-    at.unwrap_or(NOWHERE)
+    named(text).or_else(|| named(other)).unwrap_or(NOWHERE)
 }

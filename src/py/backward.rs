@@ -20,7 +20,12 @@ fn edge_of(o: &Bound<'_, PyAny>) -> PyResult<Option<Edge>> {
         let whole = (!t.batch().is_empty()).then(|| t.whole());
         return Ok(views::current(whole.as_ref().unwrap_or(t))?.edge());
     }
-    let node = o.getattr("node")?;
+    let Ok(node) = o.getattr("node") else {
+        let found = super::types::type_name(o);
+        return Err(PyRuntimeError::new_err(format!(
+            "all inputs have to be Tensors or GradientEdges, but got {found}"
+        )));
+    };
     let nr: u16 = o.getattr("output_nr")?.extract()?;
     let to = node.cast::<PyNode>()?.get().link()?;
     Ok(Some(Edge { to, nr }))

@@ -9,7 +9,6 @@ use super::held::Held;
 use super::noted::Noted;
 use super::object::{PyTensor, is_tensor, tensor_ref, viewing};
 use super::results::{named_tuple, to_python};
-use super::types::type_name;
 use super::watch::{self, Shown, Style};
 use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Op, Q, Ret};
@@ -17,7 +16,7 @@ use crate::ops::schema::Returns;
 use crate::ops::{Call, dispatch};
 use crate::parts::located;
 use crate::{Dims, Tensor};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -98,7 +97,12 @@ impl<'py> Incoming<'py> {
         for overload in &group.overloads {
             let held = Held::default();
             let mut args = Args::empty(overload.op);
-            match self.parse(group, overload, &held, &mut args.values) {
+            let parsed = self.parse(group, overload, &held, &mut args.values);
+            let fitting = parsed.and_then(|out| {
+                out.map_or(Ok(()), |out| Self::fit_out(overload, out))
+                    .map(|()| out)
+            });
+            match fitting {
                 Ok(out) => return self.call(group, overload, &mut args, out),
                 Err(Fail::Error(e)) => return Err(e),
                 Err(Fail::Misfit(m)) => misfits.push(m),
@@ -107,9 +111,12 @@ impl<'py> Incoming<'py> {
         self.old_form(group, &misfits)
     }
 
-    /// Runs a call that fits no overload as what it was long ago.
+    /// Runs a call that fits no overload as what it was long ago, or with the truth of what is only tested.
     #[cold]
     fn old_form(&self, group: &Group, misfits: &[Misfit<'_, 'py>]) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(tested) = self.tested(group, misfits) {
+            return tested.unwatched(group);
+        }
         let Some(modern) = self.modern(group) else {
             return Err(self.refusal(group, misfits));
         };
@@ -246,21 +253,7 @@ impl<'py> Incoming<'py> {
     ) -> PyResult<Bound<'py, PyAny>> {
         let objects: Vec<Bound<'py, PyAny>> = match tensor_ref(out) {
             Some(_) => vec![out.clone()],
-            None => {
-                let mut list = Vec::new();
-                super::convert::each(out, |o| {
-                    list.push(o.clone());
-                    Ok(())
-                })
-                .map_err(|_| {
-                    PyTypeError::new_err(format!(
-                        "{}(): argument 'out' must be Tensor, not {}",
-                        overload.op.public_name(),
-                        type_name(out)
-                    ))
-                })?;
-                list
-            }
+            None => out.try_iter()?.collect::<PyResult<_>>()?,
         };
         let mut tensors = objects
             .iter()
@@ -397,11 +390,11 @@ pub fn binary<'py>(
         (true, true) => Args::of_two(op, borrowed(first), borrowed(second)),
         (true, false) => match number(second) {
             Some(n) => Args::of_two(op, borrowed(first), Arg::Scalar(n)),
-            None => return Ok(py.NotImplemented().into_bound(py)),
+            None => return no_operand(second),
         },
         (false, true) => match number(first) {
             Some(n) => Args::of_two(op, Arg::Scalar(n), borrowed(second)),
-            None => return Ok(py.NotImplemented().into_bound(py)),
+            None => return no_operand(first),
         },
         (false, false) => return Ok(py.NotImplemented().into_bound(py)),
     };
@@ -414,4 +407,13 @@ pub fn binary<'py>(
     }
     let result = released(py, &args, |a| dispatch::call(Call::new(a)))?;
     to_python(py, result, op)
+}
+
+/// What an operator says of an object that is neither a tensor nor a number: its class may know more.
+#[cold]
+fn no_operand<'py>(o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match super::convert::no_number(o).raised() {
+        Some(error) => Err(error),
+        None => Ok(o.py().NotImplemented().into_bound(o.py())),
+    }
 }

@@ -10,7 +10,7 @@ use crate::parts::Layout;
 use crate::random::SharedGenerator;
 use crate::{Device, Dims, Scalar, Tensor};
 use num_complex::Complex64;
-use pyo3::exceptions::PyNotImplementedError;
+use pyo3::exceptions::{PyNotImplementedError, PyOverflowError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyType};
@@ -19,9 +19,25 @@ use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PySlice, PyString, 
 pub enum Failure {
     /// Another type was expected.
     Kind,
+    /// An integer that 64 bits do not hold.
+    Large,
     /// A real error, to be raised as it is.
     Error(PyErr),
 }
+
+impl Failure {
+    /// The error to be raised, unless another type was expected.
+    pub fn raised(self) -> Option<PyErr> {
+        match self {
+            Self::Kind => None,
+            Self::Large => Some(PyValueError::new_err(TOO_LARGE)),
+            Self::Error(e) => Some(e),
+        }
+    }
+}
+
+/// What is said of an integer that 64 bits do not hold.
+pub const TOO_LARGE: &str = "Overflow when unpacking long long";
 
 impl From<PyErr> for Failure {
     fn from(e: PyErr) -> Self {
@@ -115,9 +131,7 @@ pub fn int(o: &Bound<'_, PyAny>) -> Converted<i64> {
         if overflow == 0 {
             return Ok(i);
         }
-        return Err(Failure::Error(pyo3::exceptions::PyRuntimeError::new_err(
-            "Overflow when unpacking long long",
-        )));
+        return Err(Failure::Large);
     }
     if o.is_instance_of::<PyBool>() || o.is_instance_of::<PyFloat>() {
         return Err(Failure::Kind);
@@ -166,6 +180,7 @@ fn float(o: &Bound<'_, PyAny>) -> Converted<f64> {
         Some(Scalar::Bool(b)) if o.is_exact_instance_of::<PyBool>() => Ok(f64::from(u8::from(b))),
         Some(Scalar::Complex(_)) | Some(Scalar::Bool(_)) => Err(Failure::Kind),
         Some(s) => Ok(s.to_f64()),
+        None if o.is_instance_of::<PyInt>() => Ok(o.extract()?),
         None => match tensor_ref(o) {
             Some(t) if t.ndim() == 0 && !t.dtype().is_complex() && !t.requires_grad() => {
                 Ok(t.item()?.to_f64())
@@ -191,7 +206,16 @@ fn scalar(o: &Bound<'_, PyAny>) -> Converted<Scalar> {
     }
     match tensor_ref(o) {
         Some(t) if t.ndim() == 0 && !t.requires_grad() => Ok(t.item()?),
-        _ => Err(Failure::Kind),
+        _ => Err(no_number(o)),
+    }
+}
+
+/// Why an object is no number: an integer is too large for one.
+#[cold]
+pub fn no_number(o: &Bound<'_, PyAny>) -> Failure {
+    match o.is_instance_of::<PyInt>() {
+        true => Failure::Error(PyOverflowError::new_err("int too big to convert")),
+        false => Failure::Kind,
     }
 }
 
@@ -249,17 +273,20 @@ pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
 
 /// A list of integers with gaps; an integer alone is a list of one.
 fn ints_with_gaps(o: &Bound<'_, PyAny>) -> Converted<Dims> {
-    let one = |o: &Bound<'_, PyAny>| {
-        if o.is_none() {
-            Ok(crate::ops::schema::NONE)
-        } else {
-            int(o)
-        }
+    let one = |place: usize, o: &Bound<'_, PyAny>| match o.is_none() {
+        true => Ok(crate::ops::schema::NONE),
+        false => size_at(place, o),
     };
-    match one(o) {
-        Ok(i) => Ok(Dims::new(&[i])),
-        Err(Failure::Kind) => Ok(Dims::new(&all(o, one)?)),
-        Err(e) => Err(e),
+    match one(0, o) {
+        Err(Failure::Kind) => {
+            let mut items = Vec::new();
+            each(o, |item| {
+                items.push(one(items.len(), item)?);
+                Ok(())
+            })?;
+            Ok(Dims::new(&items))
+        }
+        single => single.map(|i| Dims::new(&[i])),
     }
 }
 
@@ -315,7 +342,7 @@ pub fn convert<'a>(kind: Kind, optional: bool, o: &'a Bound<'_, PyAny>) -> Conve
         Kind::Tensor | Kind::Tensors | Kind::VarTensors | Kind::OptTensors => {
             return Err(Failure::Kind);
         }
-        Kind::Operand => Arg::Scalar(number(o).ok_or(Failure::Kind)?),
+        Kind::Operand => Arg::Scalar(number(o).ok_or_else(|| no_number(o))?),
         Kind::Int => Arg::Int(int(o)?),
         Kind::Ints | Kind::VarInts => Arg::Ints(ints(o)?),
         Kind::IntsOf(n) => match size(o) {

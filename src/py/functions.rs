@@ -6,44 +6,16 @@ use super::data::from_value;
 use super::dispatch::{cut_off, fresh};
 use super::error::heard;
 use super::generator::seed_of;
+use super::given;
 use super::object::{PyTensor, tensor_ref, wrap};
 use super::types::{PyDType, PyDevice, device, device_of, dtype};
 use super::watch;
 use super::wrappers;
 use crate::layers::{self, record};
-use crate::{DType, Device, kernels, mode, random};
+use crate::{DType, kernels, mode, random};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-
-fn dtype_of(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<DType>> {
-    match o {
-        None => Ok(None),
-        Some(o) if o.is_none() => Ok(None),
-        Some(o) => match super::convert::convert(crate::ops::schema::Kind::DType, false, o) {
-            Ok(crate::ops::Arg::DType(d)) => Ok(Some(d)),
-            _ => Err(PyTypeError::new_err(format!(
-                "{function}(): argument 'dtype' must be torch.dtype, not {}",
-                super::types::type_name(o)
-            ))),
-        },
-    }
-}
-
-fn device_arg(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<Device>> {
-    match o {
-        None => Ok(None),
-        Some(o) if o.is_none() => Ok(None),
-        Some(o) => match super::convert::device(o) {
-            Ok(d) => Ok(Some(d)),
-            Err(super::convert::Failure::Error(e)) => Err(e),
-            Err(super::convert::Failure::Kind) => Err(PyTypeError::new_err(format!(
-                "{function}(): argument 'device' must be torch.device, not {}",
-                super::types::type_name(o)
-            ))),
-        },
-    }
-}
 
 /// Shows a call that makes a tensor of `data` to function modes, with what was given beside it.
 fn shown_maker<'py>(
@@ -70,21 +42,26 @@ fn shown_maker<'py>(
 
 /// A tensor with the values of a Python object, copied.
 #[pyfunction]
-#[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=false, pin_memory=false))]
+#[pyo3(signature = (*placed, data=None, dtype=None, device=None, requires_grad=false, pin_memory=false))]
+#[pyo3(
+    text_signature = "(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False)"
+)]
 fn tensor<'py>(
-    data: &Bound<'py, PyAny>,
+    placed: &Bound<'py, PyTuple>,
+    data: Option<&Bound<'py, PyAny>>,
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
     requires_grad: bool,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let data = &given::only("tensor", "data", placed, data)?;
     let options = [("dtype", dtype), ("device", device)];
     let flags = [("requires_grad", requires_grad), ("pin_memory", pin_memory)];
     if let Some(made) = shown_maker("tensor", data, &options, &flags)? {
         return Ok(made);
     }
-    let d = dtype_of(dtype, "tensor")?;
-    let dev = device_arg(device, "tensor")?;
+    let d = given::dtype(dtype, "tensor")?;
+    let dev = given::device(device, "tensor")?;
     let py = data.py();
     if let Some(t) = tensor_ref(data) {
         let text = "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).";
@@ -118,18 +95,21 @@ fn tensor<'py>(
 
 /// A tensor of a Python object, without a copy where possible.
 #[pyfunction]
-#[pyo3(signature = (data, dtype=None, device=None))]
+#[pyo3(signature = (*placed, data=None, dtype=None, device=None))]
+#[pyo3(text_signature = "(data, *, dtype=None, device=None)")]
 fn as_tensor<'py>(
-    data: &Bound<'py, PyAny>,
+    placed: &Bound<'py, PyTuple>,
+    data: Option<&Bound<'py, PyAny>>,
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let data = &given::only("as_tensor", "data", placed, data)?;
     let options = [("dtype", dtype), ("device", device)];
     if let Some(made) = shown_maker("as_tensor", data, &options, &[])? {
         return Ok(made);
     }
-    let d = dtype_of(dtype, "as_tensor")?;
-    let dev = device_arg(device, "as_tensor")?;
+    let d = given::dtype(dtype, "as_tensor")?;
+    let dev = given::device(device, "as_tensor")?;
     let py = data.py();
     if let Some(t) = tensor_ref(data) {
         let dev = dev

@@ -5,7 +5,7 @@
 use super::arguments::Incoming;
 use super::call::guard;
 use super::class::tensor_class;
-use super::messages::kind_name;
+use super::messages::{kind_name, splits_numbers};
 use super::object::PyTensor;
 use crate::ops::op::{F, I, J, M, O, Op};
 use crate::ops::schema::Kind;
@@ -57,7 +57,7 @@ impl Group {
             full_name: format!("torchlike.{}", op.path()),
             method: false,
             in_place,
-            overloads: vec![Overload::new(py, op, false, !in_place)],
+            overloads: vec![Overload::new(py, op, false, !in_place, "self")],
             function: OnceLock::new(),
         }
     }
@@ -169,12 +169,16 @@ fn gather() -> BTreeMap<Key, Vec<&'static Op>> {
 }
 
 impl Overload {
-    fn new(py: Python<'_>, op: &'static Op, method: bool, takes_out: bool) -> Self {
+    /// `first` is the keyword of the parameter that schemas call `self`.
+    fn new(py: Python<'_>, op: &'static Op, method: bool, takes_out: bool, first: &str) -> Self {
         let schema = &op.schema;
-        let intern = |s: &str| PyString::intern(py, s).unbind();
+        let keyword = |name: &'static str| match name {
+            "self" => PyString::intern(py, first).unbind(),
+            name => PyString::intern(py, name).unbind(),
+        };
         Self {
             op,
-            names: schema.params.iter().map(|p| intern(p.name)).collect(),
+            names: schema.params.iter().map(|p| keyword(p.name)).collect(),
             out: op.has(O) && takes_out,
             requires_grad: schema.position("requires_grad"),
             varargs: (schema.params.iter().take(schema.positional)).position(|p| match p.kind {
@@ -184,6 +188,16 @@ impl Overload {
                 _ => false,
             }),
         }
+    }
+}
+
+/// What callers of a function call the parameter that schemas call `self`: only numbers have that name.
+fn first_keyword(name: &str, op: &Op) -> &'static str {
+    let at = op.schema.position("self");
+    match at.map(|at| op.schema.params[at].kind) {
+        Some(Kind::Operand) if splits_numbers(name) => "self",
+        Some(Kind::Tensor | Kind::Operand | Kind::Tensors | Kind::VarTensors) => "input",
+        _ => "self",
     }
 }
 
@@ -211,7 +225,14 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                 method: *method,
                 in_place: *in_place,
                 overloads: overloads
-                    .map(|op| Overload::new(py, op, *method, !in_place && !method))
+                    .map(|op| {
+                        let first = if *method {
+                            "self"
+                        } else {
+                            first_keyword(name, op)
+                        };
+                        Overload::new(py, op, *method, !in_place && !method, first)
+                    })
                     .collect(),
                 function: OnceLock::new(),
             }

@@ -1,6 +1,6 @@
 //! Square brackets.
 
-use super::convert::{self, Failure};
+use super::convert;
 use super::noted::Noted;
 use super::numpy::is_array;
 use super::object::{PyTensor, tensor_ref, viewing, wrap};
@@ -18,8 +18,10 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyEllipsis, PyInt, PySlice, PyString,
 
 /// One part of an index of `t`.
 fn one(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Index> {
-    if o.is_exact_instance_of::<PyInt>() {
-        return Ok(Index::Int(o.extract()?));
+    if o.is_exact_instance_of::<PyInt>()
+        && let Ok(i) = convert::int(o)
+    {
+        return Ok(Index::Int(i));
     }
     if let Ok(s) = o.cast::<PySlice>() {
         let [start, stop, step] = convert::slice(s)?.map(Some);
@@ -40,16 +42,19 @@ fn one(t: &Bound<'_, PyTensor>, o: &Bound<'_, PyAny>) -> PyResult<Index> {
     if is_sequence(o)? {
         return Ok(Index::Tensor(places(t, o)?));
     }
-    match convert::int(o) {
-        Ok(i) => Ok(Index::Int(i)),
-        Err(Failure::Error(e)) => Err(e),
-        Err(Failure::Kind) => match o.call_method0("__index__") {
-            Ok(i) => Ok(Index::Int(i.extract()?)),
-            Err(_) => Err(PyIndexError::new_err(format!(
-                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
-                type_name(o)
-            ))),
-        },
+    let failure = match convert::int(o) {
+        Ok(i) => return Ok(Index::Int(i)),
+        Err(failure) => failure,
+    };
+    if let Some(error) = failure.raised() {
+        return Err(error);
+    }
+    match o.call_method0("__index__") {
+        Ok(i) => Ok(Index::Int(i.extract()?)),
+        Err(_) => Err(PyIndexError::new_err(format!(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
+            type_name(o)
+        ))),
     }
 }
 

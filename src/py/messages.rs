@@ -124,6 +124,11 @@ const SPLIT_NUMBERS: &[&str] = &[
     "clamp_max",
 ];
 
+/// Whether number-or-tensor arguments of the name are separate signatures.
+pub fn splits_numbers(name: &str) -> bool {
+    SPLIT_NUMBERS.contains(&name) || SPLIT_NUMBERS.contains(&name.trim_end_matches('_'))
+}
+
 /// Whether PyTorch has signatures for the name that are not listed.
 pub fn has_old_forms(name: &str) -> bool {
     WITH_OLD_FORMS.contains(&name)
@@ -183,7 +188,7 @@ pub fn lines<'a>(
     let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
     let mut found = Vec::new();
     let base = name.trim_end_matches('_');
-    let split = SPLIT_NUMBERS.contains(&name) || SPLIT_NUMBERS.contains(&base);
+    let split = splits_numbers(name);
     for (overload, (op, out)) in overloads.into_iter().enumerate() {
         let operands: Vec<usize> = if split {
             op.schema

@@ -1,16 +1,17 @@
 //! What a call that fits no overload is told, in PyTorch's words.
 
 use super::arguments::{Incoming, Misfit, NOWHERE, renamed};
-use super::convert::size_at;
+use super::convert::{TOO_LARGE, size_at};
 use super::groups::{Group, Overload};
 use super::messages::{self, kind_name};
 use super::object::tensor_ref;
+use super::out::wrong_element;
 use super::python_names;
 use super::types::type_name;
-use crate::ops::schema::{Kind, Param, Schema};
-use pyo3::exceptions::PyTypeError;
+use crate::ops::schema::{Kind, Param, Returns, Schema};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyInt, PyList, PyTuple};
 
 impl<'py> Incoming<'py> {
     /// The error of a call that fits no overload: that of the only one that could be meant, else the list of all.
@@ -20,6 +21,10 @@ impl<'py> Incoming<'py> {
             return PyTypeError::new_err(text);
         }
         if let Some(error) = misfits.first().and_then(|m| asked_first(group, m)) {
+            return error;
+        }
+        let mut each = misfits.iter().zip(&group.overloads);
+        if let Some(error) = each.find_map(|(m, overload)| no_reduction(group, overload, m)) {
             return error;
         }
         let texts = || {
@@ -59,7 +64,7 @@ impl<'py> Incoming<'py> {
         match *misfit {
             Misfit::TooMany => {
                 let hidden = usize::from(group.method);
-                too_many(&group.called(), schema, hidden, self.positional.len())
+                too_many(&group.called(), schema, hidden, self.positional.len(), true)
             }
             Misfit::WrongKind { at, object, .. }
                 if schema.params[at].kind == Kind::VarTensors
@@ -74,7 +79,7 @@ impl<'py> Incoming<'py> {
                 object,
             } => wrong_kind(group, &schema.params[at], position, object),
             Misfit::BadItem { at, item, object } => {
-                bad_item(group, &schema.params[at], item, object)
+                bad_item(&group.called(), schema.params[at].name, item, object)
             }
             Misfit::Missing { filled } => {
                 // PyTorch lists all that is required from the first that is missing on, given by keyword or not.
@@ -87,6 +92,16 @@ impl<'py> Incoming<'py> {
                 python_names::missing(&group.called(), &names.collect::<Vec<_>>())
             }
             Misfit::Unexpected { filled } => self.unexpected(group, overload, filled),
+            Misfit::WrongOut { object } => {
+                let several = matches!(schema.returns, Returns::Tuple(_));
+                let kind = if several {
+                    "tuple of Tensors"
+                } else {
+                    "Tensor"
+                };
+                let (function, found) = (group.called(), type_name(object));
+                format!("{function}(): argument 'out' must be {kind}, not {found}")
+            }
         }
     }
 
@@ -117,7 +132,7 @@ impl<'py> Incoming<'py> {
             return None;
         }
         if self.positional.len() > schema.positional {
-            return Some(too_many(&name, schema, 0, self.positional.len()));
+            return Some(too_many(&name, schema, 0, self.positional.len(), false));
         }
         let names = self.left_out(group, &schema.params, filled);
         (!names.is_empty()).then(|| python_names::missing_in_python(&name, &names))
@@ -127,7 +142,8 @@ impl<'py> Incoming<'py> {
     fn is_named(&self, group: &Group, p: &Param) -> bool {
         let mut names = self.keywords.iter().map(|(k, _)| k);
         let is = |k: &Bound<'_, PyAny>, name: &str| k.eq(name).unwrap_or(false);
-        names.any(|k| is(k, p.name) || is(k, public_name(group, p)))
+        let own = p.name != "self" || group.method;
+        names.any(|k| own && is(k, p.name) || is(k, public_name(group, p)))
     }
 
     /// The parameters without a default that are not given; `filled` are by position.
@@ -141,10 +157,7 @@ impl<'py> Incoming<'py> {
     fn unexpected(&self, group: &Group, overload: &Overload, filled: usize) -> String {
         for (k, _) in &self.keywords {
             let name = k.to_string();
-            let schema = &overload.op.schema;
-            let first = || (name == "input").then(|| schema.position("self")).flatten();
-            let known = schema.position(&name).or_else(first);
-            match known {
+            match Some(self.place(group, overload, k)).filter(|&at| at < NOWHERE) {
                 Some(i) if i < filled => {
                     return format!(
                         "{}() got multiple values for argument '{name}'",
@@ -194,21 +207,31 @@ fn shown_kind(group: &Group, p: &Param) -> String {
 }
 
 fn wrong_kind(group: &Group, p: &Param, position: Option<usize>, o: &Bound<'_, PyAny>) -> String {
-    let name = public_name(group, p);
-    let place = match position {
-        Some(i) => format!(" (position {})", i + usize::from(!group.method)),
-        None => String::new(),
+    let handed = python_names::handed(&group.full_name, p.name);
+    let name = handed.map_or_else(|| public_name(group, p), |h| h.parameter);
+    let number = match handed {
+        Some(h) => h.position,
+        None => position.map(|i| i + usize::from(!group.method)),
     };
-    let (function, kind) = (group.called(), shown_kind(group, p));
+    let place = number.map_or_else(String::new, |n| format!(" (position {n})"));
+    let function = handed.map_or_else(|| group.called(), |h| h.function.into());
+    let kind = shown_kind(group, p);
     match first_misfit(p.kind, o) {
         Some((i, item)) if matches!(p.kind, Kind::Tensors | Kind::VarTensors) => {
             wrong_element(i, position.unwrap_or(0), &item)
         }
-        Some((0, item)) => format!(
+        Some((0, item)) if !item.is_exact_instance_of::<PyInt>() => format!(
             "{function}(): argument '{name}'{place} must be {kind}, but found element of type {} at pos 0",
             type_name(&item)
         ),
-        Some((i, item)) => bad_item(group, p, i, &item),
+        Some((i, item)) => bad_item(&function, name, i, &item),
+        // Python makes a pair of what is no list.
+        None if matches!(&*function, "im2col" | "col2im") && matches!(p.kind, Kind::IntsOf(_)) => {
+            let found = type_name(o);
+            format!(
+                "{function}(): argument '{name}'{place} must be {kind}, but found element of type {found} at pos 0"
+            )
+        }
         None => format!(
             "{function}(): argument '{name}'{place} must be {kind}, not {}",
             type_name(o)
@@ -225,9 +248,27 @@ fn asked_first(group: &Group, misfit: &Misfit<'_, '_>) -> Option<PyErr> {
     object.getattr(attribute).err()
 }
 
-fn wrong_element(at: usize, argument: usize, item: &Bound<'_, PyAny>) -> String {
-    let found = type_name(item);
-    format!("expected Tensor as element {at} in argument {argument}, but got {found}")
+/// The error of what is no name of a reduction for a loss, which PyTorch looks up, or puts into a text, in Python.
+fn no_reduction(group: &Group, overload: &Overload, misfit: &Misfit<'_, '_>) -> Option<PyErr> {
+    const SAID: [&str; 3] = [
+        "gaussian_nll_loss",
+        "multilabel_soft_margin_loss",
+        "poisson_nll_loss",
+    ];
+    let &Misfit::WrongKind { at, object, .. } = misfit else {
+        return None;
+    };
+    let own = python_names::python_name(&group.full_name)?;
+    if overload.op.schema.params[at].name != "reduction" {
+        return None;
+    }
+    if SAID.contains(&own.as_str()) {
+        return object.add(" is not valid").err();
+    }
+    let given = object.str().ok()?;
+    Some(PyValueError::new_err(format!(
+        "{given} is not a valid value for reduction"
+    )))
 }
 
 /// The first item of a list or tuple that is not what lists of this kind hold.
@@ -244,24 +285,23 @@ fn first_misfit<'py>(kind: Kind, o: &Bound<'py, PyAny>) -> Option<(usize, Bound<
     items.find(|(at, item)| !good(*at, item))
 }
 
-/// An item after the first of a list of integers is none.
-fn bad_item(group: &Group, p: &Param, at: usize, item: &Bound<'_, PyAny>) -> String {
+/// An item after the first of a list of integers is none, or one is too large. PyTorch ends the second text with where it was found.
+fn bad_item(function: &str, name: &str, at: usize, item: &Bound<'_, PyAny>) -> String {
+    let error = match item.is_exact_instance_of::<PyInt>() {
+        true => TOO_LARGE.to_owned(),
+        false => format!("type must be tuple of ints,but got {}\"", type_name(item)),
+    };
     format!(
-        "{}(): argument '{}' failed to unpack the object at pos {} with error \"type must be tuple of ints,but got {}\"",
-        group.called(),
-        p.name,
+        "{function}(): argument '{name}' failed to unpack the object at pos {} with error \"{error}",
         at + 1,
-        type_name(item)
     )
 }
 
 /// More positional arguments than a signature has; the first `hidden` do not count.
-fn too_many(name: &str, schema: &Schema, hidden: usize, given: usize) -> String {
-    let needed = schema
-        .params
-        .iter()
-        .filter(|p| p.default.is_none() && !p.kwonly)
-        .count();
+/// PyTorch's own parser counts what has to be given by keyword, too.
+fn too_many(name: &str, schema: &Schema, hidden: usize, given: usize, native: bool) -> String {
+    let required = |p: &&Param| p.default.is_none() && (native || !p.kwonly);
+    let needed = schema.params.iter().filter(required).count();
     let (least, max, given) = (needed - hidden, schema.positional - hidden, given - hidden);
     if least != max {
         return format!(

@@ -1,12 +1,14 @@
 //! Signatures of long ago that PyTorch still takes, with numbers between the tensors: `p.add_(2, other)`.
 
-use super::arguments::Incoming;
+use super::arguments::{Incoming, Misfit};
 use super::convert::number;
 use super::groups::Group;
 use super::messages;
 use super::object::is_tensor;
+use super::python_names::python_name;
+use crate::ops::schema::Kind;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBool, PyString};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the numbers are called, by where they stood.
@@ -70,6 +72,32 @@ impl<'py> Incoming<'py> {
             }
         }
         Some(made)
+    }
+
+    /// The same call with truth values for what a function that PyTorch writes in Python only tests, if that is why it does not fit.
+    pub(super) fn tested(&self, group: &Group, misfits: &[Misfit<'_, 'py>]) -> Option<Self> {
+        const TESTED: [&str; 4] = ["hard", "include_last_offset", "inplace", "return_indices"];
+        python_name(&group.full_name)?;
+        let mut each = misfits.iter().zip(&group.overloads);
+        let object = each.find_map(|(misfit, overload)| match *misfit {
+            Misfit::WrongKind { at, object, .. } => {
+                let p = &overload.op.schema.params[at];
+                (p.kind == Kind::Bool && TESTED.contains(&p.name)).then_some(object)
+            }
+            _ => None,
+        })?;
+        let truth = object.is_truthy().ok()?;
+        let truth = PyBool::new(self.py, truth).to_owned().into_any();
+        let tested = |o: &Bound<'py, PyAny>| match o.is(object) {
+            true => truth.clone(),
+            false => o.clone(),
+        };
+        let keywords = self.keywords.iter();
+        Some(Incoming {
+            py: self.py,
+            positional: self.positional.iter().map(tested).collect(),
+            keywords: keywords.map(|(k, o)| (k.clone(), tested(o))).collect(),
+        })
     }
 
     /// Says once in a process that there are other forms.

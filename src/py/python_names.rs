@@ -152,8 +152,7 @@ pub fn first_question(full_name: &str, at: usize) -> Option<&'static str> {
             | "max_unpool2d"
             | "max_unpool3d",
             0,
-        )
-        | ("embedding", 1) => "size",
+        ) => "size",
         ("margin_ranking_loss", 0..=2)
         | (
             "dropout1d"
@@ -183,5 +182,40 @@ pub fn first_question(full_name: &str, at: usize) -> Option<&'static str> {
         ("softsign", 0) => "abs",
         ("tanh" | "tanhshrink", 0) => "tanh",
         _ => return None,
+    })
+}
+
+/// What a function written in Python hands a parameter to, which is what complains of its type.
+#[derive(Clone, Copy)]
+pub struct Handed {
+    /// The function in C++.
+    pub function: &'static str,
+    /// What it calls the parameter.
+    pub parameter: &'static str,
+    /// Its place there, if it is handed by place.
+    pub position: Option<usize>,
+}
+
+/// What parameters of `nn.functional` are handed to: the function, its parameter, then the function, parameter and place in C++.
+const HANDED: &str = include_str!("handed.txt");
+
+/// What a parameter of a function is handed to.
+pub fn handed(full_name: &str, parameter: &str) -> Option<Handed> {
+    let name = full_name.strip_prefix("torchlike.nn.functional.")?;
+    let parameter = if parameter == "self" {
+        "input"
+    } else {
+        parameter
+    };
+    HANDED.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        if words.next() != Some(name) || words.next() != Some(parameter) {
+            return None;
+        }
+        Some(Handed {
+            function: words.next()?,
+            parameter: words.next()?,
+            position: words.next().and_then(|n| n.parse().ok()),
+        })
     })
 }

@@ -460,10 +460,7 @@ pub fn sizes_of(args: &Bound<'_, PyTuple>) -> PyResult<Dims> {
     {
         return Ok(list);
     }
-    convert::ints(args.as_any()).map_err(|e| match e {
-        convert::Failure::Error(e) => e,
-        convert::Failure::Kind => wrong(),
-    })
+    convert::ints(args.as_any()).map_err(|failure| failure.raised().unwrap_or_else(wrong))
 }
 
 /// Registers the classes.

@@ -416,6 +416,9 @@ pub fn type_name(o: &Bound<'_, PyAny>) -> String {
         (Ok(m), "dtype" | "device" | "layout" | "memory_format" | "Size") if torch(&m) => {
             format!("torch.{name}")
         }
+        (Ok(m), _) if m == "torchlike.return_types" || m == "torch.return_types" => {
+            format!("torch.return_types.{name}")
+        }
         (Ok(m), "Generator") if torch(&m) => "torch._C.Generator".to_owned(),
         (Ok(module), _) if is_static && module != "builtins" => format!("{module}.{name}"),
         _ => name,

@@ -205,7 +205,7 @@ pub static OPS: &[OpDef] = &[
     .no_grad(),
     kernel(
         "count_nonzero#dims",
-        "(Tensor self, int[] dim)",
+        "(Tensor self, int[*] dim)",
         FM,
         body!(|a| Ok(count(Over::list(a.input, a.dim, false)?)), fold, cuda: fold).unmeasured(),
         "How many elements over dimensions are not zero.",

@@ -122,7 +122,7 @@ pub static OPS: &[OpDef] = &[
     .grad("SqueezeBackward1 in place SqueezeBackward4 | self: _grad.unsqueeze_to(grad, self.sizes, [dim])"),
     view(
         "squeeze#dims",
-        "(Tensor self, int[] dim)",
+        "(Tensor self, int[*] dim)",
         FM | I,
         |a| squeeze(a.input, Some(a.dim)),
         "Without these dimensions of size 1.",

@@ -130,8 +130,8 @@ impl ModuleWalk {
         base: Bound<'_, PyAny>,
         memo: Option<Bound<'_, PySet>>,
         prefix: Bound<'_, PyString>,
-        unique: bool,
-        recurse: bool,
+        unique: &Bound<'_, PyAny>,
+        recurse: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let py = module.py();
         let unknown = || PyValueError::new_err("no kind of registered value");
@@ -140,8 +140,8 @@ impl ModuleWalk {
             wanted: Kind::parse(wanted).ok_or_else(unknown)?,
             base: base.getattr(intern!(py, "named_modules"))?.unbind(),
             memo: memo.unbind(),
-            unique,
-            recurse,
+            unique: unique.is_truthy()?,
+            recurse: recurse.is_truthy()?,
             root: Some((prefix.unbind(), module.unbind())),
             opened: None,
             path: Vec::new(),
