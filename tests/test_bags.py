@@ -68,3 +68,10 @@ class TestBilinear:
         found = F.bilinear(x.permute(1, 2, 0), y.permute(1, 2, 0), weight)
         want = torch.einsum("ibc,oij,jbc->bco", x, weight, y)
         torch.testing.assert_close(found, want)
+
+
+def test_rows_of_a_matrix_have_no_last_offset():
+    rows = torch.tensor([[1, 2], [0, 1]])
+    weight = torch.arange(9.0).view(3, 3)
+    made = F.embedding_bag(rows, weight, include_last_offset=True)
+    assert made.tolist() == F.embedding_bag(rows, weight).tolist()

@@ -160,3 +160,28 @@ def test_indices_are_not_written_over(device):
             call(i())
     x = torch.ones(2, device=device)
     assert x.add_(x).mul_(x).shape == (2,)
+
+
+def test_truth_is_written_as_bytes_too():
+    t = torch.tensor([[0.0, 2.0], [1.0, 3.0]])
+    assert torch.all(t, 0, out=torch.empty(0, dtype=torch.uint8)).tolist() == [0, 1]
+    assert torch.any(t, out=torch.empty((), dtype=torch.uint8)).tolist() == 1
+    bits = torch.tensor([3, 0], dtype=torch.uint8)
+    assert torch.any(bits, 0, out=torch.empty((), dtype=torch.bool)).tolist() is True
+
+
+@pytest.mark.parametrize(
+    ("dim", "strides"),
+    [(0, (120, 60, 1, 15, 3)), (1, (120, 3, 1, 30, 6)), (3, (120, 1, 30, 15, 3)), (4, None)],
+)
+def test_a_stack_lies_as_what_is_joined_along_the_dimension(dim, strides):
+    t = torch.arange(120.0).view(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    made = torch.stack([t, -t], dim)
+    assert made.stride() == (strides or (120, 40, 10, 2, 1))
+    assert made.select(dim, 0).equal(t)
+    assert made.select(dim, 1).equal(-t)
+
+
+def test_a_strided_scatter_into_one_element_writes_a_copy():
+    t = torch.ones(6)[:1].expand(6)
+    assert t.as_strided_scatter(torch.full((2,), 5.0), (2,), (1,), 0).tolist() == [5, 5, 1, 1, 1, 1]

@@ -71,27 +71,6 @@ fn int_bounds(dtype: DType) -> (i64, i64) {
     }
 }
 
-/// The C++ type name in range messages.
-fn cpp_name(dtype: DType) -> &'static str {
-    use DType::*;
-    match dtype {
-        Bool => "bool",
-        U8 => "unsigned char",
-        I8 => "signed char",
-        I16 => "short int",
-        U16 => "short unsigned int",
-        I32 => "int",
-        U32 => "unsigned int",
-        I64 => "long int",
-        U64 => "long unsigned int",
-        F16 => "c10::Half",
-        BF16 => "c10::BFloat16",
-        F32 => "float",
-        F64 => "double",
-        _ => dtype.name(),
-    }
-}
-
 fn round_to(v: i64, dtype: DType) -> i64 {
     let rounded = match dtype {
         DType::F64 => v as f64,
@@ -142,7 +121,7 @@ fn check_uniform(from: f64, to: f64, dtype: DType) -> Result<()> {
             (-max..=max).contains(&v),
             Runtime,
             "{what} is out of bounds for {}",
-            cpp_name(dtype)
+            dtype.cpp_name()
         );
     }
     ensure!(
@@ -197,7 +176,7 @@ fn check_bound(v: i64, what: &str, dtype: DType) -> Result<()> {
         (low..=high).contains(&v),
         Runtime,
         "{what} is out of bounds for {}",
-        cpp_name(dtype)
+        dtype.cpp_name()
     );
     Ok(())
 }
@@ -271,7 +250,7 @@ impl Distribution {
                     "{name} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations {} can support discrete \
                      uniform distribution only within this range. This warning will become an error in version 1.7 release, \
                      please fix the code in advance",
-                    cpp_name(dtype)
+                    dtype.cpp_name()
                 ));
             }
         }
@@ -319,7 +298,7 @@ impl Distribution {
                     Runtime,
                     "cauchy_ expects sigma > 0.0, but found sigma={sigma}"
                 );
-                check_continuous("Cauchy", dtype, cpp_name(dtype))?;
+                check_continuous("Cauchy", dtype, dtype.cpp_name())?;
                 dtype.check_kernel(float, "cauchy_cpu")
             }
             Self::Geometric { p } => {

@@ -334,8 +334,17 @@ fn stack(a: &calls::Stack) -> Result<(Plan, usize)> {
             t.shape()
         );
     }
+    let dtype = common_dtype(a.tensors)?;
     let shape = first.shape().inserted(dim, a.tensors.len() as i64);
-    Ok((Plan::contiguous(&shape, common_dtype(a.tensors)?), dim))
+    if dim == first.ndim() {
+        return Ok((Plan::contiguous(&shape, dtype), dim));
+    }
+    // It lies as what is joined along that dimension, which is then cut.
+    let (many, size) = (a.tensors.len() as i64, first.shape()[dim]);
+    let joined = first.shape().with(dim, many.saturating_mul(size));
+    let strides = dims::format_strides(&joined, common_format(a.tensors))?;
+    let strides = strides.inserted(dim, strides[dim].saturating_mul(size));
+    Ok((Plan::one(shape, strides, dtype), dim))
 }
 
 /// A list that is not empty.

@@ -127,7 +127,20 @@ fn cut(shape: &[i64], pad: &[i64]) -> Result<Dims> {
 
 fn constant(a: &calls::ConstantPadNd) -> Result<Plan> {
     let (t, pad) = (a.input, a.pad);
-    check_pad(t, pad)?;
+    ensure!(
+        pad.len() % 2 == 0,
+        Runtime,
+        "Length of pad must be even but instead it equals {}",
+        pad.len()
+    );
+    ensure!(
+        pad.len() / 2 <= t.ndim(),
+        Runtime,
+        "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {}while the input has \
+         {}dimensions.",
+        pad.len(),
+        t.ndim()
+    );
     crate::ops::core::fits::check_fits(a.value, t.dtype())?;
     let shape = padded(t.shape(), pad)?;
     let rest = cut(t.shape(), pad)?;

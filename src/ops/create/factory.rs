@@ -127,7 +127,7 @@ pub static OPS: &[OpDef] = &[
         "new_full",
         "(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         M,
-        body!(|a| beside(a.input, a.size, a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, _, outs| kernels::fill(&outs[0], a.fill_value)),
+        body!(filled_beside, |a, (), outs| cpu::fill(&outs[0], a.fill_value), cuda: |a, (), outs| kernels::fill(&outs[0], a.fill_value)),
         "One number in a tensor of the same dtype and device.",
     ).samples(
         "f32[3, 4], (3, 2, 2), -8.4784; \
@@ -378,6 +378,11 @@ pub fn like(
 fn beside(t: &Tensor, size: &[i64], dtype: Option<DType>, device: Option<Device>) -> Result<Plan> {
     check_size(size)?;
     Ok(Plan::contiguous(size, dtype.unwrap_or(t.dtype())).on(device.unwrap_or(t.device())))
+}
+
+fn filled_beside(a: &calls::NewFull) -> Result<Plan> {
+    check_fits(a.fill_value, a.dtype.unwrap_or(a.input.dtype()))?;
+    beside(a.input, a.size, a.dtype, a.device)
 }
 
 /// Fills a 1-dimensional tensor by index.

@@ -1,9 +1,10 @@
 //! Gradients of the rest: special functions, and what scatters and gathers.
 
+use crate::ops::core::helpers::is_nowhere;
 use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::grad::reduce::like;
-use crate::{Result, Scalar, Tensor, bail, dims, ensure};
+use crate::{Result, Scalar, Tensor, bail, dims, ensure, mode};
 use num_complex::Complex64;
 use torchlike_macros::operators;
 
@@ -180,10 +181,27 @@ pub static OPS: &[OpDef] = &[
         "_grad.scatter_reduce_src",
         "(Tensor grad, Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self, Tensor result)",
         0,
-        scatter_reduce_src,
+        |a| reduced_src(a, ["scatter_reduce", "src"]),
         "The gradient of what scatter_reduce adds.",
     )
     .samples("f32[3], f32[3], 0, i64([0, 1, 1]), f32[3], 'mean', True, f32[3]; f32[3], f32[3], 0, i64([0, 1, 1]), f32[3], 'prod', False, f32[3]"),
+    compose(
+        "_grad.once",
+        "(Tensor self, str reason)",
+        0,
+        |a| f::clone(a.input),
+        "A gradient that has none of its own, for a reason.",
+    )
+    .samples("f32[3], 'only once'")
+    .grad("Error | self: _grad.never(grad, reason)"),
+    compose(
+        "_grad.never",
+        "(Tensor grad, str reason)",
+        0,
+        |a| -> Result<Tensor> { bail!(Runtime, "{}", a.reason) },
+        "Says why there is no gradient.",
+    )
+    .samples("see tests/test_scatter_reduce.py"),
     compose(
         "_grad.index_reduce_self",
         "(Tensor grad, Tensor self, int dim, Tensor index, Tensor source, str reduce, bool include_self, Tensor result)",
@@ -201,7 +219,17 @@ pub static OPS: &[OpDef] = &[
         0,
         |a| {
             let index = spread(a.index, a.dim, a.source)?;
-            f::_grad_scatter_reduce_src(a.grad, a.input, a.dim, &index, a.source, a.reduce, a.include_self, a.result)
+            let call = calls::_GradScatterReduceSrc {
+                grad: a.grad,
+                input: a.input,
+                dim: a.dim,
+                index: &index,
+                src: a.source,
+                reduce: a.reduce,
+                include_self: a.include_self,
+                result: a.result,
+            };
+            reduced_src(&call, ["index_reduce", "source"])
         },
         "The gradient of what index_reduce adds.",
     )
@@ -278,7 +306,14 @@ fn covered(src: &Tensor, index: &Tensor) -> Result<Tensor> {
     Ok(part)
 }
 
-fn scatter_reduce_src(a: &calls::_GradScatterReduceSrc) -> Result<Tensor> {
+/// What is said of a second gradient where several zeros were multiplied.
+fn again([function, values]: [&str; 2]) -> String {
+    format!(
+        "{function}(): Double backward is unsupported for {values} when >1 zeros in {values} are scattered to the same position in self"
+    )
+}
+
+fn reduced_src(a: &calls::_GradScatterReduceSrc, name: [&str; 2]) -> Result<Tensor> {
     let taken = |t: &Tensor| f::gather(t, a.dim, a.index);
     let made = match a.reduce {
         "sum" => taken(a.grad)?,
@@ -298,13 +333,22 @@ fn scatter_reduce_src(a: &calls::_GradScatterReduceSrc) -> Result<Tensor> {
                 a.index,
                 &f::to_dtype(&zero, a.input.dtype())?,
             )?;
-            let alone = f::logical_and(&zero, &f::eq(&taken(&zeros)?, 1i64)?)?;
+            let zeros = taken(&zeros)?;
+            let alone = f::logical_and(&zero, &f::eq(&zeros, 1i64)?)?;
             let filled = f::masked_fill(&src, &alone, 1i64)?;
             let others = f::ScatterReduce::new(a.input, a.dim, a.index, &filled, "prod")
                 .include_self(a.include_self)
                 .call()?;
             let lone = taken(&f::mul(a.grad, &others)?)?;
-            f::where_(&alone, &lone, &plain)?
+            let made = f::where_(&alone, &lone, &plain)?;
+            let several = mode::grad_enabled()
+                && !is_nowhere(&zeros)
+                && f::any(&f::gt(&zeros, 1i64)?)?.item()?.to_f64() != 0.0;
+            match several {
+                // What other zeros there are decides over such a gradient, and nothing here follows them.
+                true => f::_grad_once(&made, &again(name))?,
+                false => made,
+            }
         }
         "amax" | "amin" => {
             let (shared, _, new) = parts(a.grad, a.input, a.dim, a.index, a.src, a.result)?;

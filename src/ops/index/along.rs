@@ -259,12 +259,6 @@ fn index_select(a: &calls::IndexSelect, &dim: &usize, outs: &[Tensor]) -> Result
 
 fn take_along_dim(a: &calls::TakeAlongDim) -> Result<Tensor> {
     let (t, indices) = (a.input, a.indices);
-    ensure!(
-        indices.dtype() == DType::I64,
-        Runtime,
-        "torch.take_along_dim(): dtype of indices should be Long but got {}",
-        indices.dtype().scalar_type()
-    );
     let Some(dim) = a.dim else {
         return f::_gather_wrapped(&f::reshape(t, &[-1])?, 0, &f::reshape(indices, &[-1])?);
     };
@@ -275,6 +269,12 @@ fn take_along_dim(a: &calls::TakeAlongDim) -> Result<Tensor> {
          dimensions for indices",
         t.ndim(),
         indices.ndim()
+    );
+    ensure!(
+        indices.dtype() == DType::I64,
+        Runtime,
+        "torch.take_along_dim(): dtype of indices should be Long but got {}",
+        indices.dtype().scalar_type()
     );
     let dim = wrap_dim(dim, t.ndim())?;
     if t.ndim() == 0 {

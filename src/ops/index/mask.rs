@@ -437,6 +437,18 @@ fn place(t: &Tensor, src: &Tensor, part: &Part, out: &Tensor) -> Result<()> {
 
 /// The layout may reach memory that `t` does not show: works on a copy of the whole storage.
 fn place_strided(t: &Tensor, src: &Tensor, part: &Part, out: &Tensor) -> Result<()> {
+    if let (
+        true,
+        Part::Strided {
+            shape,
+            strides,
+            offset,
+        },
+    ) = (t.has_internal_overlap(), part)
+    {
+        let part = part::strided(out, shape, strides, Some(*offset))?;
+        return place(t, src, &part, out);
+    }
     let copy = cpu::copy::converted(&cpu::view::whole(t), t.dtype())?;
     cpu::copy::copy(&cpu::view::of(&copy, part.plan(t))?, src)?;
     cpu::copy::copy(out, &cpu::view::of(&copy, ViewPlan::of(t))?)

@@ -155,7 +155,7 @@ fn slices_rule(
         size_at(source, dim)
     );
     ensure!(
-        rest(t, dim) == rest(source, dim),
+        t.ndim() == source.ndim() && rest(t, dim) == rest(source, dim),
         Runtime,
         "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
         t.shape(),

@@ -86,6 +86,11 @@ fn inner(a: &calls::Inner) -> Result<Tensor> {
     }
     let (nx, ny) = (x.ndim() - 1, y.ndim() - 1);
     ensure!(
+        x.dtype() == y.dtype(),
+        Runtime,
+        "both inputs should have same dtype"
+    );
+    ensure!(
         x.shape()[nx] == y.shape()[ny],
         Runtime,
         "inner() the last dimension must match on both input tensors but got shapes {} and {}",
@@ -229,9 +234,7 @@ fn tensordot(a: &calls::Tensordot) -> Result<Tensor> {
     ensure!(
         a.input.dtype() == a.other.dtype(),
         Runtime,
-        "tensordot: both inputs to have the same dtype but got {} and {}",
-        a.input.dtype().cpp_name(),
-        a.other.dtype().cpp_name()
+        "both inputs should have same dtype"
     );
     let (mut from, mut to) = (Vec::new(), Vec::new());
     let (mut x, mut y) = (a.input.clone(), a.other.clone());

@@ -228,7 +228,7 @@ fn pair(t: &Tensor, dim: &[i64], dtype: Option<DType>) -> Result<[usize; 2]> {
         bail!(
             Runtime,
             "linalg.matrix_norm: dim must be a 2-tuple. Got {}",
-            given.join(", ")
+            given.join(" ")
         );
     };
     let (p, q) = (dims::wrap_dim(p, t.ndim())?, dims::wrap_dim(q, t.ndim())?);

@@ -246,6 +246,11 @@ fn pseudoinverses_of<T: Number>(
 }
 
 fn rank_rule(a: &calls::_MatrixRank) -> Result<Plan> {
+    ensure!(
+        a.input.ndim() >= 2,
+        Runtime,
+        "torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions."
+    );
     let (batch, ..) = check(a.input, "linalg.matrix_rank", a.hermitian)?;
     let batch = with_tolerances(&batch, a.atol, a.rtol)?;
     Ok(Plan::contiguous(&batch, DType::I64))

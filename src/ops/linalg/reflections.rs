@@ -297,7 +297,7 @@ fn ormqr_rule(a: &calls::Ormqr) -> Result<Plan> {
         ensure!(
             x.dtype() == t.dtype(),
             Runtime,
-            "torch.ormqr: Expected input and {name} to have the same dtype, but input has dtype {} and {name} has dtype {}",
+            "torch.ormqr: Expected input and {name} to have the same dtype, but input has dtype{} and {name} has dtype {}",
             t.dtype().scalar_type(),
             x.dtype().scalar_type()
         );

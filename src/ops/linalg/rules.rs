@@ -51,7 +51,7 @@ pub(super) fn check(t: &Tensor, name: &str, square: bool) -> Result<(Dims, i64, 
 
 /// Checks that there is a factorisation of matrices of this type, as PyTorch's functions do: some look at the type
 /// themselves, others leave that to their kernel, or what is a matrix of low precision.
-fn check_numbers(d: DType, name: &str) -> Result<()> {
+pub(super) fn check_numbers(d: DType, name: &str) -> Result<()> {
     if matches!(d, DType::F32 | DType::F64 | DType::C64 | DType::C128) {
         return Ok(());
     }
@@ -97,14 +97,19 @@ pub(super) fn tail(shape: &[i64]) -> &[i64] {
     &shape[shape.len() - 2..]
 }
 
-/// Both sides of an equation have one dtype.
+/// Both sides of an equation have one dtype; functions that are older than `linalg` word it in another way.
 pub(super) fn same_types(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
+    let (p, q) = (a.dtype().scalar_type(), b.dtype().scalar_type());
+    ensure!(
+        a.dtype() == b.dtype() || name.contains('.'),
+        Runtime,
+        "Expected b and A to have the same dtype, but found b of type {q} and A of type {p} instead."
+    );
+    let left = if name == "linalg.lu_solve" { "LU" } else { "A" };
     ensure!(
         a.dtype() == b.dtype(),
         Runtime,
-        "{name}: Expected A and B to have the same dtype, but found A of type {} and B of type {} instead",
-        a.dtype().scalar_type(),
-        b.dtype().scalar_type()
+        "{name}: Expected {left} and B to have the same dtype, but found {left} of type {p} and B of type {q} instead"
     );
     Ok(())
 }

@@ -10,8 +10,8 @@ use crate::ops::core::op::{
 use crate::ops::f;
 use crate::ops::linalg::lu::{System, factorise};
 use crate::ops::linalg::rules::{
-    batch_note, by_columns, check, columnwise, cubic, fits, lead, plan, same_types, tail,
-    with_numbers,
+    batch_note, by_columns, check, check_numbers, columnwise, cubic, fits, lead, plan, same_types,
+    tail, with_numbers,
 };
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use num_traits::Float;
@@ -267,6 +267,9 @@ struct RightSide {
 
 fn solve_rule(a: &calls::LinalgSolveEx) -> Result<(Plan, RightSide)> {
     let (x, b) = (a.A, a.B);
+    if !x.dtype().is_float() && !x.dtype().is_complex() {
+        check_numbers(x.dtype(), "linalg.solve")?;
+    }
     same_types("linalg.solve", x, b)?;
     check(x, "linalg.solve", true)?;
     ensure!(

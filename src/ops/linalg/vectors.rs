@@ -126,7 +126,7 @@ fn vecdot(a: &calls::LinalgVecdot) -> Result<Tensor> {
     ensure!(
         x.dtype() == y.dtype(),
         Runtime,
-        "linalg.vecdot: Expected x and y to have the same dtype, but got x of type {} and y of type {} instead",
+        "linalg.vecdot: Expected x and y to have the same dtype, but found x of type {} and y of type {} instead",
         x.dtype().scalar_type(),
         y.dtype().scalar_type()
     );

@@ -230,7 +230,8 @@ fn embedding_bag(a: &calls::NnFunctionalEmbeddingBag) -> Result<Tensor> {
         .mode(mode)
         .sparse(a.sparse)
         .per_sample_weights(lists.factors.as_ref())
-        .include_last_offset(a.include_last_offset)
+        // Bags that are rows of a matrix have no offsets of the caller's.
+        .include_last_offset(a.include_last_offset && a.offsets.is_some())
         .padding_idx(a.padding_idx)
         .call()?;
     Ok(joined)
@@ -312,6 +313,19 @@ fn mode(a: &calls::NnFunctionalEmbeddingBag) -> Result<i64> {
 
 fn bilinear_rule(a: &calls::Bilinear) -> Result<Plan> {
     let (x, y, w) = (a.input1, a.input2, a.weight);
+    let bias = a.bias.filter(|b| b.dtype() != x.dtype());
+    if y.dtype() != x.dtype() || w.dtype() != x.dtype() || bias.is_some() {
+        let name = |t: &Tensor| t.dtype().cpp_name();
+        let bias = a.bias.map(|b| format!(", bias: {}", name(b)));
+        bail!(
+            Runtime,
+            "All tensors must have the same dtype, got input1: {}, input2: {}, weight: {}{}",
+            name(x),
+            name(y),
+            name(w),
+            bias.unwrap_or_default()
+        );
+    }
     ensure!(
         x.ndim() == y.ndim(),
         Runtime,

@@ -192,6 +192,7 @@ fn in_batches(
 
 fn ordinary(n: usize, name: &str, o: &Operands<&[i64]>) -> Result<Tensor> {
     let zeros = Dims::filled(n, 0);
+    check_bias_dtype(o.x, o.bias)?;
     in_batches(o.x, n, name, |x| {
         by_parts(x, o, |x, w, bias| {
             f::convolution(
@@ -383,9 +384,9 @@ fn channels(a: &calls::Convolution) -> Result<i64> {
     Ok(outputs)
 }
 
-fn check_bias_dtype(a: &calls::Convolution) -> Result<()> {
-    let d = a.input.dtype();
-    if let Some(b) = a.bias.filter(|b| b.dtype() != d) {
+fn check_bias_dtype(input: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+    let d = input.dtype();
+    if let Some(b) = bias.filter(|b| b.dtype() != d) {
         let name = crate::DType::cpp_name;
         bail!(
             Runtime,
@@ -407,7 +408,7 @@ fn check_dtypes(a: &calls::Convolution) -> Result<()> {
             a.weight.dtype().scalar_type()
         );
     }
-    check_bias_dtype(a)?;
+    check_bias_dtype(a.input, a.bias)?;
     d.check_kernel(
         has_product(d),
         format_args!("slow_conv{}d_cpu", (a.input.ndim() - 2).max(2)),
@@ -447,7 +448,7 @@ pub(in crate::ops) fn geometry(a: &calls::Convolution) -> Result<(Dims, Geometry
     ensure!(n <= 3, Runtime, "unsupported ConvNd parameters");
     let l = lists(a, n)?;
     if !a.transposed {
-        check_bias_dtype(a)?;
+        check_bias_dtype(x, a.bias)?;
     }
     let outputs = channels(a)?;
     check_dilation(&l.dilation, a.transposed)?;

@@ -201,7 +201,13 @@ fn replacements(a: &calls::NanToNum, d: DType) -> Result<Ctx> {
 }
 
 /// A number of decimals, and its power of ten.
-fn decimals(a: &calls::RoundDecimals, _: DType) -> Result<Ctx> {
+fn decimals(a: &calls::RoundDecimals, dtype: DType) -> Result<Ctx> {
+    let kernel = if a.decimals == 0 {
+        "round_vml_cpu"
+    } else {
+        "round_cpu"
+    };
+    dtype.check_kernel(!dtype.is_integral(false), kernel)?;
     let mut ctx = Ctx::default();
     let power = 10f64.powi(a.decimals.unsigned_abs().min(400) as i32);
     (ctx.i[0], ctx.f[0]) = (a.decimals, power);

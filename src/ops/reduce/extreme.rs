@@ -84,12 +84,15 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         |a| match a.p {
             None | Some("fro") => vector_norm(a.input, Scalar::Int(2), a.dim, a.keepdim, a.dtype),
-            Some(word) => f::LinalgMatrixNormStr::new(a.input)
-                .ord(word)
-                .dim(a.dim.unwrap_or(&[-2, -1]))
-                .keepdim(a.keepdim)
-                .dtype(a.dtype)
-                .call(),
+            Some(word) => {
+                let all: Vec<i64> = (0..a.input.ndim() as i64).collect();
+                f::LinalgMatrixNormStr::new(a.input)
+                    .ord(word)
+                    .dim(a.dim.unwrap_or(&all))
+                    .keepdim(a.keepdim)
+                    .dtype(a.dtype)
+                    .call()
+            }
         },
         "The Frobenius or nuclear norm.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[2, 3, 4], 'nuc', [1, 2]")

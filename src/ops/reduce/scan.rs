@@ -177,6 +177,12 @@ fn logcumsumexp(a: &calls::Logcumsumexp) -> Result<(Plan, usize)> {
 
 /// Rule of `cummax` and `cummin`.
 fn extreme_so_far(t: &Tensor, dim: i64, kernel: &str) -> Result<(Plan, usize)> {
+    let name = kernel.trim_end_matches("_cpu");
+    ensure!(
+        t.ndim() > 0 || matches!(dim, -1 | 0),
+        Index,
+        "{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}"
+    );
     let dim = wrap_dim(dim, t.ndim())?;
     comparable(kernel, t.dtype())?;
     let plan = Plan::many(&[(t.shape(), t.dtype()), (t.shape(), DType::I64)]);

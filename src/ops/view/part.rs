@@ -233,7 +233,7 @@ pub fn range(
 ) -> Result<Part> {
     ensure!(
         t.ndim() > 0,
-        Runtime,
+        Index,
         "slice() cannot be applied to a 0-dim tensor."
     );
     let dim = wrap_dim(dim, t.ndim())?;
