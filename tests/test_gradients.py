@@ -30,6 +30,8 @@ CHOSEN = {
     "_fake_quantize_learnable_per_channel_affine", "_fake_quantize_learnable_per_tensor_affine",
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", "fake_quantize_per_channel_affine_cachemask",
     "fake_quantize_per_tensor_affine_cachemask", "_grad.learned_quantizer",
+    # It says why it has none.
+    "_grad.once",
     # Of the statistics' own numbers, which are functions of the input.
     "_grad.batch_norm", "_grad.group_norm", "_grad.layer_norm", "_grad.rms_norm",
 }  # fmt: skip
