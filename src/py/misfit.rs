@@ -140,10 +140,8 @@ impl<'py> Incoming<'py> {
 
     /// Whether a parameter is given by keyword.
     fn is_named(&self, group: &Group, p: &Param) -> bool {
-        let mut names = self.keywords.iter().map(|(k, _)| k);
-        let is = |k: &Bound<'_, PyAny>, name: &str| k.eq(name).unwrap_or(false);
-        let own = p.name != "self" || group.method;
-        names.any(|k| own && is(k, p.name) || is(k, public_name(group, p)))
+        let mut names = self.keywords.iter().map(|(k, _)| k.to_string());
+        names.any(|name| is_called(group, p, &name))
     }
 
     /// The parameters without a default that are not given; `filled` are by position.
@@ -157,7 +155,8 @@ impl<'py> Incoming<'py> {
     fn unexpected(&self, group: &Group, overload: &Overload, filled: usize) -> String {
         for (k, _) in &self.keywords {
             let name = k.to_string();
-            match Some(self.place(group, overload, k)).filter(|&at| at < NOWHERE) {
+            let params = &overload.op.schema.params;
+            match params.iter().position(|p| is_called(group, p, &name)) {
                 Some(i) if i < filled => {
                     return format!(
                         "{}() got multiple values for argument '{name}'",
@@ -176,6 +175,12 @@ impl<'py> Incoming<'py> {
         }
         format!("{}() got an unexpected keyword argument", group.called())
     }
+}
+
+/// Whether callers may call a parameter so.
+fn is_called(group: &Group, p: &Param, name: &str) -> bool {
+    let own = p.name != "self" || group.method;
+    own && p.name == name || public_name(group, p) == name
 }
 
 /// What callers call a parameter: functions say `input` for their first tensor.
