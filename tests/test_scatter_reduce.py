@@ -21,6 +21,11 @@ def test_several_zeros_have_no_second_gradient(name, values):
         grad.sum().backward()
 
 
+def test_no_second_gradient_is_an_error_with_its_reason():
+    with pytest.raises(RuntimeError, match="^only once$"):
+        torch._C._call_row("_grad.never", False, (torch.ones(2), "only once"), {})
+
+
 def test_a_single_zero_has_a_second_gradient():
     given = torch.tensor([0.0, 2.0], dtype=torch.float64, requires_grad=True)
     index = torch.tensor([0, 0])

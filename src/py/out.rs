@@ -27,7 +27,10 @@ impl<'py> Incoming<'py> {
             return Err(Fail::Error(PyTypeError::new_err(text)));
         }
         match results {
-            Returns::Tuple(names) if !names.is_empty() && names.len() != list.len() => {
+            // Those without names are as many as the call asks for.
+            Returns::Tuple(names)
+                if names.len() != list.len() && names.iter().all(|n| !n.is_empty()) =>
+            {
                 let (n, given) = (names.len(), list.len());
                 let text = format!("expected tuple of {n} elements but got {given}");
                 Err(Fail::Error(PyTypeError::new_err(text)))
