@@ -263,9 +263,17 @@ pub fn ints(o: &Bound<'_, PyAny>) -> Converted<Dims> {
         }
         return Ok(Dims::new(&buf[..t.len()]));
     }
+    listed(o, size_at)
+}
+
+/// Integers of a list, each by its place.
+fn listed(
+    o: &Bound<'_, PyAny>,
+    one: impl Fn(usize, &Bound<'_, PyAny>) -> Converted<i64>,
+) -> Converted<Dims> {
     let mut items = Vec::new();
     each(o, |item| {
-        items.push(size_at(items.len(), item)?);
+        items.push(one(items.len(), item)?);
         Ok(())
     })?;
     Ok(Dims::new(&items))
@@ -278,14 +286,7 @@ fn ints_with_gaps(o: &Bound<'_, PyAny>) -> Converted<Dims> {
         false => size_at(place, o),
     };
     match one(0, o) {
-        Err(Failure::Kind) => {
-            let mut items = Vec::new();
-            each(o, |item| {
-                items.push(one(items.len(), item)?);
-                Ok(())
-            })?;
-            Ok(Dims::new(&items))
-        }
+        Err(Failure::Kind) => listed(o, one),
         single => single.map(|i| Dims::new(&[i])),
     }
 }
