@@ -22,7 +22,7 @@ def test_several_zeros_have_no_second_gradient(name, values):
 
 
 def test_no_second_gradient_is_an_error_with_its_reason():
-    with pytest.raises(RuntimeError, match="^only once$"):
+    with pytest.raises(RuntimeError, match=r"^only once$"):
         torch._C._call_row("_grad.never", False, (torch.ones(2), "only once"), {})
 
 
