@@ -194,7 +194,15 @@ def cases() -> dict[str, tuple[str, str]]:
         for name, code in WHOLE_PRODUCTS.items():
             made = f"torch.randint(0, 9, (512, 512)).to({DTYPES[dtype]})"
             out[f"{name}/{dtype}/512"] = (f"x = {made}; y = {made}", code)
-    for c, size, k, stride in ((3, 256, 5, 1), (32, 112, 3, 2), (64, 56, 3, 1), (960, 7, 3, 1)):
+    single = (
+        (3, 256, 5, 1),
+        (32, 112, 3, 2),
+        (64, 56, 3, 1),
+        (144, 56, 3, 1),
+        (256, 28, 3, 1),
+        (960, 7, 3, 1),
+    )
+    for c, size, k, stride in single:
         setup = [
             f"x = torch.randn(1, {c}, {size}, {size}).contiguous(memory_format=torch.channels_last)",
             f"w = torch.randn({c}, 1, {k}, {k})",

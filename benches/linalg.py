@@ -9,7 +9,7 @@ from __future__ import annotations
 import _turns
 
 DTYPES = {"f32": "torch.float32", "f64": "torch.float64", "c64": "torch.complex64"}
-SIZES = (64, 256, 512, 1024)
+SIZES = (64, 128, 256, 512, 1024)
 CALLS = {
     "lu_factor": "torch.linalg.lu_factor(a)",
     "solve": "torch.linalg.solve(a, b)",

@@ -479,13 +479,13 @@ fn place_by_text(group: &Group, overload: &Overload, keyword: &Bound<'_, PyAny>)
         overload.names.iter().position(is)
     };
     // Functions that PyTorch writes in Python know no names of NumPy's.
-    let native = python_name(&group.full_name).is_none();
+    let native = || python_name(&group.full_name).is_none();
     let other = match text {
         "input" if !group.method => "self",
-        "x" | "a" | "x1" if !group.method && native => "input",
-        "axis" if native => "dim",
-        "keepdims" if native => "keepdim",
-        "x2" if native => "other",
+        "x" | "a" | "x1" if !group.method && native() => "input",
+        "axis" if native() => "dim",
+        "keepdims" if native() => "keepdim",
+        "x2" if native() => "other",
         _ => match renamed(group).find(|(public, _)| *public == text) {
             Some((_, own)) => return overload.op.schema.position(own).unwrap_or(NOWHERE),
             None => return named(text).unwrap_or(NOWHERE),

@@ -8,6 +8,7 @@ use super::groups::{Group, Overload};
 use super::held::Held;
 use super::noted::Noted;
 use super::object::{PyTensor, is_tensor, tensor_ref, viewing};
+use super::out;
 use super::results::{named_tuple, to_python};
 use super::watch::{self, Shown, Style};
 use crate::ops::args::{Arg, Args};
@@ -99,8 +100,8 @@ impl<'py> Incoming<'py> {
             let mut args = Args::empty(overload.op);
             let parsed = self.parse(group, overload, &held, &mut args.values);
             let fitting = parsed.and_then(|out| {
-                out.map_or(Ok(()), |out| Self::fit_out(overload, out))
-                    .map(|()| out)
+                out.map_or(Ok(()), |o| out::fits(overload, o))?;
+                Ok(out)
             });
             match fitting {
                 Ok(out) => return self.call(group, overload, &mut args, out),

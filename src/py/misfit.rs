@@ -212,8 +212,9 @@ fn shown_kind(group: &Group, p: &Param) -> String {
 }
 
 fn wrong_kind(group: &Group, p: &Param, position: Option<usize>, o: &Bound<'_, PyAny>) -> String {
-    let handed = python_names::handed(&group.full_name, p.name);
-    let name = handed.map_or_else(|| public_name(group, p), |h| h.parameter);
+    let called = public_name(group, p);
+    let handed = python_names::handed(&group.full_name, called);
+    let name = handed.map_or(called, |h| h.parameter);
     let number = match handed {
         Some(h) => h.position,
         None => position.map(|i| i + usize::from(!group.method)),

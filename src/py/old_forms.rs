@@ -1,4 +1,5 @@
-//! Signatures of long ago that PyTorch still takes, with numbers between the tensors: `p.add_(2, other)`.
+//! Calls that fit no signature and are taken all the same: those of long ago, with numbers between the tensors
+//! (`p.add_(2, other)`), and those with objects that are only tested for their truth.
 
 use super::arguments::{Incoming, Misfit};
 use super::convert::number;

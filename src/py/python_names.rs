@@ -202,11 +202,6 @@ const HANDED: &str = include_str!("handed.txt");
 /// What a parameter of a function is handed to.
 pub fn handed(full_name: &str, parameter: &str) -> Option<Handed> {
     let name = full_name.strip_prefix("torchlike.nn.functional.")?;
-    let parameter = if parameter == "self" {
-        "input"
-    } else {
-        parameter
-    };
     HANDED.lines().find_map(|line| {
         let mut words = line.split(' ');
         if words.next() != Some(name) || words.next() != Some(parameter) {

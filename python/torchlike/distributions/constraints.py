@@ -223,20 +223,24 @@ class _IntegerLessThan(Constraint):
         return f"{self.__class__.__name__[1:]}(upper_bound={self.upper_bound})"
 
 
-class _IntegerGreaterThan(Constraint):
-    """Integers from a number on."""
-
-    is_discrete = True
+class _Above(Constraint):
+    """What has a lower bound, and is shown by it."""
 
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
         super().__init__()
 
-    def check(self, value: Any) -> Any:
-        return (value % 1 == 0) & (value >= self.lower_bound)
-
     def __repr__(self) -> str:
         return f"{self.__class__.__name__[1:]}(lower_bound={self.lower_bound})"
+
+
+class _IntegerGreaterThan(_Above):
+    """Integers from a number on."""
+
+    is_discrete = True
+
+    def check(self, value: Any) -> Any:
+        return (value % 1 == 0) & (value >= self.lower_bound)
 
 
 class _Real(Constraint):
@@ -246,32 +250,18 @@ class _Real(Constraint):
         return value == value
 
 
-class _GreaterThan(Constraint):
+class _GreaterThan(_Above):
     """Numbers above one."""
-
-    def __init__(self, lower_bound: Any) -> None:
-        self.lower_bound = lower_bound
-        super().__init__()
 
     def check(self, value: Any) -> Any:
         return self.lower_bound < value
 
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__[1:]}(lower_bound={self.lower_bound})"
 
-
-class _GreaterThanEq(Constraint):
+class _GreaterThanEq(_Above):
     """Numbers from one on."""
-
-    def __init__(self, lower_bound: Any) -> None:
-        self.lower_bound = lower_bound
-        super().__init__()
 
     def check(self, value: Any) -> Any:
         return self.lower_bound <= value
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__[1:]}(lower_bound={self.lower_bound})"
 
 
 class _LessThan(Constraint):

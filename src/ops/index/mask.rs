@@ -437,14 +437,13 @@ fn place(t: &Tensor, src: &Tensor, part: &Part, out: &Tensor) -> Result<()> {
 
 /// The layout may reach memory that `t` does not show: works on a copy of the whole storage.
 fn place_strided(t: &Tensor, src: &Tensor, part: &Part, out: &Tensor) -> Result<()> {
-    if let (
-        true,
-        Part::Strided {
+    // What overlaps is copied without that, and the layout is one of the copy.
+    if t.has_internal_overlap()
+        && let Part::Strided {
             shape,
             strides,
             offset,
-        },
-    ) = (t.has_internal_overlap(), part)
+        } = part
     {
         let part = part::strided(out, shape, strides, Some(*offset))?;
         return place(t, src, &part, out);
