@@ -1,4 +1,9 @@
-"""Every row on a GPU: results, layouts and gradients of its samples are the CPU's."""
+"""Every row on a GPU: results, layouts and gradients of its samples are the CPU's.
+
+`EVERY_NTH_ROW=4` tests a fourth of them, some of each family: compiling a kernel is most of a test's time.
+"""
+
+import os
 
 import pytest
 
@@ -17,6 +22,7 @@ PLACED = {"cpu", "cuda", "to#device", "_grad.converted_back"}
 # Which of several values for one place stays is not determined, as in PyTorch.
 UNORDERED = {"scatter"}
 CASES = [c for c in rows.CASES if c[0] not in rows.DRAW | PLACED | UNORDERED]
+CASES = CASES[:: int(os.environ.get("EVERY_NTH_ROW", "1"))]
 # As in PyTorch, integers have no products on GPUs, and where to split is known on the host.
 REFUSED = "addmm_cuda|to be on cpu, but it's on cuda"
 NEAR = {torch.float16: 1e-2, torch.bfloat16: 2e-2}

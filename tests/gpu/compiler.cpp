@@ -42,7 +42,7 @@ std::string with_calls(const std::string& text) {
 Result compile(Program& p) {
     char folder[] = "/tmp/emulated-gpu-XXXXXX";
     if (!mkdtemp(folder)) return COMPILATION;
-    const std::string at = folder, log = at + "/log", flags = " -w -std=c++17 -O1 -fno-strict-aliasing -fPIC ";
+    const std::string at = folder, log = at + "/log", flags = " -w -std=c++17 -O1 -fno-strict-aliasing -fno-threadsafe-statics -fPIC ";
     // The emulator has room for shared memory whose size comes with a launch.
     static const std::regex room("extern\\s+__shared__([^;]*)\\[\\s*\\];");
     std::ofstream(at + "/kernel.cpp") << "#include \"" PRELUDE "\"\n" << std::regex_replace(p.text, room, "static$1[256 << 10];");
@@ -50,7 +50,7 @@ Result compile(Program& p) {
     if (good) {
         const std::string whole = content(at + "/whole.ii");
         std::ofstream(at + "/whole.ii") << with_calls(whole);
-        good = ran(flags + "-shared " + at + "/whole.ii -o " + at + "/kernel.so", log);
+        good = ran(flags + "-shared -nostdlib " + at + "/whole.ii -lm -lgcc -o " + at + "/kernel.so", log);
     }
     p.log = content(log);
     if (good) {
