@@ -2,10 +2,10 @@
 
 use super::object::wrap;
 use super::sizes::size;
-use crate::Scalar;
 use crate::ops::op::{Op, Ret, Value};
 use crate::ops::schema::Returns;
 use crate::ops::table;
+use crate::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
@@ -28,10 +28,7 @@ fn others<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Bound<'py, 
             "internal error in torchlike: a result that is an argument",
         )),
         Ret::Tuple(list) => {
-            let items = list
-                .into_iter()
-                .map(|t| wrap(py, t))
-                .collect::<PyResult<Vec<_>>>()?;
+            let items = each(py, list)?;
             match &op.schema.returns {
                 Returns::Tuple(names) => named_tuple(py, op, names, items),
                 _ => Ok(PyTuple::new(py, items)?.into_any()),
@@ -45,13 +42,7 @@ fn others<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Bound<'py, 
             let items = list.into_iter().map(item).collect::<PyResult<Vec<_>>>()?;
             Ok(PyTuple::new(py, items)?.into_any())
         }
-        Ret::List(list) => {
-            let items = list
-                .into_iter()
-                .map(|t| wrap(py, t))
-                .collect::<PyResult<Vec<_>>>()?;
-            Ok(PyTuple::new(py, items)?.into_any())
-        }
+        Ret::List(list) => Ok(PyTuple::new(py, each(py, list)?)?.into_any()),
         Ret::Value(v) => match v {
             Value::None => Ok(py.None().into_bound(py)),
             Value::Scalar(s) => scalar(py, s),
@@ -59,6 +50,10 @@ fn others<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Bound<'py, 
             Value::DType(d) => Ok(super::types::dtype(py, d)?.into_bound(py).into_any()),
         },
     }
+}
+
+fn each(py: Python<'_>, list: Vec<Tensor>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    list.into_iter().map(|t| wrap(py, t)).collect()
 }
 
 /// A number as a Python object.
@@ -89,5 +84,10 @@ pub(super) fn named_tuple<'py>(
         let module = py.import("torchlike.return_types")?;
         PyResult::Ok(module.call_method1("_class", fields)?.unbind())
     })?;
-    class.bind(py).call1((PyTuple::new(py, items)?,))
+    // The class's own `__new__` is Python code that checks the number of items, which is right here.
+    static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let new = NEW.get_or_try_init(py, || {
+        PyResult::Ok(py.get_type::<PyTuple>().getattr("__new__")?.unbind())
+    })?;
+    new.bind(py).call1((class, PyTuple::new(py, items)?))
 }
