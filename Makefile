@@ -43,7 +43,7 @@ bless: build
 	cargo fmt
 	$(BIN)/python tests/generate.py
 
-# The GPU's tests on an emulated GPU, those of large shapes too, with threads in order and in any; needs g++.
+# The GPU's tests on an emulated GPU, with all rows and large shapes, and threads in order and in any; needs g++.
 gpu: build
 	EMULATED_GPUS=2 $(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -m cuda tests
 	EMULATED_ORDER=random $(BIN)/python tests/emulated_gpu.py $(BIN)/python -m pytest -m cuda tests
