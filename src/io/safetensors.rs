@@ -47,6 +47,55 @@ fn dtype_of(name: &str) -> Option<(DType, i64)> {
 
 /// Reads the header of a safetensors file and proves it.
 pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
+    let (json, start) = header(bytes)?;
+    let entries = json
+        .as_object()
+        .ok_or_else(|| err!(Checkpoint, "safetensors: the header is not an object"))?;
+    let (mut tree, mut pairs, mut metadata) = (Tree::new(), Vec::new(), Vec::new());
+    let mut ranges = Vec::with_capacity(entries.len());
+    let location: Arc<str> = Arc::from("cpu");
+    for (name, entry) in entries {
+        if name == "__metadata__" {
+            metadata = strings(entry)?;
+            continue;
+        }
+        let (tensor, begin, end) = one(name, entry)?;
+        ranges.push((begin, end));
+        let data = Data::Stored {
+            offset: start
+                .checked_add(begin)
+                .ok_or_else(|| err!(Checkpoint, "safetensors: an offset overflows"))?,
+        };
+        let (key, dtype, nbytes) = (name.as_str().into(), Some(tensor.dtype), end - begin);
+        let storage = tree.push_storage(StorageRef {
+            key,
+            dtype,
+            location: Arc::clone(&location),
+            nbytes,
+            data,
+            crc: None,
+        });
+        let key = tree.push_str(name);
+        pairs.push((key, tree.push_tensor(TensorRef { storage, ..tensor })));
+    }
+    check_ranges(ranges, bytes.len() as u64 - start)?;
+    add_ties(&mut tree, &mut pairs, &metadata)?;
+    ensure!(
+        !tree.overflow,
+        Checkpoint,
+        "safetensors: the names are too long"
+    );
+    tree.root = tree.push_dict(Object::Dict, pairs);
+    Ok(Contents {
+        format: Format::Safetensors,
+        tree,
+        big_endian: false,
+        metadata,
+    })
+}
+
+/// The header, in which no name is there twice, and where the tensors begin.
+fn header(bytes: &Bytes) -> Result<(serde_json::Value, u64)> {
     let length: [u8; 8] = bytes
         .get(..8)
         .and_then(|b| b.try_into().ok())
@@ -75,37 +124,11 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
         Checkpoint,
         "safetensors: the header has a name twice"
     );
-    let entries = json
-        .as_object()
-        .ok_or_else(|| err!(Checkpoint, "safetensors: the header is not an object"))?;
-    let start = 8 + length;
-    let (mut tree, mut pairs, mut metadata) = (Tree::new(), Vec::new(), Vec::new());
-    let mut ranges = Vec::with_capacity(entries.len());
-    let location: Arc<str> = Arc::from("cpu");
-    for (name, entry) in entries {
-        if name == "__metadata__" {
-            metadata = strings(entry)?;
-            continue;
-        }
-        let (tensor, begin, end) = one(name, entry)?;
-        ranges.push((begin, end));
-        let data = Data::Stored {
-            offset: start
-                .checked_add(begin)
-                .ok_or_else(|| err!(Checkpoint, "safetensors: an offset overflows"))?,
-        };
-        let (key, dtype, nbytes) = (name.as_str().into(), Some(tensor.dtype), end - begin);
-        let storage = tree.push_storage(StorageRef {
-            key,
-            dtype,
-            location: Arc::clone(&location),
-            nbytes,
-            data,
-            crc: None,
-        });
-        let key = tree.push_str(name);
-        pairs.push((key, tree.push_tensor(TensorRef { storage, ..tensor })));
-    }
+    Ok((json, 8 + length))
+}
+
+/// Checks that the tensors lie one after another, in so many bytes.
+fn check_ranges(mut ranges: Vec<(u64, u64)>, have: u64) -> Result<()> {
     ranges.sort_unstable();
     let covered = ranges
         .iter()
@@ -116,7 +139,6 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
             "safetensors: tensors overlap, or leave a gap between them"
         )
     })?;
-    let have = bytes.len() as u64 - start;
     ensure!(
         covered == have,
         Checkpoint,
@@ -127,19 +149,7 @@ pub(super) fn open(bytes: &Bytes) -> Result<Contents> {
             ""
         }
     );
-    add_ties(&mut tree, &mut pairs, &metadata)?;
-    ensure!(
-        !tree.overflow,
-        Checkpoint,
-        "safetensors: the names are too long"
-    );
-    tree.root = tree.push_dict(Object::Dict, pairs);
-    Ok(Contents {
-        format: Format::Safetensors,
-        tree,
-        big_endian: false,
-        metadata,
-    })
+    Ok(())
 }
 
 /// Adds the names that the metadata give to tensors a second time.

@@ -78,23 +78,7 @@ pub(super) fn compressed(kind: Compressed, parts: [&Tensor; 3], shape: &[i64]) -
         )
     };
     let words = Words::of(kind);
-    ensure!(
-        is_index(compressed),
-        Checkpoint,
-        "{} and {} dtype must be Int or Long, but got {}",
-        words.compressed,
-        words.plain,
-        compressed.dtype().scalar_type()
-    );
-    ensure!(
-        compressed.dtype() == plain.dtype(),
-        Checkpoint,
-        "{} and {} must have the same dtype, bot got {} and {}, respectively",
-        words.compressed,
-        words.plain,
-        compressed.dtype().scalar_type(),
-        plain.dtype().scalar_type()
-    );
+    check_indices(&words, compressed, plain)?;
     let batch = compressed
         .ndim()
         .checked_sub(1)
@@ -163,6 +147,28 @@ pub(super) fn compressed(kind: Compressed, parts: [&Tensor; 3], shape: &[i64]) -
             return Err(err!(Checkpoint, "`{rule}` is not satisfied."));
         }
     }
+    Ok(())
+}
+
+/// Checks that both tensors of indices are of one type for indices.
+fn check_indices(words: &Words, compressed: &Tensor, plain: &Tensor) -> Result<()> {
+    ensure!(
+        is_index(compressed),
+        Checkpoint,
+        "{} and {} dtype must be Int or Long, but got {}",
+        words.compressed,
+        words.plain,
+        compressed.dtype().scalar_type()
+    );
+    ensure!(
+        compressed.dtype() == plain.dtype(),
+        Checkpoint,
+        "{} and {} must have the same dtype, bot got {} and {}, respectively",
+        words.compressed,
+        words.plain,
+        compressed.dtype().scalar_type(),
+        plain.dtype().scalar_type()
+    );
     Ok(())
 }
 

@@ -1,105 +1,33 @@
 //! What each optimizer does to one element, for devices beside the host: the same operations as in `rules`, in their language.
 
 use super::rules::{
-    Adadelta, Adafactor, Adagrad, Adam, Adamax, Asgd, Entry, Nadam, Radam, Rmsprop, Rprop, Sgd,
+    Adadelta, Adafactor, Adagrad, Adam, Adamax, Asgd, Nadam, Radam, Rmsprop, Rprop, Sgd,
 };
 use super::{Beside, Rule, Update};
 
 /// The statements of all rules, and how many states they have.
 pub(crate) fn texts() -> Vec<(&'static str, usize)> {
-    fn of<U: Update>(u: U) -> (&'static str, usize) {
-        (u.device().text, U::STATES)
+    fn of<U: Update + Default>() -> (&'static str, usize) {
+        (U::default().device().text, U::STATES)
     }
-    fn rmsprop<const C: bool, const M: bool>() -> (&'static str, usize) {
-        of(Rmsprop::<C, M> {
-            entry: Entry::default(),
-            lr: 0.0,
-            alpha: 0.0,
-            eps: 0.0,
-            momentum: 0.0,
-        })
-    }
-    fn sgd<const M: bool>() -> (&'static str, usize) {
-        of(Sgd::<M> {
-            entry: Entry::default(),
-            lr: 0.0,
-            momentum: 0.0,
-            dampening: 0.0,
-            nesterov: false,
-            first: false,
-        })
-    }
-    fn adam<const L: bool>() -> (&'static str, usize) {
-        of(Adam::<L> {
-            entry: Entry::default(),
-            betas: [0.0; 2],
-            eps: 0.0,
-            size: 0.0,
-            root: 0.0,
-        })
-    }
-    fn adafactor<const F: bool>() -> (&'static str, usize) {
-        of(Adafactor::<F> {
-            entry: Entry::default(),
-            weight: 0.0,
-            least: 0.0,
-        })
-    }
-    let entry = Entry::default();
     vec![
-        adafactor::<false>(),
-        adafactor::<true>(),
-        sgd::<false>(),
-        sgd::<true>(),
-        adam::<false>(),
-        adam::<true>(),
-        of(Adagrad {
-            entry,
-            lr: 0.0,
-            eps: 0.0,
-        }),
-        of(Adadelta {
-            entry,
-            lr: 0.0,
-            rho: 0.0,
-            eps: 0.0,
-        }),
-        of(Adamax {
-            entry,
-            betas: [0.0; 2],
-            eps: 0.0,
-            size: 0.0,
-        }),
-        of(Asgd {
-            entry,
-            lambd: 0.0,
-            eta: 0.0,
-            mu: 0.0,
-        }),
-        of(Nadam {
-            entry,
-            betas: [0.0; 2],
-            eps: 0.0,
-            correction: 0.0,
-            sizes: [0.0; 2],
-        }),
-        of(Radam {
-            entry,
-            lr: 0.0,
-            betas: [0.0; 2],
-            eps: 0.0,
-            correction: 0.0,
-            adaptive: None,
-        }),
-        rmsprop::<false, false>(),
-        rmsprop::<true, false>(),
-        rmsprop::<false, true>(),
-        rmsprop::<true, true>(),
-        of(Rprop {
-            entry,
-            etas: [0.0; 2],
-            sizes: [0.0; 2],
-        }),
+        of::<Adafactor<false>>(),
+        of::<Adafactor<true>>(),
+        of::<Sgd<false>>(),
+        of::<Sgd<true>>(),
+        of::<Adam<false>>(),
+        of::<Adam<true>>(),
+        of::<Adagrad>(),
+        of::<Adadelta>(),
+        of::<Adamax>(),
+        of::<Asgd>(),
+        of::<Nadam>(),
+        of::<Radam>(),
+        of::<Rmsprop<false, false>>(),
+        of::<Rmsprop<true, false>>(),
+        of::<Rmsprop<false, true>>(),
+        of::<Rmsprop<true, true>>(),
+        of::<Rprop>(),
     ]
 }
 

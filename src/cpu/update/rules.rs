@@ -66,7 +66,7 @@ fn larger<N: Number>(x: N, y: N) -> N {
 }
 
 /// SGD; with momentum there is a state.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Sgd<const MOMENTUM: bool> {
     pub entry: Entry,
     pub lr: f64,
@@ -105,7 +105,7 @@ impl<const MOMENTUM: bool> Update for Sgd<MOMENTUM> {
 }
 
 /// Adam and AdamW; with the largest average of squares as a third state.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Adam<const LARGEST: bool> {
     pub entry: Entry,
     pub betas: [f64; 2],
@@ -131,7 +131,7 @@ impl<const LARGEST: bool> Update for Adam<LARGEST> {
 }
 
 /// Adagrad.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Adagrad {
     pub entry: Entry,
     /// The rate of this step.
@@ -151,7 +151,7 @@ impl Update for Adagrad {
 }
 
 /// Adadelta.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Adadelta {
     pub entry: Entry,
     pub lr: f64,
@@ -175,7 +175,7 @@ impl Update for Adadelta {
 }
 
 /// Adamax.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Adamax {
     pub entry: Entry,
     pub betas: [f64; 2],
@@ -201,7 +201,7 @@ impl Update for Adamax {
 }
 
 /// ASGD.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Asgd {
     pub entry: Entry,
     pub lambd: f64,
@@ -229,7 +229,7 @@ impl Update for Asgd {
 }
 
 /// NAdam.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Nadam {
     pub entry: Entry,
     pub betas: [f64; 2],
@@ -255,7 +255,7 @@ impl Update for Nadam {
 }
 
 /// RAdam.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Radam {
     pub entry: Entry,
     pub lr: f64,
@@ -286,7 +286,7 @@ impl Update for Radam {
 }
 
 /// RMSprop. The states are the average of squares, that of gradients if it is centred, and the momentum if there is one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Rmsprop<const CENTERED: bool, const MOMENTUM: bool> {
     pub entry: Entry,
     pub lr: f64,
@@ -318,7 +318,7 @@ impl<const CENTERED: bool, const MOMENTUM: bool> Update for Rmsprop<CENTERED, MO
 }
 
 /// Rprop. The states are the last gradient and the size of the step.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Rprop {
     pub entry: Entry,
     /// Factors where the sign changed and where it did not.
@@ -363,7 +363,7 @@ impl Update for Rprop {
 
 /// Adafactor's direction: the gradient over the root of an average of squares. What is written is the direction; where the average
 /// is kept by rows and columns, it holds their estimate before, and else the average is a state.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Adafactor<const FACTORED: bool> {
     pub entry: Entry,
     /// How much of the way the average goes.

@@ -179,24 +179,15 @@ fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
     let vh = &f::narrow(a.Vh, -2, 0, k)?;
     let dtype = u.dtype();
     let s = &f::to_dtype(a.S, dtype)?;
-    let gs = match a.gS {
-        Some(g) => Some(f::to_dtype(g, dtype)?),
-        None => None,
-    };
+    let gs = a.gS.map(|g| f::to_dtype(g, dtype)).transpose()?;
     if a.gU.is_none() && a.gVh.is_none() {
         let Some(g) = gs else {
             return f::matmul(u, vh);
         };
         return f::matmul(&f::mul(u, &f::unsqueeze(&g, -2)?)?, vh);
     }
-    let gu = match a.gU {
-        Some(g) => Some(f::narrow(g, -1, 0, k)?),
-        None => None,
-    };
-    let gvh = match a.gVh {
-        Some(g) => Some(f::narrow(g, -2, 0, k)?),
-        None => None,
-    };
+    let gu = a.gU.map(|g| f::narrow(g, -1, 0, k)).transpose()?;
+    let gvh = a.gVh.map(|g| f::narrow(g, -2, 0, k)).transpose()?;
     let (m, n) = (u.shape()[u.ndim() - 2], vh.shape()[vh.ndim() - 1]);
     let apart = &gaps(&f::mul(s, s)?)?;
     let (row, column) = (&f::unsqueeze(s, -2)?, &f::unsqueeze(s, -1)?);
@@ -208,14 +199,10 @@ fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
         });
         Ok(())
     };
-    let by_u = match &gu {
-        Some(g) => Some(f::matmul(&f::mH(u)?, g)?),
-        None => None,
-    };
-    let by_v = match &gvh {
-        Some(g) => Some(f::matmul(vh, &f::mH(g)?)?),
-        None => None,
-    };
+    let of_u = |g| f::matmul(&f::mH(u)?, g);
+    let of_v = |g| f::matmul(vh, &f::mH(g)?);
+    let by_u = gu.as_ref().map(of_u).transpose()?;
+    let by_v = gvh.as_ref().map(of_v).transpose()?;
     let both = match (&by_u, &by_v) {
         (Some(u), Some(v)) => Some(f::add(u, v)?),
         (one, other) => one.as_ref().or(other.as_ref()).cloned(),

@@ -76,34 +76,7 @@ fn positions(on: bool) -> Result<Tensor> {
 }
 
 fn apply<'a>(t: &'a Tensor, list: &[Index]) -> Result<Sliced<'a>> {
-    let mut given = 0;
-    for i in list {
-        given += match i {
-            Index::Int(_) | Index::Slice { .. } => 1,
-            Index::Tensor(t) if is_mask(t) => t.ndim(),
-            Index::Tensor(_) => 1,
-            _ => 0,
-        };
-    }
-    if t.ndim() == 0
-        && let [only] = list
-    {
-        match only {
-            Index::Int(_) => bail!(
-                Index,
-                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor \
-                 to a number"
-            ),
-            Index::Slice { .. } => bail!(Index, "slice() cannot be applied to a 0-dim tensor."),
-            _ => {}
-        }
-    }
-    ensure!(
-        given <= t.ndim(),
-        Index,
-        "too many indices for tensor of dimension {}",
-        t.ndim()
-    );
+    let given = check_given(t, list)?;
     // `dim` is the place in the view; `place` that in the list of index tensors, where a mask of several dimensions takes one.
     let (mut view, mut dim, mut indices, mut real) = (
         Cow::Borrowed(t),
@@ -165,6 +138,39 @@ fn apply<'a>(t: &'a Tensor, list: &[Index]) -> Result<Sliced<'a>> {
         }
     }
     Ok(Sliced { view, indices })
+}
+
+/// The dimensions that indices speak of, which a tensor has.
+fn check_given(t: &Tensor, list: &[Index]) -> Result<usize> {
+    let mut given = 0;
+    for i in list {
+        given += match i {
+            Index::Int(_) | Index::Slice { .. } => 1,
+            Index::Tensor(t) if is_mask(t) => t.ndim(),
+            Index::Tensor(_) => 1,
+            _ => 0,
+        };
+    }
+    if t.ndim() == 0
+        && let [only] = list
+    {
+        match only {
+            Index::Int(_) => bail!(
+                Index,
+                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor \
+                 to a number"
+            ),
+            Index::Slice { .. } => bail!(Index, "slice() cannot be applied to a 0-dim tensor."),
+            _ => {}
+        }
+    }
+    ensure!(
+        given <= t.ndim(),
+        Index,
+        "too many indices for tensor of dimension {}",
+        t.ndim()
+    );
+    Ok(given)
 }
 
 fn pick(t: &Tensor, dim: usize, index: i64, real: usize) -> Result<Tensor> {
