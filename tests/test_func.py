@@ -470,3 +470,30 @@ def test_gradients_of_convolutions_of_whole_batches(transposed, groups, n):
         pull = torch.func.vjp(lambda x, w: conv(x, w, groups=groups), x[0], w[0])[1]
         for m, wanted in zip(vmap(pull)(g), zip(*map(pull, g), strict=True), strict=True):
             assert torch.allclose(m, torch.stack(wanted))
+
+
+def test_gradients_of_normalised_batches_with_running_statistics():
+    one = torch.nn.BatchNorm1d(3)
+    params, buffers = torch.func.stack_module_state([one, torch.nn.BatchNorm1d(3)])
+    x = torch.randn(2, 5, 3)
+
+    def call(params, buffers, x):
+        return torch.func.functional_call(one, (params, buffers), (x,))
+
+    torch.vmap(call)(params, buffers, x).sin().sum().backward()
+    for i in range(2):
+        apart = torch.nn.BatchNorm1d(3)
+        apart(x[i]).sin().sum().backward()
+        torch.testing.assert_close(params["weight"].grad[i], apart.weight.grad)
+        torch.testing.assert_close(buffers["running_var"][i], apart.running_var)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_gradients_of_complex_eigenvectors_of_examples():
+    a = torch.randn(2, 3, 3, dtype=torch.float64)
+
+    def size(a):
+        return (torch.linalg.eig(a)[1].abs() ** 3).sum()
+
+    made = torch.vmap(torch.func.grad(size))(a)
+    torch.testing.assert_close(made, torch.stack([torch.func.grad(size)(x) for x in a]))

@@ -44,10 +44,7 @@ fn outside(level: Level, c: Call) -> Result<Ret> {
 
 /// The call with other arguments, in the form it was made in.
 fn with(c: &Call, args: &Args, level: Level) -> Result<Ret> {
-    let form = match c.form.target() {
-        Some(_) => Form::InPlace(args.tensor(0)?),
-        None => Form::New,
-    };
+    let form = c.form.again(args)?;
     let made = outside(level, Call { args, form })?;
     Ok(match made {
         Ret::Same(i) if c.form.target().is_none() => Ret::One(args.tensor(i)?.clone()),

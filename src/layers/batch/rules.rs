@@ -6,7 +6,7 @@ use crate::layers::autograd::gather;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Body, Hidden};
 use crate::ops::core::schema::{Kind, Param};
-use crate::ops::{Arg, Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, Value, dispatch, f};
+use crate::ops::{Arg, Args, Call, Op, OwnedArg, OwnedArgs, Ret, Value, dispatch, f};
 use crate::{DType, Dims, ErrorKind, Result, Tensor, bail};
 
 /// The parameters that name dimensions.
@@ -151,10 +151,7 @@ impl Examples<'_, '_> {
     /// The row, of whole batches, in the form it was called in.
     fn call(&self, args: &OwnedArgs) -> Result<Ret> {
         let args = args.borrow();
-        let form = match self.target() {
-            None => Form::New,
-            Some(_) => Form::InPlace(args.tensor(0)?),
-        };
+        let form = self.c.form.again(&args)?;
         Ok(match dispatch::call(Call { args: &args, form })? {
             Ret::Same(i) if self.target().is_none() => Ret::One(args.tensor(i)?.clone()),
             ret => ret,

@@ -44,6 +44,18 @@ impl<'c> Form<'c> {
             form => form,
         })
     }
+
+    /// As `of`, for a call that is made while this one stands; `out=` becomes fresh results.
+    ///
+    /// # Errors
+    /// If argument 0 is to be written and is no tensor.
+    pub fn again<'d>(&self, args: &'d Args) -> Result<Form<'d>> {
+        Ok(match self {
+            Self::InPlace(_) => Form::InPlace(args.tensor(0)?),
+            Self::Within(_) => Form::Within(args.tensor(0)?),
+            Self::New | Self::Out(_) => Form::New,
+        })
+    }
 }
 
 impl<'c, 'a> Call<'c, 'a> {

@@ -155,7 +155,8 @@ fn eigh(a: &calls::_GradEigh) -> Result<Tensor> {
 /// Complex vectors have any phase: refuses what depends on it, which an imaginary diagonal of the vectors times their gradient
 /// says. Values that nobody can read are believed.
 pub(super) fn check_phase(along: &Tensor, of: &str, so: &str) -> Result<()> {
-    if !along.dtype().is_complex() || has_no_values(along) || along.numel() == 0 {
+    let unread = has_no_values(along) || !along.batch().is_empty();
+    if !along.dtype().is_complex() || unread || along.numel() == 0 {
         return Ok(());
     }
     let turns = f::abs(&f::imag(&f::LinalgDiagonal::new(along).call()?)?)?;
