@@ -256,3 +256,34 @@ def test_views_among_the_outputs_of_memory_that_was_written_before():
     assert x.grad.tolist() == [[2.5, 4.0]]
     with pytest.raises(RuntimeError, match="Output 0 of Two is a view and is being modified"):
         first.add_(1)
+
+
+class Product(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return Product.apply(grad, y), Product.apply(grad, x)
+
+
+@pytest.mark.parametrize("shapes", [((4,), (3, 4)), ((3, 1), (3, 4)), ((), (3,)), ((1, 4), (3, 1))])
+@pytest.mark.parametrize("in_dims", [(0, None), (None, 0), (0, 0)])
+def test_examples_that_are_broadcast_have_gradients_of_their_shape(shapes, in_dims):
+    given = [
+        torch.randn((2, *shape) if d == 0 else shape, requires_grad=True)
+        for shape, d in zip(shapes, in_dims, strict=True)
+    ]
+
+    def gradients(function):
+        return torch.autograd.grad(torch.vmap(function, in_dims)(*given).sin().sum(), given)
+
+    torch.testing.assert_close(gradients(Product.apply), gradients(torch.mul))

@@ -169,6 +169,25 @@ def _hidden(value: Any, dims: Any, level: int) -> Any:
     )
 
 
+def _of_input(grad: Any, same: bool, shape: Any) -> Any:
+    """A gradient of whole batches, summed to what the input is: its examples may have been broadcast."""
+    if not isinstance(grad, Tensor) or shape is None:
+        return grad
+    # What is the same for all examples has the sum of their gradients.
+    grad = grad.sum(0) if same else grad
+    first = 0 if same else 1
+    added = grad.dim() - first - len(shape)
+    if added > 0:
+        grad = grad.sum(tuple(range(first, first + added)))
+    wide = [i for i, n in enumerate(shape, first) if n == 1 and grad.dim() > i]
+    return grad.sum(wide, keepdim=True) if wide else grad
+
+
+def _shapes_at(ctx: Any) -> str:
+    """Where a context keeps the shapes of inputs; contexts within contexts keep theirs on the same one."""
+    return f"_shapes{ctx._note if isinstance(ctx, _Context) else ''}"
+
+
 def _made(function: Any, in_dims: tuple[Any, ...], info: VmapInfo) -> Any:
     """A function of whole batches, each of whose parts is that of one example, under `vmap`."""
 
@@ -200,6 +219,11 @@ def _made(function: Any, in_dims: tuple[Any, ...], info: VmapInfo) -> Any:
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            shapes = [
+                (x.shape if d is None else x.shape[1:]) if isinstance(x, Tensor) else None
+                for x, d in zip(inputs, in_dims, strict=True)
+            ]
+            setattr(ctx, _shapes_at(ctx), shapes)
             several = isinstance(output, tuple)
             outs = output if several else (output,)
 
@@ -213,12 +237,9 @@ def _made(function: Any, in_dims: tuple[Any, ...], info: VmapInfo) -> Any:
         def backward(ctx: Any, *grads: Any) -> Any:
             made = each(function.backward, ctx, grads, [0] * len(grads))
             made = made if isinstance(made, tuple) else (made,)
-            # What is the same for all examples has the sum of their gradients.
-            same = [d is None for d in in_dims] + [False] * (len(made) - len(in_dims))
-            return tuple(
-                g.sum(0) if s and isinstance(g, Tensor) else g
-                for g, s in zip(made, same, strict=False)
-            )
+            inputs = zip(in_dims, getattr(ctx, _shapes_at(ctx)), strict=True)
+            summed = [_of_input(g, d is None, s) for g, (d, s) in zip(made, inputs, strict=False)]
+            return (*summed, *made[len(summed) :])
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
