@@ -127,3 +127,29 @@ def test_ctc_loss_of_labels_that_are_blank(labels, loss, gradient):
     made = F.ctc_loss(x, torch.tensor([labels]), *lengths, reduction="sum")
     same(made.detach(), loss)
     same(torch.autograd.grad(made, x)[0][2, 0], gradient)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sinc_of_numbers_whose_square_is_nothing(dtype):
+    small = torch.finfo(dtype).tiny
+    x = torch.tensor([0.0, small, -small / 8, 0.5], dtype=dtype, requires_grad=True)
+    (made,) = torch.autograd.grad(torch.sinc(x).sum(), x)
+    same(made, [0.0, 0.0, 0.0, -4 / math.pi])
+
+
+@pytest.mark.parametrize("in_dims", [(None, 0), (0, None), (0, 0)])
+def test_cross_entropy_of_probabilities_that_are_the_same_for_all(in_dims):
+    p, y = torch.tensor([0.2, 0.7]), torch.tensor([0.0, 1.0])
+    x = p.repeat(3, 1) if in_dims[0] == 0 else p
+    x.requires_grad_()
+    y = y.repeat(3, 1) if in_dims[1] == 0 else y
+    made = torch.vmap(F.binary_cross_entropy, in_dims)(x, y)
+    same(made.detach(), [(-math.log(0.8) - math.log(0.7)) / 2] * 3)
+    (gradient,) = torch.autograd.grad(made.sum(), x)
+    one = torch.tensor([1 / 0.8, -1 / 0.7]) / 2
+    same(gradient, one.repeat(3, 1) if in_dims[0] == 0 else 3 * one)
+
+    def change(x, y):
+        return along(lambda x: F.binary_cross_entropy(x, y), x)
+
+    same(torch.vmap(change, in_dims)(x.detach(), y), [2 * one.sum().item()] * 3)

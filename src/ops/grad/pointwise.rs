@@ -214,9 +214,10 @@ fn is_natural(exponent: &Tensor) -> Result<Tensor> {
 fn sinc(grad: &Tensor, x: &Tensor) -> Result<Tensor> {
     let turn = f::mul(x, PI)?;
     let top = f::sub(&f::mul(&turn, &f::cos(&turn)?)?, &f::sin(&turn)?)?;
-    let slope = f::div(&top, &f::mul(&f::mul(x, x)?, PI)?)?;
-    let made = f::mul(grad, &f::conj(&slope)?)?;
-    f::masked_fill(&made, &f::eq(x, 0i64)?, 0i64)
+    let square = f::mul(&f::mul(x, x)?, PI)?;
+    let made = f::mul(grad, &f::conj(&f::div(&top, &square)?)?)?;
+    // Of numbers so small that their square is 0, too.
+    f::masked_fill(&made, &f::eq(&square, 0i64)?, 0i64)
 }
 
 fn angle(grad: &Tensor, x: &Tensor) -> Result<Tensor> {
