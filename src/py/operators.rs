@@ -10,8 +10,8 @@ use super::class::{object, slot};
 use super::object::{is_tensor, tensor_ref, wrap};
 use super::results::to_python;
 use super::watch::{self, Style};
-use crate::op;
 use crate::ops::{Arg, Op, dispatch};
+use crate::{Tensor, ensure, op};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -211,32 +211,53 @@ in_place! {
 }
 
 /// Computes an operator of one tensor, unless somebody who watches answers.
-fn unary<'py>(path: &'static str, op: &'static Op, slf: Object<'_, 'py>) -> Outcome<'py> {
+fn unary<'py>(
+    path: &'static str,
+    op: &'static Op,
+    slf: Object<'_, 'py>,
+    suits: fn(&Tensor) -> crate::Result<()>,
+) -> Outcome<'py> {
     watch::unless_answered(path, Style::Parsed, &[slf], || {
         let Some(t) = tensor_ref(slf) else {
             return not_implemented(slf.py());
         };
+        suits(t)?;
         let result = dispatch::run(op, &[Arg::Tensor(t)])?;
         to_python(slf.py(), result, op)
     })
 }
 
-/// Slots of one operand: `slot function "row" "path"`.
+/// What an operator of any tensor asks.
+fn any(_: &Tensor) -> crate::Result<()> {
+    Ok(())
+}
+
+/// What `~` asks, where the function `bitwise_not` leaves it to its kernel.
+fn of_bits(t: &Tensor) -> crate::Result<()> {
+    ensure!(
+        t.dtype().is_integral(true),
+        Type,
+        "~ (operator.invert) is only implemented on integer and Boolean-type tensors"
+    );
+    Ok(())
+}
+
+/// Slots of one operand: `slot function "row" "path" what it asks`.
 macro_rules! one {
-    ($($slot:ident $function:ident $row:literal $path:literal;)+) => {
+    ($($slot:ident $function:ident $row:literal $path:literal $suits:ident;)+) => {
         $(unsafe extern "C" fn $function(slf: *mut ffi::PyObject) -> *mut ffi::PyObject {
             // SAFETY: as above.
             let slf = unsafe { object(&slf) };
-            guard(|| unary($path, op!($row)?, slf).map(Bound::into_ptr))
+            guard(|| unary($path, op!($row)?, slf, $suits).map(Bound::into_ptr))
         })+
         const ONE: &[(c_int, ffi::unaryfunc)] = &[$((ffi::$slot, $function)),+];
     };
 }
 one! {
-    Py_nb_negative neg "neg" "neg";
-    Py_nb_positive pos "positive" "positive";
-    Py_nb_absolute abs "abs" "abs";
-    Py_nb_invert invert "bitwise_not" "__invert__";
+    Py_nb_negative neg "neg" "neg" any;
+    Py_nb_positive pos "positive" "positive" any;
+    Py_nb_absolute abs "abs" "abs" any;
+    Py_nb_invert invert "bitwise_not" "__invert__" of_bits;
 }
 
 unsafe extern "C" fn compare(

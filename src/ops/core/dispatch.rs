@@ -251,7 +251,7 @@ pub(crate) fn write_out(args: &Args, results: Vec<Tensor>, outs: &mut [Tensor]) 
         ensure!(
             args.op.has(O),
             Runtime,
-            "{name} does not support the out kwarg when its results are a tuple"
+            "{name} does not support the out kwarg when as_tuple is True"
         );
         ensure!(
             results.len() == outs.len(),

@@ -1,5 +1,6 @@
 //! Gradients of activations. The first operand is the gradient of the result, the second the input or the result.
 
+use crate::cpu::halves::rounded;
 use crate::cpu::map::{Ctx, FromCtx as _, both};
 use crate::cpu::math::{Elementary as _, RealFns as _};
 use crate::ops::core::op::{OpDef, Ret, compose};
@@ -210,8 +211,8 @@ pub static OPS: &[OpDef] = &[
     map_row!(Hardsigmoid "_grad.hardsigmoid_backward", 2, same, 0, "b > T(-3) && b < T(3) ? a * T(1.0f / 6.0f) : T(0)", "(Tensor grad_output, Tensor self)", "The gradient of hardsigmoid.").refused(),
     map_row!(LeakyRelu "_grad.leaky_relu_backward", 2, same, typed!(leaky_relu_ctx, DType), 0, "b > T(0) ? a : a * f0", "(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result)", "The gradient of leaky relu.").lies(Lies::GradientLast).samples("f32[3, 4], f32[3, 4], 0.1, False").grad("grad_output: leaky_relu_backward(grad, self, negative_slope, False); self: zeros_like(grad)"),
     map_row!(Softplus "_grad.softplus_backward", 2, same, typed!(softplus_ctx, DType), 0, "b * f0 > f1 ? a : a * sigmoid_(b * f0)", "(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold)", "The gradient of softplus.").samples("f32[3, 4], f32[3, 4], 1, 20; f32[3], f32[3], 2.0, 0.5").grad("grad_output: softplus_backward(grad, self, beta, threshold); self: where((self * beta).gt(threshold), 0, grad * grad_output * beta * sigmoid(self * beta) * (1 - sigmoid(self * beta)))"),
-    map_row!(Shrink "_grad.softshrink_backward", 2, same, typed!(|a, _| numbers([a.lambd]), DType), 0, "b >= -f0 && b <= f0 ? T(0) : a", "(Tensor grad_output, Tensor self, Scalar lambd)", "The gradient of softshrink.").samples("f32[3, 4], f32[3, 4], 0.5").grad("grad_output: softshrink_backward(grad, self, lambd); self: zeros_like(grad)"),
-    map_row!(Shrink "_grad.hardshrink_backward", 2, same, typed!(|a, _| numbers([a.lambd]), DType), 0, "b >= -f0 && b <= f0 ? T(0) : a", "(Tensor grad_out, Tensor self, Scalar lambd)", "The gradient of hardshrink.").samples("f32[3, 4], f32[3, 4], 0.5").grad("grad_out: hardshrink_backward(grad, self, lambd); self: zeros_like(grad)"),
+    map_row!(Shrink "_grad.softshrink_backward", 2, same, typed!(|a, d| numbers([rounded(a.lambd, d)]), DType), 0, "b >= -f0 && b <= f0 ? T(0) : a", "(Tensor grad_output, Tensor self, Scalar lambd)", "The gradient of softshrink.").samples("f32[3, 4], f32[3, 4], 0.5").grad("grad_output: softshrink_backward(grad, self, lambd); self: zeros_like(grad)"),
+    map_row!(Shrink "_grad.hardshrink_backward", 2, same, typed!(|a, d| numbers([rounded(a.lambd, d)]), DType), 0, "b >= -f0 && b <= f0 ? T(0) : a", "(Tensor grad_out, Tensor self, Scalar lambd)", "The gradient of hardshrink.").samples("f32[3, 4], f32[3, 4], 0.5").grad("grad_out: hardshrink_backward(grad, self, lambd); self: zeros_like(grad)"),
     // The buffer is exp(-|self|), which is faster made again than read.
     map_row!(LogSigmoid "_grad.log_sigmoid_backward", 2, same, 0, "a * sigmoid_(-b)", "(Tensor grad_output, Tensor self, Tensor buffer)", "The gradient of log_sigmoid.").samples("f32[3, 4], f32[3, 4], f32[3, 4]").grad("grad_output: log_sigmoid_backward(grad, self, buffer); self: -grad * grad_output * sigmoid(self) * (1 - sigmoid(self))"),
     map_row!(Logit "_grad.logit_backward", 2, same, typed!(logit_ctx, DType), 0, "b < f0 || b > T(1) - f0 ? f1 : a / (b * (T(1) - b))", "(Tensor grad_output, Tensor self, float? eps=None)", "The gradient of logit.").samples("f32[3, 4], f32[3, 4].unit, 0.2; f64[3], f64[3]").through(typed!(logit)),

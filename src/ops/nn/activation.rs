@@ -2,6 +2,7 @@
 //! into their input.
 
 use crate::cpu::complex;
+use crate::cpu::halves::rounded;
 use crate::cpu::map::{Ctx, FromCtx as _, Loop, both};
 use crate::cpu::math::{Elementary as _, RealFns as _};
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, X, compose};
@@ -204,8 +205,9 @@ fn softplus_ctx(a: &calls::_NnSoftplus, _: DType) -> Result<Ctx> {
     numbers([a.beta.into(), a.threshold.into()])
 }
 
-fn hardshrink_ctx(a: &calls::Hardshrink, _: DType) -> Result<Ctx> {
-    numbers([a.lambd.into()])
+/// Bounds are numbers of the operand's own type, so that an element made from the same number lies within.
+fn hardshrink_ctx(a: &calls::Hardshrink, d: DType) -> Result<Ctx> {
+    numbers([rounded(a.lambd.into(), d)])
 }
 
 fn threshold_ctx(a: &calls::Threshold, _: DType) -> Result<Ctx> {

@@ -387,9 +387,14 @@ fn isin<'a>(
     }
     let common = result_type(&[elements.into(), among.into()])?;
     comparable("isin_default_cpu", common)?;
+    // A number is compared as one of this type, as it is where it equals an element.
+    let number = |v| match v {
+        Operand::Scalar(s) => Operand::Scalar(cpu::halves::rounded(s, common)),
+        tensor => tensor,
+    };
     let found = Membership {
-        elements,
-        among,
+        elements: number(elements),
+        among: number(among),
         compared: wide(common),
         invert,
     };
