@@ -48,3 +48,17 @@ def test_switches_and_histories() -> None:
     assert not (torch.has_mkl or torch.has_openmp)
     with pytest.raises(NotImplementedError, match="no streams on cpu"):
         x.record_stream(None)
+
+
+@pytest.mark.filterwarnings("ignore:This overload")
+def test_sums_with_a_number_before_a_number() -> None:
+    assert torch.add(torch.tensor(3.0), 5, 2) == 13 and torch.tensor(3.0).sub(5, 2.0) == -7
+    assert torch.tensor(3.0).add_(2.5, 1) == 5.5
+    assert torch.equal(torch.add(torch.tensor(True), 5, True), torch.tensor(True))
+
+
+@pytest.mark.filterwarnings("ignore:.*set_default_tensor_type")
+def test_default_types_are_types_of_tensors() -> None:
+    for wrong in (torch.float32, 3, None):
+        with pytest.raises(TypeError, match="invalid type object"):
+            torch.set_default_tensor_type(wrong)

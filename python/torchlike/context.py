@@ -196,6 +196,10 @@ def set_default_tensor_type(t: Any) -> None:
         "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
         "torch.set_default_device() as alternatives."
     )
+    if not isinstance(t, str | type):
+        raise TypeError(
+            "invalid type object: only floating-point types are supported as the default type"
+        )
     name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
     from torchlike import _legacy
 

@@ -51,9 +51,13 @@ impl<'py> Incoming<'py> {
             _ => return None,
         };
         let named = |i: usize| numbers.iter().find(|(at, _)| *at == i);
+        // A sum takes a number as its second operand, too.
+        let taken = |i: usize, o: &Bound<'py, PyAny>| {
+            is_tensor(o) || (numbers[0].1 == "alpha" && i == 2 && number(o).is_some())
+        };
         let fits = given.iter().enumerate().all(|(i, o)| match named(i) {
             Some(_) => number(o).is_some(),
-            None => is_tensor(o),
+            None => taken(i, o),
         });
         if !fits {
             return None;
