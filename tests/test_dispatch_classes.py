@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import torchlike as torch
-from torchlike.utils._python_dispatch import TorchDispatchMode
+from torchlike.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 
 
 class Passing(torch.Tensor):
@@ -114,3 +114,30 @@ def test_layers_convert_what_a_wrapper_holds():
     one, other = Flat(torch.ones(2), torch.ones(2)), Flat(torch.zeros(3), torch.zeros(3))
     torch.utils.swap_tensors(one, other)
     assert one.shape == (3,) and one.a.tolist() == [0, 0, 0] and (other + 1).a.tolist() == [2, 2]
+
+
+def test_handlers_that_are_methods_of_an_object():
+    asked = []
+
+    class Own(torch.Tensor):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            asked.append((id(self), func, len(args)))
+            return torch.zeros(3)
+
+    made = torch.Tensor._make_subclass(Own, torch.ones(2))
+    assert made.neg().tolist() == [0, 0, 0]
+    assert asked == [(id(made), torch.ops.aten.neg.default, 1)]
+
+
+def test_what_is_written_is_the_argument_itself():
+    aten, out = torch.ops.aten, torch.ones(2)
+    values, places = torch.ones(2), torch.zeros(2, dtype=torch.int64)
+    for func, args, kwargs, made, want in (
+        (aten.add_.Tensor, (out, 1), {}, torch.zeros(2), out),
+        (aten.add.out, (out, 1), {"out": values}, torch.zeros(2), values),
+        (aten.add.Tensor, (out, 1), {}, values, values),
+        (aten.sort.values, (out,), {"values": values, "indices": places}, (1, 2), (values, places)),
+    ):
+        result = return_and_correct_aliasing(func, args, kwargs, made)
+        pairs = zip(result, want, strict=True) if isinstance(want, tuple) else [(result, want)]
+        assert all(a is b for a, b in pairs)

@@ -303,13 +303,16 @@ fn _set_dispatch(on: bool, passing: bool) -> bool {
 fn _dispatch_handlers<'py>(
     args: &Bound<'py, PyTuple>,
 ) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    let py = args.py();
     let mut found: Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)> = Vec::new();
     for o in args {
         let class = o.get_type();
         if !is_tensor(&o) || found.iter().any(|(f, _)| f.get_type().is(&class)) {
             continue;
         }
-        if let Some(h) = handler(&class)? {
+        if handler(&class)?.is_some() {
+            // Of the object, so that a plain method gets it as `self`.
+            let h = o.getattr(intern!(py, "__torch_dispatch__"))?;
             let mut at = found.len();
             for (i, (f, _)) in found.iter().enumerate().rev() {
                 if class.is_subclass(&f.get_type())? {

@@ -119,9 +119,19 @@ def transform_subclass(
 
 
 def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
-    """The result of a handler; in-place operators give their first argument."""
-    return (
-        args[0]
-        if func._schema.is_mutable and func.__name__.partition(".")[0].endswith("_")
-        else out
-    )
+    """The result of a handler; where the operator gives back what it has written, the argument itself."""
+    schema = func._schema
+    given = {**dict(zip(schema.positional, args, strict=False)), **(kwargs or {})}
+    written = {
+        a.alias_info.names: given.get(a.name)
+        for a in schema.arguments
+        if a.alias_info is not None and a.alias_info.is_write
+    }
+    if not written or not schema.returns:
+        return out
+    made = (out,) if len(schema.returns) == 1 else out
+    results = [
+        written.get(r.alias_info.names, value) if r.alias_info is not None else value
+        for r, value in zip(schema.returns, made, strict=True)
+    ]
+    return results[0] if len(results) == 1 else type(out)(results)
