@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 import torchlike as torch
@@ -268,11 +270,17 @@ class Product(Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx, grad):
         x, y = ctx.saved_tensors
         return Product.apply(grad, y), Product.apply(grad, x)
+
+    @staticmethod
+    def jvp(ctx, along_x, along_y):
+        x, y = ctx.saved_tensors
+        return along_x * y + along_y * x
 
 
 @pytest.mark.parametrize("shapes", [((4,), (3, 4)), ((3, 1), (3, 4)), ((), (3,)), ((1, 4), (3, 1))])
@@ -287,3 +295,16 @@ def test_examples_that_are_broadcast_have_gradients_of_their_shape(shapes, in_di
         return torch.autograd.grad(torch.vmap(function, in_dims)(*given).sin().sum(), given)
 
     torch.testing.assert_close(gradients(Product.apply), gradients(torch.mul))
+
+
+@pytest.mark.parametrize("dims", list(itertools.product((0, None), repeat=4)))
+def test_examples_whose_tangents_differ_apart_from_them(dims):
+    given = [torch.randn((2, 3, 4) if d == 0 else (3, 4)) for d in dims]
+
+    def change(function):
+        def call(x, y, along_x, along_y):
+            return torch.func.jvp(function, (x, y), (along_x, along_y))
+
+        return torch.vmap(call, dims)(*given) if 0 in dims else call(*given)
+
+    torch.testing.assert_close(change(Product.apply), change(torch.mul))

@@ -67,6 +67,12 @@ fn _batch_is_at(t: &Bound<'_, PyTensor>, level: u32) -> bool {
     batch::is_at(t.get().get(), level)
 }
 
+/// Whether a tensor, or a tangent of it, is an example of a level.
+#[pyfunction]
+fn _batch_differs(t: &Bound<'_, PyTensor>, level: u32) -> bool {
+    batch::differs(t.get().get(), &[(level, 0)])
+}
+
 /// The levels that the tensors among some values are examples of, the lowest first.
 #[pyfunction]
 fn _batch_levels(values: &Bound<'_, PyTuple>) -> Vec<u32> {
@@ -205,6 +211,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_is_on _batch_about _batch_depth _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _untracked);
+    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_differs _batch_is_on _batch_about _batch_depth _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _untracked);
     Ok(())
 }

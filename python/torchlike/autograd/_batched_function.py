@@ -75,7 +75,7 @@ def by_rule(
         raise RuntimeError(f"{name} was called with an example of a vmap that has ended")
     size, randomness = open_level
     leaves, spec = tree_flatten(args)
-    at = [isinstance(a, Tensor) and _C._batch_is_at(a, level) for a in leaves]
+    at = [isinstance(a, Tensor) and _C._batch_differs(a, level) for a in leaves]
     whole = [_C._batch_show(a, 0, level, size) if b else a for a, b in zip(leaves, at, strict=True)]
     in_dims = tree_unflatten([0 if b else None for b in at], spec)
     aside = _C._batch_set_aside(level)

@@ -157,6 +157,8 @@ pub fn show(t: &Tensor, dim: i64, number: u32, size: i64) -> Result<Tensor> {
         let below = t.batch().iter().map(|d| d.level).filter(|l| *l != number);
         let below: SmallVec<[u32; 2]> = below.collect();
         t.whole().example(&below)
+    } else if differs(t, &[(number, size)]) {
+        shown_at(t, &Levels::from_slice(&[(number, size)]))?
     } else {
         let one = f::unsqueeze(t, 0)?;
         f::expand(&one, &Dims::from([size]).concat(t.shape())[..])?
@@ -171,7 +173,7 @@ pub fn is_at(t: &Tensor, number: u32) -> bool {
 }
 
 /// True if a tensor, or a tangent of it, differs from example to example of some levels.
-fn differs(t: &Tensor, levels: &[(u32, i64)]) -> bool {
+pub fn differs(t: &Tensor, levels: &[(u32, i64)]) -> bool {
     let own = levels.iter().any(|l| is_at(t, l.0));
     own || t.tangents().iter().any(|(_, u)| differs(u, levels))
 }
@@ -185,15 +187,19 @@ pub fn whole_as(t: &Tensor, like: &Tensor) -> Result<Tensor> {
     if t.batch().is_empty() && like.batch().is_empty() {
         return Ok(t.clone());
     }
-    let own = levels_of(like);
+    shown_at(t, &levels_of(like))
+}
+
+/// The examples of some levels along the first dimensions; it stays an example of the others.
+fn shown_at(t: &Tensor, own: &Levels) -> Result<Tensor> {
     let mut more = levels_of(t);
-    more.retain(|l| !is_at(like, l.0));
-    let all = sorted(&own, &more);
+    more.retain(|l| own.iter().all(|o| o.0 != l.0));
+    let all = sorted(own, &more);
     let whole = aligned(t, &all, true)?;
     if more.is_empty() {
         return Ok(whole);
     }
-    let order = more.iter().chain(&own);
+    let order = more.iter().chain(own);
     Ok(reordered(&whole, &all, order)?.example(&numbers(&more)))
 }
 
