@@ -69,6 +69,26 @@ def test_modules_are_the_same_objects_and_run_once() -> None:
     )
 
 
+def test_parts_of_packages_that_wait_run_once() -> None:
+    assert (
+        installed("""
+        import sys
+        import torchlike.optim.optimizer, torchlike.fx.graph, torchlike.distributions.normal
+        import torch
+        assert torch.optim.optimizer is sys.modules["torchlike.optim.optimizer"]
+        from torchlike.optim.optimizer import register_optimizer_step_pre_hook as register
+        with torch.no_grad():
+            p = torch.nn.Parameter(torch.ones(1))
+            p.grad = torch.ones(1)
+            handle = register(lambda *_: print("before"))
+            torch.optim.SGD([p]).step()
+        assert torch.distributions.Normal is torchlike.distributions.normal.Normal
+        assert torch.fx.Graph is torchlike.fx.graph.Graph
+        """)
+        == "before"
+    )
+
+
 def test_everything_says_torch_while_it_is_installed() -> None:
     said = installed("""
         import torch

@@ -48,13 +48,14 @@ def install_as_torch() -> None:
             f"PyTorch is imported already (from {where}), so `torch` cannot become torchlike: call "
             "torchlike.compat.install_as_torch() before the first `import torch`"
         )
-    from torchlike import version
+    from torchlike import _lazy, version
 
     for holder in (torchlike, version):
         _before[holder] = vars(holder)["__version__"]
         own = holder is torchlike
         setattr(holder, "__version__", TorchVersion(VERSION) if own else VERSION)  # noqa: B010
-    sys.meta_path[:0] = [_finder.ALIASES, _finder.OWN]
+    at = sys.meta_path.index(_lazy._Loaded) + 1  # what ran already is not to be found once more
+    sys.meta_path[at:at] = [_finder.ALIASES, _finder.OWN]
     _names.rename("torch")
     _children.tell(True)
 
