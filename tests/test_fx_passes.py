@@ -292,3 +292,33 @@ def test_arguments_of_packets_and_builtins_are_named() -> None:
         found = normalize_function(target, (a,), {"the_template": b}, None, None, True)
         assert found.args == () and found.kwargs["input"] is a and found.kwargs["the_template"] is b
     assert normalize_function(torch.nn.functional.logsigmoid, (a,)) == ((a,), {})
+
+
+def test_arithmetic_of_python_stands_first_where_order_is_open() -> None:
+    gm = fx.symbolic_trace(lambda x: (torch.relu(torch.sin(x) + 1), torch.cos(torch.exp(x))))
+    names = [n.name for n in tools_common.legalize_graph(gm).graph.nodes]
+    assert names == ["x", "sin", "add", "exp", "relu", "cos", "output"]
+    add = next(n for n in gm.graph.nodes if n.name == "add")
+    assert add.normalized_arguments(gm) is None  # Python's operator has no schema
+
+
+def test_an_argument_that_is_put_in_is_the_last_input() -> None:
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    relu = graph.call_function(torch.relu, (x,))
+    graph.output(relu)
+    relu.insert_arg(0, y)
+    assert relu.args == (y, x) and relu.all_input_nodes == [x, y] and list(y.users) == [relu]
+
+
+def test_a_buffer_is_assigned_while_it_is_traced() -> None:
+    class Keeps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", torch.zeros(2))
+
+        def forward(self, x):
+            self.last = x + 1
+            return self.last
+
+    assert body(fx.symbolic_trace(Keeps()))[1:] == ["add = x + 1", "return add"]

@@ -266,7 +266,12 @@ class Node:
             raise AssertionError(
                 f"insert_args index must be between 0 and len(self.args), got {idx}"
             )
-        self.args = (*self._args[:idx], arg, *self._args[idx:])
+        new: dict[Node, None] = {}
+        arg = frozen(arg, Node, new)
+        self._args = (*self._args[:idx], arg, *self._args[idx:])
+        self._input_nodes |= new  # those that were there stay in front
+        for node in new:
+            node.users[self] = None
 
     def update_kwarg(self, key: str, arg: Any) -> None:
         """Puts another argument under a name."""

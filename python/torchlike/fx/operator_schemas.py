@@ -65,6 +65,8 @@ def _schemas(op: Any) -> list[Any]:
         if builtin and _python_signature(op) is not None:
             return []
         name = _get_qualified_name(op) if builtin else op.__name__
+        if builtin and not name.startswith("torch"):
+            return []  # Python's own, of which some have an operator's name
         packet = getattr(torchlike.ops.aten, name.rpartition(".")[2], None)
     return [] if packet is None else [overload._schema for overload in packet.real()]
 

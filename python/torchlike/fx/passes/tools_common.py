@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import heapq
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,22 @@ __all__ = [
     "legalize_graph",
     "stable_topological_sort",
 ]
+
+# Checks of sizes are made of these, and are to stand before what relies on them.
+_FIRST = frozenset(
+    {operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod}
+    | {operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne}
+    | {
+        getattr(getattr(torchlike.ops.aten, name), overload)
+        for name, overload in (
+            ("sym_constrain_range", "default"),
+            ("sym_constrain_range_for_size", "default"),
+            ("_assert_async", "msg"),
+            ("scalar_tensor", "default"),
+            ("_assert_scalar", "default"),
+        )
+    }
+)
 
 Tensors = Any
 TensorOrTensors = Any
@@ -182,8 +199,7 @@ def legalize_graph(gm: GraphModule) -> GraphModule:
         for user in node.users:
             waiting[user] -= 1
             if not waiting[user]:
-                # fetching an attribute moves no values: it goes as late as it can
-                ready.appendleft(user) if node.op == "get_attr" else ready.append(user)
+                ready.appendleft(user) if user.target in _FIRST else ready.append(user)
     return _rebuilt(gm, order)
 
 

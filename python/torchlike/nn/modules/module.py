@@ -37,6 +37,10 @@ def _addindent(text: str, spaces: int) -> str:
     return text.replace("\n", "\n" + " " * spaces)
 
 
+def _fits_a_buffer(value: Any) -> bool:
+    return value is None or isinstance(value, Tensor) or hasattr(value, "__torch_function__")
+
+
 def _unreachable(method: str) -> RuntimeError:
     return RuntimeError(
         f"Reached a code path in Module.{method}() that should never be called. "
@@ -162,7 +166,7 @@ class Module(_HookMethods, _PathMethods, _WalkMethods, _ConversionMethods):
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Add a tensor that is part of the state but is not trained."""
         self._check_name("buffer", name)
-        if tensor is not None and not isinstance(tensor, Tensor):
+        if not _fits_a_buffer(tensor):
             raise TypeError(
                 f"cannot assign '{type_name(tensor)}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
@@ -289,7 +293,7 @@ class Module(_HookMethods, _PathMethods, _WalkMethods, _ConversionMethods):
                 value = replaced("_module_registration", self, name, value)
             state[name] = value
         else:
-            if value is not None and not isinstance(value, Tensor):
+            if not _fits_a_buffer(value):
                 raise TypeError(
                     f"cannot assign '{type_name(value)}' as buffer '{name}' "
                     "(torch.nn.Buffer, torch.Tensor or None expected)"
