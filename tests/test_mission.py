@@ -106,6 +106,30 @@ def test_constructors_can_ask_and_external_data_stays_real():
     assert data.tolist() == [0.0, 1.0, 2.0]
 
 
+def test_where_a_tensor_waits_is_where_it_will_be():
+    makers = (
+        lambda w: torch.arange(3, device=w.device),
+        lambda w: torch.rand(3, device=w.device),
+        lambda w: torch.tensor([1.5, 2.0], device=w.device),
+        lambda w: w.new_tensor([1.0]),
+        lambda w: nn.Linear(3, 2, device=w.device).weight,
+        lambda w: nn.utils.parametrizations.orthogonal(nn.Linear(3, 3)).weight,
+    )
+    for make in makers:
+        torch.manual_seed(3)
+        want = make(torch.randn(3))
+        torch.manual_seed(3)
+        with nn.utils.meta_init():
+            made = make(torch.randn(3))
+        assert made.is_meta
+        assert torch.equal(torch.materialize(made), want)
+    with torch.device("meta"), nn.utils.meta_init():
+        assert torch.ones(2, device="meta").source is None  # for good
+    with nn.utils.meta_init():
+        pass
+    assert torch.ones(2, device="meta").source is None
+
+
 def test_raw_storage_of_meta_is_an_error():
     with nn.utils.meta_init():
         t = torch.ones(3)

@@ -298,7 +298,8 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
         return Ok(copied(t, dtype, device)?);
     }
     let (nest, d) = nested(o, dtype)?;
-    if device.is_meta() && crate::mode::layers() & crate::mode::FAKING == 0 {
+    if layers::record::stays_meta(Some(device)) && crate::mode::layers() & crate::mode::FAKING == 0
+    {
         return Ok(Tensor::empty(&nest.shape, d, Device::META)?);
     }
     let t = from_scalars(&nest.values, &nest.shape, d)?;
@@ -355,7 +356,7 @@ fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
     if let Some(made) = super::fake::made_here(&t, device)? {
         return Ok(made);
     }
-    if layers::recording() && !device.is_meta() {
+    if layers::recording() && !layers::record::stays_meta(Some(device)) {
         return layers::record::constant(&t);
     }
     fresh(t.to_device(device)?)

@@ -126,6 +126,17 @@ impl Layer for Recording {
     }
 }
 
+/// Whether what a factory makes on a device, or on the default one, never becomes real.
+///
+/// Tensors that wait say that they are on meta: while calls are recorded, meta as a device means where those will be.
+#[must_use]
+pub fn stays_meta(asked: Option<Device>) -> bool {
+    match asked {
+        Some(d) if !(d.is_meta() && layers::recording()) => d.is_meta(),
+        _ => mode::default_device().is_meta(),
+    }
+}
+
 /// Whether the result of a call can become real later, and is not real now.
 fn promises(args: &Args) -> bool {
     let (mut tensors, mut real, mut unknown) = (0, 0, 0);
@@ -142,7 +153,7 @@ fn promises(args: &Args) -> bool {
         _ => None,
     });
     let factory = tensors == 0;
-    let stays_meta = factory && asked.unwrap_or_else(mode::default_device).is_meta();
+    let stays_meta = factory && stays_meta(asked);
     // Otherwise a plain meta tensor takes part, or all data is here.
     !(stays_meta || unknown > 0 || (!factory && real == tensors))
 }
@@ -245,8 +256,13 @@ fn record(
     let mut device = Device::CPU;
     for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {
         match (v, p.kind) {
-            // `to(dtype)` says "where it is", which is no wish to stay on meta.
-            (v @ OwnedArg::Plain(Arg::Device(Device::META)), _) => *v = OwnedArg::Plain(Arg::None),
+            // Meta says "where those are that wait", which is no wish to stay there.
+            (v @ OwnedArg::Plain(Arg::Device(Device::META)), _) => {
+                *v = OwnedArg::Plain(match inputs.is_empty() {
+                    true => Arg::Device(Device::CPU),
+                    false => Arg::None,
+                });
+            }
             (OwnedArg::Plain(Arg::Device(d)), _) => device = *d,
             (v @ OwnedArg::Plain(Arg::None), Kind::Device) => {
                 *v = OwnedArg::Plain(Arg::Device(Device::CPU))
