@@ -327,3 +327,20 @@ def test_results_that_nobody_else_sees_are_no_views(tracked):
             kept.sum().backward()
     made[1].detach_()
     assert made[1].is_leaf
+
+
+@pytest.mark.parametrize(
+    "part",
+    [lambda x: x.diagonal(), lambda x: x[0], lambda x: x[:, 1:], lambda x: x.unfold(0, 2, 1)],
+)
+def test_jacobians_of_jacobians_go_through_views(part):
+    x = torch.randn(3, 3, dtype=torch.float64)
+    jacrev, jacfwd = torch.func.jacrev, torch.func.jacfwd
+
+    def squares(x):
+        return part(x) ** 2
+
+    made = jacrev(jacrev(squares))(x)
+    assert torch.equal(made, jacfwd(jacfwd(squares))(x))
+    value, _ = torch.func.vjp(lambda x: part(jacrev(squares)(x)), x)
+    assert value.numel() > 0 and value.grad_fn is None

@@ -158,12 +158,12 @@ fn _leads_elsewhere(
     Ok(engine::leads_elsewhere(&edges(&outputs)?, &edges(&inputs)?))
 }
 
-/// The tensor without its history; its tangents and levels stay.
+/// The tensor without its history, and apart from what is written where it lies; its tangents and levels stay.
 #[pyfunction]
 fn _untracked<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
     let own = t.get().get();
     let whole = own.whole();
-    let made = whole.untracked();
+    let made = whole.untracked().of_its_own();
     wrap(t.py(), batch::example_like(&made, own)?)
 }
 

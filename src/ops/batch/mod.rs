@@ -6,7 +6,7 @@ mod conv;
 mod nn;
 mod places;
 
-use crate::dims::{MemoryFormat, wrap_dim};
+use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::core::op::{Hidden, Ret};
 use crate::ops::f;
 use crate::{Dims, Error, Result, Scalar, Tensor, bail, err};
@@ -182,6 +182,20 @@ pub fn as_strided_scatter(a: &f::AsStridedScatter, h: Hidden) -> Made {
     let sizes = batch.concat(a.size);
     let call = f::AsStridedScatter::new(&x, &src, &sizes[..], &strides[..]);
     one(call.storage_offset(a.storage_offset).call())
+}
+
+/// `new_empty_strided`: the memories of the examples one behind the other.
+pub fn new_empty_strided(a: &f::NewEmptyStrided, h: Hidden) -> Made {
+    let each = dims::storage_bytes(a.size, a.stride, 0, 1)? as i64;
+    let batch = dims::contiguous_strides(&a.input.shape()[..h.k]);
+    let batch: Dims = batch.iter().map(|s| s.saturating_mul(each)).collect();
+    let (size, stride) = (&sized(a.input, a.size, h)[..], &batch.concat(a.stride)[..]);
+    let call = f::NewEmptyStrided {
+        size,
+        stride,
+        ..a.clone()
+    };
+    one(call.call())
 }
 
 /// `repeat`.

@@ -147,7 +147,8 @@ pub static OPS: &[OpDef] = &[
          c64[3, 4], (), (); \
          f32[3, 4], (2, 2, 2), (20, 10, 5), dtype=f64, device=dev",
     )
-    .no_grad(),
+    .no_grad()
+    .batch(Batch::As(typed!(batch::new_empty_strided, Hidden))),
     kernel(
         "scalar_tensor",
         "(Scalar s, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
