@@ -225,3 +225,27 @@ def test_sums_of_two_types_are_computed_in_the_wider_one(layout):
         sparse(a) - sparse(b.bool())
     with pytest.raises(RuntimeError, match="argument alpha must not be a floating point number"):
         torch.add(sparse(a), sparse(b), alpha=2.5)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr])
+def test_one_of_a_batch_of_compressed_matrices_is_compressed(layout):
+    dense = torch.arange(32.0).reshape(2, 4, 4) - 40
+    block = (2, 2) if layout is torch.sparse_bsr else None
+    batch = dense.to_sparse(layout=layout, blocksize=block)
+    assert batch[1].layout is layout and torch.equal(batch[1].to_dense(), dense[1])
+    assert [m.layout for m in batch] == [layout] * 2
+    wide = torch.arange(32.0).reshape(4, 4, 2)
+    pairs = wide.to_sparse(layout=layout, blocksize=block, dense_dim=1)
+    assert pairs.select(2, 1).layout is layout
+    assert torch.equal(pairs.select(-1, 1).to_dense(), wide[..., 1])
+
+
+def test_sparse_tensors_are_taken_apart():
+    dense = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
+    for t in (dense.to_sparse(), dense.to_sparse_csr()):
+        for dim in (0, 1):
+            parts = t.unbind(dim)
+            assert all(p.layout is torch.sparse_coo for p in parts)
+            for part, want in zip(parts, dense.unbind(dim), strict=True):
+                assert torch.equal(part.to_dense(), want)
+    assert [row.to_dense().tolist() for row in dense.to_sparse()] == dense.tolist()

@@ -17,6 +17,7 @@ pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
         }
         "transpose" => transposed(args, args.int(1)?, args.int(2)?)?,
         "select" => select(args)?,
+        "unbind" => return unbind(args),
         "narrow" => narrow(args)?,
         "slice" => slice(args)?,
         "index_select" => index_select(args)?,
@@ -38,14 +39,14 @@ fn first(args: &Args) -> Result<Option<Coo>> {
 }
 
 /// The dimension that a call names, the first unless it does.
-fn dim_of(args: &Args, c: &Coo) -> Result<usize> {
+fn dim_of(args: &Args, shape: &Dims) -> Result<usize> {
     ensure!(
-        !c.shape.is_empty(),
+        !shape.is_empty(),
         Index,
         "{}() cannot be applied to a 0-dim tensor.",
         args.name()
     );
-    dims::wrap_dim(args.opt_int(1).unwrap_or(0), c.shape.len())
+    dims::wrap_dim(args.opt_int(1).unwrap_or(0), shape.len())
 }
 
 /// `t` is of matrices, of which no dimension is dense.
@@ -121,19 +122,37 @@ fn picked(c: &Coo, at: &Tensor) -> Result<(Tensor, Tensor)> {
     ))
 }
 
+fn unbind(args: &Args) -> Result<Option<Ret>> {
+    let t = args.tensor(0)?;
+    if Sparse::of(t).is_none() {
+        return Ok(None);
+    }
+    let dim = dim_of(args, t.shape())?;
+    let each = (0..t.shape()[dim]).map(|i| f::select(t, dim as i64, i));
+    each.collect::<Result<Vec<_>>>()
+        .map(|all| Some(Ret::List(all)))
+}
+
 fn select(args: &Args) -> Result<Option<Tensor>> {
-    let Some(c) = first(args)? else {
+    let t = args.tensor(0)?;
+    let Some(sparse) = Sparse::of(t) else {
         return Ok(None);
     };
-    let (dim, index) = (dim_of(args, &c)?, args.int(2)?);
-    let size = c.shape[dim];
+    let (dim, index) = (dim_of(args, t.shape())?, args.int(2)?);
+    let size = t.shape()[dim];
     ensure!(
         (-size..size).contains(&index),
         Index,
         "select(): index {index} out of range for tensor of size {} at dimension {dim}",
-        c.shape
+        t.shape()
     );
     let index = if index < 0 { index + size } else { index };
+    if let Sparse::Pressed(p) = &sparse
+        && let Some(part) = p.at(dim, index)?
+    {
+        return part.build().map(Some);
+    }
+    let c = sparse.coo()?;
     let mut shape = c.shape.to_vec();
     shape.remove(dim);
     if dim >= c.sparse_dims() {
@@ -171,7 +190,7 @@ fn narrow(args: &Args) -> Result<Option<Tensor>> {
     let Some(c) = first(args)? else {
         return Ok(None);
     };
-    let dim = dim_of(args, &c)?;
+    let dim = dim_of(args, &c.shape)?;
     let (start, length) = (args.int(2)?, args.int(3)?);
     let size = c.shape[dim];
     let start = if start < 0 { start + size } else { start };
@@ -187,7 +206,7 @@ fn slice(args: &Args) -> Result<Option<Tensor>> {
     let Some(c) = first(args)? else {
         return Ok(None);
     };
-    let dim = dim_of(args, &c)?;
+    let dim = dim_of(args, &c.shape)?;
     let size = c.shape[dim];
     let wrap = |i: i64| {
         if i < 0 {
@@ -236,7 +255,7 @@ fn index_select(args: &Args) -> Result<Option<Tensor>> {
     let Some(c) = first(args)? else {
         return Ok(None);
     };
-    let dim = dim_of(args, &c)?;
+    let dim = dim_of(args, &c.shape)?;
     let index = args.tensor(2)?;
     let mut shape = c.shape.clone();
     shape[dim] = index.numel();
@@ -385,7 +404,7 @@ fn cat(args: &Args) -> Result<Option<Tensor>> {
     let Some(one) = all.first().cloned() else {
         return Ok(None);
     };
-    let dim = dim_of(args, &one)?;
+    let dim = dim_of(args, &one.shape)?;
     let n = one.sparse_dims();
     for (i, c) in all.iter().enumerate() {
         let fits = c.shape.len() == one.shape.len()

@@ -56,6 +56,35 @@ impl Pressed {
         self.compressed.ndim() - 1
     }
 
+    /// What lies at an index of a batch or dense dimension; nothing for rows and columns.
+    pub fn at(&self, dim: usize, index: i64) -> Result<Option<Self>> {
+        let (batch, block) = (self.batch(), self.block());
+        let mut shape = self.shape.to_vec();
+        shape.remove(dim);
+        let part = |t: &Tensor, d: usize| f::select(t, d as i64, index);
+        let own = Self {
+            shape: Dims::new(&shape),
+            ..self.clone()
+        };
+        Ok(if dim < batch {
+            Some(Self {
+                compressed: part(&self.compressed, dim)?,
+                plain: part(&self.plain, dim)?,
+                values: part(&self.values, dim)?,
+                ..own
+            })
+        } else if dim > batch + 1 {
+            // A row and a column are one entry, or as many dimensions of a block and one for the blocks.
+            let at = dim - 1 + 2 * usize::from(block.is_some());
+            Some(Self {
+                values: part(&self.values, at)?,
+                ..own
+            })
+        } else {
+            None
+        })
+    }
+
     /// The sizes of a block.
     pub fn block(&self) -> Option<[i64; 2]> {
         let b = self.batch();
