@@ -398,3 +398,10 @@ def test_numbers_of_eight_bits_are_looked_at(dtype):
     assert x.isfinite().tolist() == [True, False, True]
     assert x.isreal().all() and not x.isinf().any()
     assert x[::2].abs().dtype == dtype and x[::2].abs().tolist() == [1.0, 4.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_numbers_are_finite(dtype):
+    x = torch.tensor([0, 7], dtype=dtype)
+    assert torch.equal(torch.nan_to_num(x), x)
+    assert not torch.isposinf(x).any() and not torch.isneginf(x).any()

@@ -28,32 +28,23 @@ fn splits(d: &Distribution) -> bool {
 /// # Errors
 /// PyTorch's texts.
 pub fn check(d: &Distribution, dtype: DType) -> Result<()> {
-    let unsupported = |kernel: &str| Err(dtype.no_kernel(kernel));
     if dtype.is_complex() {
         match d {
             Distribution::Normal { .. } | Distribution::Uniform { .. } => {
                 return d.check(dtype.to_real());
             }
-            Distribution::RandomRange { .. } => {
-                bail!(
-                    Runtime,
-                    "check_random_bounds handles only integral, floating-point and boolean types"
-                )
-            }
-            Distribution::Random => return unsupported("random_kernel_cpu"),
-            Distribution::Bernoulli { .. } => {
-                d.check(DType::F32)?;
-                return unsupported("bernoulli_scalar_cpu_");
-            }
-            Distribution::Cauchy { .. } => {
-                let name = if dtype == DType::C128 {
-                    "double"
-                } else {
-                    "float"
+            Distribution::RandomRange {
+                from: i64::MIN,
+                to: None,
+            } => {}
+            Distribution::RandomRange { to, .. } => {
+                let of = match to {
+                    Some(_) => "check_random_bounds",
+                    None => "random_from_to_impl",
                 };
                 bail!(
                     Runtime,
-                    "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified c10::complex<{name}>"
+                    "{of} handles only integral, floating-point and boolean types"
                 )
             }
             _ => {}

@@ -383,7 +383,6 @@ fn randperm_rule(a: &calls::Randperm) -> Result<Plan> {
     let plan = sized(&[n], Some(dtype), a.device)?;
     let limit = match dtype {
         DType::F16 => (1 << 11) + 1,
-        DType::BF16 => (1 << 8) + 1,
         DType::F32 => (1 << 24) + 1,
         DType::F64 => (1i64 << 53) + 1,
         _ => i64::MAX,
@@ -396,11 +395,9 @@ fn randperm_rule(a: &calls::Randperm) -> Result<Plan> {
         dtype.scalar_type()
     );
     check_fits(Scalar::Int((n - 1).max(0)), dtype)?;
-    dtype.check_kernel(
-        dtype.is_integral(false)
-            || matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64),
-        "randperm",
-    )?;
+    use DType::*;
+    let has = matches!(dtype, U8 | I8 | I16 | I32 | I64 | F16 | BF16 | F32 | F64);
+    dtype.check_kernel(has, "randperm")?;
     Ok(plan)
 }
 

@@ -154,6 +154,11 @@ fn is_common_int(dtype: DType) -> bool {
     matches!(dtype, U8 | I8 | I16 | I32 | I64)
 }
 
+/// Types that are drawn by kernels with a list of their own: neither unsigned integers beyond bytes, nor small floats.
+fn is_drawn(dtype: DType) -> bool {
+    dtype == DType::Bool || is_common_int(dtype) || float_digits(dtype).is_some()
+}
+
 /// What `random_` without bounds draws.
 fn plain_ints(dtype: DType) -> Ints {
     let range = match (dtype, float_digits(dtype)) {
@@ -195,6 +200,7 @@ fn ints_between(from: i64, to: i64, dtype: DType) -> Result<Ints> {
         Runtime,
         "random_ expects 'from' to be less than 'to', but got from={from} >= to={to}"
     );
+    check_bounded(dtype, "random_update_from_to")?;
     let (from, to) = (move_bound(from, true, dtype), move_bound(to, false, dtype));
     ensure!(
         from < to,
@@ -206,20 +212,26 @@ fn ints_between(from: i64, to: i64, dtype: DType) -> Result<Ints> {
     Ok(ints_of(from, to.wrapping_sub(from) as u64))
 }
 
+/// Checks that integers between bounds are drawn in a type.
+fn check_bounded(dtype: DType, kernel: &str) -> Result<()> {
+    dtype.check_kernel(!dtype.is_float() || float_digits(dtype).is_some(), kernel)
+}
+
 /// All integers of 64 bits, where the type takes them.
 fn every_int(dtype: DType) -> Result<Ints> {
     match dtype {
         DType::I64 | DType::F64 | DType::F32 | DType::BF16 => Ok(Ints::Full),
-        DType::F16 | DType::Bool => Err(dtype.no_kernel("random_full_64_bits_range_kernel_cpu")),
-        _ => bail!(
+        DType::I32 | DType::I16 | DType::I8 | DType::U8 => bail!(
             Runtime,
             "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16"
         ),
+        _ => Err(dtype.no_kernel("random_full_64_bits_range_kernel_cpu")),
     }
 }
 
 /// From a bound to the largest integer of the type.
 fn ints_from(from: i64, dtype: DType) -> Result<Ints> {
+    check_bounded(dtype, "random_from_to_range_calc")?;
     let digits = float_digits(dtype);
     let to_inc = digits.map_or(int_bounds(dtype).1, |digits| 1 << digits);
     let from = move_bound(from, true, dtype);
@@ -315,9 +327,9 @@ impl Distribution {
                     Runtime,
                     "bernoulli_ expects p to be in [0, 1], but got p={p}"
                 );
-                Ok(())
+                dtype.check_kernel(is_drawn(dtype), "bernoulli_scalar_cpu_")
             }
-            Self::Random => Ok(()),
+            Self::Random => dtype.check_kernel(is_drawn(dtype), "random_kernel_cpu"),
             Self::RandomRange { .. } => self.ints(dtype).map(|_| ()),
         }
     }

@@ -91,8 +91,8 @@ map_op! {
 map_op! { Isnan, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_nan(), [complex] |x, c| x.is_nan() }
 map_op! { Isinf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x.is_infinite(), [complex] |x, c| x.re.is_infinite() || x.im.is_infinite() }
 map_op! { Isfinite, 1 => bool, [int uint boolean] |x, c| true, [light] |x, c| x.is_finite(), [complex] |x, c| x.is_finite() }
-map_op! { Isposinf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::INFINITY }
-map_op! { Isneginf, 1 => bool, [int boolean] |x, c| false, [light] |x, c| x == T::NEG_INFINITY }
+map_op! { Isposinf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x == T::INFINITY }
+map_op! { Isneginf, 1 => bool, [int uint boolean] |x, c| false, [light] |x, c| x == T::NEG_INFINITY }
 map_op! { Signbit, 1 => bool, [int] |x, c| x < 0 as T, [light] |x, c| x.is_sign_negative(), [boolean] |x, c| false }
 map_op! {
     RoundTo, 1,
@@ -108,7 +108,7 @@ map_op! {
 }
 map_op! {
     NanToNum, 1,
-    [int boolean] |x, c| x,
+    [int uint boolean] |x, c| x,
     [light] |x, c| if x.is_nan() { c.f[0] as T } else if x == T::INFINITY { c.f[1] as T } else if x == T::NEG_INFINITY { c.f[2] as T } else { x },
     [paired] |x, c| {
         let f = |v: f64| if v.is_nan() { c.f[0] } else if v == f64::INFINITY { c.f[1] } else if v == f64::NEG_INFINITY { c.f[2] } else { v };
