@@ -344,3 +344,13 @@ def test_jacobians_of_jacobians_go_through_views(part):
     assert torch.equal(made, jacfwd(jacfwd(squares))(x))
     value, _ = torch.func.vjp(lambda x: part(jacrev(squares)(x)), x)
     assert value.numel() > 0 and value.grad_fn is None
+
+
+def test_a_view_keeps_its_gradient_after_a_write_through_another():
+    x = torch.ones(4, requires_grad=True)
+    y = x * 1
+    v, w = y[:2], y[:1]
+    w.mul_(3)
+    v.retain_grad()
+    (v * 2).sum().backward()
+    assert v.grad.tolist() == [2.0, 2.0] and x.grad.tolist() == [6.0, 2.0, 0.0, 0.0]

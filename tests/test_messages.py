@@ -161,3 +161,40 @@ def test_integers_are_not_rounded_to_decimals():
     for decimals, kernel in ((0, "round_vml_cpu"), (2, "round_cpu")):
         kind, text = told(lambda n=decimals: torch.round(torch.ones(2).long(), decimals=n))
         assert (kind, text) == (NotImplementedError, f"\"{kernel}\" not implemented for 'Long'")
+
+
+@pytest.mark.parametrize(
+    ("draw", "kernel"),
+    [
+        (lambda t: t.random_(), "random_kernel_cpu"),
+        (lambda t: t.bernoulli_(0.5), "bernoulli_scalar_cpu_"),
+        (lambda t: t.random_(-(2**63), None), "random_full_64_bits_range_kernel_cpu"),
+        (lambda t: torch.randperm(3, dtype=t.dtype), "randperm"),
+    ],
+)
+@pytest.mark.parametrize(("dtype", "name"), [(torch.uint16, "UInt16"), (torch.uint64, "UInt64")])
+def test_wide_unsigned_numbers_are_not_drawn(draw, kernel, dtype, name):
+    kind, text = told(lambda: draw(torch.zeros(2, dtype=dtype)))
+    assert (kind, text) == (NotImplementedError, f"\"{kernel}\" not implemented for '{name}'")
+
+
+def test_small_floats_are_not_drawn_between_bounds():
+    t = torch.zeros(2, dtype=torch.float8_e5m2)
+    assert told(lambda: t.random_(5))[1].startswith('"random_update_from_to" not implemented')
+    assert told(lambda: t.random_(0, None))[1].startswith('"random_from_to_range_calc" not')
+    of = torch.zeros(2, dtype=torch.complex32)
+    assert told(lambda: of.random_(0, None))[1].startswith("random_from_to_impl handles only")
+    assert "c10::complex<c10::Half>" in told(lambda: of.cauchy_())[1]
+
+
+def test_lists_that_may_be_given_one_by_one_may_have_none():
+    assert torch.broadcast_tensors() == () and torch.atleast_2d() == ()
+    for f in (torch.meshgrid, torch.cartesian_prod):
+        assert told(f) == (RuntimeError, "meshgrid expects a non-empty TensorList")
+    assert told(torch.chain_matmul)[0] is RuntimeError
+
+
+def test_numbers_beyond_64_bits_are_no_indices():
+    for i in (2**63, -(2**70)):
+        kind, text = told(lambda i=i: torch.ones(3)[i])
+        assert (kind, text) == (ValueError, "Overflow when unpacking long long")

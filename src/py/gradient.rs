@@ -353,7 +353,7 @@ impl PyTensor {
                 "can't retain_grad on Tensor that has requires_grad=False",
             ));
         }
-        let t = self.get();
+        let t = self.settled()?;
         if let Some(link) = t.link().filter(|_| !t.is_leaf()) {
             link.make_rare().retain(t.output_nr());
         }

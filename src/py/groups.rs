@@ -366,9 +366,9 @@ fn signature(op: &Op, method: bool) -> String {
             parts.push("*".to_owned());
         }
         let name = if p.name == "self" { "input" } else { p.name };
-        let default = match p.default {
-            Some(_) => format!(" = {}", p.default_text),
-            None => String::new(),
+        let default = match p.default_text {
+            "" => String::new(),
+            text => format!(" = {text}"),
         };
         parts.push(format!("{} {name}{default}", kind_name(p.kind)));
     }

@@ -149,9 +149,11 @@ fn plain_get<'py>(
     slf: &Bound<'py, PyTensor>,
     index: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if index.is_exact_instance_of::<PyInt>() && slf.get().get().ndim() > 0 {
-        let i = Index::Int(index.extract()?);
-        let made = wrap(slf.py(), get_item(slf.get().get(), &[i])?)?;
+    if index.is_exact_instance_of::<PyInt>()
+        && slf.get().get().ndim() > 0
+        && let Ok(i) = convert::int(index)
+    {
+        let made = wrap(slf.py(), get_item(slf.get().get(), &[Index::Int(i)])?)?;
         return Ok(viewing(made, std::slice::from_ref(slf.as_any())));
     }
     // The index is read before the tensor is borrowed: reading it may run Python.

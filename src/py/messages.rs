@@ -279,7 +279,7 @@ fn line(
         } else {
             kind_name(p.kind)
         };
-        let shown = p.default.is_some() && !(factory && p.kind == Kind::Generator);
+        let shown = !p.default_text.is_empty() && !(factory && p.kind == Kind::Generator);
         optional += usize::from(shown);
         let default = if shown {
             format!(" = {}", p.default_text.replace('\'', "\""))

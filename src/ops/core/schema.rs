@@ -247,10 +247,11 @@ fn parse_param(text: &'static str, kwonly: bool) -> Option<Param> {
                 .ok()?,
         ),
     };
-    let default = if default_text.is_empty() {
-        None
-    } else {
-        Some(parse_default(kind, default_text)?)
+    let default = match (kind, default_text) {
+        // Given one by one, there can be none of them.
+        (Kind::VarTensors, "") => Some(Arg::Tensors(Vec::new())),
+        (_, "") => None,
+        (kind, text) => Some(parse_default(kind, text)?),
     };
     Some(Param {
         name,
