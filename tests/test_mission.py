@@ -130,6 +130,22 @@ def test_where_a_tensor_waits_is_where_it_will_be():
     assert torch.ones(2, device="meta").source is None
 
 
+def test_a_tensor_that_waits_may_grow():
+    torch.manual_seed(2)
+    want = torch.rand(2)
+    torch.manual_seed(2)
+    with nn.utils.meta_init():
+        grown = torch.rand(2)
+        part = grown[:1]
+        grown.resize_(4)
+        written = torch.ones(1).resize_(3).fill_(7)
+        double = grown * 2
+    assert torch.equal(torch.materialize(double)[:2], want * 2)
+    assert torch.equal(torch.materialize(part), want[:1])
+    assert torch.equal(grown[:2], want) and grown.untyped_storage().nbytes() == 16
+    assert torch.materialize(written).tolist() == [7.0] * 3
+
+
 def test_raw_storage_of_meta_is_an_error():
     with nn.utils.meta_init():
         t = torch.ones(3)

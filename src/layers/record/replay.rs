@@ -7,7 +7,7 @@ use crate::ops::op::{Body, KernelBody, Ret};
 use crate::ops::{Args, Call, Form, dispatch};
 use crate::random;
 use crate::source::{Provider, Source};
-use crate::{Device, Result, Storage, Tensor, bail};
+use crate::{Device, Result, Storage, Tensor, bail, dims};
 use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -71,13 +71,22 @@ pub fn replay(source: &Source, nbytes: usize, keep: bool) -> Result<Storage> {
             cache.insert((entry.key, entry.call.seq), copy_storage(storage)?);
         }
     }
-    match replay.shadows.remove(&entry.key) {
-        Some(s) if s.nbytes() >= nbytes.min(entry.nbytes) => Ok(s),
-        _ => bail!(
+    let Some(made) = replay.shadows.remove(&entry.key) else {
+        bail!(
             Runtime,
             "the recorded history of this tensor does not make its storage"
-        ),
+        )
+    };
+    grow(&made, nbytes)?;
+    Ok(made)
+}
+
+/// Gives a storage that was resized while it waited the size that it had then.
+fn grow(s: &Storage, nbytes: usize) -> Result<()> {
+    if s.nbytes() < nbytes {
+        s.resize(nbytes)?;
     }
+    Ok(())
 }
 
 fn copy_storage(s: &Storage) -> Result<Storage> {
@@ -204,6 +213,11 @@ fn with_rng<R>(call: &Written, f: impl FnOnce() -> R) -> R {
 /// The layout of `t` on another storage.
 fn on_storage(t: &Tensor, storage: Storage) -> Result<Tensor> {
     let (shape, strides) = (t.shape().clone(), t.strides().clone());
+    let size = t.dtype().size();
+    grow(
+        &storage,
+        dims::storage_bytes(&shape, &strides, t.offset(), size)?,
+    )?;
     let made = Tensor::checked(storage, shape, strides, t.offset(), t.dtype())?;
     Ok(made.with_conj(t.is_conj()).with_neg(t.is_neg()))
 }
