@@ -410,3 +410,25 @@ def test_writes_in_place_of_other_shapes_are_refused_before_types():
     y = torch.ones(4)[:2].requires_grad_()
     with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
         y.add_(1)
+
+
+@pytest.mark.parametrize(
+    "freeze",
+    [
+        lambda x: x.requires_grad_(False),
+        lambda x: setattr(x, "requires_grad", False),
+        lambda x: x.detach_(),
+    ],
+)
+def test_a_leaf_that_was_frozen_gathers_nothing(freeze):
+    x, w = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    (x * w).sum().backward()
+    seen = []
+    x.register_hook(seen.append)
+    loss, again = (2 * x * w).sum(), (3 * x * w).sum()
+    freeze(x)
+    loss.backward()
+    assert x.grad.tolist() == [1.0, 1.0] and w.grad.tolist() == [3.0, 3.0] and len(seen) == 1
+    x.requires_grad_()
+    again.backward()
+    assert x.grad.tolist() == [4.0, 4.0]

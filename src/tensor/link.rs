@@ -5,7 +5,7 @@ use super::carrier::Carrier;
 use super::hooks::Rare;
 use super::node::Node;
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Locks a mutex; what it guards stays whole whoever panicked.
@@ -36,6 +36,8 @@ pub enum Kind {
 pub struct Leaf {
     /// The object of a binding that the tensor is; 0 if there is none. The binding alone reads and writes it.
     pub object: AtomicUsize,
+    /// Whether gradients that arrive are gathered: not by a tensor that wants none any more.
+    wanted: AtomicBool,
     variable: Mutex<Tensor>,
     grad: Mutex<Option<Arc<dyn Keeper>>>,
 }
@@ -66,6 +68,7 @@ impl Link {
     pub(crate) fn leaf(variable: Tensor) -> Arc<Self> {
         Self::new(Kind::Leaf(Leaf {
             object: AtomicUsize::new(0),
+            wanted: AtomicBool::new(true),
             variable: Mutex::new(variable),
             grad: Mutex::new(None),
         }))
@@ -131,6 +134,12 @@ impl Leaf {
     /// Looks at the tensor, apart from its history.
     pub fn with_variable<R>(&self, f: impl FnOnce(&Tensor) -> R) -> R {
         f(&lock(&self.variable))
+    }
+
+    /// Whether the tensor wants the gradients that arrive.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Relaxed)
     }
 
     /// The gradient gathered so far.
@@ -218,6 +227,8 @@ impl Tensor {
         if on && self.link().is_none() {
             let leaf = Link::leaf(self.bare());
             self.set_place(Some(leaf));
+        } else if on && let Some(leaf) = self.link().and_then(|l| l.as_leaf()) {
+            leaf.wanted.store(true, Relaxed);
         }
         self.flag(super::GRAD, on)
     }
@@ -262,10 +273,11 @@ impl Tensor {
         self
     }
 
-    /// Tells the leaf that it is how it lies now.
+    /// Tells the leaf how it lies now, and whether it wants gradients.
     #[inline]
     pub fn settle(&self) {
         if let Some(leaf) = self.link().and_then(|l| l.as_leaf()) {
+            leaf.wanted.store(self.requires_grad(), Relaxed);
             let mut variable = lock(&leaf.variable);
             if !variable.lies_as(self) {
                 let old = std::mem::replace(&mut *variable, self.bare());

@@ -56,6 +56,9 @@ pub fn enforce_layout(on: bool) {
 /// # Errors
 /// If they do not fit.
 pub fn into_leaf(leaf: &Leaf, grad: Tensor, others: usize) -> Result<()> {
+    if !leaf.is_wanted() {
+        return Ok(());
+    }
     let variable = leaf.variable();
     let Some(old) = leaf.grad() else {
         if !has_own_entries(&grad) {
