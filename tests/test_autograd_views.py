@@ -346,11 +346,18 @@ def test_jacobians_of_jacobians_go_through_views(part):
     assert value.numel() > 0 and value.grad_fn is None
 
 
-def test_a_view_keeps_its_gradient_after_a_write_through_another():
+@pytest.mark.parametrize("first", [True, False])
+def test_a_view_keeps_its_gradient_after_a_write_through_another(first):
     x = torch.ones(4, requires_grad=True)
     y = x * 1
     v, w = y[:2], y[:1]
+    if first:
+        v.retain_grad()
     w.mul_(3)
-    v.retain_grad()
-    (v * 2).sum().backward()
+    if not first:
+        v.retain_grad()
+    (v * 2).sum().backward(retain_graph=True)
     assert v.grad.tolist() == [2.0, 2.0] and x.grad.tolist() == [6.0, 2.0, 0.0, 0.0]
+    y.mul_(2)
+    (v * v.detach()).sum().backward()
+    assert v.retains_grad and v.grad.tolist() == [8.0, 4.0]

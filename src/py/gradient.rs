@@ -171,7 +171,7 @@ impl PyTensor {
         self.settled().unwrap_or(self.get()).is_leaf()
     }
     pub(super) fn retains_grad(&self) -> bool {
-        let t = self.get();
+        let t = self.settled().unwrap_or(self.get());
         let rare = t
             .link()
             .filter(|l| l.node().is_some())
@@ -198,7 +198,7 @@ impl PyTensor {
     }
     pub(super) fn grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let t = slf.get().get();
+        let t = slf.get().settled().unwrap_or(slf.get().get());
         let Some(keeper) = t.grad_keeper() else {
             if !t.is_leaf() && !slf.get().retains_grad() {
                 warn_of_no_leaf(py)?;

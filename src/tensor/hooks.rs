@@ -129,6 +129,28 @@ impl Rare {
         drop(old);
     }
 
+    /// Where the history of a result is now whose gradient is kept: of a view that was written through another one.
+    #[must_use]
+    pub fn moved(&self, nr: u16) -> Option<Arc<Link>> {
+        let list = lock(&self.kept);
+        list.iter().find(|k| k.nr == nr)?.moved.clone()
+    }
+
+    /// Notes where the history of a result is now; its gradient is kept there, if it was here.
+    pub fn move_to(&self, nr: u16, link: &Arc<Link>) {
+        let grad = self.with_kept(nr, |k| {
+            if !std::mem::replace(&mut k.retains, false) {
+                return None;
+            }
+            k.moved = Some(link.clone());
+            Some(k.grad.take())
+        });
+        if let Some(grad) = grad {
+            link.make_rare().retain(0);
+            link.make_rare().set_grad(0, grad);
+        }
+    }
+
     fn with_kept<R>(&self, nr: u16, f: impl FnOnce(&mut Kept) -> R) -> R {
         let mut list = lock(&self.kept);
         let i = list.iter().position(|k| k.nr == nr).unwrap_or_else(|| {
@@ -136,6 +158,7 @@ impl Rare {
                 nr,
                 retains: false,
                 grad: None,
+                moved: None,
             });
             list.len() - 1
         });
@@ -148,4 +171,5 @@ struct Kept {
     nr: u16,
     retains: bool,
     grad: Option<Arc<dyn Keeper>>,
+    moved: Option<Arc<Link>>,
 }

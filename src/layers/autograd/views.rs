@@ -86,10 +86,20 @@ pub fn current(t: &Tensor) -> Result<Cow<'_, Tensor>> {
     let Some(family) = t.family() else {
         return Ok(Cow::Borrowed(t));
     };
-    match family.edge() {
-        Some(edge) => Ok(Cow::Owned(regenerated(t, &family, edge)?)),
-        None => Ok(Cow::Borrowed(t)),
+    let Some(edge) = family.edge() else {
+        return Ok(Cow::Borrowed(t));
+    };
+    // A gradient is kept at one place, which every use of the view has to pass.
+    let kept = t.link().and_then(|l| l.rare());
+    if let Some(link) = kept.and_then(|k| k.moved(t.output_nr())) {
+        let now = t.clone().tracked(link, 0);
+        return Ok(Cow::Owned(current(&now)?.into_owned()));
     }
+    let made = regenerated(t, &family, edge)?;
+    if let (Some(kept), Some(link)) = (kept, made.link()) {
+        kept.move_to(t.output_nr(), link);
+    }
+    Ok(Cow::Owned(made))
 }
 
 /// The arguments of a call with their history as it is now; nothing if they have it.
