@@ -279,3 +279,26 @@ def test_rows_that_are_shortened_keep_their_tangents():
     )
     torch.testing.assert_close(made.norm(dim=1), torch.ones(2))
     assert torch.equal(along, torch.ones(2, 3)) and torch.equal(made, weight[1:3])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, c: (x + x * x) * c,
+        lambda x, c: torch.addcmul(x, x, x) * c,
+        lambda x, c: x.lerp(x * x, 0.3).index_select(0, torch.tensor([0, 0])),
+        lambda x, c: torch.nn.functional.binary_cross_entropy_with_logits((x * x + 1).sqrt(), c),
+    ],
+)
+def test_tangents_of_gradients_that_meet(f):
+    x = torch.tensor([0.3, -0.4, 0.7], dtype=torch.float64)
+    c = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+
+    def loss(x):
+        return f(x, c).sum()
+
+    other = torch.func.jacrev(torch.func.grad(loss))(x)
+    torch.testing.assert_close(torch.func.hessian(loss)(x), other)
+    v = torch.tensor([1.0, 0.5, -2.0], dtype=torch.float64)
+    made = torch.func.jvp(torch.func.grad(loss), (x,), (v,))[1]
+    torch.testing.assert_close(made, other @ v)
