@@ -328,3 +328,21 @@ def test_factors_that_do_not_fit_are_refused():
 def test_arguments_of_algebra_are_refused_in_their_words(call, text):
     with pytest.raises(RuntimeError, match=text):
         call()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_the_determinant_of_a_singular_matrix_has_a_gradient(dtype):
+    single = torch.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=dtype)
+    regular = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=dtype)
+    if dtype.is_complex:
+        single, regular = single * (1 + 2j), regular * (2 - 1j)
+    m = torch.stack([single, regular]).requires_grad_()
+    (g,) = torch.autograd.grad(torch.linalg.det(m).real.sum(), m)
+    want = torch.stack([torch.stack([a[1, 1], -a[1, 0], -a[0, 1], a[0, 0]]).view(2, 2) for a in m])
+    torch.testing.assert_close(g, want.conj().detach().resolve_conj())
+    if not dtype.is_complex:
+        twice = torch.func.jacrev(torch.func.jacrev(torch.linalg.det))(single).view(4, 4)
+        torch.testing.assert_close(
+            twice, torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=dtype).diag().flip(0)
+        )
+        torch.testing.assert_close(torch.func.hessian(torch.linalg.det)(single).view(4, 4), twice)

@@ -3,9 +3,10 @@
 //! Formulas: Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008),
 //! with the conjugates that complex numbers want.
 
+use crate::ops::core::helpers;
 use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
-use crate::{Result, Tensor, bail};
+use crate::{DType, Result, Tensor, bail, layers};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -37,6 +38,9 @@ pub static OPS: &[OpDef] = &[
         |a| {
             if a.A.numel() == 0 {
                 return f::zeros_like(&a.A.bare());
+            }
+            if some_singular(a.result)? {
+                return cofactors(a.A, a.grad);
             }
             let by = f::mul(a.grad, &f::conj(a.result)?)?;
             scaled_inverse(a.A, &by)
@@ -152,6 +156,41 @@ fn scaled_inverse(matrix: &Tensor, by: &Tensor) -> Result<Tensor> {
     let [made, _] =
         f::LinalgSolveEx::new(&f::mH(matrix)?, &f::mul(&each, &eye_like(matrix)?)?).call()?;
     Ok(made)
+}
+
+/// Whether a determinant is so small that its matrix is not to be inverted; an unknown one is taken for a large one.
+fn some_singular(det: &Tensor) -> Result<bool> {
+    let all = det.whole().bare();
+    if all.storage().is_hollow() {
+        return Ok(false);
+    }
+    let epsilon = match det.dtype() {
+        DType::F32 | DType::C64 => f64::from(f32::EPSILON),
+        _ => f64::EPSILON,
+    };
+    layers::unwatched(|| {
+        let small = f::lt(&f::abs(&all)?, 100.0 * epsilon)?;
+        helpers::item(&f::any(&small)?).map(|v| v.to_bool())
+    })
+}
+
+/// A number for each matrix, times its conjugate cofactors, which singular matrices have, too.
+fn cofactors(matrix: &Tensor, by: &Tensor) -> Result<Tensor> {
+    let [u, s, vh] = f::LinalgSvd::new(matrix).full_matrices(true).call()?;
+    let turned = f::mul(&f::linalg_det(&u)?, &f::linalg_det(&vh)?)?;
+    let by = f::mul(&f::conj(&turned)?, by)?;
+    // The product of all singular values but one, for each.
+    let n = matrix.shape()[matrix.ndim() - 1];
+    let first = f::ones_like(&f::narrow(&s, -1, 0, 1)?)?;
+    let before = |s: &Tensor| {
+        let rest = f::narrow(s, -1, 0, n - 1)?;
+        let all = f::Cat::new(&[first.clone(), rest][..]).dim(-1).call()?;
+        f::cumprod(&all, -1)
+    };
+    let after = f::flip(&before(&f::flip(&s, &[-1][..])?)?, &[-1][..])?;
+    let others = f::mul(&before(&s)?, &after)?;
+    let each = f::mul(&f::unsqueeze(&by, -1)?, &others)?;
+    f::matmul(&f::mul(&u, &f::unsqueeze(&each, -2)?)?, &vh)
 }
 
 fn slogdet(a: &calls::_GradSlogdet) -> Result<Tensor> {
