@@ -279,12 +279,12 @@ fn line(
         } else {
             kind_name(p.kind)
         };
-        let shown = !p.default_text.is_empty() && !(factory && p.kind == Kind::Generator);
-        optional += usize::from(shown);
-        let default = if shown {
-            format!(" = {}", p.default_text.replace('\'', "\""))
-        } else {
+        let hidden = p.default_text.is_empty() || factory && p.kind == Kind::Generator;
+        optional += usize::from(!hidden);
+        let default = if hidden {
             String::new()
+        } else {
+            format!(" = {}", p.default_text.replace('\'', "\""))
         };
         entries.push((kind, format!("{name}{default}")));
     }
