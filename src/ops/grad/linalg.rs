@@ -6,7 +6,7 @@
 use crate::ops::core::helpers;
 use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
-use crate::{DType, Result, Tensor, bail, layers};
+use crate::{DType, Result, Tensor, bail, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -168,7 +168,7 @@ fn some_singular(det: &Tensor) -> Result<bool> {
         DType::F32 | DType::C64 => f64::from(f32::EPSILON),
         _ => f64::EPSILON,
     };
-    layers::unwatched(|| {
+    mode::with_layers(0, || {
         let small = f::lt(&f::abs(&all)?, 100.0 * epsilon)?;
         helpers::item(&f::any(&small)?).map(|v| v.to_bool())
     })
