@@ -26,7 +26,7 @@ use crate::ops::schema::Kind;
 use crate::ops::{Call, Form};
 use crate::random::{self, Generator};
 use crate::source::{Recipe, Source};
-use crate::{Device, MemoryFormat, Result, Storage, Tensor, bail, layers};
+use crate::{DType, Device, MemoryFormat, Result, Storage, Tensor, bail, layers};
 use replay::{file_key, run_now};
 use std::any::Any;
 use std::sync::Arc;
@@ -223,6 +223,78 @@ fn written(args: &Args, k: &KernelBody) -> Result<Vec<Tensor>> {
     }
 }
 
+/// The arguments of a call as its recording keeps them.
+struct Kept {
+    args: OwnedArgs,
+    /// Where those come from that wait.
+    inputs: Vec<Source>,
+    /// How often the others had been written.
+    versions: Vec<u32>,
+}
+
+impl Kept {
+    /// Of a call.
+    fn of(args: &Args, k: &KernelBody) -> Result<Self> {
+        let mut kept = args.to_owned();
+        let (mut inputs, mut versions) = (Vec::new(), Vec::new());
+        let mut failed = Ok(());
+        kept.for_each_tensor_mut(|t| match t.storage().source() {
+            Some(source) if t.is_meta() => {
+                inputs.push(source);
+                *t = placeholder(t);
+            }
+            _ if t.ndim() == 0 && k.traits.mutates != 0 => match own(t) {
+                // Counts of steps go on while the recorded call waits.
+                Ok(own) => {
+                    versions.push(own.storage().version());
+                    *t = own;
+                }
+                Err(e) => failed = Err(e),
+            },
+            _ => {
+                versions.push(t.storage().version());
+                *t = t.bare();
+            }
+        });
+        failed?;
+        Ok(Self {
+            args: kept,
+            inputs,
+            versions,
+        })
+    }
+
+    /// Writes down what a replay would find changed: devices, generators, and the type of new results. Gives the device that
+    /// is asked for.
+    fn settle(&mut self, args: &Args, made: Option<DType>) -> Device {
+        let factory = self.inputs.is_empty();
+        let mut device = Device::CPU;
+        for (v, p) in self.args.values.iter_mut().zip(&args.op.schema.params) {
+            let settled = match (&*v, p.kind) {
+                (_, Kind::Generator) => Arg::None,
+                // Meta says "where those are that wait", which is no wish to stay there.
+                (OwnedArg::Plain(Arg::Device(Device::META)), _) if !factory => Arg::None,
+                (OwnedArg::Plain(Arg::Device(Device::META)), _) => Arg::Device(Device::CPU),
+                (OwnedArg::Plain(Arg::Device(d)), _) => {
+                    device = *d;
+                    continue;
+                }
+                (OwnedArg::Plain(Arg::None), Kind::Device) => Arg::Device(Device::CPU),
+                // The default dtype may have changed when the replay comes.
+                (OwnedArg::Plain(Arg::None), Kind::DType) if factory && p.name == "dtype" => {
+                    match made {
+                        Some(d) => Arg::DType(d),
+                        None => continue,
+                    }
+                }
+                _ => continue,
+            };
+            *v = OwnedArg::Plain(settled);
+        }
+        device
+    }
+}
+
 /// Notes a call as the newest write to each of its results; `over`: on top of what they held.
 fn record(
     args: &Args,
@@ -231,63 +303,14 @@ fn record(
     results: &[Tensor],
     over: bool,
 ) -> Result<()> {
-    let mut kept = args.to_owned();
-    let (mut inputs, mut versions) = (Vec::new(), Vec::new());
-    let mut failed = Ok(());
-    kept.for_each_tensor_mut(|t| match t.storage().source() {
-        Some(source) if t.is_meta() => {
-            inputs.push(source);
-            *t = placeholder(t);
-        }
-        _ if t.ndim() == 0 && k.traits.mutates != 0 => match own(t) {
-            // Counts of steps go on while the recorded call waits.
-            Ok(own) => {
-                versions.push(own.storage().version());
-                *t = own;
-            }
-            Err(e) => failed = Err(e),
-        },
-        _ => {
-            versions.push(t.storage().version());
-            *t = t.bare();
-        }
-    });
-    failed?;
-    let mut device = Device::CPU;
-    for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {
-        match (v, p.kind) {
-            // Meta says "where those are that wait", which is no wish to stay there.
-            (v @ OwnedArg::Plain(Arg::Device(Device::META)), _) => {
-                *v = OwnedArg::Plain(match inputs.is_empty() {
-                    true => Arg::Device(Device::CPU),
-                    false => Arg::None,
-                });
-            }
-            (OwnedArg::Plain(Arg::Device(d)), _) => device = *d,
-            (v @ OwnedArg::Plain(Arg::None), Kind::Device) => {
-                *v = OwnedArg::Plain(Arg::Device(Device::CPU))
-            }
-            // The default dtype may have changed when the replay comes.
-            (v @ OwnedArg::Plain(Arg::None), Kind::DType)
-                if inputs.is_empty() && p.name == "dtype" =>
-            {
-                if let (Some(made), false) = (results.first(), over) {
-                    *v = OwnedArg::Plain(Arg::DType(made.dtype()));
-                }
-            }
-            _ => {}
-        }
-    }
+    let mut kept = Kept::of(args, k)?;
+    let made = results.first().filter(|_| !over).map(Tensor::dtype);
+    let device = kept.settle(args, made);
     let rng = if k.traits.draws {
         Some(draw(args, shown, k, results)?)
     } else {
         None
     };
-    for (v, p) in kept.values.iter_mut().zip(&args.op.schema.params) {
-        if p.kind == Kind::Generator {
-            *v = OwnedArg::Plain(Arg::None);
-        }
-    }
     let before: Vec<Option<Source>> = results
         .iter()
         .map(|t| t.storage().source().filter(|_| over))
@@ -302,9 +325,9 @@ fn record(
         .collect();
     let call = Arc::new(Written {
         seq: next_number(),
-        args: kept,
-        inputs,
-        versions,
+        args: kept.args,
+        inputs: kept.inputs,
+        versions: kept.versions,
         outs: keys
             .iter()
             .zip(results)
