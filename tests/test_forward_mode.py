@@ -302,3 +302,84 @@ def test_tangents_of_gradients_that_meet(f):
     v = torch.tensor([1.0, 0.5, -2.0], dtype=torch.float64)
     made = torch.func.jvp(torch.func.grad(loss), (x,), (v,))[1]
     torch.testing.assert_close(made, other @ v)
+
+
+def overwritten(x):
+    v = x * 2
+    v[1].mul_(2)
+    v.exp_()
+    return v
+
+
+def turned(x):
+    v = x * x
+    v.view(2, 2).t_()[0].mul_(3)
+    return v * x
+
+
+def through_the_conjugate(x):
+    v = torch.complex(x, x * x)
+    v.conj().exp_()
+    return v.real * 2 + v.imag
+
+
+def into_one_part(x):
+    v = torch.zeros(4, dtype=torch.complex128)
+    v.imag.copy_(x * x)
+    return (v * v).real + v.imag
+
+
+def moved_after_a_write(x):
+    v = x.view(1, 4).mT * 1
+    v[:1].copy_(v.sum().view(1, 1))
+    return v.mT.exp()
+
+
+WRITES = [
+    lambda x: torch.nn.functional.silu(x * 2, inplace=True),
+    lambda x: (x * x).masked_fill_(x > 0.5, 0.3) * x,
+    lambda x: (x * x)[:].sigmoid_() * x,
+    overwritten,
+    turned,
+    through_the_conjugate,
+    into_one_part,
+    moved_after_a_write,
+]
+
+
+@pytest.mark.parametrize("f", WRITES)
+def test_both_modes_agree_about_writes(f):
+    x = torch.tensor([0.3, -0.4, 0.7, 1.1], dtype=torch.float64)
+    v = torch.tensor([1.0, 0.5, -2.0, 0.25], dtype=torch.float64)
+
+    def loss(x):
+        made = f(x).flatten()
+        return (made * torch.arange(1.0, 5.0, dtype=torch.float64)).sum()
+
+    def along(x):
+        return torch.func.jvp(loss, (x,), (v,))[1]
+
+    def slope(x):
+        return (torch.func.grad(loss)(x) * v).sum()
+
+    h = 1e-4
+    found = ((loss(x + h * v) - loss(x - h * v)) / (2 * h)).item()
+    assert along(x).item() == pytest.approx(found, rel=1e-5)
+    assert slope(x).item() == pytest.approx(found, rel=1e-5)
+    bend = ((loss(x + h * v) - 2 * loss(x) + loss(x - h * v)) / (h * h)).item()
+    for first in (along, slope):
+        twice = torch.func.jvp(first, (x,), (v,))[1], (torch.func.grad(first)(x) * v).sum()
+        for got in twice:
+            assert got.item() == pytest.approx(bend, rel=1e-3, abs=1e-4)
+
+
+def test_tangents_of_places_that_are_written_twice():
+    x, t = torch.tensor([0.5, -1.0, 2.0]), torch.ones(3)
+    twice = torch.tensor([0, 0])
+    for f in (
+        lambda x: x.index_put((twice,), x.sum()),
+        lambda x: x.put(twice, x.sum().expand(2)),
+        lambda x: x.scatter(0, twice, x.sum().expand(2)),
+        lambda x: x.index_copy(0, twice, x.sum().expand(2)),
+    ):
+        assert torch.func.jvp(f, (x,), (t,))[1].tolist() == [3.0, 1.0, 1.0]

@@ -229,3 +229,32 @@ def test_numbers_of_the_program_are_known_on_fake_tensors():
     made = make_fx(filled, tracing_mode="fake")()
     assert torch.equal(made(), filled()) and torch.equal(made(), filled())
     assert make_fx(item, tracing_mode="fake")()() == 2
+
+
+def test_views_in_place_change_one_alias():
+    def aliased(x):
+        v = x * 2
+        w = v.transpose(0, 0)
+        w.unsqueeze_(-1)
+        return w, v.mul_(3)
+
+    def flat(x):
+        v = x * 2
+        v.unsqueeze_(0)
+        return torch.dot(v.flatten(), v.flatten())
+
+    x = torch.tensor([1.0, 2.0])
+    first, second = make_fx(aliased)(x)(x + 1)
+    assert (first.tolist(), second.tolist()) == ([[12.0], [18.0]], [12.0, 18.0])
+    assert make_fx(flat)(x)(x + 1).item() == 52.0
+
+
+def test_scalars_move_no_dimension_and_matrices_attend():
+    made = make_fx(lambda x: x.sum().movedim(-1, 0) + 1)(X)
+    assert made(X).item() == X.sum().item() + 1
+
+    def attend(x):
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+    torch.testing.assert_close(make_fx(attend)(X)(X + 1), attend(X + 1))
+    assert "mm = mm.default(mul, mul_1)" in "\n".join(lines(make_fx(attend)(X)))

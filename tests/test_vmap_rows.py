@@ -152,3 +152,23 @@ def test_two_levels_of_every_row(row):
             each = torch.func.vmap(call, in_dims=dims, randomness="different")
             for which in ways(given):
                 agree(row, each, both, which)
+
+
+def test_masks_beside_other_indices():
+    x = torch.arange(24.0).view(3, 2, 2, 2)
+    mask, wide = torch.tensor([True, False]), torch.tensor([[True, False], [True, True]])
+    y = torch.tensor([-1.0, -2.0, -3.0])
+    for places in (
+        (torch.tensor([[0], [1]]), mask),
+        (mask, torch.tensor([[0, 1]])),
+        (wide,),
+        (wide, torch.tensor([0, 1, 1])),
+    ):
+        got = torch.vmap(lambda a, places=places: a[places])(x)
+        assert torch.equal(got, torch.stack([a[places] for a in x]))
+        got = torch.vmap(lambda a, b, places=places: a.index_put(places, b))(x, y)
+        assert torch.equal(
+            got, torch.stack([a.index_put(places, b) for a, b in zip(x, y, strict=True)])
+        )
+    with pytest.raises(IndexError, match="The shape of the mask"):
+        torch.vmap(lambda a: a[torch.tensor([0]), torch.tensor([True])])(x)

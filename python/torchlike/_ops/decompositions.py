@@ -106,10 +106,12 @@ def as_rows(x: Any) -> Any:
 
 
 def batched(a: Any, b: Any) -> Any:
-    """A product of batches of matrices."""
+    """A product of matrices, or of batches of them."""
     from torchlike import broadcast_shapes
 
     batch = list(broadcast_shapes(a.shape[:-2], b.shape[:-2]))
+    if not batch:
+        return aten.mm(a, b)
     n, m, p = a.shape[-2], a.shape[-1], b.shape[-1]
     count = math.prod(batch)
     left = reshape(aten.expand(a, [*batch, n, m]), [count, n, m])
@@ -204,8 +206,10 @@ def view(self: Any, size: Any = None, dtype: Any = None) -> Any:
 
 @of("movedim", "moveaxis")
 def movedim(self: Any, source: Any, destination: Any) -> Any:
-    """`permute`."""
+    """`permute`; a tensor without dimensions is an alias of itself."""
     n = self.dim()
+    if not n:
+        return aten.alias(self)
     places = [[d % n for d in ([v] if isinstance(v, int) else v)] for v in (source, destination)]
     order: list[Any] = [None] * n
     for s, d in zip(*places, strict=True):

@@ -304,7 +304,7 @@ def attention(
     enable_gqa: bool = False,
 ) -> Any:
     """One operator on the host where it can be, else scaled products, a mask, a softmax, and products again."""
-    if query.dim() < 3 or key.dim() < 3 or value.dim() < 3 or (is_causal and attn_mask is not None):
+    if query.dim() < 2 or key.dim() < 2 or value.dim() < 2 or (is_causal and attn_mask is not None):
         return NotImplemented
     if attn_mask is not None and attn_mask.dtype == _C.bool:
         attn_mask = _as_numbers(attn_mask, query)

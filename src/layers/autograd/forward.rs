@@ -6,7 +6,7 @@
 
 use super::recorded::outputs;
 use super::rule::{self, Of, Rule};
-use super::{as_it_was, gather, tangent, through};
+use super::{as_it_was, gather, tangent, through, views};
 use crate::layers::{Layer, Next};
 use crate::ops::core::helpers;
 use crate::ops::op::{Body, Grad};
@@ -102,7 +102,7 @@ pub fn current(t: &Tensor) -> Cow<'_, Tensor> {
     let mut now = Cow::Borrowed(t);
     for (level, row) in tangents {
         let known = level >= AT.get() || t.tangent(level).is_some();
-        if known || !is_open(level) || row.dtype() != t.dtype() {
+        if known || !is_open(level) || row.dtype().to_real() != t.dtype().to_real() {
             continue;
         }
         if let Ok(tangent) = part(&row, &base, t) {
@@ -114,10 +114,7 @@ pub fn current(t: &Tensor) -> Cow<'_, Tensor> {
 
 /// What of a row of elements, in which `base` lies, is where `t` is, or the whole batch of it.
 fn part(row: &Tensor, base: &Layout, t: &Tensor) -> Result<Tensor> {
-    let whole = t.whole();
-    f::AsStrided::new(row, &whole.shape()[..], &whole.strides()[..])
-        .storage_offset(t.offset() - base.offset)
-        .call()
+    views::seen(row, base, &Layout::of(&t.whole()), 0)
 }
 
 /// Writes a tangent where others see it: into the one that `target` has, or into one of the tensor that it is a view of.
@@ -128,11 +125,13 @@ fn write(target: &Tensor, level: u32, new: &Tensor) -> Result<Tensor> {
         return gather::written(old, new);
     }
     let Some(base) = target.family().map(|f| f.base) else {
-        return Ok(new.clone());
+        return laid_as(target, new.clone());
     };
     let last = base.shape.iter().zip(base.strides.iter());
     let count = 1 + last.map(|(n, s)| (n - 1).max(0) * s).sum::<i64>();
-    let row = f::new_zeros(new, &[count][..])?;
+    let row = f::NewZeros::new(new, &[count][..])
+        .dtype(base.dtype)
+        .call()?;
     let tangent = gather::written(&part(&row, &base, target)?, new)?;
     target.set_family_tangent(level, row, is_open);
     Ok(tangent)
@@ -234,7 +233,9 @@ pub fn missing(op: &Op) -> crate::Error {
 /// Runs a call of dual tensors whose row has a text.
 fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret> {
     let target = c.form.target().cloned();
-    let args = kept(c.args, target.is_some())?;
+    // A view in place writes nothing: only the handle changes.
+    let written = target.as_ref().filter(|_| !c.args.op.is_view());
+    let args = kept(c.args, written.is_some())?;
     let ret = match (without(|| next.call(c))?, &target) {
         (Ret::Same(0), Some(target)) => Ret::Become(Box::new(target.clone())),
         (ret @ (Ret::Same(_) | Ret::Value(_)), _) => return Ok(ret),
@@ -247,11 +248,14 @@ fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret>
         let tangents = tangent::of_args(&args.borrow(), level);
         args.for_each_tensor_mut(|t| *t = t.clone().below(level));
         let made = below(level, || {
-            tangent::of_results(rule, &args.borrow(), &ret.look(), &nrs, &tangents)
+            let args = args.borrow();
+            let made = tangent::of_results(rule, &args, &ret.look(), &nrs, &tangents)?;
+            if target.is_some() || args.op.is_view() {
+                return Ok(made);
+            }
+            made.map(|made| laid(&ret.look(), &nrs, made)).transpose()
         })?;
         let Some(made) = made else { continue };
-        // A view in place writes nothing: only the handle changes.
-        let written = target.as_ref().filter(|_| !args.op.is_view());
         ret = with_tangents(ret, rule, &nrs, level, made, written)?;
     }
     Ok(ret)
@@ -287,22 +291,39 @@ fn with_tangents(
     })
 }
 
+/// The tangents of new results, each lying as its result does: views of both are then the same views.
+fn laid(results: &[&Tensor], nrs: &[u16], made: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    let each = nrs.iter().zip(made);
+    each.map(|(nr, tangent)| {
+        let primal = results[usize::from(*nr)];
+        match lies_alike(primal, &tangent) {
+            true => Ok(tangent),
+            false => laid_as(primal, tangent),
+        }
+    })
+    .collect()
+}
+
+/// Whether two tensors of one shape lie alike in their memory: strides of dimensions of size 1 say nothing.
+pub(super) fn lies_alike(a: &Tensor, b: &Tensor) -> bool {
+    let strides = |t: &Tensor| -> Dims {
+        let each = t.shape().iter().zip(t.strides().iter());
+        each.filter(|(n, _)| **n != 1).map(|(_, s)| *s).collect()
+    };
+    a.offset() == b.offset()
+        && strides(a) == strides(b)
+        && a.is_conj() == b.is_conj()
+        && a.is_neg() == b.is_neg()
+}
+
 /// A tangent that lies in its memory as `primal` does in its own: a copy, if it lies otherwise.
 ///
 /// # Errors
 /// If memory cannot be had.
 pub fn laid_as(primal: &Tensor, tangent: Tensor) -> Result<Tensor> {
     let elements = |t: &Tensor| t.storage().nbytes() / t.dtype().size();
-    let strides = |t: &Tensor| -> Dims {
-        let each = t.shape().iter().zip(t.strides().iter());
-        each.filter(|(n, _)| **n != 1).map(|(_, s)| *s).collect()
-    };
     let opaque = primal.storage().is_opaque() || tangent.storage().is_opaque();
-    let same = elements(primal) == elements(&tangent)
-        && primal.offset() == tangent.offset()
-        && strides(primal) == strides(&tangent)
-        && primal.is_conj() == tangent.is_conj()
-        && primal.is_neg() == tangent.is_neg();
+    let same = elements(primal) == elements(&tangent) && lies_alike(primal, &tangent);
     if same || opaque || primal.numel() == 0 || primal.has_internal_overlap() {
         return Ok(tangent);
     }
@@ -319,11 +340,15 @@ pub fn laid_as(primal: &Tensor, tangent: Tensor) -> Result<Tensor> {
 /// # Errors
 /// If memory cannot be had.
 pub fn copy(t: &Tensor) -> Result<Tensor> {
-    if t.tangents().is_empty() {
-        return f::clone(t);
-    }
-    let mut made = without(|| f::clone(t))?;
-    for (level, tangent) in t.tangents() {
+    with_copies(without(|| f::clone(t))?, t)
+}
+
+/// A tensor with copies of the tangents of `t`, which have their histories.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn with_copies(mut made: Tensor, t: &Tensor) -> Result<Tensor> {
+    for (level, tangent) in current(t).tangents() {
         made = made.with_tangent(*level, copy(tangent)?);
     }
     Ok(made)

@@ -24,7 +24,7 @@ pub mod views;
 use super::{Layer, Next};
 use crate::ops::core::writable;
 use crate::ops::op::{Body, Grad};
-use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, helpers};
+use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, f, helpers};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node};
 use crate::{Result, Tensor, bail, mode, storage, tensor};
 use recorded::Before;
@@ -129,11 +129,13 @@ fn wants(args: &Args) -> bool {
 
 /// A copy of what a call writes over, with the history and the tangents that it has now.
 fn as_it_was(target: &Tensor) -> Result<Tensor> {
-    let was = mode::with_grad(false, || forward::copy(target))?;
-    Ok(match target.edge() {
+    let target = views::current(target)?;
+    let was = mode::with_grad(false, || forward::without(|| f::clone(&target)))?;
+    let was = match target.edge() {
         Some(edge) => was.tracked(edge.to, edge.nr),
         None => was,
-    })
+    };
+    forward::with_copies(was, &target)
 }
 
 /// Runs a composition, whose calls are recorded.
@@ -174,7 +176,7 @@ fn through(c: Call, f: fn(&Args) -> Result<Ret>) -> Result<Ret> {
     let history = if result.dtype() == target.dtype() {
         result
     } else {
-        crate::ops::f::to_dtype(&result, target.dtype())?
+        f::to_dtype(&result, target.dtype())?
     };
     Ok(match history.edge() {
         Some(edge) => rebased(target, edge),

@@ -204,8 +204,7 @@ fn advice(mark: Mark) -> String {
 /// A view with nodes that lead to what it is a view of, as that is now.
 fn regenerated(view: &Tensor, family: &Family, base: Edge) -> Result<Tensor> {
     let at = Layout::of(view);
-    let plain = at.dtype == family.base.dtype && at.conj == family.base.conj && !at.neg;
-    if !plain {
+    if !is_plain(&family.base, &at) {
         let whole = family.base.on(view.storage())?.tracked(base.to, base.nr);
         let made = mode::with_grad(true, || seen(&whole, &family.base, &at, family.base.offset))?;
         return Ok(match made.edge() {
@@ -226,8 +225,13 @@ fn regenerated(view: &Tensor, family: &Family, base: Edge) -> Result<Tensor> {
     Ok(view.clone().tracked(Link::of_node(node), 0))
 }
 
+/// Whether a view shows the elements of `base` as they are.
+fn is_plain(base: &Layout, view: &Layout) -> bool {
+    view.dtype == base.dtype && view.conj == base.conj && !view.neg
+}
+
 /// What a view shows of `whole`, which lies as `base` does but begins at `start`.
-fn seen(whole: &Tensor, base: &Layout, view: &Layout, start: i64) -> Result<Tensor> {
+pub(super) fn seen(whole: &Tensor, base: &Layout, view: &Layout, start: i64) -> Result<Tensor> {
     let pairs = |d: &[i64], last: i64, times: i64| -> Vec<i64> {
         d.iter().map(|n| n * times).chain([last]).collect()
     };
@@ -315,16 +319,32 @@ impl CopySlices {
         if !mode::grad_enabled() {
             return Ok(this.clone());
         }
-        let body = Regenerated {
-            base: self.base.clone(),
-            view: self.view.clone(),
-        };
-        let edge = Edge {
+        let mut edge = Edge {
             to: this.clone(),
             nr: 0,
         };
-        let meta = self.view.meta(edge.meta(crate::DType::F32).device);
-        let node = Node::new(Box::new(body), smallvec![Some(edge)], smallvec![meta]);
+        let device = edge.meta(crate::DType::F32).device;
+        let mut base = self.base.clone();
+        if !is_plain(&base, &self.view) {
+            let (shape, strides) = (base.shape.clone(), base.strides.clone());
+            let whole = Tensor::empty_strided(shape, strides, base.dtype, device)?;
+            let made = seen(&whole.tracked(edge.to, 0), &base, &self.view, 0)?;
+            let Some(found) = made.edge() else {
+                return Ok(this.clone());
+            };
+            (edge, base) = (found, self.view.clone());
+        }
+        let body = Regenerated {
+            base,
+            view: self.view.clone(),
+        };
+        let node = Node::new(
+            Box::new(body),
+            smallvec![Some(edge)],
+            smallvec![self.view.meta(device)],
+        );
+        // Of the version after the write, or it would pass for the history of an older one.
+        let node = node.at_version(this.node().map_or(0, Node::version));
         Ok(Link::of_node(node))
     }
 }

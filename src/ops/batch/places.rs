@@ -10,7 +10,7 @@ use crate::{DType, Dims, Result, Tensor, bail};
 /// How places are looked up in whole batches: the places for each dimension, and how many dimensions an example of them has. Nothing
 /// where the dimensions looked up are not next to each other, or not the first, as has to be if places differ.
 fn places(
-    given: &[Option<&Tensor>],
+    given: &[Option<Tensor>],
     h: Hidden,
     of: &Tensor,
 ) -> Result<Option<(Vec<Option<Tensor>>, usize)>> {
@@ -22,7 +22,14 @@ fn places(
         return Ok(None);
     }
     let hides = h.hides(1);
-    let ndim = given.iter().flatten().map(|t| t.ndim() - hides).max();
+    let dims = |t: &Tensor| {
+        if is_mask(t) {
+            t.ndim().min(1)
+        } else {
+            t.ndim() - hides
+        }
+    };
+    let ndim = given.iter().flatten().map(dims).max();
     let ndim = ndim.unwrap_or(0);
     let mut all: Vec<Option<Tensor>> = Vec::new();
     for d in 0..h.k {
@@ -36,15 +43,18 @@ fn places(
         }
     }
     for t in given {
-        all.push(t.map(|t| padded(t, hides, ndim)).transpose()?);
+        all.push(t.as_ref().map(|t| padded(t, hides, ndim)).transpose()?);
     }
     Ok(Some((all, ndim)))
 }
 
+fn is_mask(t: &Tensor) -> bool {
+    matches!(t.dtype(), DType::Bool | DType::U8)
+}
+
 /// Masks that differ choose as many elements as they like.
 fn refuse_masks(given: &[Option<&Tensor>], h: Hidden) -> Result<()> {
-    let mask = |t: &&Tensor| matches!(t.dtype(), DType::Bool | DType::U8);
-    if h.differs(1) && given.iter().flatten().any(mask) {
+    if h.differs(1) && given.iter().flatten().any(|t| is_mask(t)) {
         bail!(
             Runtime,
             "vmap: We do not support batching operators that can support dynamic shape. Attempting to batch over indexing with a \
@@ -54,11 +64,45 @@ fn refuse_masks(given: &[Option<&Tensor>], h: Hidden) -> Result<()> {
     Ok(())
 }
 
+/// The dimensions that an index looks up.
+fn covers(t: &Tensor) -> usize {
+    if is_mask(t) { t.ndim() } else { 1 }
+}
+
+/// Masks that are the same for all as the places that they choose, unless one is the only index. Nothing if a mask does not fit.
+fn spelled(
+    given: &[Option<&Tensor>],
+    h: Hidden,
+    of: &Tensor,
+) -> Result<Option<Vec<Option<Tensor>>>> {
+    let mut all: Vec<Option<Tensor>> = Vec::new();
+    let alone = given.iter().flatten().count() == 1;
+    let mut at = h.hides(0);
+    for t in given {
+        match t {
+            Some(t) if !alone && is_mask(t) => {
+                let end = at + t.ndim();
+                if t.ndim() == 0 || of.shape().get(at..end) != Some(&t.shape()[..]) {
+                    return Ok(None);
+                }
+                let places = f::Unbind::new(&f::nonzero(t)?).dim(1).call()?;
+                all.extend(places.into_iter().map(Some));
+            }
+            t => all.push(t.cloned()),
+        }
+        at += t.map_or(1, covers);
+    }
+    Ok(Some(all))
+}
+
 /// `index`: places that are the same for all are looked up behind the dimensions out of sight, others together with the number of the
 /// example.
 pub fn index(a: &f::Index, h: Hidden) -> Made {
     refuse_masks(&a.indices.0, h)?;
-    let Some((all, _)) = places(&a.indices.0, h, a.input)? else {
+    let Some(given) = spelled(&a.indices.0, h, a.input)? else {
+        return Ok(None);
+    };
+    let Some((all, _)) = places(&given, h, a.input)? else {
         return Ok(None);
     };
     let all: Vec<Option<&Tensor>> = all.iter().map(Option::as_ref).collect();
@@ -71,10 +115,14 @@ pub fn index_put(a: &f::IndexPut, h: Hidden) -> Made {
     if !h.differs(0) {
         return Ok(None);
     }
-    let Some((all, ndim)) = places(&a.indices.0, h, a.input)? else {
+    let Some(given) = spelled(&a.indices.0, h, a.input)? else {
         return Ok(None);
     };
-    let ndim = ndim + a.input.ndim() - h.k - a.indices.0.iter().flatten().count();
+    let Some((all, ndim)) = places(&given, h, a.input)? else {
+        return Ok(None);
+    };
+    let covered: usize = given.iter().flatten().map(covers).sum();
+    let ndim = ndim + a.input.ndim() - h.k - covered;
     let values = h.fitted(2, a.values, ndim)?;
     let all: Vec<Option<&Tensor>> = all.iter().map(Option::as_ref).collect();
     let call = f::IndexPut::new(a.input, OptTensors(all), &values);

@@ -46,7 +46,7 @@ pub static OPS: &[OpDef] = &[
     .apart(0b110)
     .overlaps_still("tensor[indices] = tensor")
     .samples("f32[3, 4], [i64([2, 0])], f32[4]; i64[4], [i64([1, 1])], i64(5), True")
-    .grad("self: grad if accumulate else grad.index_put(indices, zeros_like(values), False); values: grad.index(indices)")
+    .grad("self: grad if accumulate else grad.index_put(indices, zeros_like(values), False); values: grad.index(indices); jvp: linear")
     .batch(Batch::As(typed!(batch::index_put, Hidden)))
     .amp(Cast::Kept, Cast::Widest),
 ];

@@ -33,7 +33,7 @@ pub static OPS: &[OpDef] = &[
         "f32[10, 5], 0, i64[5, 5].below(10), f32[5, 5]; \
          i64[10, 5], 0, i64[5, 5].below(10), i64[5, 5]",
     )
-    .grad("self: grad.scatter(dim, index, 0); src: grad.gather(dim, index)"),
+    .grad("self: grad.scatter(dim, index, 0); src: grad.gather(dim, index); jvp: linear"),
     kernel(
         "scatter#value",
         "(Tensor self, int dim, Tensor index, Scalar value)",

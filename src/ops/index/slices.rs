@@ -51,7 +51,7 @@ pub static OPS: &[OpDef] = &[
         "`self` with slices of `source` written at `index`.",
     ).alike(1).apart(0b1100)
     .samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
-    .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes)")
+    .grad("self: grad.index_fill(dim, index, 0); source: _grad.index_source(grad, dim, index, source.sizes); jvp: linear")
     .batch(Batch::Shared(4))
     .amp(Cast::Widest, Cast::Kept),
     kernel(

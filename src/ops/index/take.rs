@@ -32,7 +32,7 @@ pub static OPS: &[OpDef] = &[
         "`self` with elements written at positions in row-major order.",
     ).apart(0b110)
     .samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True")
-    .grad("self: grad if accumulate else grad.put(index, zeros_like(source), False); source: grad.take(index).reshape(source.sizes)"),
+    .grad("self: grad if accumulate else grad.put(index, zeros_like(source), False); source: grad.take(index).reshape(source.sizes); jvp: linear"),
     kernel(
         "embedding",
         "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",

@@ -1,9 +1,9 @@
 //! Activations that write into their input: functions with an `inplace` flag, and those whose name says it.
 
-use crate::ops::Args;
 use crate::ops::core::op::{F, OpDef, Ret, compose, forward};
 use crate::ops::core::typed;
 use crate::ops::f;
+use crate::ops::{Args, Call, dispatch};
 use crate::{DType, Result, Tensor, ensure};
 use torchlike_macros::operators;
 
@@ -249,8 +249,12 @@ pub static OPS: &[OpDef] = &[
 pub(super) fn flagged(inplace: bool, call: Result<Args>) -> Result<Ret> {
     let call = call?;
     if inplace {
-        typed::in_place(&call)?;
-        return Ok(Ret::Same(0));
+        let ret = dispatch::call(Call::in_place(&call)?)?;
+        return Ok(match ret {
+            // The handle knows more than the storage: tangents of tangents.
+            Ret::Become(_) => ret,
+            _ => Ret::Same(0),
+        });
     }
     typed::one(&call).map(Ret::from)
 }

@@ -48,7 +48,7 @@ class PythonKeyTracer(Tracer):
         super().__init__(autowrap_modules=())
         self.tensor_attrs = {}
         self.values: dict[Any, tuple[Any, Proxy]] = {}
-        self.detached: dict[Any, Proxy] = {}
+        self.aliases: dict[Any, list[Proxy]] = {}
         self.functional: str | None = None
 
     def call_module(self, m: Any, forward: Any, args: Any, kwargs: Any) -> Any:
@@ -73,9 +73,17 @@ class PythonKeyTracer(Tracer):
     def find(self, tensor: Any, *, saved: bool = False) -> Proxy | None:
         """The node of a tensor; of one that a backward node has saved, what was detached then."""
         key = _place(tensor)
-        if saved and key in self.detached:
-            return self.detached[key]
+        if saved and self.aliases.get(key):
+            return self.aliases[key][-1]
         found = self.values.get(key)
+        return None if found is None else found[1]
+
+    def take(self, tensor: Any) -> Proxy | None:
+        """The node whose value is about to lie otherwise: the newest, so that the others still find what they are."""
+        key = _place(tensor)
+        if self.aliases.get(key):
+            return self.aliases[key].pop()
+        found = self.values.pop(key, None)
         return None if found is None else found[1]
 
     def track(self, tensor: Any, proxy: Proxy, *, anew: bool = False) -> None:
@@ -84,9 +92,9 @@ class PythonKeyTracer(Tracer):
         if anew or key not in self.values:
             # the tensor is kept, or its memory would be that of another one
             self.values[key] = (tensor, proxy)
-            self.detached.pop(key, None)
+            self.aliases.pop(key, None)
         else:
-            self.detached[key] = proxy
+            self.aliases.setdefault(key, []).append(proxy)
         proxy.node.meta["val"] = _outline(tensor)
         proxy.node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
 
@@ -206,6 +214,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         saved = packet == "detach" or torchlike._C._current_graph_task_id() != -1
         find = functools.partial(self._argument, saved=saved)
         node_args, node_kwargs = pytree.tree_map_only(Tensor, find, (args, kwargs))
+        if Tag.inplace_view in func.tags and (taken := tracer.take(args[0])) is not None:
+            node_args = (taken, *node_args[1:])
         proxy = tracer.create_proxy(
             "call_function", func, node_args, node_kwargs, tracer.graph._target_to_str(packet)
         )
