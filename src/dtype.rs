@@ -213,6 +213,15 @@ impl DType {
         }
     }
 
+    /// The distance from 1 to the next number of the type that numbers of this one are computed in: double or single precision.
+    #[must_use]
+    pub fn epsilon(self) -> f64 {
+        match self.to_real() {
+            DType::F64 => f64::EPSILON,
+            _ => f64::from(f32::EPSILON),
+        }
+    }
+
     /// The real type of a complex type's parts; other types are returned unchanged.
     #[must_use]
     pub const fn to_real(self) -> DType {

@@ -173,14 +173,12 @@ def _of_input(grad: Any, same: bool, shape: Any) -> Any:
     """A gradient of whole batches, summed to what the input is: its examples may have been broadcast."""
     if not isinstance(grad, Tensor) or shape is None:
         return grad
-    # What is the same for all examples has the sum of their gradients.
-    grad = grad.sum(0) if same else grad
-    first = 0 if same else 1
-    added = grad.dim() - first - len(shape)
+    if same:
+        return grad.sum(0)  # the engine sums what was broadcast
+    added = grad.dim() - 1 - len(shape)
     if added > 0:
-        grad = grad.sum(tuple(range(first, first + added)))
-    wide = [i for i, n in enumerate(shape, first) if n == 1 and grad.dim() > i]
-    return grad.sum(wide, keepdim=True) if wide else grad
+        grad = grad.sum(tuple(range(1, 1 + added)))
+    return grad.sum_to_size(grad.shape[0], *shape)
 
 
 def _shapes_at(ctx: Any) -> str:

@@ -5,7 +5,7 @@ use super::{saved, shown};
 use crate::ops::core::writable;
 use crate::ops::{Args, OwnedArgs, f};
 use crate::tensor::{Backward, Edge, Family, Grads, Layout, Link, Mark, Meta, Node, briefly};
-use crate::{Error, Result, Tensor, bail, err, mode};
+use crate::{Error, Result, Storage, Tensor, bail, dims, err, mode};
 use smallvec::{SmallVec, smallvec};
 use std::any::Any;
 use std::borrow::Cow;
@@ -205,9 +205,7 @@ fn advice(mark: Mark) -> String {
 fn regenerated(view: &Tensor, family: &Family, base: Edge) -> Result<Tensor> {
     let at = Layout::of(view);
     if !is_plain(&family.base, &at) {
-        let whole = family.base.on(view.storage())?.tracked(base.to, base.nr);
-        let made = mode::with_grad(true, || seen(&whole, &family.base, &at, family.base.offset))?;
-        return Ok(match made.edge() {
+        return Ok(match by_calls(&family.base, &at, view.storage(), base)? {
             Some(edge) => view.clone().tracked(edge.to, edge.nr),
             None => view.clone(),
         });
@@ -223,6 +221,13 @@ fn regenerated(view: &Tensor, family: &Family, base: Edge) -> Result<Tensor> {
     );
     let node = node.at_version(view.storage().version());
     Ok(view.clone().tracked(Link::of_node(node), 0))
+}
+
+/// The history of a view that shows more than elements of `base`: calls on a tensor on such memory, which has the history `to`.
+fn by_calls(base: &Layout, view: &Layout, on: &Storage, to: Edge) -> Result<Option<Edge>> {
+    let whole = base.on(on)?.tracked(to.to, to.nr);
+    let made = mode::with_grad(true, || seen(&whole, base, view, base.offset))?;
+    Ok(made.edge())
 }
 
 /// Whether a view shows the elements of `base` as they are.
@@ -326,10 +331,12 @@ impl CopySlices {
         let device = edge.meta(crate::DType::F32).device;
         let mut base = self.base.clone();
         if !is_plain(&base, &self.view) {
-            let (shape, strides) = (base.shape.clone(), base.strides.clone());
-            let whole = Tensor::empty_strided(shape, strides, base.dtype, device)?;
-            let made = seen(&whole.tracked(edge.to, 0), &base, &self.view, 0)?;
-            let Some(found) = made.edge() else {
+            let bytes = |at: &Layout| {
+                dims::storage_bytes(&at.shape, &at.strides, at.offset, at.dtype.size())
+            };
+            // Nothing is read: views alone are called.
+            let memory = Storage::hollow(bytes(&base)?.max(bytes(&self.view)?), device);
+            let Some(found) = by_calls(&base, &self.view, &memory, edge)? else {
                 return Ok(this.clone());
             };
             (edge, base) = (found, self.view.clone());

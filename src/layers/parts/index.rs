@@ -124,10 +124,15 @@ fn picked(c: &Coo, at: &Tensor) -> Result<(Tensor, Tensor)> {
 
 fn unbind(args: &Args) -> Result<Option<Ret>> {
     let t = args.tensor(0)?;
-    if Sparse::of(t).is_none() {
+    let Some(sparse) = Sparse::of(t) else {
         return Ok(None);
-    }
+    };
     let dim = dim_of(args, t.shape())?;
+    // Rows and columns are found among coordinates: those are made once.
+    let t = match sparse {
+        Sparse::Pressed(p) if p.is_indexed(dim) => &p.coo()?.build()?,
+        _ => t,
+    };
     let each = (0..t.shape()[dim]).map(|i| f::select(t, dim as i64, i));
     each.collect::<Result<Vec<_>>>()
         .map(|all| Some(Ret::List(all)))
@@ -148,9 +153,9 @@ fn select(args: &Args) -> Result<Option<Tensor>> {
     );
     let index = if index < 0 { index + size } else { index };
     if let Sparse::Pressed(p) = &sparse
-        && let Some(part) = p.at(dim, index)?
+        && !p.is_indexed(dim)
     {
-        return part.build().map(Some);
+        return p.at(dim, index)?.build().map(Some);
     }
     let c = sparse.coo()?;
     let mut shape = c.shape.to_vec();

@@ -71,14 +71,16 @@ pub fn replay(source: &Source, nbytes: usize, keep: bool) -> Result<Storage> {
             cache.insert((entry.key, entry.call.seq), copy_storage(storage)?);
         }
     }
-    let Some(made) = replay.shadows.remove(&entry.key) else {
-        bail!(
+    match replay.shadows.remove(&entry.key) {
+        Some(made) if made.nbytes() >= nbytes.min(entry.nbytes) => {
+            grow(&made, nbytes)?;
+            Ok(made)
+        }
+        _ => bail!(
             Runtime,
             "the recorded history of this tensor does not make its storage"
-        )
-    };
-    grow(&made, nbytes)?;
-    Ok(made)
+        ),
+    }
 }
 
 /// Gives a storage that was resized while it waited the size that it had then.

@@ -5,6 +5,7 @@ use crate::dims::wrap_dim;
 use crate::ops::core::op::Hidden;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::f;
+use crate::ops::index::truth::{covers, is_mask};
 use crate::{DType, Dims, Result, Tensor, bail};
 
 /// How places are looked up in whole batches: the places for each dimension, and how many dimensions an example of them has. Nothing
@@ -48,10 +49,6 @@ fn places(
     Ok(Some((all, ndim)))
 }
 
-fn is_mask(t: &Tensor) -> bool {
-    matches!(t.dtype(), DType::Bool | DType::U8)
-}
-
 /// Masks that differ choose as many elements as they like.
 fn refuse_masks(given: &[Option<&Tensor>], h: Hidden) -> Result<()> {
     if h.differs(1) && given.iter().flatten().any(|t| is_mask(t)) {
@@ -62,11 +59,6 @@ fn refuse_masks(given: &[Option<&Tensor>], h: Hidden) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// The dimensions that an index looks up.
-fn covers(t: &Tensor) -> usize {
-    if is_mask(t) { t.ndim() } else { 1 }
 }
 
 /// Masks that are the same for all as the places that they choose, unless one is the only index. Nothing if a mask does not fit.

@@ -3,10 +3,11 @@
 //! Formulas: Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008),
 //! with the conjugates that complex numbers want.
 
+use super::reduce::prod_dim;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{OpDef, compose};
 use crate::ops::f;
-use crate::{DType, Result, Tensor, bail, mode};
+use crate::{Result, Tensor, bail, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -164,10 +165,7 @@ fn some_singular(det: &Tensor) -> Result<bool> {
     if all.storage().is_hollow() {
         return Ok(false);
     }
-    let epsilon = match det.dtype() {
-        DType::F32 | DType::C64 => f64::from(f32::EPSILON),
-        _ => f64::EPSILON,
-    };
+    let epsilon = det.dtype().epsilon();
     mode::with_layers(0, || {
         let small = f::lt(&f::abs(&all)?, 100.0 * epsilon)?;
         helpers::item(&f::any(&small)?).map(|v| v.to_bool())
@@ -179,17 +177,7 @@ fn cofactors(matrix: &Tensor, by: &Tensor) -> Result<Tensor> {
     let [u, s, vh] = f::LinalgSvd::new(matrix).full_matrices(true).call()?;
     let turned = f::mul(&f::linalg_det(&u)?, &f::linalg_det(&vh)?)?;
     let by = f::mul(&f::conj(&turned)?, by)?;
-    // The product of all singular values but one, for each.
-    let n = matrix.shape()[matrix.ndim() - 1];
-    let first = f::ones_like(&f::narrow(&s, -1, 0, 1)?)?;
-    let before = |s: &Tensor| {
-        let rest = f::narrow(s, -1, 0, n - 1)?;
-        let all = f::Cat::new(&[first.clone(), rest][..]).dim(-1).call()?;
-        f::cumprod(&all, -1)
-    };
-    let after = f::flip(&before(&f::flip(&s, &[-1][..])?)?, &[-1][..])?;
-    let others = f::mul(&before(&s)?, &after)?;
-    let each = f::mul(&f::unsqueeze(&by, -1)?, &others)?;
+    let each = prod_dim(&by, &s, -1, false)?;
     f::matmul(&f::mul(&u, &f::unsqueeze(&each, -2)?)?, &vh)
 }
 

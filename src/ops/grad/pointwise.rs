@@ -242,10 +242,7 @@ fn check_bessel(x: &Tensor, kernel: &str) -> Result<()> {
 
 /// A slope that divides by x, which is one half near 0.
 fn bessel(grad: &Tensor, x: &Tensor, slope: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-    let eps = match x.dtype() {
-        crate::DType::F64 => f64::EPSILON,
-        _ => f64::from(f32::EPSILON),
-    };
+    let eps = x.dtype().epsilon();
     let far = f::gt(&f::abs(x)?, eps)?;
     let safe = f::where_(&far, x, eps)?;
     f::mul(grad, &f::where_(&far, &slope(&safe)?, 0.5)?)

@@ -262,7 +262,7 @@ fn prod(grad: &Tensor, x: &Tensor) -> Result<Tensor> {
 }
 
 /// The product of the others of each element, without dividing: zeros may be among them.
-fn prod_dim(grad: &Tensor, x: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
+pub(super) fn prod_dim(grad: &Tensor, x: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
     if x.ndim() == 0 {
         return Ok(grad.clone());
     }

@@ -2,7 +2,7 @@
 
 use crate::ops::core::helpers;
 use crate::ops::f;
-use crate::ops::index::truth::is_mask;
+use crate::ops::index::truth::{covers, is_mask};
 use crate::{Dims, Result, Scalar, Tensor, bail, ensure};
 use std::borrow::Cow;
 
@@ -132,7 +132,7 @@ fn apply<'a>(t: &'a Tensor, list: &[Index]) -> Result<Sliced<'a>> {
             }
             Index::Tensor(index) => {
                 record(place, index.clone());
-                let covered = if is_mask(index) { index.ndim() } else { 1 };
+                let covered = covers(index);
                 (dim, place, real) = (dim + covered, place + 1, real + covered);
             }
         }
@@ -146,8 +146,7 @@ fn check_given(t: &Tensor, list: &[Index]) -> Result<usize> {
     for i in list {
         given += match i {
             Index::Int(_) | Index::Slice { .. } => 1,
-            Index::Tensor(t) if is_mask(t) => t.ndim(),
-            Index::Tensor(_) => 1,
+            Index::Tensor(t) => covers(t),
             _ => 0,
         };
     }

@@ -10,6 +10,12 @@ pub fn is_mask(t: &Tensor) -> bool {
     matches!(t.dtype(), DType::Bool | DType::U8)
 }
 
+/// The dimensions that an index looks up.
+#[must_use]
+pub fn covers(t: &Tensor) -> usize {
+    if is_mask(t) { t.ndim() } else { 1 }
+}
+
 /// The row-major truth values of a mask on the host.
 ///
 /// # Errors

@@ -125,11 +125,7 @@ impl Limits {
         rtol: Option<Operand>,
         batch: &[i64],
     ) -> Result<Self> {
-        let epsilon = if t.dtype().to_real() == DType::F64 {
-            f64::EPSILON
-        } else {
-            f64::from(f32::EPSILON)
-        };
+        let epsilon = t.dtype().epsilon();
         let larger = tail(t.shape())[0].max(tail(t.shape())[1]);
         Ok(Self {
             atol: tolerances(atol, batch)?,

@@ -229,17 +229,8 @@ fn rule_fused_rms_norm(a: &calls::_FusedRmsNorm) -> Result<(Plan, usize)> {
 }
 
 fn run_fused_rms_norm(a: &calls::_FusedRmsNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
-    let eps = a.eps.unwrap_or_else(|| epsilon(a.input.dtype()));
+    let eps = a.eps.unwrap_or_else(|| a.input.dtype().epsilon());
     kernels::norm::rms_norm(&outs[0], Some(&outs[1]), a.input, a.weight, *n, eps)
-}
-
-/// What is added to mean squares unless a call says otherwise.
-fn epsilon(d: DType) -> f64 {
-    if d.to_real() == DType::F64 {
-        f64::EPSILON
-    } else {
-        f64::from(f32::EPSILON)
-    }
 }
 
 fn rms_norm(a: &calls::RmsNorm) -> Result<Tensor> {
@@ -247,7 +238,7 @@ fn rms_norm(a: &calls::RmsNorm) -> Result<Tensor> {
     let lead = check_trailing(x, a.normalized_shape, weight, None, "")?;
     x.dtype()
         .check_kernel(x.dtype().is_complex() || x.dtype().is_float(), "rms_norm")?;
-    let eps = a.eps.unwrap_or_else(|| epsilon(x.dtype()));
+    let eps = a.eps.unwrap_or_else(|| x.dtype().epsilon());
     if !x.dtype().is_complex() && weight.is_none_or(|w| !w.dtype().is_complex()) {
         return f::_nn_rms_norm(x, a.normalized_shape, weight, eps);
     }

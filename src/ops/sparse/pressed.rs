@@ -56,33 +56,28 @@ impl Pressed {
         self.compressed.ndim() - 1
     }
 
-    /// What lies at an index of a batch or dense dimension; nothing for rows and columns.
-    pub fn at(&self, dim: usize, index: i64) -> Result<Option<Self>> {
-        let (batch, block) = (self.batch(), self.block());
-        let mut shape = self.shape.to_vec();
-        shape.remove(dim);
+    /// Whether a dimension is that of rows or columns, which are found among the indices.
+    pub fn is_indexed(&self, dim: usize) -> bool {
+        (self.batch()..self.batch() + 2).contains(&dim)
+    }
+
+    /// What lies at an index of a batch or dense dimension.
+    pub fn at(&self, dim: usize, index: i64) -> Result<Self> {
         let part = |t: &Tensor, d: usize| f::select(t, d as i64, index);
-        let own = Self {
-            shape: Dims::new(&shape),
+        let mut own = Self {
+            shape: self.shape.removed(dim),
             ..self.clone()
         };
-        Ok(if dim < batch {
-            Some(Self {
-                compressed: part(&self.compressed, dim)?,
-                plain: part(&self.plain, dim)?,
-                values: part(&self.values, dim)?,
-                ..own
-            })
-        } else if dim > batch + 1 {
-            // A row and a column are one entry, or as many dimensions of a block and one for the blocks.
-            let at = dim - 1 + 2 * usize::from(block.is_some());
-            Some(Self {
-                values: part(&self.values, at)?,
-                ..own
-            })
+        if dim < self.batch() {
+            own.compressed = part(&self.compressed, dim)?;
+            own.plain = part(&self.plain, dim)?;
+            own.values = part(&self.values, dim)?;
         } else {
-            None
-        })
+            // A row and a column are one entry, or as many dimensions of a block and one for the blocks.
+            let at = dim - 1 + 2 * usize::from(self.block().is_some());
+            own.values = part(&self.values, at)?;
+        }
+        Ok(own)
     }
 
     /// The sizes of a block.
