@@ -17,6 +17,17 @@ def leaf(*values):
     return torch.tensor(values, requires_grad=True)
 
 
+class SavesInputs(Function):
+    """A function whose parts see its inputs, under `vmap` too."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+
 def derivative(forward, x, cotangent):
     """The derivative of `sum(forward(x) * cotangent)` by central differences."""
     flat = x.clone().contiguous().reshape(-1)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 import torchlike as torch
-from derivatives import leaf, made
+from derivatives import SavesInputs, leaf, made
 from torchlike.autograd import Function
 from torchlike.autograd.function import FunctionCtx, NestedIOFunction, once_differentiable
 
@@ -260,17 +260,10 @@ def test_views_among_the_outputs_of_memory_that_was_written_before():
         first.add_(1)
 
 
-class Product(Function):
-    generate_vmap_rule = True
-
+class Product(SavesInputs):
     @staticmethod
     def forward(x, y):
         return x * y
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx, grad):

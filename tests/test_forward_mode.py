@@ -6,7 +6,7 @@ import pytest
 
 import torchlike as torch
 import torchlike.autograd.forward_ad as fw
-from derivatives import direction, inner, leaf
+from derivatives import SavesInputs, direction, inner, leaf
 from test_gradients import ONCE, RULES, STEADY, calls_of
 
 
@@ -178,19 +178,12 @@ class TestDuals:
                 fw.exit_dual_level(level=3)
 
 
-class Square(torch.autograd.Function):
+class Square(SavesInputs):
     """A function with all of its parts."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(x):
         return x * x
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx, grad):
