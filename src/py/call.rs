@@ -353,8 +353,10 @@ fn released<R: Send>(
     f: impl FnOnce(&Args) -> crate::Result<R> + Send,
 ) -> crate::Result<R> {
     let mut work = 0i64;
+    let mut watched = super::dispatch::on();
     args.for_each_tensor(|_, t| {
         work = work.saturating_add(if t.is_meta() { 0 } else { t.numel() - HOLDING });
+        watched |= t.is_python();
     });
     if args.values.first().is_some_and(
         |v| matches!(v, Arg::Ints(d) if d.iter().fold(1i64, |n, d| n.saturating_mul(*d)) > RELEASE),
@@ -364,6 +366,10 @@ fn released<R: Send>(
     if work > RELEASE {
         let owned = args.to_owned();
         return py.detach(|| f(&owned.borrow()));
+    }
+    if watched {
+        // Who is shown the call may change what the objects of its arguments hold.
+        return f(&args.to_owned().borrow());
     }
     f(args)
 }

@@ -35,7 +35,9 @@ pub fn object<'py>(py: Python<'py>, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
         // What a handler made has got a history since, if a composite goes on with it.
         let known = known.into_bound(py);
         adopt(&known, t);
-        return Ok(known);
+        if noted::with_tangents(&known, t) {
+            return Ok(known);
+        }
     }
     if t.is_python()
         && let Some(known) = wrappers::registered(py, t)?

@@ -3,6 +3,7 @@
 use super::object::{PyTensor, wrap};
 use crate::layers::autograd::{forward, views};
 use crate::layers::batch;
+use crate::mode;
 use crate::tensor::Meta;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -101,11 +102,19 @@ fn _without_tangent<'py>(
     Ok((wrap(t.py(), primal)?, tangent))
 }
 
+/// Whether a layer above those who watch dispatch has to take a call of the tensor apart: it is dual, or one of a batch.
+#[pyfunction]
+fn _carries(t: &Bound<'_, PyTensor>) -> bool {
+    let held = t.get().get();
+    let batched = mode::layers() & mode::BATCHED != 0 && !held.batch().is_empty();
+    batched || forward::is_dual(held)
+}
+
 /// Adds the functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_enter_dual_level _exit_dual_level _dual_levels _is_fwd_grad_enabled _set_fwd_grad_enabled _with_tangent _without_tangent);
+    add!(_enter_dual_level _exit_dual_level _dual_levels _is_fwd_grad_enabled _set_fwd_grad_enabled _with_tangent _without_tangent _carries);
     Ok(())
 }

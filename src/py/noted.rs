@@ -93,6 +93,21 @@ pub(super) fn known(py: Python<'_>, t: &Tensor) -> Option<Py<PyAny>> {
     })
 }
 
+/// Gives an object that a handler made the tangents that its tensor has got since; false if it is somebody else's.
+pub(super) fn with_tangents(o: &Bound<'_, PyAny>, t: &Tensor) -> bool {
+    let Ok(holder) = o.cast::<PyTensor>().map(Bound::get) else {
+        return true;
+    };
+    if t.tangents().is_empty() || !holder.get().tangents().is_empty() {
+        return true;
+    }
+    let made = NOTED.with_borrow(|n| n.iter().any(|e| e.given && e.object.is(o)));
+    if made {
+        holder.set(holder.get().clone().carrying(t));
+    }
+    made
+}
+
 /// Forgets what is noted outside of calls, but for some tensors.
 pub(super) fn forget(keep: impl Fn(&Tensor) -> bool) {
     if DEPTH.get() > 0 {

@@ -157,6 +157,12 @@ def reshape(self: Any, shape: Any) -> Any:
     return _copied(self, sizes)
 
 
+@of("_reshape_alias")
+def reshape_alias(self: Any, size: Any) -> Any:
+    """A view: the operator of this name wants strides."""
+    return aten.view(self, size)
+
+
 @of("flatten")
 def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     """The shape of `reshape`."""

@@ -166,6 +166,28 @@ def gelu_backward(grad_output: Any, self: Any) -> Any:
     return aten.gelu_backward(grad_output, self, approximate="tanh")
 
 
+@of("_grad.glu_backward#self", "_grad.glu_backward#gate")
+def glu_backward(grad_output: Any, gate: Any, self: Any = None) -> Any:
+    """The gradient by one half: PyTorch has an operator for both together alone."""
+    if self is None:
+        return aten.glu(aten.cat(aten.broadcast_tensors([grad_output, gate]), -1), -1)
+    grad_output, self, gate = aten.broadcast_tensors([grad_output, self, gate])
+    made = aten.glu_backward(grad_output, aten.cat([self, gate], -1), -1)
+    half = aten.slice.Tensor(made, -1, gate.shape[-1])
+    return aten.clone(half, memory_format=_C.contiguous_format)
+
+
+@of("_grad.convolution_input", "_grad.convolution_weight")
+def convolution_backward(
+    grad_output: Any, input: Any, weight: Any, name: str = "", **named: Any
+) -> Any:
+    """One result of the operator for all of them."""
+    by_input = name.endswith("input")
+    mask = [by_input, not by_input, False]
+    made = aten.convolution_backward(grad_output, input, weight, None, *named.values(), mask)
+    return made[0 if by_input else 1]
+
+
 @of("_nn.gelu#tanh")
 def gelu(self: Any) -> Any:
     """The operator, which is told how."""

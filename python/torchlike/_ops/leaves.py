@@ -165,7 +165,7 @@ def _said(row: str, given: dict[str, Any], outs: list[Any], within: str | None) 
     if "requires_grad" in given:
         # It is said of the result, once that is there.
         said["requires_grad"] = False
-    if within is not None:
+    if within is not None or modes.is_asked():
         return said | ({"pin_memory": None} if given.get("pin_memory") is False else {})
     return said | _bound(row, given)
 

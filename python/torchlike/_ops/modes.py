@@ -137,11 +137,13 @@ def must_see(values: Any) -> bool:
 
 
 def recorded(values: Any) -> bool:
-    """True if one of the tensors wants a gradient and somebody is asked: the call is recorded before it is shown."""
+    """True if one of the tensors wants a gradient, has tangents or is an example, and somebody is asked: the call is
+    recorded before it is shown."""
     if getattr(_thread, "below", False):
         return False
     given = tensors(values)
-    if not (_C.is_grad_enabled() and any(t.requires_grad for t in given)):
+    tracked = _C.is_grad_enabled() and any(t.requires_grad for t in given)
+    if not tracked and not any(_C._carries(t) for t in given):
         return False
     return bool(stack()) or bool(_C._dispatch_handlers(given))
 
@@ -175,6 +177,11 @@ def opens(overload: OpOverload) -> int:
         return 0
     opened[1] += 1
     return int(opened[1])
+
+
+def is_asked() -> bool:
+    """True if the next call is that of an overload, which was told what it is."""
+    return getattr(_thread, "asked", None) is not None
 
 
 def chosen(overloads: list[OpOverload]) -> list[OpOverload]:

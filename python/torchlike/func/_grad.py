@@ -264,6 +264,11 @@ def _check_jvp(primals: Any, tangents: Any) -> None:
                 )
 
 
+def _check_primal(x: Tensor) -> None:
+    if not (x.is_floating_point() or x.is_complex()):
+        raise ValueError(f"Expected primal to be floating point or complex, but got: {x.dtype}")
+
+
 def jvp(
     func: Callable[..., Any],
     primals: tuple[Any, ...],
@@ -284,10 +289,7 @@ def jvp(
     level = _C._enter_dual_level()
     try:
         for x in leaves:
-            if not (x.is_floating_point() or x.is_complex()):
-                raise ValueError(
-                    f"Expected primal to be floating point or complex, but got: {x.dtype}"
-                )
+            _check_primal(x)
         duals = [
             _C._with_tangent(x, t, level)
             for x, t in zip(leaves, tree_flatten(tangents)[0], strict=True)
@@ -317,15 +319,60 @@ def jvp(
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """The output of a function, and the function that gives its tangent for tangents of the inputs.
 
-    The function is run once: its gradient is recorded as a function of what it is given, and that is linear.
+    The function is run once, and what it does with tangents is kept. Inside another transform, and where gradients of
+    the tangents are recorded, it is run again for each tangents, so that those go through it.
     """
     leaves, spec = tree_flatten(primals)
-    record = Recorded(leaves)
-    made = record.run(lambda: func(*tree_unflatten(record.inputs, spec)))
-    outputs, shape = tensors_alone(made, "linearize(f, *primals)")
-    with torch.enable_grad():
-        along = [torch.zeros_like(_C._untracked(o), requires_grad=True) for o in outputs]
-        back = record.gradients(outputs, along, again=True)
+    nested = OPEN.transforms > 0 or _C._batch_is_on() or bool(_C._dual_levels())
+    classes = any(type(x) not in (Tensor, torch.nn.Parameter) for x in leaves)
+    if nested or classes:
+        return func(*primals), _checked(leaves, spec, _pushed(func, leaves, spec))
+    from torchlike.func._linear import LinearCalls
+
+    calls = LinearCalls()
+    with calls:
+        along = [torch.zeros_like(x, requires_grad=False) for x in leaves]
+        for t in along:
+            calls.input(t)
+        value, made = _with_tangents(func, leaves, spec, along)
+    results, shape = tree_flatten(made)
+    if any(isinstance(t, Tensor) and t.requires_grad for t in results):
+        return value, _checked(leaves, spec, _pushed(func, leaves, spec))
+    linear = calls.function(results)
+    return value, _checked(leaves, spec, lambda given: tree_unflatten(linear(given), shape))
+
+
+def _with_tangents(
+    func: Callable[..., Any], leaves: Sequence[Any], spec: Any, along: Sequence[Tensor]
+) -> tuple[Any, Any]:
+    """What a function makes of flattened inputs, and its tangents; what is no tensor stands in both."""
+    before = _C._is_fwd_grad_enabled()
+    level = _C._enter_dual_level()
+    try:
+        duals = []
+        for x, t in zip(leaves, along, strict=True):
+            _check_primal(x)
+            duals.append(_C._with_tangent(x, t, level))
+        outputs, shape = tree_flatten(func(*tree_unflatten(duals, spec)))
+        values, tangents = [], []
+        for o in outputs:
+            value, tangent = _C._without_tangent(o, level) if isinstance(o, Tensor) else (o, o)
+            values.append(value)
+            tangents.append(torch.zeros_like(value) if tangent is None else tangent)
+        return tree_unflatten(values, shape), tree_unflatten(tangents, shape)
+    finally:
+        _C._exit_dual_level(level)
+        _C._set_fwd_grad_enabled(before)
+
+
+def _pushed(func: Callable[..., Any], leaves: Sequence[Any], spec: Any) -> Callable[..., Any]:
+    return lambda given: _with_tangents(func, leaves, spec, given)[1]
+
+
+def _checked(
+    leaves: Sequence[Any], spec: Any, push: Callable[[list[Any]], Any]
+) -> Callable[..., Any]:
+    """The function of tangents, which have to fit the primals."""
 
     def jvp_fn(*tangents: Any) -> Any:
         given, given_spec = tree_flatten(tangents)
@@ -334,27 +381,12 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                 f"Expected the tangents {given_spec} to have the same argspec as the primals {spec}"
             )
         for i, (t, x) in enumerate(zip(given, leaves, strict=True)):
-            if t.shape != x.shape:
-                raise RuntimeError(
-                    f"tangent:{i} with shape {t.shape} in flattened pytree doesn't match the shape {x.shape} of the "
-                    "corresponding primal."
-                )
-        ready = [(g, t) for g, t in zip(back, given, strict=True) if g.requires_grad]
-        grads: Sequence[Tensor | None] = [None] * len(along)
-        if ready:
-            grads = torch.autograd.grad(
-                [g for g, _ in ready],
-                along,
-                [t for _, t in ready],
-                retain_graph=True,
-                allow_unused=True,
-            )
-        return tree_unflatten(
-            [
-                torch.zeros_like(u.detach()) if g is None else g
-                for g, u in zip(grads, along, strict=True)
-            ],
-            shape,
-        )
+            for what in ("shape", "device", "dtype"):
+                if getattr(t, what) != getattr(x, what):
+                    raise RuntimeError(
+                        f"tangent:{i} with {what} {getattr(t, what)} in flattened pytree doesn't match the {what} "
+                        f"{getattr(x, what)} of the corresponding primal."
+                    )
+        return push(given)
 
-    return record.outward(made), jvp_fn
+    return jvp_fn

@@ -32,8 +32,9 @@ struct Level {
 thread_local! {
     static LEVELS: RefCell<Vec<Level>> = const { RefCell::new(Vec::new()) };
     static NEXT: Cell<u32> = const { Cell::new(1) };
-    /// The level whose tangents are being computed, from operands that carry those below alone.
-    static AT: Cell<u32> = const { Cell::new(u32::MAX) };
+    /// The level whose tangents are being computed, from operands that carry those below alone, and the number after the
+    /// highest that was given by then.
+    static AT: Cell<(u32, u32)> = const { Cell::new((u32::MAX, u32::MAX)) };
 }
 
 /// Opens a level on this thread and gives its number, which no other level has had.
@@ -90,6 +91,12 @@ fn is_open(number: u32) -> bool {
     LEVELS.with_borrow(|l| l.iter().any(|l| l.number == number))
 }
 
+/// Whether tangents of a level are out of sight, as those of one below are being computed, or its own.
+fn is_hidden(number: u32) -> bool {
+    let (at, end) = AT.get();
+    (at..end).contains(&number)
+}
+
 /// The tensor with the tangents that were written into its memory through other tensors.
 #[must_use]
 pub fn current(t: &Tensor) -> Cow<'_, Tensor> {
@@ -101,7 +108,7 @@ pub fn current(t: &Tensor) -> Cow<'_, Tensor> {
     };
     let mut now = Cow::Borrowed(t);
     for (level, row) in tangents {
-        let known = level >= AT.get() || t.tangent(level).is_some();
+        let known = is_hidden(level) || t.tangent(level).is_some();
         if known || !is_open(level) || row.dtype().to_real() != t.dtype().to_real() {
             continue;
         }
@@ -139,22 +146,29 @@ fn write(target: &Tensor, level: u32, new: &Tensor) -> Result<Tensor> {
 
 /// Runs `f`, which computes tangents of a level, where no tensor is seen with tangents of that level or those above.
 fn below<R>(level: u32, f: impl FnOnce() -> R) -> R {
-    struct Restore(u32);
+    struct Restore((u32, u32));
     impl Drop for Restore {
         fn drop(&mut self) {
             AT.set(self.0);
         }
     }
-    let _restore = Restore(AT.replace(level));
+    let _restore = Restore(AT.replace((level, NEXT.get())));
     f()
 }
 
-/// The open levels that arguments carry tangents of, the lowest first.
+/// Whether a tensor is seen to carry a tangent of an open level.
+#[must_use]
+pub fn is_dual(t: &Tensor) -> bool {
+    let seen = |level: &u32| is_open(*level) && !is_hidden(*level);
+    is_enabled() && current(t).tangents().iter().any(|(level, _)| seen(level))
+}
+
+/// The open levels that arguments are seen to carry tangents of, the lowest first.
 fn levels(args: &Args) -> SmallVec<[u32; 2]> {
     let mut found = SmallVec::new();
     args.for_each_tensor(|_, t| {
         for (level, _) in t.tangents() {
-            if !found.contains(level) && is_open(*level) {
+            if !found.contains(level) && is_open(*level) && !is_hidden(*level) {
                 found.push(*level);
             }
         }

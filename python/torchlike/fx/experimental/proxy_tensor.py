@@ -35,7 +35,7 @@ __all__ = [
 Tensor = torchlike.Tensor
 READS = ("aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose")
 _CONSTANTS = ("arange", "full", "ones", "scalar_tensor", "zeros")
-_SHAPES_OF_VALUES = ("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim")
+SHAPES_OF_VALUES = ("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim")
 
 
 class PythonKeyTracer(Tracer):
@@ -72,7 +72,7 @@ class PythonKeyTracer(Tracer):
 
     def find(self, tensor: Any, *, saved: bool = False) -> Proxy | None:
         """The node of a tensor; of one that a backward node has saved, what was detached then."""
-        key = _place(tensor)
+        key = place(tensor)
         if saved and self.aliases.get(key):
             return self.aliases[key][-1]
         found = self.values.get(key)
@@ -80,7 +80,7 @@ class PythonKeyTracer(Tracer):
 
     def take(self, tensor: Any) -> Proxy | None:
         """The node whose value is about to lie otherwise: the newest, so that the others still find what they are."""
-        key = _place(tensor)
+        key = place(tensor)
         if self.aliases.get(key):
             return self.aliases[key].pop()
         found = self.values.pop(key, None)
@@ -88,7 +88,7 @@ class PythonKeyTracer(Tracer):
 
     def track(self, tensor: Any, proxy: Proxy, *, anew: bool = False) -> None:
         """Notes the node of a tensor; one that is an alias of another keeps the older node."""
-        key = _place(tensor)
+        key = place(tensor)
         if anew or key not in self.values:
             # the tensor is kept, or its memory would be that of another one
             self.values[key] = (tensor, proxy)
@@ -108,7 +108,7 @@ def _plain(tensor: Any) -> Any:
         torchlike._C._pause_fake_mode(before)
 
 
-def _place(tensor: Any) -> Any:
+def place(tensor: Any) -> Any:
     """What only the same view of the same memory has."""
     if tensor.layout is not torchlike.strided:
         return id(tensor)
@@ -224,7 +224,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         return result
 
     def _check(self, name: str, args: Any, kwargs: Any) -> None:
-        if name in READS or name in _SHAPES_OF_VALUES:
+        if name in READS or name in SHAPES_OF_VALUES:
             self._refuse_values(name, pytree.tree_leaves((args, kwargs)))
 
     def _refuse_values(self, name: str, given: Iterable[Any]) -> None:
