@@ -166,6 +166,21 @@ def gelu_backward(grad_output: Any, self: Any) -> Any:
     return aten.gelu_backward(grad_output, self, approximate="tanh")
 
 
+@of("_grad.elu_backward#input", "_grad.elu_backward#result")
+def elu_backward(
+    grad_output: Any,
+    alpha: float,
+    scale: float,
+    input_scale: float,
+    self: Any = None,
+    result: Any = None,
+) -> Any:
+    """The operator, told which."""
+    by_result = self is None
+    given = result if by_result else self
+    return aten.elu_backward(grad_output, alpha, scale, input_scale, by_result, given)
+
+
 @of("_grad.glu_backward#self", "_grad.glu_backward#gate")
 def glu_backward(grad_output: Any, gate: Any, self: Any = None) -> Any:
     """The gradient by one half: PyTorch has an operator for both together alone."""
