@@ -24,7 +24,7 @@ from torchlike.fx.experimental._functional import functionalize_graph
 from torchlike.fx.experimental.proxy_tensor import (
     ProxyTorchDispatchMode,
     PythonKeyTracer,
-    _place,
+    place,
 )
 from torchlike.fx.graph import Graph
 from torchlike.fx.node import Node
@@ -80,7 +80,7 @@ class _Noting(PythonKeyTracer):
 
     def track(self, tensor: Any, proxy: Proxy, *, anew: bool = False) -> None:
         """Notes the node of a tensor."""
-        key = _place(tensor)
+        key = place(tensor)
         known = None if anew else self.values.get(key)
         super().track(tensor, proxy, anew=anew)
         proxy.node.meta["device"] = str(tensor.device)
@@ -92,7 +92,7 @@ class _Noting(PythonKeyTracer):
     def find(self, tensor: Any, *, saved: bool = False) -> Proxy | None:
         """The node of a tensor; where the same view was made in several calls, that of this call."""
         if self.repeated:
-            found = self.repeated.get(_place(tensor), {}).get(self._call())
+            found = self.repeated.get(place(tensor), {}).get(self._call())
             if found is not None:
                 return found
         return super().find(tensor, saved=saved)
@@ -101,7 +101,7 @@ class _Noting(PythonKeyTracer):
         """Notes that the caller of a call takes repeated views from it."""
         mine, *rest = reversed(self.module_stack)
         for leaf in pytree.tree_leaves(result) if self.repeated else ():
-            known = self.repeated.get(_place(leaf), {}) if isinstance(leaf, Tensor) else {}
+            known = self.repeated.get(place(leaf), {}) if isinstance(leaf, Tensor) else {}
             if mine in known:
                 known[rest[0] if rest else ""] = known[mine]
 

@@ -163,7 +163,7 @@ class LinearCalls(TorchDispatchMode):
         self._calls.append(call)
         return slot
 
-    def _alias(self, slot: _Slot) -> _Slot:
+    def _alias(self, slot: _Slot | _Kept) -> _Slot:
         return self._add(aten.alias, slot)
 
     def _argument(self, tensor: Tensor) -> _Slot | _Kept:
