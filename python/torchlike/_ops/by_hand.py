@@ -93,11 +93,7 @@ def gelu(self: Any, approximate: str = "none") -> Any:
 
 @by_hand
 def elu(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
-    return (
-        F.elu(self * input_scale, alpha) * scale
-        if (scale, input_scale) != (1, 1)
-        else F.elu(self, alpha)
-    )
+    return row("_nn.elu", self, alpha, scale, input_scale)
 
 
 @by_hand
@@ -247,7 +243,7 @@ def max_pool2d_with_indices(
 
 @by_hand
 def _prelu_kernel(self: Any, weight: Any) -> Any:
-    return torch.where(self > 0, self, self * weight)
+    return row("_nn.prelu", self, weight)
 
 
 @by_hand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
-from torchlike._ops.by_hand import WORDS, F, by_hand
+from torchlike._ops.by_hand import WORDS, F, by_hand, row
 
 public: Any = torch
 
@@ -42,6 +42,28 @@ def tensordot(self: Any, other: Any, dims_self: Any, dims_other: Any) -> Any:
 @by_hand
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:
     return public.cdist(x1, x2, p, _DISTANCES[compute_mode or 0])
+
+
+@by_hand
+def l1_loss(self: Any, target: Any, reduction: int) -> Any:
+    apart = (self - target).abs()
+    return apart if reduction == 0 else apart.mean() if reduction == 1 else apart.sum()
+
+
+# The public functions also warn of sizes that differ.
+@by_hand
+def mse_loss(self: Any, target: Any, reduction: int) -> Any:
+    return row("_nn.mse_loss", self, target, reduction)
+
+
+@by_hand
+def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
+    return row("_nn.smooth_l1_loss", self, target, reduction, beta)
+
+
+@by_hand
+def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
+    return row("_nn.huber_loss", self, target, reduction, delta)
 
 
 @by_hand

@@ -34,6 +34,7 @@ NAMES = {
     "clip": "clamp",
     "split#sizes": "split_with_sizes",
     "_nn.nll_loss": "nll_loss_forward",
+    "_nn.prelu": "_prelu_kernel",
     "_nn.multilabel_margin_loss": "multilabel_margin_loss_forward",
     "nn.functional.cross_entropy": "cross_entropy_loss",
 }
