@@ -264,3 +264,18 @@ def gaussian_nll_loss(
     if full:
         each = aten.add_.Tensor(each, 0.5 * math.log(2 * math.pi))
     return reduced(each, reduction)
+
+
+@of("_nn.mse", "_nn.smooth_l1", "_nn.huber")
+def loss_of_each(
+    self: Any, target: Any, beta: Any = None, delta: Any = None, name: str = ""
+) -> Any:
+    """The loss of each element, by the operator that can also reduce."""
+    loss = getattr(aten, name.removeprefix("_nn.") + "_loss")
+    return loss(self, target, 0, *(p for p in (beta, delta) if p is not None))
+
+
+@of("_nn.bce")
+def cross_entropy_of_each(self: Any, target: Any) -> Any:
+    """The loss of each element, by the operator that can also reduce."""
+    return aten.binary_cross_entropy(self, target, None, 0)

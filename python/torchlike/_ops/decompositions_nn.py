@@ -149,6 +149,31 @@ def batch_norm(
     )[0]
 
 
+@of("_nn.batch_norm_train")
+def batch_norm_by_the_batch(
+    input: Any, weight: Any, bias: Any, mean: Any, var: Any, stats: Any, eps: float
+) -> Any:
+    """The operator without running statistics, and what those are brought on with."""
+    made = aten.native_batch_norm(input, weight, bias, None, None, True, 0.0, eps)
+    others = [d for d in range(input.dim()) if d != 1]
+    spread = aten.var.correction(input, others, correction=1)
+    return *made, spread if spread.dtype == stats else aten._to_copy(spread, dtype=stats)
+
+
+@of("_nn.batch_norm_eval")
+def batch_norm_by_running(
+    input: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float
+) -> Any:
+    """The first result of the operator."""
+    return aten.native_batch_norm(input, weight, bias, mean, var, False, 0.0, eps)[0]
+
+
+@of("_nn.update_running_")
+def update_running(self: Any, batch: Any, momentum: float) -> Any:
+    """What the operator does to running statistics besides."""
+    return aten.add_.Tensor(aten.mul_.Scalar(self, 1 - momentum), batch, alpha=momentum)
+
+
 @of("softmax", _N + "softmax", "log_softmax", _N + "log_softmax")
 def softmax(self: Any, dim: Any = None, dtype: Any = None, name: str = "", **_: Any) -> Any:
     """In another dtype after a conversion."""
@@ -179,6 +204,20 @@ def elu_backward(
     by_result = self is None
     given = result if by_result else self
     return aten.elu_backward(grad_output, alpha, scale, input_scale, by_result, given)
+
+
+@of("_nn.glu")
+def glu(self: Any, gate: Any) -> Any:
+    """The operator, which takes both halves as one tensor."""
+    return aten.glu(aten.cat(aten.broadcast_tensors([self, gate]), -1), -1)
+
+
+@of("_grad.prelu_backward#self", "_grad.prelu_backward#weight")
+def prelu_backward(grad_output: Any, self: Any, weight: Any = None) -> Any:
+    """The gradient by one operand: PyTorch has an operator for both together alone."""
+    by_self = weight is not None
+    made = aten._prelu_kernel_backward(grad_output, self, weight if by_self else self)
+    return made[0 if by_self else 1]
 
 
 @of("_grad.glu_backward#self", "_grad.glu_backward#gate")

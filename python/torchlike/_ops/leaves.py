@@ -35,6 +35,9 @@ NAMES = {
     "split#sizes": "split_with_sizes",
     "_nn.nll_loss": "nll_loss_forward",
     "_nn.prelu": "_prelu_kernel",
+    "_clamp": "clamp",
+    "_dropped": "native_dropout_backward",
+    "_grad.embedding": "embedding_dense_backward",
     "_nn.multilabel_margin_loss": "multilabel_margin_loss_forward",
     "nn.functional.cross_entropy": "cross_entropy_loss",
 }
