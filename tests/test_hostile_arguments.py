@@ -7,8 +7,10 @@ import pytest
 
 import samples
 import torchlike as torch
+from torchlike.utils._python_dispatch import TorchDispatchMode
+from torchlike.utils._pytree import tree_leaves
 
-CALM = (TypeError, RuntimeError, ValueError, IndexError, RecursionError)
+CALM = (AttributeError, TypeError, RuntimeError, ValueError, IndexError, RecursionError)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,6 +124,50 @@ def test_tensors_that_change_while_arguments_are_read(call, value, act):
         gc.collect()
 
     calm(call, x, Evil(change, value))
+    assert torch.cat([torch.ones(64), torch.ones(64)]).sum().item() == 128.0
+
+
+CHANGES = {
+    "shrink": lambda x: x.resize_(0),
+    "grow": lambda x: x.resize_(1000),
+    "set": lambda x: x.set_(torch.zeros(7)),
+    "data": lambda x: setattr(x, "data", torch.ones(2, 2, 2)),
+    "turn": lambda x: x.t_(),
+    "free": lambda x: x.untyped_storage().resize_(0),
+}
+
+WATCHED = {
+    "sum": lambda x: x + x.t(),
+    "product": lambda x: x @ x.t(),
+    "in place": lambda x: x.add_(x),
+    "view in place": lambda x: x.unsqueeze_(0),
+    "out": lambda x: torch.add(x, 1, out=x),
+    "list": lambda x: torch.cat([x, x]),
+    "index": lambda x: x[x > 0],
+    "set index": lambda x: x.__setitem__(0, x[1]),
+    "tangent": lambda x: torch.func.jvp(lambda t: t * x, (x,), (x,)),
+    "examples": lambda x: torch.func.vmap(lambda t: t * t.sum())(x),
+    "gradient": lambda x: torch.func.grad(lambda t: (t * x).sum())(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements")
+@pytest.mark.parametrize("call", WATCHED.values(), ids=WATCHED)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_tensors_that_change_while_a_mode_is_shown_the_call(call, change):
+    class Changes(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            for t in tree_leaves(args):
+                calm(change, t)
+            return func(*args, **(kwargs or {}))
+
+    def watched(x):
+        with Changes():
+            return call(x)
+
+    x = torch.arange(16.0).reshape(4, 4)
+    calm(str, calm(watched, x))
+    calm(str, x)
     assert torch.cat([torch.ones(64), torch.ones(64)]).sum().item() == 128.0
 
 
