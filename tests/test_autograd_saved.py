@@ -256,3 +256,20 @@ def test_names_are_those_of_results_and_of_what_calls_come_down_to():
     assert [x.std(1).grad_fn._saved_correction, x.var().grad_fn._saved_correction] == [1, 1]
     assert x.cummax(1)[0].grad_fn._saved_indices.tolist() == [[0, 1]]
     assert not [name for name in dir(torch.cat([x, x]).grad_fn) if "_sym_sizes" in name]
+
+
+def test_gradients_of_functions_take_no_hooks_as_pytorchs_do_not():
+    x = torch.tensor([1.0, 2.0])
+    size = lambda x: (x.sin() * x).sum()  # noqa: E731
+
+    def hooked(x):
+        with H(lambda t: t.clone(), lambda t: t):
+            return size(x)
+
+    refused = pytest.raises(RuntimeError, match="don't yet support saved tensor hooks")
+    with refused:
+        torch.func.grad(hooked)(x)
+    for transform in (torch.func.grad, torch.func.jacrev, torch.func.hessian):
+        with H(lambda t: t.clone(), lambda t: t), refused:
+            transform(size)(x)
+    assert torch.func.jvp(hooked, (x,), (x,))[0] == size(x) == torch.func.vmap(size)(x[None])[0]

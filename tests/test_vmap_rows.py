@@ -172,3 +172,17 @@ def test_masks_beside_other_indices():
         )
     with pytest.raises(IndexError, match="The shape of the mask"):
         torch.vmap(lambda a: a[torch.tensor([0]), torch.tensor([True])])(x)
+
+
+@pytest.mark.filterwarnings("error:There is a performance drop")
+@pytest.mark.parametrize("dims", [(0, 0), (0, None), (None, 0)])
+@pytest.mark.parametrize("name", ["expand_as", "view_as"])
+def test_shapes_of_others_are_read_for_all_examples_at_once(name, dims):
+    x = torch.randn(4, 1, 3) if name == "expand_as" else torch.randn(4, 6)
+    other = torch.randn(4, 2, 3)
+    given = [t if d == 0 else t[0] for t, d in zip((x, other), dims, strict=True)]
+    call = getattr(torch.Tensor, name)
+    each = [
+        call(*(t[i] if d == 0 else t for t, d in zip(given, dims, strict=True))) for i in range(4)
+    ]
+    assert torch.equal(torch.vmap(call, dims)(*given), torch.stack(each))

@@ -141,8 +141,8 @@ class saved_tensors_hooks:
     def __enter__(self) -> None:
         if not (callable(self.pack_hook) and callable(self.unpack_hook)):
             raise TypeError("saved_tensors_hooks(): the hooks must be callable")
-        if _disabled:
-            raise RuntimeError(_disabled[-1])
+        if _off.messages:
+            raise RuntimeError(_off.messages[-1])
         _C._push_saved_hooks(self.pack_hook, self.unpack_hook)
 
     def __exit__(self, *exc: object) -> None:
@@ -166,7 +166,14 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(pack, unpack)
 
 
-_disabled: list[str] = []
+class _Off(threading.local):
+    """Why saved tensors hooks are refused on this thread, the newest reason last."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+
+_off = _Off()
 
 
 @contextlib.contextmanager
@@ -174,11 +181,11 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Inside, saved tensors hooks are refused with this message."""
     if _C._packing():
         raise RuntimeError(error_message)
-    _disabled.append(error_message)
+    _off.messages.append(error_message)
     try:
         yield
     finally:
-        _disabled.pop()
+        _off.messages.pop()
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

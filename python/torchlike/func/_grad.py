@@ -9,12 +9,17 @@ import torchlike as torch
 from torchlike import _C
 from torchlike._C import Tensor
 from torchlike.autograd.function import OPEN
+from torchlike.autograd.graph import disable_saved_tensors_hooks
 from torchlike.utils._pytree import tree_flatten, tree_map, tree_unflatten, treespec_pprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _GRAD = "grad_and_value(f)(*args)"
+_NO_HOOKS = (
+    "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an issue with your use "
+    "case."
+)
 
 
 class Recorded:
@@ -35,10 +40,14 @@ class Recorded:
             self._nested |= tracked
 
     def run(self, func: Callable[[], Any]) -> Any:
-        """Runs the function on `inputs`."""
+        """Runs the function on `inputs`.
+
+        Raises:
+            RuntimeError: if there are hooks for saved tensors, outside of it or inside.
+        """
         OPEN.transforms += 1
         try:
-            with torch.enable_grad():
+            with disable_saved_tensors_hooks(_NO_HOOKS), torch.enable_grad():
                 return func()
         finally:
             OPEN.transforms -= 1

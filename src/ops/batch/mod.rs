@@ -151,6 +151,29 @@ pub fn expand(x: &Tensor, size: &[i64], h: Hidden) -> Made {
     one(f::expand(&padded(x, h.k, size.len())?, &all[..]))
 }
 
+/// The shape of an example of argument 1.
+fn shape_of_other(other: &Tensor, h: Hidden) -> &[i64] {
+    &other.shape()[if h.differs(1) { h.k } else { 0 }..]
+}
+
+/// `expand_as`.
+pub fn expand_as(x: &Tensor, other: &Tensor, h: Hidden) -> Made {
+    match h.differs(0) {
+        true => expand(x, shape_of_other(other, h), h),
+        false => one(f::expand(x, other.shape())),
+    }
+}
+
+/// `view_as`.
+pub fn view_as(x: &Tensor, other: &Tensor, h: Hidden) -> Made {
+    match h.differs(0) {
+        true => view(x, shape_of_other(other, h), h),
+        false => {
+            one(f::view(x, shape_of_other(other, h)).and_then(|t| f::expand(&t, other.shape())))
+        }
+    }
+}
+
 /// `t`.
 pub fn t(x: &Tensor, h: Hidden) -> Made {
     match x.ndim() - h.k {

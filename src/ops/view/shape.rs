@@ -40,7 +40,8 @@ pub static OPS: &[OpDef] = &[
         "The same memory in another tensor's shape.",
     )
     .samples("f32[5], f32[5]; b8[5, 5, 5], b8[25, 5]")
-    .grad("ViewBackward0 | self: grad.reshape(self.sizes)"),
+    .grad("ViewBackward0 | self: grad.reshape(self.sizes)")
+    .batch(Batch::As(typed!(|a, h| batch::view_as(a.input, a.other, h), Hidden))),
     view(
         "_unsafe_view",
         "(Tensor self, int[] size)",
@@ -157,7 +158,8 @@ pub static OPS: &[OpDef] = &[
         "Expanded to another tensor's shape.",
     )
     .samples("f32[()], f32[()]")
-    .grad("ExpandBackward0 | self: _grad.sum_to(grad, self.sizes)"),
+    .grad("ExpandBackward0 | self: _grad.sum_to(grad, self.sizes)")
+    .batch(Batch::As(typed!(|a, h| batch::expand_as(a.input, a.other, h), Hidden))),
     view(
         "broadcast_to",
         "(Tensor self, int[*] size)",
