@@ -147,3 +147,26 @@ def test_named_tuples_are_traced_as_tuples():
 
     made = torch.jit.trace(difference, (point(torch.ones(2), torch.zeros(2)),))
     assert made((torch.full((2,), 3.0), torch.ones(2))).tolist() == [2.0, 2.0]
+
+
+def test_calls_that_nobody_needs_are_left_out():
+    def f(x, y):
+        torch.digamma(x)
+        z = x.clone()
+        z.add_(1)
+        nn.functional.batch_norm(x, y, y + 1, training=True)
+        return z, x.chunk(2)[0]
+
+    code = jit.trace(f, (torch.ones(4, 2), torch.ones(2)), check_trace=False).code
+    assert "digamma" not in code and "batch_norm" in code and "add_" in code
+
+
+def test_values_that_stay_are_told_in_pytorchs_words():
+    x = torch.ones(3)
+    for ask, kind in ((bool, "Python boolean"), (float, "Python float"), (int, "Python integer")):
+        with pytest.warns(jit.TracerWarning, match=f"Converting a tensor to a {kind} might cause"):
+            jit.trace(lambda x, ask=ask: x * ask(x.sum()), x, check_trace=False)
+    with pytest.warns(
+        jit.TracerWarning, match="Using len to get tensor shape might cause the trace"
+    ):
+        jit.trace(lambda x: x * len(x), x, check_trace=False)

@@ -16,6 +16,7 @@ from torchlike.jit import (
     _gradients,
     _made_of_classes,
     _marks,
+    _mismatches,
     _results,
     _spelling,
     _tasks,
@@ -31,7 +32,9 @@ from torchlike.jit._operations import _PLAIN_CALLS
 from torchlike.jit._otherwise import WITHOUT_OPERATOR
 from torchlike.jit._parts_of_code import (
     _KEPT_CALLS,
+    _OF_ITEMS,
     _TENSOR_CASTS,
+    _TO,
     _each_kind,
     _kind,
     _plain,
@@ -218,6 +221,8 @@ class Calls(TypeTests):
             return _tasks.waited(self, Run(of.node, of.kind), node)
         if of.name == "backward" and of.kind in (None, "Tensor"):
             return _gradients.of_tensor(self, of, node)
+        if of.kind in (None, "Tensor") and of.name in _TO and not (node.args or node.keywords):
+            return Run(call(ast.Attribute(of.node, "to"), [ast.Constant(_TO[of.name])]), "Tensor")
         if of.kind in (None, "Tensor", "Optional[Tensor]"):
             known = is_operator(of.name) or of.name in _TENSOR_CASTS or of.name in WITHOUT_OPERATOR
         else:
@@ -227,14 +232,10 @@ class Calls(TypeTests):
             raise self.fail(
                 node, f"'{of.kind or 'Tensor'}' object has no attribute or method '{of.name}'."
             )
-        listed = of.kind == "Tensor" or of.name not in (
-            "append",
-            "insert",
-            "index",
-            "count",
-            "remove",
-        )
+        listed = of.kind == "Tensor" or of.name not in _OF_ITEMS
         values, named = self.given(node)
+        last = _kind(values[-1]) if values else None
+        self.refuse(_mismatches.of_new_item(of.kind, of.name, last), node)
         args, keywords = self.written(values, named, node, listed=listed)
         made = call(ast.Attribute(of.node, of.name, ast.Load()), args, keywords)
         if of.kind != "Tensor" and (of.kind is not None or plain or not known):
@@ -314,6 +315,9 @@ class Calls(TypeTests):
             values[k.arg] = value
         fixed = {n: v.value for n, v in values.items() if is_member(v)}
         qualified, kind = self.program.function(function, public, self, node, fixed)
+        if public is None:
+            kinds = {n: _kind(v) for n, v in values.items()}
+            self.refuse(_mismatches.of_call(function.__name__, hints, kinds, kind), node)
         fitted = {
             n: self._fitted(v, hints[n].annotation, node)
             for n, v in values.items()

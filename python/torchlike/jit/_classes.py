@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike
 from torchlike._naming import own
-from torchlike.jit import _library_contexts, _types
+from torchlike.jit import _library_contexts, _mismatches, _types
 from torchlike.jit._errors import NotSupportedError
 from torchlike.jit._scope import Known, Of, Run, Source, getter_of, setter_of
 from torchlike.jit._unit import Class, Unit
@@ -303,15 +303,14 @@ class Objects:
             ):
                 kind = "List[Tensor]" if isinstance(code, ast.List) else "Dict[str, Tensor]"
             if not self._busy or not all(m.endswith("__init__") for m in self._busy):
-                raise compiler.fail(
-                    node,
-                    f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in __init__()?",
-                )
+                compiler.refuse(_mismatches.of_new_attribute(name), node)
             if not isinstance(kind, str):
                 raise compiler.fail(
                     node, f"the type of the attribute '{name}' is not known; an annotation says it"
                 )
             self.attributes[name] = kind
+        found = getattr(value, "kind", value)
+        compiler.refuse(_mismatches.of_attribute(self.attributes[name], found), node)
         return ast.Attribute(of.node, name, ast.Store())
 
     def operator(

@@ -152,12 +152,10 @@ class Expressions:
         parts, stops = self.expressions(node.values), isinstance(node.op, ast.Or)
 
         def run(env: list[Any]) -> Any:
-            value: Any = None
             for part in parts:
-                value = part(env)
-                if bool(value) is stops:
-                    break
-            return value
+                if bool(part(env)) is stops:
+                    return stops
+            return not stops
 
         return run
 
@@ -322,7 +320,9 @@ class Expressions:
             def unpack(env: list[Any], value: Any) -> None:
                 items = list(value)
                 if len(items) != len(stores):
-                    raise RuntimeError(f"{len(items)} values for {len(stores)} names")
+                    raise RuntimeError(
+                        f"Expected {len(stores)} elements in a list but found {len(items)}"
+                    )
                 for store, item in zip(stores, items, strict=True):
                     store(env, item)
 

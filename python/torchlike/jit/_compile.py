@@ -10,7 +10,7 @@ import operator
 from typing import TYPE_CHECKING, Any, cast
 
 import torchlike
-from torchlike.jit import _results
+from torchlike.jit import _mismatches, _results
 from torchlike.jit._errors import NotSupportedError, UnsupportedNodeError
 from torchlike.jit._functions import ATTRIBUTES
 from torchlike.jit._layers import inherited, stub_of
@@ -59,6 +59,11 @@ class Expressions:
         self.part = part
         self.locals: dict[str, Any] = {}
 
+    def refuse(self, said: str, node: ast.AST) -> None:
+        """Fails if there is something to say."""
+        if said:
+            raise self.fail(node, said)
+
     def fail(self, node: ast.AST, what: str) -> NotSupportedError:
         """The error for what TorchScript has not."""
         return NotSupportedError(what, self.source.place(node))
@@ -87,6 +92,8 @@ class Expressions:
             )
         if isinstance(value, Of) and value.kind is None and value.name in _results.NAMES:
             return ast.Attribute(value.node, value.name, ast.Load())
+        if isinstance(value, Of) and value.kind in ("int", "float", "bool", "complex"):
+            raise self.fail(at, f"'{value.kind}' object has no attribute or method '{value.name}'.")
         raise self.fail(at, "a method is used as a value")
 
     def constant(self, value: Any, at: ast.AST) -> ast.expr:
@@ -132,9 +139,8 @@ class Expressions:
         if node.id in self.locals:
             found = self.locals[node.id]
             if isinstance(found, Neither):
-                raise self.fail(
-                    node, f"'{node.id}' is another function or module on the two sides of a branch"
-                )
+                other = f"'{node.id}' is another function or module on the two sides of a branch"
+                raise self.fail(node, found.said or other)
             return found
         try:
             return Known(self.source.lookup(node.id))
@@ -260,7 +266,7 @@ class Expressions:
             return Known(_BINARY[type(node.op)](left, right))
         except TypeError as e:
             raise self.fail(node, f"Arguments for call are not valid: {e}") from None
-        except (ArithmeticError, ValueError):
+        except (ArithmeticError, ValueError, RuntimeError):
             return None
 
     def _by_method(self, a: Any, op: ast.AST, b: Any, node: ast.AST) -> Run | None:
@@ -351,6 +357,8 @@ class Expressions:
         made = self._by_method(a, op, b, node)
         if made is not None:
             return made
+        if isinstance(b, Part) and isinstance(b.module, ModuleDict) and isinstance(a, Known):
+            return Known((a.value in b.module._modules) is isinstance(op, ast.In))
         left = self.node(a, node)
         if isinstance(op, ast.In | ast.NotIn):
             held = self.special(b, "__contains__", [left], node)
@@ -368,6 +376,7 @@ class Expressions:
             return self.visit(node.body if test.value else node.orelse)
         a, b = self.visit(node.body), self.visit(node.orelse)
         kind = _kind(a) if _kind(a) == _kind(b) else None
+        self.refuse(_mismatches.of_choice(_kind(a), _kind(b)), node)
         return Run(
             ast.IfExp(
                 self.truth(test, node.test), self.node(a, node.body), self.node(b, node.orelse)
@@ -392,8 +401,10 @@ class Expressions:
     def _Dict(self, node: ast.Dict) -> Any:
         if any(k is None for k in node.keys):
             raise self.fail(node, "** in a dictionary isn't supported")
+        keys = [self.visit(k) for k in node.keys if k]
+        self.refuse(_mismatches.of_keys([_kind(k) for k in keys]), node)
         return Run(
-            ast.Dict([self.run(k) for k in node.keys if k], [self.run(v) for v in node.values]),
+            ast.Dict([self.node(k, node) for k in keys], [self.run(v) for v in node.values]),
             None,
         )
 
@@ -404,6 +415,7 @@ class Expressions:
         if isinstance(of, Several) and not isinstance(node.slice, ast.Slice):
             key = self.visit(node.slice)
             if isinstance(key, Known):
+                self.refuse(_mismatches.of_index(len(of.items), key.value), node)
                 return of.items[key.value]
         if (
             isinstance(of, Known)
@@ -411,6 +423,8 @@ class Expressions:
             and not isinstance(node.slice, ast.Slice)
         ):
             key = self.visit(node.slice)
+            if isinstance(of.value, tuple) and _plain(key):
+                self.refuse(_mismatches.of_index(len(of.value), key.value), node)
             if _plain(key):
                 return Known(operator.getitem(cast("Any", of.value), key.value))
         value, key = self.node(of, node.value), self._key(node.slice)
@@ -444,6 +458,8 @@ class Expressions:
                 "with integer literals.",
             )
         if isinstance(key.value, str):
+            if key.value not in part.module._modules:
+                raise self.fail(node, f"Key Error, {key.value}")
             return self.of_part(part, key.value, node)
         try:
             return items[key.value]

@@ -8,6 +8,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike.jit import _accepted
 from torchlike.jit._closures import UNSET
 from torchlike.jit._errors import CompilationUnitError, left, passed
 from torchlike.jit._statement_closures import Compiler, Returned
@@ -34,6 +35,11 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _stands_in(value: Any) -> bool:
+    """True for what a trace has in the place of a value."""
+    return hasattr(type(value), "__torch_function__") and not isinstance(value, torchlike.Tensor)
+
+
 def _own(value: Any) -> Any:
     """A value as it passes between Python and code: lists and dictionaries are copied, all else is what it is."""
     if isinstance(value, list):
@@ -56,6 +62,7 @@ class Function:
         self.tree = tree
         self.text = text
         self._body: Any = None
+        self._tests: list[tuple[int, str, Any]] | None = None
 
     @property
     def __name__(self) -> str:
@@ -117,7 +124,10 @@ class Function:
             self._body = self._compile()
         names, positional, defaults, body, size, real = self._body
         if len(args) > positional:
-            raise self._misfit(f"takes {positional} arguments and {len(args)} were given")
+            raise self._misfit(
+                f"expected at most {positional} argument(s) but received {len(args)} argument(s). "
+                f"Declaration: {self._declaration()}"
+            )
         env = [*args, *([UNSET] * (size - len(args)))]
         for i in range(len(args), len(names)):
             if names[i] in kwargs:
@@ -125,11 +135,15 @@ class Function:
             elif defaults[i] is not None:
                 env[i] = defaults[i]([])
             else:
-                raise self._misfit(f"is missing value for argument '{names[i]}'")
+                raise self._misfit(
+                    f"is missing value for argument '{names[i]}'. "
+                    f"Declaration: {self._declaration()}"
+                )
         if kwargs:
             raise self._misfit(f"has no argument '{next(iter(kwargs))}'")
         outermost = self.unit.depth == 0
         if outermost:
+            self._check(env)
             env[: len(names)] = map(_own, env[: len(names)])
         for i, as_real in real:
             env[i] = as_real(env[i])
@@ -146,6 +160,23 @@ class Function:
             self.unit.depth -= 1
         value = end.value if isinstance(end, Returned) else None
         return _own(value) if outermost else value
+
+    def _check(self, env: list[Any]) -> None:
+        """Refuses values of Python that are none of the types that the code says."""
+        if self._tests is None:
+            kinds = [
+                None if a.annotation is None else ast.unparse(a.annotation)
+                for a in self.tree.args.args + self.tree.args.kwonlyargs
+            ]
+            found = [(i, k, _accepted.test_of(k)) for i, k in enumerate(kinds) if k is not None]
+            self._tests = [(i, k, test) for i, k, test in found if test is not None]
+        for i, kind, test in self._tests:
+            if not test(env[i]) and not _stands_in(env[i]):
+                name = (self.tree.args.args + self.tree.args.kwonlyargs)[i].arg
+                raise self._misfit(_accepted.misfit(name, kind, env[i], i, self._declaration()))
+
+    def _declaration(self) -> str:
+        return _accepted.declaration(self.tree, self.name.rpartition(".")[0])
 
     def __get__(self, of: Any, kind: Any = None) -> Any:
         return self if of is None else functools.partial(self, of)

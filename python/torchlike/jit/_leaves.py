@@ -74,7 +74,7 @@ def _statement(watch: Watch, root: Any, codes: dict[Node, ast.expr], node: Node)
     overload: Any = node.target
     if overload._schema.name in READS:
         name = overload._schema.name.partition("::")[2]
-        watch.warn(f"Converting a tensor to a Python value by {name} is")
+        watch.warn_of(name)
         return []
 
     def code(value: Any) -> ast.expr:

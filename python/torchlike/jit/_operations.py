@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: _values.add, ast.Sub: _values.sub, ast.Mult: _values.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: _values.power, ast.MatMult: operator.matmul,
+    ast.Add: _values.add, ast.Sub: _values.sub, ast.Mult: _values.mul, ast.Div: _values.divide,
+    ast.FloorDiv: _values.floor_divide, ast.Mod: _values.remainder, ast.Pow: _values.power,
+    ast.MatMult: operator.matmul,
     ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: _values.shift,
     ast.RShift: operator.rshift,
 }  # fmt: skip

@@ -22,6 +22,14 @@ _KEPT_CALLS = frozenset(
 )  # fmt: skip
 
 
+# Methods of lists that take an item.
+_OF_ITEMS = frozenset(("append", "insert", "index", "count", "remove"))
+
+
+# Casts that code has no methods for, as the numbers of their types.
+_TO = {"bool": 11, "bfloat16": 15}
+
+
 _TENSOR_CASTS = frozenset(
     [
         "float",
@@ -204,3 +212,13 @@ def as_list(value: Any) -> Any:
         items = [v.node if isinstance(v, Run) else ast.Constant(v.value) for v in value.items]
         return Run(ast.List(items, ast.Load()), "List[int]")
     return value
+
+
+def count_of(value: Any) -> int | None:
+    """How many values one stands for, where compiling knows that."""
+    if isinstance(value, Several):
+        return len(value.items)
+    if isinstance(value, Known) and isinstance(value.value, tuple):
+        return len(value.value)
+    kind = _kind(value) or ""
+    return len(_types.parts_of(kind)) if kind.startswith("Tuple[") and kind != "Tuple[()]" else None

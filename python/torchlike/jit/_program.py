@@ -9,9 +9,10 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torchlike
-from torchlike.jit import _forward_hooks, _layers, _marks, _types
+from torchlike.jit import _forward_hooks, _layers, _marks, _mismatches, _types
 from torchlike.jit._bodies import fits
 from torchlike.jit._classes import Classes, is_own, may_be_held, qualified
+from torchlike.jit._parts_of_code import _kind
 from torchlike.jit._scope import Known, Part, Run, Source
 from torchlike.jit._statements import Statements
 from torchlike.jit._unit import Class, Unit
@@ -138,9 +139,19 @@ class Program(Classes):
         kind = self.builder(part.module, compiler, node).compiled(getter, compiler, node)
         return Run(ast.Call(ast.Attribute(part.node, getter, ast.Load()), [], []), kind)
 
-    def writes(self, module: Any, attribute: str, compiler: Any, node: ast.AST) -> None:
-        """Notes that code sets an attribute."""
-        self.builder(module, compiler, node).written.add(attribute)
+    def writes(
+        self, module: Any, attribute: str, compiler: Any, node: ast.AST, kind: Run | str | None
+    ) -> None:
+        """Notes that code sets an attribute to a value of a type."""
+        found = kind.kind if isinstance(kind, Run) else kind
+        builder = self.builder(module, compiler, node)
+        if not hasattr(module, attribute):
+            compiler.refuse(_mismatches.of_new_attribute(attribute), node)
+        value, said = builder._said(attribute, getattr(module, attribute))
+        compiler.refuse(
+            _mismatches.of_attribute(None if said else _kind(Known(value)), found), node
+        )
+        builder.written.add(attribute)
 
 
 class ModuleBuilder:

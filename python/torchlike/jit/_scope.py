@@ -91,7 +91,9 @@ class Several:
 
 @dataclasses.dataclass
 class Neither:
-    """A name that stands for one thing on one side of a branch and for another on the other."""
+    """A name that stands for one thing on one side of a branch and for another, or nothing, on the other."""
+
+    said: str = ""
 
 
 class Source:

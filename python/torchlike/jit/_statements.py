@@ -7,7 +7,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from torchlike.jit import _marks, _types
+from torchlike.jit import _marks, _mismatches, _types
 from torchlike.jit._bodies import (
     _LEAVES,
     _always_raises,
@@ -24,7 +24,7 @@ from torchlike.jit._bodies import (
 )
 from torchlike.jit._errors import UnsupportedNodeError
 from torchlike.jit._narrowing import Narrowing, narrowing
-from torchlike.jit._parts_of_code import _kind, call
+from torchlike.jit._parts_of_code import _kind, call, count_of
 from torchlike.jit._plain_statements import PlainStatements
 from torchlike.jit._scope import Known, Method, Neither, Part, Run, Several, Source
 
@@ -177,8 +177,7 @@ class Statements(PlainStatements):
         if method is None:
             called = _STATEMENTS.get(type(node).__name__, type(node).__name__ + " statements")
             raise UnsupportedNodeError(f"{called} aren't supported", self.source.place(node))
-        made: list[ast.stmt] = method(node)
-        return made
+        return method(node)
 
     def _do_Pass(self, node: ast.Pass) -> list[ast.stmt]:
         return []
@@ -209,6 +208,8 @@ class Statements(PlainStatements):
         if self.returns == "float" and isinstance(value, Known) and isinstance(value.value, int):
             value = Known(float(value.value))
         found = _kind(value)
+        if self.returns is None:
+            self.refuse(_mismatches.of_returns(self.returned, found), node)
         self.returned.append(found)
         if self.returns and found and found != self.returns and not fits(found, self.returns):
             raise self.fail(
@@ -233,13 +234,13 @@ class Statements(PlainStatements):
         if isinstance(target, ast.Name):
             return self._assign_name(target.id, value, node)
         if isinstance(target, ast.Tuple | ast.List):
-            if isinstance(value, Several) and any(
-                isinstance(v, Part | Method) for v in value.items
-            ):
+            several = value.items if isinstance(value, Several) else []
+            if any(isinstance(v, Part | Method) for v in several):
                 self.bind(target, value, node)
                 return []
             if any(isinstance(t, ast.Starred) for t in target.elts):
                 raise self.fail(node, "Starred assignments aren't supported")
+            self.refuse(_mismatches.of_unpacking(count_of(value), len(target.elts)), node)
             kinds = kinds_of(_kind(value), len(target.elts))
             if isinstance(value, Several):
                 kinds = [_kind(v) for v in value.items]
@@ -254,8 +255,17 @@ class Statements(PlainStatements):
             kept = value if isinstance(value, Run) else _kind(value)
             return [ast.Assign([self._store(target, kept)], self.node(value, node))]
         if isinstance(target, ast.Subscript):
+            self.refuse(self._misplaced(target, _kind(value)), node)
             return [ast.Assign([self._store(target, None)], self.node(value, node))]
         raise self.fail(node, f"{type(target).__name__} as a target")
+
+    def _misplaced(self, target: ast.Subscript, kind: str | None) -> str:
+        """What is said of a value that is stored under an index, or a key, of a variable."""
+        of = self.locals.get(target.value.id) if isinstance(target.value, ast.Name) else None
+        if not isinstance(of, Run | Known | Several) or isinstance(target.slice, ast.Slice):
+            return ""
+        key = self.visit(target.slice) if isinstance(target.slice, ast.Constant) else None
+        return _mismatches.of_item(_kind(of), _kind(key), kind)
 
     def _store(self, target: ast.AST, kind: Any) -> ast.expr:
         if isinstance(target, ast.Name):
@@ -266,7 +276,7 @@ class Statements(PlainStatements):
         if isinstance(target, ast.Attribute):
             of = self.visit(target.value)
             if isinstance(of, Part) and target.attr not in of.module._modules:
-                self.program.writes(of.module, target.attr, self, target)
+                self.program.writes(of.module, target.attr, self, target, kind)
                 return ast.Attribute(of.node, target.attr, ast.Store())
             objects = self.program.objects_of(_kind(of)) if isinstance(of, Run) else None
             if objects is not None:
@@ -280,8 +290,6 @@ class Statements(PlainStatements):
         if isinstance(value, Part | Method) or (
             isinstance(value, Several) and any(isinstance(v, Part) for v in value.items)
         ):
-            if not once and self.loops == 0 and name not in self.locals:
-                pass
             self.locals[name] = value
             return []
         if isinstance(value, Known) and (once or not _has_code(value.value)):
@@ -330,6 +338,7 @@ class Statements(PlainStatements):
             value = Known(float(value.value))
         said, code = _types.node_of(kind), self.node(value, node)
         if isinstance(node.target, ast.Name):
+            self.refuse(_mismatches.of_annotation(node.target.id, kind, _kind(value)), node)
             self.kinds[node.target.id] = kind
             self.locals[node.target.id] = Run(ast.Name(node.target.id, ast.Load()), kind)
             # `annotate` would leave the variable the type of what it holds first.
@@ -414,14 +423,16 @@ class Statements(PlainStatements):
         for name in {*mine, *other}:
             a, b = other.get(name), mine.get(name)
             if a is None or b is None:
-                self.locals[name] = a if b is None else b
+                side = "true" if a is None else "false"
+                self.locals[name] = Neither(f"{name} is not defined in the {side} branch")
             elif isinstance(a, Run) and isinstance(b, Run):
                 if a.kind == b.kind:
                     continue
                 kind = before.get(name) if a.kind and b.kind else None
                 if name not in before and a.kind and b.kind:
                     kind = _common(a.kind, b.kind)
-                self.locals[name] = Run(a.node, kind)
+                said = "" if name in before else _mismatches.of_branches(name, a.kind, b.kind)
+                self.locals[name] = Neither(said) if said else Run(a.node, kind)
                 if name not in before:
                     self.kinds.pop(name, None)
                     if kind:

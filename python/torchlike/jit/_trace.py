@@ -10,6 +10,7 @@ from torchlike.jit import _state, _types
 from torchlike.jit import _trace_checks as _checks
 from torchlike.jit._classes import qualified
 from torchlike.jit._function import Function
+from torchlike.jit._functions import is_operator
 from torchlike.jit._module import (
     RecursiveScriptModule,
     ScriptFunction,
@@ -52,7 +53,35 @@ def _watched(
         out = apply(function, dict(zip(names, given, strict=True)) if by_name else given)
     check_result(out, strict)
     watch.body.append(ast.Return(watch.code(out, as_result=True)))
-    return arguments, watch.body
+    return arguments, _without_unused(watch.body)
+
+
+def _without_unused(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements without calls that only give what nobody asks for."""
+    used: set[str] = set()
+    kept: list[ast.stmt] = []
+    for statement in reversed(body):
+        names = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
+        stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        calls = [n.func for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        if (
+            isinstance(statement, ast.Assign)
+            and all(isinstance(t, ast.Name | ast.Tuple) for t in statement.targets)
+            and not stored & used
+            and not any(map(_may_write, calls))
+        ):
+            continue
+        used |= {n.id for n in names if isinstance(n.ctx, ast.Load)}
+        kept.append(statement)
+    return kept[::-1]
+
+
+def _may_write(function: ast.expr) -> bool:
+    """True for calls of all but operators that leave their arguments alone."""
+    path = ast.unparse(function)
+    name = path.rpartition(".")[2]
+    of_module = path.startswith(("self", "__torch__", "ops.prim")) or "." not in path
+    return of_module or name.endswith("_") or "_norm" in name or not is_operator(name)
 
 
 def _place(path: str) -> ast.expr:

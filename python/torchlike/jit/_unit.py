@@ -416,7 +416,8 @@ _TENSOR_METHODS = frozenset(
 def _plain_method(of: Any, name: str) -> Callable[..., Any]:
     if isinstance(of, dict) and name in ("keys", "values", "items"):
         return lambda: list(getattr(of, name)())
-    found: Callable[..., Any] = getattr(of, name)
+    own = {"popitem": _values.PLAIN["popitem"], "index": _values.PLAIN["index"]}.get(name)
+    found: Callable[..., Any] = functools.partial(own, of) if own else getattr(of, name)
     return found
 
 

@@ -71,10 +71,40 @@ def shift(a: Any, b: Any) -> Any:
 
 
 def divide(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
-    """A quotient."""
+    """A quotient; of numbers that are divided by 0 it is what the hardware gives."""
     if rounding_mode == "floor":
-        return a // b
-    return int(a / b) if rounding_mode == "trunc" else a / b
+        return floor_divide(a, b)
+    try:
+        quotient = a / b
+    except ZeroDivisionError:
+        if isinstance(a, complex) or isinstance(b, complex):
+            return complex(math.nan, math.nan)
+        if a == 0 or a != a:
+            return math.nan
+        return math.copysign(math.inf, a) * math.copysign(1.0, b)
+    return int(quotient) if rounding_mode == "trunc" else quotient
+
+
+def floor_divide(a: Any, b: Any) -> Any:
+    """A quotient that is rounded down."""
+    try:
+        return whole(a // b)
+    except ZeroDivisionError:
+        if isinstance(a, float) or isinstance(b, float):
+            return divide(a, b)
+        raise ZeroDivisionError("division by 0") from None
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """What is left of a division, with the sign of the divisor; of a text, the text with values in it."""
+    if isinstance(a, str):
+        return _percent(a, *(b if isinstance(b, tuple) else (b,)))
+    try:
+        return a % b
+    except ZeroDivisionError:
+        if isinstance(a, float) or isinstance(b, float):
+            return math.nan
+        raise
 
 
 def _slice(items: Any, start: Any = None, end: Any = None, step: int = 1) -> Any:
@@ -88,9 +118,11 @@ def _length(start: int, stop: int, step: int) -> int:
 def format(text: str, *values: Any) -> str:
     """Puts values where a text has braces."""
     parts = text.split("{}")
+    if len(values) < len(parts) - 1:
+        raise RuntimeError(f"Too few arguments for format string: {text}")
     out = [parts[0]]
     for i, part in enumerate(parts[1:]):
-        out.append(text_of(values[i]) if i < len(values) else "{}")
+        out.append(text_of(values[i]))
         out.append(part)
     return "".join(out)
 
@@ -135,8 +167,64 @@ def _get(d: dict[Any, Any], key: Any, default: Any = None) -> Any:
     return d.get(key, default)
 
 
+_TAGS: dict[type, str] = {
+    str: "String", bool: "Bool", int: "Int", float: "Double", complex: "ComplexDouble", type(None): "None",
+    list: "GenericList", dict: "GenericDict", tuple: "Tuple",
+}  # fmt: skip
+
+
 def _percent(text: str, *values: Any) -> str:
-    return text % values
+    """Puts values where a text has `%s`, `%d` and the like."""
+    out, rest = [], list(reversed(values))
+    parts = iter(text.split("%"))
+    out.append(next(parts))
+    for part in parts:
+        if not part:
+            following = next(parts, None)
+            if following is None:
+                raise RuntimeError("Incomplete format specifier")
+            out.append("%" + following)
+            continue
+        if not rest:
+            raise RuntimeError("Too few arguments for format string")
+        out.append(_formatted(part[0], rest.pop()) + part[1:])
+    if rest:
+        raise RuntimeError("Too many arguments for format string")
+    return "".join(out)
+
+
+def _formatted(key: str, value: Any) -> str:
+    """A value as a letter of a format says."""
+    if key == "s":
+        return text_of(value)
+    tag = "Tensor" if isinstance(value, Tensor) else _TAGS.get(type(value), "Object")
+    if key == "c":
+        if type(value) is not int and not (isinstance(value, str) and len(value) == 1):
+            raise RuntimeError(f"%c requires an int or char for formatting, but got {tag}")
+        return value if isinstance(value, str) else chr(value & 255)
+    if key not in "dieEfF":
+        raise RuntimeError(f"The specifier %{key} is not supported in TorchScript format strings")
+    if tag not in ("Int", "Double"):
+        raise RuntimeError(f"%{key} requires a number for formatting, but got {tag}")
+    return f"%{key}" % value
+
+
+def _index(items: Any, value: Any, *bounds: int) -> int:
+    """Where a list, or a text, has a value."""
+    try:
+        return int(items.index(value, *bounds))
+    except ValueError:
+        if isinstance(items, list):
+            raise ValueError(f"'{value}' is not in list") from None
+        raise
+
+
+def _first_item(d: dict[Any, Any]) -> tuple[Any, Any]:
+    """Takes the oldest pair out of a dictionary."""
+    if not d:
+        raise RuntimeError("popitem(): dictionary is empty")
+    key = next(iter(d))
+    return key, d.pop(key)
 
 
 def raise_exception(text: Any, name: Any = None) -> Any:
@@ -250,8 +338,8 @@ METHODS = {
 
 PLAIN: dict[str, Callable[..., Any]] = {
     "add_": _extended, "mul_": _repeated,
-    "add": add, "sub": sub, "mul": mul, "div": divide, "floordiv": operator.floordiv,
-    "floor_divide": operator.floordiv, "remainder": operator.mod, "fmod": math.fmod, "pow": power, "neg": operator.neg,
+    "add": add, "sub": sub, "mul": mul, "div": divide, "floordiv": floor_divide,
+    "floor_divide": floor_divide, "remainder": remainder, "fmod": math.fmod, "pow": power, "neg": operator.neg,
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor, "__lshift__": shift,
     "__rshift__": operator.rshift, "bitwise_not": operator.invert, "abs": builtins.abs, "max": builtins.max,
@@ -264,9 +352,9 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "gcd": math.gcd, "gamma": math.gamma, "lgamma": math.lgamma, "fabs": math.fabs, "expm1": math.expm1,
     "len": len, "append": _append, "extend": list.extend, "insert": list.insert, "pop": _string("pop"),
     "clear": _string("clear"), "remove": list.remove, "reverse": list.reverse, "sort": _sort, "sorted": sorted,
-    "copy": _string("copy"), "list": list, "count": _string("count"), "index": _string("index"), "slice": _slice,
+    "copy": _string("copy"), "list": list, "count": _string("count"), "index": _index, "slice": _slice,
     "select": operator.getitem, "keys": lambda d: list(d.keys()), "values": lambda d: _values(d),
-    "items": lambda d: list(d.items()), "get": _get, "setdefault": _string("setdefault"), "popitem": dict.popitem,
+    "items": lambda d: list(d.items()), "get": _get, "setdefault": _string("setdefault"), "popitem": _first_item,
     "update": dict.update, "dict": dict, "Delete": operator.delitem, "isspace": str.isspace,
 }  # fmt: skip
 """Functions of TorchScript whose names tensors have too: these are for arguments without any tensor."""

@@ -27,22 +27,33 @@ Tensor = torchlike.Tensor
 class TracerWarning(Warning):
     """A trace holds a value of the example, or differs from the function."""
 
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Silences these warnings where the library's own code asks for a value, but in `jit`."""
+        warnings.filterwarnings("ignore", category=TracerWarning, module=r"torch(like)?\.(?!jit)")
 
-_ASKED = frozenset(
-    [
-        "item",
-        "tolist",
-        "__bool__",
-        "__int__",
-        "__float__",
-        "__index__",
-        "__complex__",
-        "__len__",
-        "__contains__",
-        "numpy",
-        "__array__",
-    ]
-)
+
+# What methods that ask for a value make of a tensor.
+_ASKED = {
+    "item": "Python number", "tolist": "Python list", "__bool__": "Python boolean", "__int__": "Python integer",
+    "__float__": "Python float", "__index__": "Python index", "__complex__": "Python complex", "__len__": "",
+    "__contains__": "Python number", "numpy": "NumPy array", "__array__": "NumPy array",
+}  # fmt: skip
+
+
+def _of_value(name: str) -> str:
+    """What is said of a trace that keeps a value which a method, or an operator, asked for."""
+    if name == "__len__":
+        return (
+            "Using len to get tensor shape might cause the trace to be incorrect. Recommended usage would be "
+            "tensor.shape[0]. Passing a tensor of different shape might lead to errors or silently give "
+            "incorrect results."
+        )
+    return (
+        f"Converting a tensor to a {_ASKED.get(name, 'Python number')} might cause the trace to be incorrect. We "
+        "can't record the data flow of Python values, so this value will be treated as a constant in the "
+        "future. This means that the trace might not generalize to other inputs!"
+    )
 
 
 class Watch(TorchFunctionMode):
@@ -235,16 +246,22 @@ class Watch(TorchFunctionMode):
         """Writes a call down as the operators that it comes down to; sizes among its arguments are kept."""
         value, body, nodes = _leaves.written(self, func, args, kwargs)
         if nodes and any(isinstance(a, Size) for a in pytree.tree_leaves((args, kwargs))):
-            self.warn(f"Sizes that {getattr(func, '__name__', func)} is given are")
+            name = getattr(func, "__name__", func)
+            self.warn(
+                f"Sizes that {name} is given are not traced: the trace keeps this value for all inputs"
+            )
         self.body += body
         for tensor, node in nodes:
             self.name(tensor, node)
         return value
 
-    def warn(self, what: str) -> None:
+    def warn(self, text: str) -> None:
         """Tells that a value of the example stays in the trace."""
-        text = f"{what} not traced: the trace keeps this value for all inputs"
         warnings.warn(text, TracerWarning, stacklevel=5)
+
+    def warn_of(self, name: str) -> None:
+        """Tells that what a method asked for stays in the trace."""
+        self.warn(_of_value(name))
 
     def _spelled(self, args: Any, kwargs: Any) -> tuple[list[ast.expr], list[ast.keyword]]:
         return [self.node(a) for a in args], [
@@ -312,7 +329,7 @@ class Watch(TorchFunctionMode):
             return self._sizes(of, value) if given is None else self._sizes(of, of.shape)[given]
         if name in ("numel", "nelement"):
             return Size.of(value, call(ast.Attribute(self.node(of), "numel", ast.Load()), []))
-        self.warn(f"Converting a tensor to a Python value by {name} is")
+        self.warn_of(name)
         return value
 
     def _emit(self, node: ast.expr, value: Any, args: Any) -> Any:
