@@ -137,3 +137,72 @@ def test_example_inputs_can_be_others() -> None:
     program.example_inputs = None
     with pytest.raises(X.UserError, match="needs the example inputs"):
         program.run_decompositions()
+
+
+class Nested(nn.Module):
+    def forward(self, x: Any, x_foo: Any, x_foo_0: Any, **kw: Any) -> Any:
+        return x["foo"][0] + x_foo[0] + x_foo_0 + kw["k"]["N"]
+
+
+class Holding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.Param, self.alpha = nn.Parameter(torch.ones(2)), nn.Buffer(torch.ones(2))
+        self.gamma = self.same = torch.ones(2)
+
+    def forward(self, p: Any, b_alpha: Any) -> Any:
+        return p["param"] * self.Param + b_alpha * self.alpha + self.gamma + self.same
+
+
+def test_names_of_inputs_are_those_of_pytorch() -> None:
+    x = torch.ones(2)
+    program = X.export(Nested(), ({"foo": [x]}, (x,), x), {"k": {"N": x}})
+    names = [s.arg.name for s in program.graph_signature.input_specs]
+    assert names == ["x_foo_0", "x_foo_0_1", "x_foo_0_2", "k_n"]
+    program = X.export(Holding(), ({"param": x}, x))
+    specs = program.graph_signature.input_specs
+    assert [(s.arg.name, s.target) for s in specs] == [
+        ("p_param_1", "Param"), ("b_alpha_1", "alpha"), ("c_gamma", "gamma"), ("p_param", None), ("b_alpha", None),
+    ]  # fmt: skip
+    assert set(program.constants) == {"gamma", "same"}
+    assert torch.equal(program.module()({"param": x}, x), x * 4)
+    vals = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    assert [n for n, v in vals.items() if v.requires_grad] == ["p_param_1"]
+
+
+def test_modules_of_programs_stay_in_their_mode() -> None:
+    x = torch.ones(2)
+    program = X.export(Holding(), ({"param": x}, x))
+    for name in ("train", "eval"):
+        with pytest.raises(NotImplementedError, match=rf"Calling {name}\(\) is not supported yet"):
+            getattr(program.module(), name)()
+    with pytest.raises(
+        ValueError, match=r"keyword mismatch: Got the following keywords \['q'\] but"
+    ):
+        program.module()({"param": x}, q=x)
+    with pytest.raises(ValueError, match="Exporting a ScriptModule is not supported"):
+        X.export(torch.jit.script(Plain()), (x,))
+
+
+class Plain(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x + 1
+
+
+def test_sizes_that_no_dim_allows() -> None:
+    from torchlike.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    x = torch.ones(3)
+    for low, high, says in (
+        (6, None, r"3 not in range \[6, int_oo\]"),
+        (0, 2, r"3 not in range \[2, 2\]"),
+    ):
+        with pytest.raises(ConstraintViolationError, match=says):
+            X.export(Plain(), (x,), dynamic_shapes={"x": {0: Dim("d", min=low, max=high)}})
+    for wrong, says in (
+        (Dim("d"), "Unexpected input tensor shape Dim"),
+        ({0: "a"}, "Unexpected dimension mapped"),
+    ):
+        with pytest.raises(X.UserError, match=says):
+            X.export(Plain(), (x,), dynamic_shapes={"x": wrong})
+    assert [repr(Dim("d")), repr(Dim("d", min=2, max=4))] == ["Dim('d', min=0)", "Dim('d', max=4)"]

@@ -30,6 +30,7 @@ from torchlike.export.exported_program import (
 )
 from torchlike.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 from torchlike.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
+from torchlike.jit._module import ScriptModule
 from torchlike.nn import Module
 from torchlike.utils import _pytree
 
@@ -123,6 +124,11 @@ def _exported(
     """Checks what `export` is given, and traces."""
     if not isinstance(mod, Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
+    if isinstance(mod, ScriptModule):
+        raise ValueError(
+            "Exporting a ScriptModule is not supported. Maybe try converting your ScriptModule to an ExportedProgram "
+            "using `TS2EPConverter(mod, args, kwargs).convert()` instead."
+        )
     if not isinstance(args, tuple):
         raise UserError(
             f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +63,33 @@ def identifier(path: str) -> str:
 
 def input_names(model: Module, args: Any, kwargs: Any) -> list[str]:
     """A name for each leaf of the inputs: its parameter, and the way through containers."""
-    bound = inspect.signature(model.forward).bind(*args, **kwargs)
+    signature = inspect.signature(model.forward)
+    given: dict[str, Any] = {}
+    for name, value in signature.bind(*args, **kwargs).arguments.items():
+        by_name = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        given |= value if by_name else {name: value}
     names = []
-    for name, value in bound.arguments.items():
-        for path, _ in pytree.tree_leaves_with_path(value):
-            rest = "".join(f"_{identifier(str(k).strip('[].'))}".replace("__", "_") for k in path)
-            names.append(identifier(name + rest.replace("'", "")).rstrip("_"))
+    for path, _ in pytree.tree_leaves_with_path(given):
+        keys = [getattr(k, "key", getattr(k, "idx", getattr(k, "name", ""))) for k in path]
+        names.append("_".join(re.sub(r"[^a-zA-Z0-9]", "_", str(k)).lower() for k in keys))
     return names
+
+
+class _Names:
+    """Names of inputs, which no two have: a number tells those apart that would be the same."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+        self.numbers: Counter[str] = Counter()
+
+    def take(self, name: str) -> str:
+        """The name, or the next one with a number."""
+        new = f"{name}_{self.numbers[name] + 1}" if name in self.used else name
+        if numbered := re.match(r"(.*)_(\d+)", new):
+            before, number = numbered.group(1), int(numbered.group(2))
+            self.numbers[before] = max(self.numbers[before], number)
+        self.used.add(new)
+        return new
 
 
 class _Noting(PythonKeyTracer):
@@ -169,6 +190,16 @@ class _Trace:
         self.mode.report = report
         self.found = Traced(self.tracer.graph)
         self.specs: dict[str, tuple[Any, Any]] = {}
+        self.names = _Names()
+        self.given: list[str] = []
+
+    def name_inputs(self, args: Any, kwargs: Any) -> None:
+        """Gives the caller's inputs their names, before all others."""
+        self.given = [self.names.take(n) for n in input_names(self.model, args, kwargs)]
+
+    def held(self, kind: str, path: str, value: Any) -> Proxy:
+        """An input for what the model holds."""
+        return self.placeholder(self.names.take(f"{kind}_{identifier(path).lower()}"), value)
 
     def placeholder(self, name: str, value: Any) -> Proxy:
         """An input of the graph."""
@@ -176,27 +207,33 @@ class _Trace:
         if isinstance(value, Tensor):
             self.tracer.track(value, proxy)
             proxy.node.meta["real"] = value
+            if value.requires_grad and type(value) in (Tensor, Parameter):
+                proxy.node.meta["val"].requires_grad_()
         return proxy
 
     def add_state(self) -> None:
         """Inputs for parameters, buffers, and tensors that are plain attributes."""
         specs = self.found.inputs
         for path, param in self.model.named_parameters():
-            proxy = self.placeholder(f"p_{identifier(path)}", param)
+            proxy = self.held("p", path, param)
             specs.append(InputSpec(InputKind.PARAMETER, TensorArgument(proxy.node.name), path))
         kept = state_of(self.model)
         for path, buffer in self.model.named_buffers():
-            proxy = self.placeholder(f"b_{identifier(path)}", buffer)
+            proxy = self.held("b", path, buffer)
             name = TensorArgument(proxy.node.name)
             specs.append(InputSpec(InputKind.BUFFER, name, path, path in kept))
         for prefix, module in self.model.named_modules():
             for key, value in module._state_.items():
                 if isinstance(value, Tensor) and key not in module._kinds:
-                    self.add_constant(f"{prefix}.{key}" if prefix else key, value)
+                    path = f"{prefix}.{key}" if prefix else key
+                    if any(value is c for c in self.found.constants.values()):
+                        self.found.constants[path] = value
+                    else:
+                        self.add_constant(path, value)
 
     def add_constant(self, path: str, value: Any) -> Proxy:
         """An input for a tensor that is no state."""
-        proxy = self.placeholder(f"c_{identifier(path)}", value)
+        proxy = self.held("c", path, value)
         name = TensorArgument(proxy.node.name)
         self.found.inputs.append(InputSpec(InputKind.CONSTANT_TENSOR, name, path))
         self.found.constants[path] = value
@@ -205,7 +242,7 @@ class _Trace:
     def add_inputs(self, args: Any, kwargs: Any) -> None:
         """Inputs for what the caller gives."""
         leaves, self.found.in_spec = pytree.tree_flatten((args, kwargs))
-        for leaf, name in zip(leaves, input_names(self.model, args, kwargs), strict=True):
+        for leaf, name in zip(leaves, self.given, strict=True):
             node = self.placeholder(name, leaf).node
             self.found.users.append(node)
             tensor = isinstance(leaf, Tensor)
@@ -290,7 +327,7 @@ class _Trace:
                 if isinstance(value, Parameter):  # of no module
                     value = value.detach()
                 with graph.inserting_before(before):
-                    proxy = self.placeholder(f"c_{path}", value)
+                    proxy = self.held("c", path, value)
                 name = TensorArgument(proxy.node.name)
                 spec = InputSpec(InputKind.CONSTANT_TENSOR, name, path)
                 self.found.inputs.insert(at + len(made), spec)
@@ -348,6 +385,7 @@ def trace(
     with torchlike.no_grad():
         args, kwargs = pytree.tree_map_only(Tensor, _copied, (args, kwargs))
         buffers = [(b, b.detach().clone()) for b in model.buffers()]
+    state.name_inputs(args, kwargs)
     state.add_state()
     state.add_inputs(args, kwargs)
     try:

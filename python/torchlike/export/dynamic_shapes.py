@@ -52,7 +52,7 @@ class Dim:
         self.min, self.max = low, high
 
     def __repr__(self) -> str:
-        low = [f"min={self.min}"] if self.min > 2 else []
+        low = [f"min={self.min}"] if self.min != 2 else []
         high = [f"max={self.max}"] if self.max != _MAX else []
         return f"Dim({', '.join([repr(self.__name__), *low, *high])})"
 
@@ -340,6 +340,12 @@ def variables_of(leaves: list[Any], specs: list[Any]) -> tuple[dict[str, Variabl
             )
         if spec is None or not isinstance(leaf, Tensor):
             continue
+        if not isinstance(spec, dict | list | tuple):
+            raise UserError(
+                f"Unexpected input tensor shape {spec!r} (expected either a list/tuple of dimensions, or a dict "
+                "mapping indices to dimensions, where each dimension is an int, a Dim, Dim.AUTO, Dim.STATIC, or "
+                "Dim.DYNAMIC)"
+            )
         items = spec.items() if isinstance(spec, dict) else enumerate(spec)
         for dim, wanted in items:
             if wanted is None or wanted is Dim.STATIC:
@@ -366,9 +372,15 @@ def _place(variables: dict[str, Variable], leaf: int, dim: int, size: int, wante
         root, factor, offset = wanted.root, wanted.factor, wanted.offset
     if not isinstance(root, Dim):
         raise UserError(
-            f"Unexpected dynamic_shape {wanted!r} of a dimension, try None, an int or a Dim"
+            f"Unexpected dimension mapped to index {dim} in input tensor shape {{{dim}: {wanted!r}}} (expected None, "
+            f"an int, a Dim, Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC,  but got {wanted!r} instead)"
         )
     example, rest = divmod(size - offset, factor)
+    if wanted is root and not root.min <= example <= root.max:
+        from torchlike.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+        high = "int_oo" if root.max == _MAX else root.max
+        raise ConstraintViolationError(f"{size} not in range [{max(root.min, 2)}, {high}]")
     if rest or not root.min <= example <= root.max:
         raise UserError(
             f"Expected input dim {dim} of size {size} to be {wanted.__name__} with {root!r}"

@@ -244,7 +244,8 @@ class ExportedProgram:
             if unsaved and not spec.persistent and spec.target is not None:
                 above, _, name = spec.target.rpartition(".")
                 made.get_submodule(above)._non_persistent_buffers_set.add(name)
-        made.train(False)
+        for name in ("train", "eval"):  # the class is that of this module alone
+            setattr(type(made), name, _no_switch(name))
         if check_guards:
             made.register_forward_pre_hook(self._check, with_kwargs=True)
         return made
@@ -262,6 +263,11 @@ class ExportedProgram:
     def _leaves(self, args: Any, kwargs: Any) -> list[Any]:
         """The leaves of arguments that have the structure of the program's."""
         wanted = self._signature().in_spec
+        if set(kwargs) != set(wanted.children_specs[1].context):
+            raise ValueError(
+                "Ran into a kwarg keyword mismatch: Got the following keywords "
+                f"{list(kwargs)} but expected {wanted.children_specs[1].context}"
+            )
         if list(kwargs) != list(wanted.children_specs[1].context):
             order = wanted.children_specs[1].context
             kwargs = {k: kwargs[k] for k in order if k in kwargs} | kwargs
@@ -288,6 +294,17 @@ class ExportedProgram:
         args, kwargs = self._example_inputs
         module = self.module(check_guards=False)
         return _export(module, args, kwargs, self._sizes, decomp_table, self)
+
+
+def _no_switch(name: str) -> Any:
+    """A method for modules of programs, which were traced in one mode."""
+
+    def switch(self: Any, *mode: Any) -> Any:
+        raise NotImplementedError(f"Calling {name}() is not supported yet.")
+
+    switch.__name__ = name
+    switch.__doc__ = "Refused: the program was traced in one mode."
+    return switch
 
 
 def arg_names(model: Any, args: Any, kwargs: Any) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "ConstraintViolationError",
     "GuardOnDataDependentSymNode",
     "ShapeEnv",
     "canonicalize_bool_expr",
@@ -38,6 +39,10 @@ __all__ = [
     "sym_eq",
     "sym_or",
 ]
+
+
+class ConstraintViolationError(RuntimeError):
+    """A size of an example is none that its `Dim` allows."""
 
 
 class GuardOnDataDependentSymNode(RuntimeError):
