@@ -38,6 +38,29 @@ def test_flops_by_module_and_operator(device):
     assert "Net" in table and "Net.conv" not in table and "100.00%" in table
 
 
+def test_tables_are_those_of_pytorch():
+    model = nn.Sequential(nn.Linear(8, 2), nn.ReLU(), nn.Linear(2, 4))
+    with FlopCounterMode(display=False) as counter:
+        y = model(torch.ones(3, 8))
+    assert counter.get_table(depth=1).split("\n") == [
+        "Module           FLOP    % Total",
+        "-------------  ------  ---------",
+        "Sequential        144    100.00%",
+        " - aten.addmm     144    100.00%",
+    ]
+    with FlopCounterMode(display=False) as counter:
+        y = model(torch.ones(300, 8)) @ y.new_ones(4, 4)
+    assert y.shape == (300, 4)
+    assert counter.get_table().split("\n")[:6] == [
+        "Module              FLOP    % Total",
+        "---------------  -------  ---------",
+        "Global           24.000K    100.00%",
+        " - aten.addmm    14.400K     60.00%",
+        " - aten.mm        9.600K     40.00%",
+        " Sequential      14.400K     60.00%",
+    ]
+
+
 def test_recurrent_cells_and_attention_are_counted():
     with torch.device("meta"):
         lstm, x = nn.LSTM(4, 4), torch.ones(3, 2, 4)

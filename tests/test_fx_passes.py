@@ -322,3 +322,30 @@ def test_a_buffer_is_assigned_while_it_is_traced() -> None:
             return self.last
 
     assert body(fx.symbolic_trace(Keeps()))[1:] == ["add = x + 1", "return add"]
+
+
+def test_nodes_of_a_pattern_by_name():
+    from torchlike.fx.passes.utils.matcher_with_name_node_map_utils import (
+        SubgraphMatcherWithNameNodeMap,
+    )
+
+    class Pattern(nn.Module):
+        def forward(self, x, w):
+            y = nn.functional.conv2d(x, w)
+            z = y.relu()
+            return z, {"conv": y, "relu": z}
+
+    class Target(nn.Module):
+        def forward(self, x, w):
+            return nn.functional.conv2d(x, w).relu() * 2
+
+    given = torch.ones(1, 1, 3, 3), torch.ones(1, 1, 2, 2)
+    graph = torch.export.export(Target(), given).module().graph
+    pattern = torch.export.export(Pattern(), given).module()
+    (match,) = SubgraphMatcherWithNameNodeMap(pattern).match(graph)
+    assert {k: n.op for k, n in match.name_node_map.items()} == dict.fromkeys(
+        ["conv", "relu"], "call_function"
+    )
+    assert all(n.graph is graph for n in match.name_node_map.values())
+    with pytest.raises(AssertionError, match=r"at least two outputs|return a tuple"):
+        SubgraphMatcherWithNameNodeMap(torch.export.export(Target(), given).module())

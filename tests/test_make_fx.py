@@ -258,3 +258,27 @@ def test_scalars_move_no_dimension_and_matrices_attend():
 
     torch.testing.assert_close(make_fx(attend)(X)(X + 1), attend(X + 1))
     assert "mm = mm.default(mul, mul_1)" in "\n".join(lines(make_fx(attend)(X)))
+
+
+def test_constants_have_their_layout_and_are_saved(tmp_path):
+    gm = make_fx(lambda x: x + torch.tensor([1.0, 2.0, 3.0]))(X)
+    (kept,) = [n for n in gm.graph.nodes if n.op == "get_attr"]
+    assert kept.meta["val"].shape == (3,) and kept.meta["val"].device.type == "meta"
+
+    class Constant(nn.Module):
+        def forward(self, x):
+            return torch.tensor(2)
+
+    torch.export.save(torch.export.export(Constant(), (X,)), tmp_path / "constant.pt2")
+    assert torch.export.load(tmp_path / "constant.pt2").module()(X).item() == 2
+
+
+def test_overloads_take_arguments_by_their_names():
+    repeat, x = torch.ops.aten.repeat_interleave, torch.tensor([1, 2])
+    assert (
+        repeat.self_int(x, 2, 0).tolist()
+        == repeat.self_int(self=x, repeats=2).tolist()
+        == [1, 1, 2, 2]
+    )
+    assert repeat.self_Tensor(x, x, output_size=3).tolist() == [1, 2, 2]
+    assert repeat.Tensor(x).tolist() == [0, 1, 1]

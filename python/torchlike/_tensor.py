@@ -43,12 +43,14 @@ def is_storage(obj: Any) -> bool:
 
 
 def typename(obj: Any) -> str:
-    """The full name of an object's type; for tensors that of the old tensor type."""
+    """The full name of a class, a function or an object's type; for tensors that of the old tensor type."""
     if isinstance(obj, Tensor):
         return obj.type()
-    cls = obj if isinstance(obj, type) else type(obj)
-    module = getattr(cls, "__module__", "")
-    return cls.__qualname__ if module in ("builtins", "") else f"{module}.{cls.__qualname__}"
+    name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
+    module = getattr(obj, "__module__", None)
+    if name is None:
+        name, module = type(obj).__qualname__, type(obj).__module__
+    return name if module in ("builtins", "", None) else f"{module}.{name}"
 
 
 _said = False

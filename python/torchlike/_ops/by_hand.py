@@ -406,8 +406,10 @@ def unique_consecutive(
 
 
 @by_hand
-def repeat_interleave(*args: Any, **kwargs: Any) -> Any:
-    return torch.repeat_interleave(*args, **kwargs)
+def repeat_interleave(repeats: Any, self: Any = None, dim: Any = None, *, output_size: Any) -> Any:
+    if self is None:
+        return torch.repeat_interleave(repeats, output_size=output_size)
+    return torch.repeat_interleave(self, repeats, dim, output_size=output_size)
 
 
 @by_hand

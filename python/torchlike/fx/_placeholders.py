@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import types
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from torchlike.nn import Module
 
+_LIBRARY = os.path.dirname(torchlike.__file__) + os.sep
 HAS_VARSTUFF = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
@@ -30,6 +32,22 @@ def _patch_function(fn: types.FunctionType, nargs: int) -> types.FunctionType:
         co_flags=fn.__code__.co_flags & ~HAS_VARSTUFF,
     )
     return types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+
+
+def _annotations(fn: Any) -> dict[str, Any]:
+    """The annotations of a function: of the library's own, which stand there as texts, what they mean."""
+    found = inspect.get_annotations(fn)
+    if not fn.__code__.co_filename.startswith(_LIBRARY):
+        return found
+    kinds = {}
+    for name, text in found.items():
+        try:
+            kind = eval(text, fn.__globals__) if isinstance(text, str) else text
+        except (NameError, TypeError):  # a name that type checkers alone see
+            continue
+        if kind is not Any:
+            kinds[name] = kind
+    return kinds
 
 
 class PHBase:
@@ -137,7 +155,7 @@ class Placeholders(TracerBase):
             given = sig.parameters[name].default
             default = () if given is inspect.Parameter.empty else (given,)
         if concrete_args is None or name not in concrete_args:
-            kind = fn_for_analysis.__annotations__.get(name, None)
+            kind = _annotations(fn_for_analysis).get(name, None)
             return self.create_proxy("placeholder", name, default, {}, type_expr=kind)
         count = 0
 

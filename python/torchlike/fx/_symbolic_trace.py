@@ -32,6 +32,7 @@ from torchlike.fx._placeholders import (  # noqa: F401
     PHBase,
     PHWithMeta,
     Placeholders,
+    _annotations,
     _patch_function,
     _transfer_attrs,
 )
@@ -284,7 +285,7 @@ class Tracer(Placeholders):
             fn, args = self.create_args_for_root(fn, isinstance(root, Module), concrete_args)
             with _new_patcher() as patcher:
                 self._patch(patcher, outer)
-                returns = inspect.get_annotations(inspect.unwrap(fn)).get("return", None)
+                returns = _annotations(inspect.unwrap(fn)).get("return", None)
                 result = (self.create_arg(fn(*args)),)
                 self.create_node("output", "output", result, {}, type_expr=returns)
             self.submodule_paths = None

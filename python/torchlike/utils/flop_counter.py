@@ -205,11 +205,25 @@ _SUFFIXES = ("", "K", "M", "B", "T")
 
 
 def _suffix_for(number: int) -> int:
-    """Which suffix leaves a number below 1000, where there is one."""
-    index = 0
-    while index < len(_SUFFIXES) - 1 and abs(number) >= 1000 ** (index + 1):
-        index += 1
-    return index
+    """Which suffix a table has for a total: numbers of up to four digits have none, of up to seven `K`, and so on."""
+    return max(0, min(len(_SUFFIXES) - 1, (len(str(number)) - 2) // 3))
+
+
+def _shown(number: int, suffix: int) -> str:
+    """A number in thousands, millions ...; without a suffix no digits are shown that say nothing."""
+    scaled = number / 1000**suffix
+    return f"{scaled:.3f}{_SUFFIXES[suffix]}" if suffix else f"{scaled:g}"
+
+
+def _lines(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table: the first column to the left, the others to the right, two more characters than its title at least."""
+    widths = [max([len(h) + 2, *(len(r[i]) for r in rows)]) for i, h in enumerate(head)]
+
+    def line(cells: tuple[str, ...]) -> str:
+        rest = [c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True)]
+        return "  ".join([cells[0].ljust(widths[0]), *rest])
+
+    return "\n".join([line(head), "  ".join("-" * w for w in widths), *map(line, rows)])
 
 
 class FlopCounterMode:
@@ -257,30 +271,27 @@ class FlopCounterMode:
 
     def get_table(self, depth: int | None = None) -> str:
         """A table of modules down to a depth, their FLOPs, and the part of the total that these are."""
-        depth = 999999 if depth is None else depth
+        depth = self.depth if depth is None else depth
         total = self.get_total_flops()
         suffix = _suffix_for(total)
 
-        def row(name: str, label: str, count: int) -> tuple[str, str, str]:
-            number = f"{count / 1000**suffix:.3f}{_SUFFIXES[suffix]}"
-            return label, number, f"{count / total * 100:.2f}%" if total else "0%"
+        def row(label: str, count: int) -> tuple[str, ...]:
+            return label, _shown(count, suffix), f"{count / total:.2%}" if total else "0%"
 
-        rows = []
-        for name in sorted(self.flop_counts, key=lambda n: (n != "Global", n)):
-            below = 0 if name == "Global" else name.count(".") + 1
-            if below > depth:
-                continue
+        def of(name: str, indent: str) -> list[tuple[str, ...]]:
             counts = self.flop_counts[name]
-            rows.append(row(name, " " * below + name, sum(counts.values())))
-            rows += [row(name, " " * below + f" - {op}", n) for op, n in counts.items()]
-        head = ("Module", "FLOP", "% Total")
-        widths = [max(len(r[i]) for r in [head, *rows]) for i in range(3)]
-        lines = [
-            f"{head[0]:<{widths[0]}}  {head[1]:>{widths[1]}}  {head[2]:>{widths[2]}}",
-            "  ".join("-" * w for w in widths),
-        ]
-        lines += [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows]
-        return "\n".join(lines)
+            rows = [row(f"{indent} - {op}", n) for op, n in counts.items()]
+            return [row(indent + name, sum(counts.values())), *rows]
+
+        names = sorted(name for name in self.flop_counts if name != "Global")
+        names = [n for n in names if depth is None or n.count(".") < depth]
+        # a module that all of it belongs to stands for the whole
+        whole = any(sum(self.flop_counts[n].values()) >= total for n in names)
+        apart = "Global" in self.flop_counts and not whole
+        rows = of("Global", "") if apart else []
+        for name in names:
+            rows += of(name, " " * (name.count(".") + apart))
+        return _lines(("Module", "FLOP", "% Total"), rows or [("Global", "0", "0%")])
 
     def __enter__(self) -> FlopCounterMode:
         self.flop_counts.clear()

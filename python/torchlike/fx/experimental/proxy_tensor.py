@@ -68,7 +68,10 @@ class PythonKeyTracer(Tracer):
             name = self.get_fresh_qualname("_param_constant")
             setattr(self.root, name, a)
             return self.create_node("get_attr", name, (), {})
-        return super().create_arg(a)
+        made = super().create_arg(a)
+        if isinstance(a, Tensor):
+            made.meta["val"] = _outline(a)
+        return made
 
     def find(self, tensor: Any, *, saved: bool = False) -> Proxy | None:
         """The node of a tensor; of one that a backward node has saved, what was detached then."""

@@ -12,6 +12,8 @@ from torchlike.nn.modules.module import Module
 from torchlike.nn.modules.utils import _pair, _reverse_repeat_tuple, _single, _triple
 from torchlike.nn.parameter import Parameter
 
+Tensor = torch.Tensor
+
 _SQRT5 = math.sqrt(5)
 _PADDINGS = {"same", "valid"}
 _MODES = {"zeros", "reflect", "replicate", "circular"}
@@ -198,7 +200,7 @@ class _ConvTransposeNd(_ConvNd):
                 )
         return [output_size[d] - least[d] for d in range(n)]
 
-    def forward(self, input: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         if self.padding_mode != "zeros":
             raise ValueError(
                 f"Only `zeros` padding mode is supported for ConvTranspose{self._spatial}d"

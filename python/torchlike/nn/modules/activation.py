@@ -44,6 +44,8 @@ __all__ = [
     "Threshold",
 ]
 
+Tensor = torch.Tensor
+
 
 class _Inplace(Module):
     """A nonlinearity whose one option is to overwrite its input."""
@@ -66,7 +68,7 @@ def _tail(module: Any) -> str:
 class ReLU(_Inplace):
     """``max(0, x)``."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, self.inplace)
 
 
@@ -74,7 +76,7 @@ class ReLU(_Inplace):
 class SELU(_Inplace):
     """Scaled exponential linear unit."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
 
@@ -82,7 +84,7 @@ class SELU(_Inplace):
 class SiLU(_Inplace):
     """``x * sigmoid(x)``."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, inplace=self.inplace)
 
 
@@ -90,7 +92,7 @@ class SiLU(_Inplace):
 class Mish(_Inplace):
     """``x * tanh(softplus(x))``."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, inplace=self.inplace)
 
 
@@ -98,7 +100,7 @@ class Mish(_Inplace):
 class Hardsigmoid(_Inplace):
     """Sigmoid in three straight pieces."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
 
     def extra_repr(self) -> str:
@@ -109,7 +111,7 @@ class Hardsigmoid(_Inplace):
 class Hardswish(_Inplace):
     """``x * hardsigmoid(x)``."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
     def extra_repr(self) -> str:
@@ -125,7 +127,7 @@ class Threshold(Module):
         self.value = value
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
     def extra_repr(self) -> str:
@@ -143,7 +145,7 @@ class RReLU(Module):
         self.upper = upper
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
@@ -179,7 +181,7 @@ class Hardtanh(Module):
                 f"max_val ({self.max_val}) must be greater than min_val ({self.min_val})"
             )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
     def extra_repr(self) -> str:
@@ -199,35 +201,35 @@ class ReLU6(Hardtanh):
 class Sigmoid(Module):
     """Logistic function."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return torch.sigmoid(input)
 
 
 class Tanh(Module):
     """Hyperbolic tangent."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return torch.tanh(input)
 
 
 class LogSigmoid(Module):
     """Logarithm of the logistic function."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Softsign(Module):
     """``x / (1 + |x|)``."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
     """``x - tanh(x)``."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
 
 
@@ -245,7 +247,7 @@ class _Alpha(Module):
 class ELU(_Alpha):
     """Exponential linear unit."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
 
@@ -253,7 +255,7 @@ class ELU(_Alpha):
 class CELU(_Alpha):
     """Continuously differentiable exponential linear unit."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
 
 
@@ -264,7 +266,7 @@ class GLU(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
 
     def extra_repr(self) -> str:
@@ -278,7 +280,7 @@ class GELU(Module):
         super().__init__()
         self.approximate = approximate
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
@@ -292,7 +294,7 @@ class Hardshrink(Module):
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.hardshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
@@ -306,7 +308,7 @@ class Softshrink(Module):
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
@@ -321,7 +323,7 @@ class LeakyReLU(Module):
         self.negative_slope = negative_slope
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
     def extra_repr(self) -> str:
@@ -336,7 +338,7 @@ class Softplus(Module):
         self.beta = beta
         self.threshold = threshold
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
@@ -359,7 +361,7 @@ class PReLU(Module):
         """Back to the slope given at construction."""
         init.constant_(self.weight, self.init)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
@@ -385,7 +387,7 @@ class _OverDim(Module):
 class Softmin(_OverDim):
     """Softmax of the negated input."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
@@ -393,7 +395,7 @@ class Softmin(_OverDim):
 class Softmax(_OverDim):
     """Exponentials that sum to one."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim, _stacklevel=5)
 
 
@@ -401,14 +403,14 @@ class Softmax(_OverDim):
 class LogSoftmax(_OverDim):
     """Logarithm of softmax."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=5)
 
 
 class Softmax2d(Module):
     """Softmax over the channels of each pixel."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
             raise ValueError(
                 f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead"

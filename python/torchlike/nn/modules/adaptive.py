@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
+Tensor = torch.Tensor
+
 _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
@@ -74,7 +76,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             down.reset_parameters()
             up.reset_parameters()
 
-    def forward(self, input_: Any, target_: Any) -> Any:
+    def forward(self, input_: Tensor, target_: Tensor) -> Any:
         dims = target_.dim()
         if dims == 1:
             if input_.size(0) != target_.size(0):

@@ -26,6 +26,8 @@ __all__ = [
     "SyncBatchNorm",
 ]
 
+Tensor = torch.Tensor
+
 
 class _NormBase(Module):
     _version = 2
@@ -141,7 +143,7 @@ class _BatchNorm(_NormBase):
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
         )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         average = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:

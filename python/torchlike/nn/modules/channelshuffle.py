@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules.module import Module
 
 __all__ = ["ChannelShuffle"]
+
+Tensor = torch.Tensor
 
 
 class ChannelShuffle(Module):
@@ -17,7 +18,7 @@ class ChannelShuffle(Module):
         super().__init__()
         self.groups = groups
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.channel_shuffle(input, self.groups)
 
     def extra_repr(self) -> str:

@@ -27,6 +27,8 @@ __all__ = [
     "LazyConvTranspose3d",
 ]
 
+Tensor = torch.Tensor
+
 
 class Conv1d(_ConvNd):
     """Convolution of sequences."""
@@ -69,7 +71,7 @@ class Conv1d(_ConvNd):
             )  # fmt: skip
         return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
 
@@ -114,7 +116,7 @@ class Conv2d(_ConvNd):
             )  # fmt: skip
         return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
 
@@ -159,7 +161,7 @@ class Conv3d(_ConvNd):
             )  # fmt: skip
         return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules.module import Module
 
 __all__ = ["CosineSimilarity", "PairwiseDistance"]
+
+Tensor = torch.Tensor
 
 
 class PairwiseDistance(Module):
@@ -19,7 +20,7 @@ class PairwiseDistance(Module):
         self.eps = eps
         self.keepdim = keepdim
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
@@ -31,5 +32,5 @@ class CosineSimilarity(Module):
         self.dim = dim
         self.eps = eps
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.cosine_similarity(x1, x2, self.dim, self.eps)

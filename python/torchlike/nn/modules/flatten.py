@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchlike as torch
 from torchlike.nn.modules.module import Module
 
 __all__ = ["Flatten", "Unflatten"]
+
+Tensor = torch.Tensor
 
 
 class Flatten(Module):
@@ -17,7 +20,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
@@ -45,7 +48,7 @@ class Unflatten(Module):
                     f"but found element of type {type(elem).__name__} at pos {i}"
                 )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules.module import Module
 
 __all__ = ["Fold", "Unfold"]
+
+Tensor = torch.Tensor
 
 
 class Fold(Module):
@@ -28,7 +31,7 @@ class Fold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.fold(
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
         )
@@ -52,7 +55,7 @@ class Unfold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:

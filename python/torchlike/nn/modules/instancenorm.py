@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules.batchnorm import _expect, _LazyNormBase, _NormBase
 
@@ -15,6 +16,8 @@ __all__ = [
     "LazyInstanceNorm2d",
     "LazyInstanceNorm3d",
 ]
+
+Tensor = torch.Tensor
 
 
 class _InstanceNorm(_NormBase):
@@ -54,7 +57,7 @@ class _InstanceNorm(_NormBase):
     def _handle_no_batch_input(self, input: Any) -> Any:
         return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         single = self._get_no_batch_dim()
         at = input.dim() - single

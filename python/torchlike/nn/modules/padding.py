@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules._own import own
 from torchlike.nn.modules.module import Module
@@ -27,6 +28,8 @@ __all__ = [
     "ZeroPad3d",
 ]
 
+Tensor = torch.Tensor
+
 _BOTH_ENDS = {1: _pair, 2: _quadruple, 3: _ntuple(6)}
 
 
@@ -42,7 +45,7 @@ class _PadNd(Module):
 
 
 class _CircularPadNd(_PadNd):
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (self._dims + 1, self._dims + 2):
             raise ValueError(
                 f"expected {self._dims + 1}D or {self._dims + 2}D input (got {input.dim()}D input)"
@@ -51,12 +54,12 @@ class _CircularPadNd(_PadNd):
 
 
 class _ReflectionPadNd(_PadNd):
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "reflect")
 
 
 class _ReplicationPadNd(_PadNd):
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "replicate")
 
 
@@ -65,7 +68,7 @@ class _ConstantPadNd(_PadNd):
         super().__init__(padding)
         self.value = value
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:

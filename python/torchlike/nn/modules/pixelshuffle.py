@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules.module import Module
 
 __all__ = ["PixelShuffle", "PixelUnshuffle"]
+
+Tensor = torch.Tensor
 
 
 class PixelShuffle(Module):
@@ -17,7 +18,7 @@ class PixelShuffle(Module):
         super().__init__()
         self.upscale_factor = upscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.pixel_shuffle(input, self.upscale_factor)
 
     def extra_repr(self) -> str:
@@ -31,7 +32,7 @@ class PixelUnshuffle(Module):
         super().__init__()
         self.downscale_factor = downscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.pixel_unshuffle(input, self.downscale_factor)
 
     def extra_repr(self) -> str:

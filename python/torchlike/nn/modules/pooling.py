@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules._own import own
 from torchlike.nn.modules.module import Module
@@ -31,6 +32,8 @@ __all__ = [
     "MaxUnpool2d",
     "MaxUnpool3d",
 ]
+
+Tensor = torch.Tensor
 
 
 class _MaxPoolNd(Module):
@@ -61,7 +64,7 @@ class _MaxPoolNd(Module):
 class MaxPool1d(_MaxPoolNd):
     """Largest element of each window of a sequence."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         return F.max_pool1d(
             input, self.kernel_size, self.stride, self.padding, self.dilation,
             ceil_mode=self.ceil_mode, return_indices=self.return_indices,
@@ -71,7 +74,7 @@ class MaxPool1d(_MaxPoolNd):
 class MaxPool2d(_MaxPoolNd):
     """Largest element of each window of an image."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         return F.max_pool2d(
             input, self.kernel_size, self.stride, self.padding, self.dilation,
             ceil_mode=self.ceil_mode, return_indices=self.return_indices,
@@ -81,7 +84,7 @@ class MaxPool2d(_MaxPoolNd):
 class MaxPool3d(_MaxPoolNd):
     """Largest element of each window of a volume."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         return F.max_pool3d(
             input, self.kernel_size, self.stride, self.padding, self.dilation,
             ceil_mode=self.ceil_mode, return_indices=self.return_indices,
@@ -105,7 +108,9 @@ class MaxUnpool1d(_MaxUnpoolNd):
         super().__init__()
         self._set(_single, kernel_size, stride, padding)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(
+        self, input: Tensor, indices: Tensor, output_size: list[int] | None = None
+    ) -> Tensor:
         return F.max_unpool1d(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
@@ -118,7 +123,9 @@ class MaxUnpool2d(_MaxUnpoolNd):
         super().__init__()
         self._set(_pair, kernel_size, stride, padding)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(
+        self, input: Tensor, indices: Tensor, output_size: list[int] | None = None
+    ) -> Tensor:
         return F.max_unpool2d(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
@@ -131,7 +138,9 @@ class MaxUnpool3d(_MaxUnpoolNd):
         super().__init__()
         self._set(_triple, kernel_size, stride, padding)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(
+        self, input: Tensor, indices: Tensor, output_size: list[int] | None = None
+    ) -> Tensor:
         return F.max_unpool3d(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
@@ -164,7 +173,7 @@ class AvgPool1d(_AvgPoolNd):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
             self.count_include_pad,
@@ -204,7 +213,7 @@ class AvgPool2d(_AvgPool23):
     ) -> None:
         self._set(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool2d(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
             self.count_include_pad, self.divisor_override,
@@ -225,7 +234,7 @@ class AvgPool3d(_AvgPool23):
     ) -> None:
         self._set(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool3d(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
             self.count_include_pad, self.divisor_override,
@@ -263,7 +272,7 @@ class _FractionalMaxPoolNd(Module):
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         op = F.fractional_max_pool2d if self._dims == 2 else F.fractional_max_pool3d
         return op(
             input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
@@ -305,7 +314,7 @@ class _LPPoolNd(Module):
 class LPPool1d(_LPPoolNd):
     """p-norm of each window of a sequence."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool1d(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
         )
@@ -314,7 +323,7 @@ class LPPool1d(_LPPoolNd):
 class LPPool2d(_LPPoolNd):
     """p-norm of each window of an image."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool2d(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
         )
@@ -323,7 +332,7 @@ class LPPool2d(_LPPoolNd):
 class LPPool3d(_LPPoolNd):
     """p-norm of each window of a volume."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool3d(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
         )
@@ -342,21 +351,21 @@ class _AdaptiveMaxPoolNd(Module):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Largest elements, for a given output size of sequences."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Largest elements, for a given output size of images."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Largest elements, for a given output size of volumes."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
@@ -372,19 +381,19 @@ class _AdaptiveAvgPoolNd(Module):
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means, for a given output size of sequences."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means, for a given output size of images."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means, for a given output size of volumes."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)

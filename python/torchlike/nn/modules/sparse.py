@@ -12,6 +12,8 @@ from torchlike.nn.parameter import Parameter
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
+Tensor = torch.Tensor
+
 
 def _row(padding_idx: int | None, rows: int, name: str) -> int | None:
     """The padding row counted from the front."""
@@ -79,7 +81,7 @@ class Embedding(_Table):
             )
         self.sparse = sparse
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
             input,
             self.weight,
@@ -167,7 +169,9 @@ class EmbeddingBag(_Table):
         self.sparse = sparse
         self.include_last_offset = include_last_offset
 
-    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+    def forward(
+        self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
         return F.embedding_bag(
             input,
             self.weight,

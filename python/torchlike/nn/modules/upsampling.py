@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchlike as torch
 from torchlike.nn import functional as F
 from torchlike.nn.modules.module import Module
 
 __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
+
+Tensor = torch.Tensor
 
 
 class Upsample(Module):
@@ -32,7 +35,7 @@ class Upsample(Module):
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.interpolate(
             input,
             self.size,
