@@ -460,5 +460,7 @@ def test_sizes_of_one_name_have_one_range():
 
     square = torch.ones(4, 4)
     one, other = Dim("n", min=3), Dim("n", max=12)
-    with pytest.raises(UserError, match=r"definitions Dim\('n', min=3\) and Dim\('n', min=0, max=12\)"):
+    with pytest.raises(
+        UserError, match=r"definitions Dim\('n', min=3\) and Dim\('n', min=0, max=12\)"
+    ):
         X.export(Product(), (square, square), dynamic_shapes=((one, other), (other, one)))

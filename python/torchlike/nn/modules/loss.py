@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torchlike as torch
+from torchlike._C import Tensor
 from torchlike.nn import functional as F
 from torchlike.nn._reduction import legacy_get_string
 from torchlike.nn.modules.distance import PairwiseDistance
@@ -37,8 +37,6 @@ __all__ = [
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
 ]
-
-Tensor = torch.Tensor
 
 
 class _Loss(Module):
@@ -444,10 +442,8 @@ class CTCLoss(_Loss):
     def forward(
         self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor
     ) -> Tensor:
-        return F.ctc_loss(
-            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction,
-            self.zero_infinity,
-        )  # fmt: skip
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction,
+                          self.zero_infinity)  # fmt: skip
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
