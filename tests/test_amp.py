@@ -396,3 +396,12 @@ def test_nothing_warns_where_nothing_is_wrong():
         warnings.simplefilter("error")
         with torch.autocast("cpu", dtype=F16), torch.autocast("cuda", enabled=False):
             torch.ones(2, 2) @ torch.ones(2, 2)
+
+
+def test_weights_are_met_before_biases_on_the_way_back():
+    layer, met = nn.Linear(3, 2), []
+    for name, p in layer.named_parameters():
+        p.register_hook(lambda grad, name=name: met.append(name))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        layer(torch.ones(1, 3)).sum().backward()
+    assert met == ["weight", "bias"]

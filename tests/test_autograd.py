@@ -369,3 +369,11 @@ class TestGraphTools:
         with torch.autograd.set_detect_anomaly(True):
             assert torch._C._anomaly() == (True, True)
         assert torch._C._anomaly() == (False, False)
+
+
+def test_leaves_of_a_node_are_met_in_their_order():
+    layer, met = torch.nn.LayerNorm(3), []
+    for name, p in layer.named_parameters():
+        p.register_hook(lambda grad, name=name: met.append(name))
+    layer(torch.ones(1, 3, requires_grad=True) * 2).sum().backward()
+    assert met == ["weight", "bias"]

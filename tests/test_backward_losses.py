@@ -397,6 +397,15 @@ REFUSED = {
     "expected a tensor of shape": lambda x: aten._ctc_loss_backward(
         x[0], x.unsqueeze(1), torch.tensor([[1]]), [3], [1], x[0, :1], x.unsqueeze(0), 0
     ),
+    "size 1 at dimension 0, but got size 2": lambda x: torch.nn.functional.ctc_loss(
+        x.unsqueeze(1), torch.tensor([1, 2]), [3], [1]
+    ),
+    "value at least 0, but got value -1": lambda x: torch.nn.functional.ctc_loss(
+        x.unsqueeze(1), torch.tensor([1]), [3], [-1]
+    ),
+    "Expected target size": lambda x: torch.nn.functional.nll_loss(
+        x.unsqueeze(0), torch.ones(1, 3)
+    ),
 }
 
 

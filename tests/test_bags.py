@@ -75,3 +75,15 @@ def test_rows_of_a_matrix_have_no_last_offset():
     weight = torch.arange(9.0).view(3, 3)
     made = F.embedding_bag(rows, weight, include_last_offset=True)
     assert made.tolist() == F.embedding_bag(rows, weight).tolist()
+
+
+def test_rows_outside_of_the_table_are_named_where_norms_are_bounded():
+    weight = torch.ones(4, 3)
+    for find in (F.embedding, F.embedding_bag):
+        with pytest.raises(IndexError, match=r"select\(\): index 7 out of range for tensor of size"):
+            find(torch.tensor([[1, 7]]), weight, max_norm=1.0)
+
+
+def test_a_first_offset_is_shown():
+    with pytest.raises(RuntimeError, match=r"However, got 1\n\[ torch.LongTensor\{\} \]"):
+        F.embedding_bag(torch.tensor([1, 2]), torch.ones(4, 3), torch.tensor([1]))

@@ -6,6 +6,7 @@ import pytest
 
 import torchlike as torch
 from torchlike import nn
+from torchlike.nn.utils import rnn
 
 KINDS = [
     {},
@@ -115,3 +116,22 @@ def test_lengths_of_packed_sequences_may_be_real_numbers():
     for lengths in ([2.0, 1.0], torch.tensor([2.0, 1.0])):
         packed = torch.nn.utils.rnn.pack_padded_sequence(torch.ones(2, 2, 1), lengths)
         assert packed.batch_sizes.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_last_states_are_stacked(kind, layers):
+    net = kind(3, 4, layers, batch_first=True, dtype=torch.float64)
+    for x in (torch.ones(2, 5, 3).double(), rnn.pack_sequence([torch.ones(1, 3).double()])):
+        out, last = net(x)
+        for state in last if kind is nn.LSTM else [last]:
+            assert state.grad_fn.name() == "StackBackward0"
+        if isinstance(out, rnn.PackedSequence):
+            assert out.data.grad_fn.name() == "CatBackward0"
+        else:
+            turned = "TransposeBackward0" if kind is nn.LSTM else "TransposeBackward1"
+            assert out.grad_fn.name() == turned
+
+
+def test_outputs_without_examples_lie_as_others():
+    assert nn.GRU(3, 4)(torch.ones(2, 0, 3))[0].stride() == (4, 4, 1)

@@ -397,3 +397,26 @@ def test_encoders_of_sequences_that_are_padding_alone() -> None:
     with torch.no_grad():
         made = encoder(torch.ones(2, 2, 8), src_key_padding_mask=padding)
     assert made[0].abs().sum() == 0 and made[1, 0].abs().sum() > 0
+
+
+def test_hooks_of_modules_that_no_gradient_leaves_say_so():
+    layer = nn.Linear(2, 1)
+    layer.register_full_backward_hook(lambda m, given, taken: (None,))
+    with pytest.warns(UserWarning, match="Full backward hook is firing when gradients are computed"):
+        layer(torch.ones(1, 2)).sum().backward()
+
+
+def test_hooks_see_gradients_of_inputs_that_want_none():
+    layer, seen = nn.GRUCell(2, 2), []
+    layer.register_full_backward_hook(lambda m, given, taken: seen.extend(given))
+    layer(torch.ones(1, 2), torch.ones(1, 2, requires_grad=True)).sum().backward()
+    assert seen[0].tolist() == [[0.0, 0.0]] and seen[1].shape == (1, 2)
+
+
+def test_weights_of_attention_fit_what_comes_in():
+    attention = nn.MultiheadAttention(2, 1, kdim=2, vdim=3)
+    x = torch.ones(1, 2)
+    with pytest.raises(AssertionError, match=r"expecting value weights shape of \(2, 2\), but got"):
+        attention(x, x, x)
+    with pytest.raises(AssertionError, match=r"expecting key weights shape of \(2, 3\), but got"):
+        attention(x, torch.ones(1, 3), torch.ones(1, 3))

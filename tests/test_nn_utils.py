@@ -321,3 +321,16 @@ def test_gradients_of_each_example_of_words_and_refusals():
 def test_only_tensors_are_padded():
     with pytest.raises(TypeError, match="expected Tensor as element 1 in argument 0, but got int"):
         rnn.pad_sequence([torch.ones(2), 3])
+
+
+def test_vectors_have_a_spectral_norm():
+    layer = utils.spectral_norm(nn.Linear(3, 2), "bias")
+    layer(torch.ones(1, 3))
+    torch.testing.assert_close(layer.bias.abs(), layer.bias_u.abs())
+
+
+def test_parametrizations_that_are_alike_are_shown_once():
+    layer = nn.Linear(2, 2)
+    for _ in range(2):
+        parametrize.register_parametrization(layer, "weight", nn.Tanh())
+    assert "(0-1): 2 x Tanh()" in repr(layer)

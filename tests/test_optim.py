@@ -427,3 +427,28 @@ def test_averages_on_meta_are_moved():
     for _ in range(3):
         average.update_parameters(model)
     assert average.module.weight.is_meta
+
+
+def test_averages_of_counts_are_whole_numbers():
+    model = torch.nn.BatchNorm1d(2)
+    average = torch.optim.swa_utils.AveragedModel(model, use_buffers=True)
+    counts = []
+    for _ in range(3):
+        for _ in range(2):
+            model(torch.randn(3, 2))
+        average.update_parameters(model)
+        counts.append(average.module.num_batches_tracked.item())
+    assert counts == [2, 3, 4]
+
+
+def test_recorded_parameters_take_fused_steps():
+    def trained():
+        torch.manual_seed(0)
+        w = nn.Parameter(torch.randn(3))
+        w.grad = torch.ones(3)
+        optim.AdamW([w], fused=True).step()
+        return w
+
+    with torch.meta_init():
+        w = trained()
+    assert torch.materialize(w).tolist() == trained().tolist()

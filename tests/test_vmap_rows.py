@@ -186,3 +186,22 @@ def test_shapes_of_others_are_read_for_all_examples_at_once(name, dims):
         call(*(t[i] if d == 0 else t for t, d in zip(given, dims, strict=True))) for i in range(4)
     ]
     assert torch.equal(torch.vmap(call, dims)(*given), torch.stack(each))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "layer",
+    [
+        torch.nn.ReflectionPad2d(1),
+        torch.nn.CircularPad1d(1),
+        torch.nn.Upsample(scale_factor=2),
+        torch.nn.BatchNorm2d(2, affine=False).eval(),
+        torch.nn.BatchNorm2d(2, track_running_stats=True).eval(),
+    ],
+    ids=str,
+)
+def test_layers_run_on_whole_batches(layer):
+    x = torch.randn(3, 1, 2, 4, 4)
+    if isinstance(layer, torch.nn.CircularPad1d):
+        x = x[..., 0]
+    torch.testing.assert_close(torch.vmap(layer)(x), torch.stack([layer(one) for one in x]))

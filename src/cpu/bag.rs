@@ -163,7 +163,9 @@ fn check(b: &Bag, indices: &[i64], offsets: &[i64]) -> Result<()> {
         ensure!(
             first == 0,
             Runtime,
-            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}"
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}\n\
+             [ torch.{}Tensor{{}} ]",
+            b.offsets.dtype().scalar_type()
         );
         ensure!(
             last <= indices.len() as i64,

@@ -9,6 +9,7 @@ use crate::ops::{Args, Call, Form, OwnedArg, Ret, f};
 use crate::tensor::Link;
 use crate::{DType, DeviceKind, Result, Tensor, bail, err, mode};
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -183,7 +184,8 @@ impl Layer for Autocast {
             Cast::Result => return self.call_in_single(c, next, device),
         };
         let mut args = c.args.to_owned();
-        args.replace_tensors(|_, t| converted(t, to, device))?;
+        let mut made = last_first(c.args, |t| converted(t, to, device))?.into_iter();
+        args.replace_tensors(|_, _| Ok(made.next().flatten()))?;
         let args = args.borrow();
         let form = Form::New;
         self.call(Call { args: &args, form }, next)
@@ -234,6 +236,22 @@ fn widest(args: &Args, device: usize) -> Result<DType> {
         }
     });
     found
+}
+
+/// What `f` makes of each tensor. The last argument comes first, as where a compiler evaluates arguments of functions for
+/// PyTorch: the way back meets them in the opposite order.
+fn last_first(
+    args: &Args,
+    f: impl Fn(&Tensor) -> Result<Option<Tensor>>,
+) -> Result<Vec<Option<Tensor>>> {
+    let mut all = Vec::new();
+    args.for_each_tensor(|i, t| all.push((i, all.len(), t)));
+    all.sort_by_key(|(i, at, _)| (Reverse(*i), *at));
+    let mut made = vec![None; all.len()];
+    for (_, at, t) in all {
+        made[at] = f(t)?;
+    }
+    Ok(made)
 }
 
 /// The tensor in another type, if it is to be cast.

@@ -96,7 +96,20 @@ def projected_apart(q: Any, k: Any, v: Any, weights: tuple[Any, Any, Any], bias:
     for name, w in zip("qkv", weights, strict=True):
         if w is None:
             raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
-    return _projected((q, k, v), weights, bias)
+    width = q.size(-1)
+    biases = (None, None, None) if bias is None else bias.chunk(3)
+    names = ("query", "key", "value")
+    for name, x, w in zip(names, (q, k, v), weights, strict=True):
+        _expect(w, (width, x.size(-1)), f"{name} weights")
+    for name, b in zip(names, biases, strict=True):
+        if b is not None:
+            _expect(b, (width,), f"{name} bias")
+    return [F.linear(x, w, b) for x, w, b in zip((q, k, v), weights, biases, strict=True)]
+
+
+def _expect(tensor: Any, shape: tuple[int, ...], name: str) -> None:
+    if tensor.shape != shape:
+        raise AssertionError(f"expecting {name} shape of {shape}, but got {tensor.shape}")
 
 
 def mask_for_heads(mask: Any, batch_heads: int, tgt_len: int, src_len: int) -> Any:
@@ -122,6 +135,25 @@ def one_more(mask: Any) -> Any:
 def heads_apart(x: Any, length: int, batch_heads: int, head_dim: int) -> Any:
     """What was projected, head by head."""
     return x.view(length, batch_heads, head_dim).transpose(0, 1)
+
+
+def heads_or_given(x: Any, given: Any, name: str, batch_heads: int, head_dim: int) -> Any:
+    """Keys or values head by head; those that the caller has taken apart instead, if there are any of these sizes."""
+    if given is None:
+        return heads_apart(x, x.shape[0], batch_heads, head_dim)
+    for i, size in ((0, batch_heads), (2, head_dim)):
+        if given.size(i) != size:
+            raise AssertionError(f"expecting {name}.size({i}) of {size}, but got {given.size(i)}")
+    return given
+
+
+def with_bias(k: Any, v: Any, bias_k: Any, bias_v: Any, static: tuple[Any, Any]) -> Any:
+    """Keys and values, and one more of each that every example has."""
+    for name, given in zip(("key", "value"), static, strict=True):
+        if given is not None:
+            raise AssertionError(f"bias cannot be added to static {name}.")
+    batch = k.shape[1]
+    return torch.cat([k, bias_k.repeat(1, batch, 1)]), torch.cat([v, bias_v.repeat(1, batch, 1)])
 
 
 def with_zeros(x: Any, batch_heads: int, head_dim: int) -> Any:

@@ -135,9 +135,16 @@ class BackwardHook:
             else None
         )
         if self.input_at is None:
+            warnings.warn(
+                "Full backward hook is firing when gradients are computed with respect to module outputs since no "
+                "inputs require gradients. See https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html"
+                "#torch.nn.Module.register_full_backward_hook for more details.",
+                stacklevel=5,
+            )
             nothing = self._spread((), [], self.inputs)
             for user in self.hooks:
-                if user(self.module, nothing, self.grad_outputs) not in (None, nothing):
+                out = user(self.module, nothing, self.grad_outputs)
+                if out is not None and not (isinstance(out, tuple) and all(g is None for g in out)):
                     raise RuntimeError(
                         "Backward hook for Modules where no input requires gradient should always return None "
                         "or None for all gradients."

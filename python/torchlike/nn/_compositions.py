@@ -236,14 +236,14 @@ def multi_head_attention_forward(
     batch_heads = bsz * num_heads
     attn_mask = steps.mask_for_heads(attn_mask, batch_heads, tgt_len, src_len)
     if bias_k is not None and bias_v is not None:
-        if static_k is not None or static_v is not None:
-            raise AssertionError("bias cannot be added to static key or value.")
-        k = torch.cat([k, bias_k.repeat(1, bsz, 1)])
-        v = torch.cat([v, bias_v.repeat(1, bsz, 1)])
+        k, v = steps.with_bias(k, v, bias_k, bias_v, (static_k, static_v))
         attn_mask, key_padding_mask = steps.one_more(attn_mask), steps.one_more(key_padding_mask)
+    elif bias_k is not None or bias_v is not None:
+        given, missing = "kv" if bias_v is None else "vk"
+        raise AssertionError(f"bias_{given} is set but bias_{missing} is None")
     q = steps.heads_apart(q, tgt_len, batch_heads, head_dim)
-    k = steps.heads_apart(k, k.shape[0], batch_heads, head_dim) if static_k is None else static_k
-    v = steps.heads_apart(v, v.shape[0], batch_heads, head_dim) if static_v is None else static_v
+    k = steps.heads_or_given(k, static_k, "static_k", batch_heads, head_dim)
+    v = steps.heads_or_given(v, static_v, "static_v", batch_heads, head_dim)
     if add_zero_attn:
         k = steps.with_zeros(k, batch_heads, head_dim)
         v = steps.with_zeros(v, batch_heads, head_dim)

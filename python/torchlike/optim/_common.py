@@ -94,7 +94,8 @@ def _device_dtype_check_for_fused(p: Any, cuda_unsupported: bool = False) -> Non
     devices = _get_fused_kernels_supported_devices()
     if cuda_unsupported:
         devices.remove("cuda")
-    if not (p.device.type in devices and p.is_floating_point()):
+    recorded = p.is_meta and p.source is not None  # it is where it will be
+    if not ((recorded or p.device.type in devices) and p.is_floating_point()):
         raise RuntimeError(
             "`fused=True` requires all the params to be floating point Tensors of "
             f"supported devices: {devices} but {p.dtype} and {p.device.type}"

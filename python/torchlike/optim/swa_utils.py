@@ -13,6 +13,7 @@ from torchlike.nn.modules.batchnorm import _BatchNorm
 from torchlike.nn.modules.module import Module
 from torchlike.optim._common import never_recorded
 from torchlike.optim._lr_base import LRScheduler, _format_param
+from torchlike.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -146,14 +147,21 @@ class AveragedModel(Module):
                 count = self.n_averaged.to(average.device)
                 average.copy_(self.avg_fn(average, value, count))
             return
-        function = self.multi_avg_fn or get_swa_multi_avg_fn()
         groups: dict[Any, tuple[list[Any], list[Any]]] = {}
         for average, value in pairs:
             averages, values = groups.setdefault((average.device, average.dtype), ([], []))
             averages.append(average)
             values.append(value)
         for (device, _), (averages, values) in groups.items():
-            function(averages, values, self.n_averaged.to(device))
+            count = self.n_averaged.to(device)
+            if self.multi_avg_fn is not None:
+                self.multi_avg_fn(averages, values, count)
+            elif device.type in _get_foreach_kernels_supported_devices():
+                get_swa_multi_avg_fn()(averages, values, count)
+            else:
+                one = get_swa_avg_fn()
+                for average, value in zip(averages, values, strict=True):
+                    average.copy_(one(average, value, count))
 
 
 @never_recorded

@@ -1,6 +1,7 @@
 //! Walks the graph back: every node runs once all gradients of its results are there, the newest first, as in PyTorch.
 
 use super::fit::{fitted, validate};
+use super::ready::Ready;
 use super::{anomaly, gather};
 use crate::layers::{modes, profile, program};
 use crate::mixed::Map;
@@ -281,11 +282,11 @@ impl<'r> Walk<'r> {
             let meta = edge.meta(grad.dtype());
             let grad = fitted(grad, &meta, String::new, 0)?;
             self.add(at, edge.nr, grad)?;
-            if self.tasks[at].waits == 0 && !ready.iter().any(|(_, a)| *a == at) {
-                ready.push((order(&edge.to), at));
+            if self.tasks[at].waits == 0 && !ready.iter().any(|r: &Ready| r.at == at) {
+                ready.push(Ready::new(&edge.to, at));
             }
         }
-        while let Some((_, at)) = ready.pop() {
+        while let Some(Ready { at, .. }) = ready.pop() {
             let link = self.tasks[at].link;
             let mut grads = self.take(at);
             let mut made = self.visit(at, link, &mut grads)?;
@@ -308,7 +309,7 @@ impl<'r> Walk<'r> {
                 }
                 self.tasks[to].waits -= 1;
                 if self.tasks[to].waits == 0 {
-                    ready.push((order(&edge.to), to));
+                    ready.push(Ready::new(&edge.to, to));
                 }
             }
         }
@@ -485,9 +486,4 @@ fn all_edges(link: &Link) -> &[Option<Edge>] {
 
 fn edges(link: &Link) -> impl Iterator<Item = &Edge> {
     all_edges(link).iter().flatten()
-}
-
-/// Leaves first, then the newest node.
-fn order(link: &Link) -> u64 {
-    link.node().map_or(u64::MAX, Node::seq)
 }

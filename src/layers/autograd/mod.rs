@@ -13,6 +13,7 @@ mod inputs;
 pub mod kept;
 mod names;
 mod parse;
+mod ready;
 pub mod recorded;
 pub mod rule;
 pub mod saved;

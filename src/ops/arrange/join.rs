@@ -336,7 +336,7 @@ fn stack(a: &calls::Stack) -> Result<(Plan, usize)> {
     }
     let dtype = common_dtype(a.tensors)?;
     let shape = first.shape().inserted(dim, a.tensors.len() as i64);
-    if dim == first.ndim() {
+    if dim == first.ndim() || first.numel() == 0 {
         return Ok((Plan::contiguous(&shape, dtype), dim));
     }
     // It lies as what is joined along that dimension, which is then cut.

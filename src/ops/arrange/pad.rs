@@ -3,8 +3,8 @@
 use crate::dims::{self, MemoryFormat};
 use crate::ops::arrange::join::suggested_format;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
-use crate::ops::f;
+use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, Plan, compose, kernel};
+use crate::ops::{batch, f};
 use crate::{Dims, Result, Tensor, bail, ensure, err, kernels, mode};
 use torchlike_macros::operators;
 
@@ -33,6 +33,7 @@ pub static OPS: &[OpDef] = &[
          f32[2, 4], [1, 2], 'replicate'; \
          f32[2, 4], [1, 2], 'circular'",
     )
+    .batch(Batch::As(typed!(batch::pad_mode, Hidden)))
     .grad("{mode reflect=Reflection replicate=Replication circular=Circular}Pad{pad.count 2=1 4=2 6=3}DBackward0 | self: (_grad.reflection_pad1d_backward(grad, self, pad) if pad.count == 2 else _grad.reflection_pad2d_backward(grad, self, pad) if pad.count == 4 else _grad.reflection_pad3d_backward(grad, self, pad)) if mode == 'reflect' else (_grad.replication_pad1d_backward(grad, self, pad) if pad.count == 2 else _grad.replication_pad2d_backward(grad, self, pad) if pad.count == 4 else _grad.replication_pad3d_backward(grad, self, pad)) if mode == 'replicate' else _grad.circular_back(grad, self.sizes, pad)"),
     compose(
         "_nn.pad_near",

@@ -13,8 +13,8 @@ use crate::{Dims, Error, Result, Scalar, Tensor, bail, err};
 
 pub use conv::{convolution, convolution_input, convolution_weight};
 pub use nn::{
-    averaged, batch_norm, bilinear, binary_cross_entropies, group_norm, layer_norm, nll_loss,
-    rms_norm,
+    averaged, batch_norm, batch_norm_eval, bilinear, binary_cross_entropies, group_norm,
+    layer_norm, nll_loss, pad_mode, rms_norm, upsample,
 };
 pub use places::{
     embedding, embedding_gradient, index, index_fill, index_put, masked_fill, masked_select, take,

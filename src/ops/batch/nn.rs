@@ -157,6 +157,62 @@ pub fn batch_norm(a: &f::_NnBatchNormTrain, h: Hidden) -> Made {
     Ok(Some(Ret::Tuple(made)))
 }
 
+/// `batch_norm` by given statistics: examples join the batch, or the channels where these differ.
+pub fn batch_norm_eval(a: &f::_NnBatchNormEval, h: Hidden) -> Made {
+    if (1..5).all(|i| !h.differs(i)) {
+        let all = f::_NnBatchNormEval {
+            input: &flattened(a.input, 0, h.k as i64)?,
+            ..a.clone()
+        };
+        return one(with_batch(&all.call()?, a.input, h.k + 1));
+    }
+    let given = [Some(a.input), Some(a.mean), Some(a.var), a.weight, a.bias];
+    let differing = given.into_iter().enumerate().filter(|(i, _)| h.differs(*i));
+    let Some(differing) = differing.filter_map(|(_, t)| t).next() else {
+        return Ok(None);
+    };
+    let batch = hidden(differing, h.k);
+    let each = |i: usize, t: &Tensor| f::reshape(&h.repeated(i, t, &batch)?, &[-1][..]);
+    let input = h.repeated(0, a.input, &batch)?;
+    let channels = input.size(h.k as i64 + 1)?;
+    let weight = a.weight.map(|t| each(3, t)).transpose()?;
+    let bias = a.bias.map(|t| each(4, t)).transpose()?;
+    let all = f::_NnBatchNormEval {
+        input: &into_channels(&input, h)?,
+        mean: &each(1, a.mean)?,
+        var: &each(2, a.var)?,
+        weight: weight.as_ref(),
+        bias: bias.as_ref(),
+        eps: a.eps,
+    };
+    one(out_of_channels(&all.call()?, channels, &batch))
+}
+
+/// The first `n` sizes of `input` again, in the place of the dimension that they joined.
+fn with_batch(made: &Tensor, input: &Tensor, n: usize) -> Result<Tensor> {
+    f::reshape(made, &hidden(input, n).concat(&made.shape()[1..])[..])
+}
+
+/// Padding by what the tensor holds: examples join the batch, or are one where there is none.
+pub fn pad_mode(a: &f::_PadMode, h: Hidden) -> Made {
+    let batch = a.input.ndim() - a.pad.len() / 2 - 1;
+    let all = f::_PadMode {
+        input: &flattened(a.input, 0, batch as i64 - 1)?,
+        ..a.clone()
+    };
+    debug_assert!(batch >= h.k);
+    one(with_batch(&all.call()?, a.input, batch))
+}
+
+/// Pictures in other sizes: examples join the batch.
+pub fn upsample(a: &f::_Upsample, h: Hidden) -> Made {
+    let all = f::_Upsample {
+        input: &flattened(a.input, 0, h.k as i64)?,
+        ..a.clone()
+    };
+    one(with_batch(&all.call()?, a.input, h.k + 1))
+}
+
 /// `nll_loss`: the weighted entries of the targets, by `gather`.
 pub fn nll_loss(a: &f::_NnNllLoss, h: Hidden) -> Made {
     if h.differs(2) {

@@ -305,12 +305,15 @@ fn renorm(a: &calls::EmbeddingRenorm, (): &(), outs: &[Tensor]) -> Result<()> {
     let mut rows = cpu::slice::<i64>(&cpu::copy::dense(a.indices, DType::I64)?).to_vec();
     rows.sort_unstable();
     rows.dedup();
+    let count = out.shape()[0];
     for r in rows {
         ensure!(
-            r >= 0 && r < out.shape()[0],
+            r >= -count && r < count,
             Index,
-            "index out of range in self"
+            "select(): index {r} out of range for tensor of size {} at dimension 0",
+            out.shape()
         );
+        let r = if r < 0 { r + count } else { r };
         let row = cpu::view::of(out, ViewPlan::of(out).selected(0, r))?;
         let wide = cpu::copy::dense(&row, DType::F64)?;
         let v = cpu::slice_mut::<f64>(&wide);

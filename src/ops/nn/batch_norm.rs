@@ -31,7 +31,8 @@ pub static OPS: &[OpDef] = &[
         body!(rule_eval, anywhere: run_eval, scratch: |a, _, outs, room| batch_scratch(room, a.input, outs, [a.weight, a.bias, Some(a.mean), Some(a.var)])),
         "batch_norm with given statistics.",
     ).samples("f32[2, 3, 4], f32[3], f32[3].pos, f32[3], f32[3], 1e-5")
-    .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, mean, var, None, None, False, eps, needs)"),
+    .grad("NativeBatchNormBackward0 | input, weight, bias: native_batch_norm_backward(grad, input, weight, mean, var, None, None, False, eps, needs)")
+    .batch(Batch::As(typed!(batch::batch_norm_eval, Hidden))),
     compose(
         "native_batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",

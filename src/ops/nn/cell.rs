@@ -75,6 +75,16 @@ impl State {
             c: c.map(|c| cat(&c, 0)).transpose()?,
         })
     }
+
+    /// The states of several layers, one behind the other.
+    pub(super) fn stack(layers: &[Self]) -> Result<Self> {
+        let h: Vec<&Tensor> = layers.iter().map(|s| &s.h).collect();
+        let c: Option<Vec<&Tensor>> = layers.iter().map(|s| s.c.as_ref()).collect();
+        Ok(Self {
+            h: f::stack(&h)?,
+            c: c.map(|c| f::stack(&c)).transpose()?,
+        })
+    }
 }
 
 /// Tensors after each other along a dimension; one alone as it is.

@@ -106,7 +106,6 @@ pub(in crate::ops) fn check_images(
     weight: Option<&Tensor>,
 ) -> Result<()> {
     let (xs, ts) = (x.shape(), target.shape());
-    check_target(target)?;
     if x.ndim() == 4 {
         ensure!(
             target.ndim() == 3,
@@ -126,6 +125,7 @@ pub(in crate::ops) fn check_images(
             Dims::new(&xs[..1]).concat(&xs[2..])
         );
     }
+    check_target(target)?;
     if let Some(w) = weight {
         ensure!(
             w.numel() == xs[1],

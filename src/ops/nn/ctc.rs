@@ -170,25 +170,32 @@ fn check_lengths(s: &Sequences, n: i64) -> Result<()> {
     ensure!(
         targets.ndim() == 1 || targets.ndim() == 2,
         Runtime,
-        "targets must have 1 or 2 dimensions, got {}",
+        "Expected 1 to 2 dimensions, but got {}-dimensional tensor for argument #2 'targets' (while checking arguments for \
+         ctc_loss_allocate_outputs)",
         targets.ndim()
     );
+    if let Some(l) = labels.iter().find(|l| **l < 0) {
+        crate::bail!(
+            Runtime,
+            "Expected target_lengths to have value at least 0, but got value {l} (while checking arguments for ctc_loss_allocate_outputs)"
+        );
+    }
     let room = if targets.ndim() == 2 {
         ensure!(
             targets.shape()[0] == n,
             Runtime,
-            "Expected tensor to have size {n} at dimension 0, but got size {} for argument #2 'targets' (while checking arguments for ctc_loss)",
+            "Expected tensor to have size {n} at dimension 0, but got size {} for argument #2 'targets' (while checking arguments for \
+             ctc_loss_allocate_outputs)",
             targets.shape()[0]
         );
         targets.shape()[1]
     } else {
-        let sum = labels
-            .iter()
-            .fold(0i64, |sum, &l| sum.saturating_add(l.max(0)));
+        let sum = labels.iter().fold(0i64, |sum, &l| sum.saturating_add(l));
         ensure!(
             targets.numel() == sum,
             Runtime,
-            "Expected tensor to have {sum} elements for argument #2 'targets', but got {} (while checking arguments for ctc_loss)",
+            "Expected tensor to have size {sum} at dimension 0, but got size {} for argument #2 'targets' (while checking arguments for \
+             ctc_loss_allocate_outputs)",
             targets.numel()
         );
         sum
@@ -199,11 +206,6 @@ fn check_lengths(s: &Sequences, n: i64) -> Result<()> {
         Runtime,
         "Expected tensor to have size at least {longest} at dimension 1, but got size {room} for argument #2 'targets' (while checking \
          arguments for ctc_loss_allocate_outputs)"
-    );
-    ensure!(
-        labels.iter().all(|&l| l >= 0),
-        Runtime,
-        "Expected target_lengths to be not negative"
     );
     if let Some(s) = s.steps.iter().find(|s| !(0..=steps).contains(s)) {
         crate::bail!(
@@ -263,7 +265,13 @@ fn ctc(o: &Operands, r: Reduction) -> Result<Ret> {
     } else {
         o.x.clone()
     };
-    let call = f::_CtcLoss::new(&wide, o.targets, o.steps, o.labels);
+    let whole = matches!(o.targets.dtype(), DType::I64 | DType::I32);
+    let targets = if whole {
+        o.targets.clone()
+    } else {
+        f::to_dtype(o.targets, DType::I64)?
+    };
+    let call = f::_CtcLoss::new(&wide, &targets, o.steps, o.labels);
     let [mut losses, _] = call.blank(o.blank).zero_infinity(o.zero_infinity).call()?;
     if o.zero_infinity {
         losses = f::where_(&f::isinf(&losses)?, 0, &losses)?;

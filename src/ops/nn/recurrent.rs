@@ -2,6 +2,7 @@
 
 use crate::ops::core::helpers::{is_nowhere, readable};
 use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
+use crate::ops::core::typed;
 use crate::ops::nn::cell::{Cell, Input, State, Weights, cat, check, step};
 use crate::ops::nn::lstm;
 use crate::ops::{dispatch, f};
@@ -184,7 +185,7 @@ fn layer(
     let out = if even {
         f::stack(&outs)?
     } else {
-        cat(&outs.iter().collect::<Vec<_>>(), 0)?
+        f::Cat::new(&outs).call()?
     };
     Ok((out, State::join(&done)?))
 }
@@ -303,7 +304,7 @@ impl Net<'_> {
                 let (start, w) = (self.start(k)?, self.weights(k, each));
                 let (out, state) = layer(cell, &rows, (sizes, even), &start, &w, d == 1)?;
                 outs.push(out);
-                finals.push(state.map(|t| f::unsqueeze(t, 0))?);
+                finals.push(state);
             }
             let outs: Vec<&Tensor> = outs.iter().collect();
             x = cat(&outs, -1)?;
@@ -311,7 +312,7 @@ impl Net<'_> {
                 x = f::dropout(&x, self.dropout, true)?;
             }
         }
-        Ok((x, State::join(&finals)?))
+        Ok((x, State::stack(&finals)?))
     }
 }
 
@@ -362,7 +363,12 @@ fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
     }
     let rows = f::reshape(&x, &[steps * batch, x.shape()[2]])?;
     let (out, state) = net.run(cell, &rows, (&vec![batch; steps as usize], true))?;
-    Ok(result(swapped(out)?, state))
+    let out = if batch_first && cell != Cell::Lstm {
+        typed::changed(&f::Transpose::new(&out, 0, 1).args()?)?
+    } else {
+        swapped(out)?
+    };
+    Ok(result(out, state))
 }
 
 /// Networks without projections are one operator to PyTorch on the CPU, and are cast as one.

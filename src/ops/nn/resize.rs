@@ -2,8 +2,8 @@
 
 use crate::cpu::resize::Resampling;
 use crate::cpu::taps::{Axis, Mode};
-use crate::ops::core::op::{Cast, F, OpDef, Plan, compose, kernel};
-use crate::ops::f;
+use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, Plan, compose, kernel};
+use crate::ops::{batch, f};
 use crate::{DType, Dims, MemoryFormat, Result, Tensor, bail, dims, ensure, kernels, warning};
 use torchlike_macros::operators;
 
@@ -125,6 +125,7 @@ pub static OPS: &[OpDef] = &[
         "",
     ).samples("f32[1, 2, 4, 4], [6, 6], 'bilinear', False, False, [nan, nan]")
     .grad("Upsample{mode nearest=Nearest nearest-exact=NearestExact linear=Linear bilinear=Bilinear bicubic=Bicubic trilinear=Trilinear}{output_size.count}D{antialias true=Aa false=}Backward0 | input: _grad.upsample(grad, output_size, input.sizes, 'upsample', mode, align_corners, antialias, scales)")
+    .batch(Batch::As(typed!(batch::upsample, Hidden)))
     .amp(Cast::Kept, Cast::Single),
     compose(
         "_upsample_bilinear2d_aa",

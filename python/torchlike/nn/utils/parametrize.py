@@ -181,9 +181,6 @@ class ParametrizationList(ModuleList):
             value = module(value)
         return value
 
-    def __repr__(self) -> str:
-        return Module.__repr__(self)
-
 
 def _subclass(module: Any) -> None:
     cls = type(module)

@@ -30,7 +30,10 @@ class SpectralNorm:
 
     def reshape_weight_to_matrix(self, weight: Any) -> Any:
         """The weight with its outputs as rows."""
-        return weight.movedim(self.dim, 0).flatten(1)
+        if self.dim != 0:
+            others = (d for d in range(weight.dim()) if d != self.dim)
+            weight = weight.permute(self.dim, *others)
+        return weight.reshape(weight.size(0), -1)
 
     def compute_weight(self, module: Any, do_power_iteration: bool) -> Any:
         """The weight divided by the present estimate of its largest singular value."""
