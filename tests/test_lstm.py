@@ -135,3 +135,23 @@ def test_last_states_are_stacked(kind, layers):
 
 def test_outputs_without_examples_lie_as_others():
     assert nn.GRU(3, 4)(torch.ones(2, 0, 3))[0].stride() == (4, 4, 1)
+
+
+def test_sequences_are_packed_and_padded_by_runs_of_steps():
+    lengths = [5, 5, 3, 1]
+    x = torch.arange(40.0).view(4, 5, 2)
+    packed = rnn.pack_padded_sequence(x, lengths, batch_first=True)
+    steps = [x[i, t] for t in range(5) for i in range(4) if t < lengths[i]]
+    assert torch.equal(packed.data, torch.stack(steps))
+    assert packed.batch_sizes.tolist() == [4, 3, 3, 2, 2]
+    padded, sizes = rnn.pad_packed_sequence(packed, batch_first=True, padding_value=-1.0)
+    assert sizes.tolist() == lengths
+    for row, whole, n in zip(padded, x, lengths, strict=True):
+        assert torch.equal(row[:n], whole[:n]) and (row[n:] == -1).all()
+
+
+def test_sequences_without_padding_are_copies():
+    padded = torch.zeros(2, 3, 1, requires_grad=True)
+    made = rnn.unpad_sequence(padded, torch.tensor([3, 1]), batch_first=True)
+    assert [m.shape[0] for m in made] == [3, 1] and not made[0]._is_view()
+    assert made[1].grad_fn.name() == "IndexBackward0"

@@ -420,3 +420,19 @@ def test_weights_of_attention_fit_what_comes_in():
         attention(x, x, x)
     with pytest.raises(AssertionError, match=r"expecting key weights shape of \(2, 3\), but got"):
         attention(x, torch.ones(1, 3), torch.ones(1, 3))
+
+
+def test_only_vectors_of_one_element_are_loaded_as_numbers():
+    layer = nn.BatchNorm1d(2)
+    state = layer.state_dict()
+    layer.load_state_dict({**state, "num_batches_tracked": torch.tensor([3])})
+    assert layer.num_batches_tracked.item() == 3
+    with pytest.raises(RuntimeError, match="size mismatch for num_batches_tracked"):
+        layer.load_state_dict({**state, "num_batches_tracked": torch.tensor([3, 4])})
+
+
+def test_hooks_of_modules_take_tuples_of_anything(recwarn):
+    layer = nn.LSTM(2, 2)
+    layer.register_full_backward_hook(lambda m, given, taken: None)
+    layer(torch.ones(1, 1, 2, requires_grad=True))[0].sum().backward()
+    assert not recwarn.list

@@ -452,3 +452,17 @@ def test_recorded_parameters_take_fused_steps():
     with torch.meta_init():
         w = trained()
     assert torch.materialize(w).tolist() == trained().tolist()
+
+
+def test_lbfgs_has_one_group():
+    made = optim.LBFGS([nn.Parameter(torch.ones(1))])
+    made.add_param_group({"params": nn.Parameter(torch.ones(1))})
+    with pytest.raises(AssertionError, match="Expected exactly one param_group, but got 2"):
+        made.step(lambda: torch.ones(()))
+
+
+def test_gradients_that_are_no_numbers_have_no_sign():
+    w = nn.Parameter(torch.ones(2))
+    w.grad = torch.tensor([float("nan"), 1.0])
+    optim.Rprop([w], lr=0.5).step()
+    assert w.tolist() == [1.0, 0.5]

@@ -102,9 +102,7 @@ class BackwardHook:
 
     def leave(self, result: Any) -> Any:
         """Stands where gradients enter the module."""
-        if not isinstance(result, Tensor) and not (
-            isinstance(result, tuple) and all(isinstance(r, Tensor) for r in result)
-        ):
+        if not isinstance(result, Tensor | tuple):
             warnings.warn(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors "
                 f"but received {type(result)}",

@@ -163,7 +163,7 @@ def _load_one(
         )
         return
     lazy = is_lazy(target)
-    if not lazy and len(target.shape) == 0 and len(value.shape) == 1:
+    if not lazy and len(target.shape) == 0 and tuple(value.shape) == (1,):
         value = value[0]  # files from before there were tensors without dimensions
     if not lazy and value.shape != target.shape:
         errors.append(

@@ -96,6 +96,10 @@ class LBFGS(Optimizer):
     @common.never_recorded
     def step(self, closure: Any) -> Any:
         """Updates until nothing changes, or as many as the options allow; the closure computes loss and gradients."""
+        if len(self.param_groups) != 1:
+            raise AssertionError(
+                f"Expected exactly one param_group, but got {len(self.param_groups)}"
+            )
         closure = torch.enable_grad()(closure)
         group = self.param_groups[0]
         state = self.state[self._params[0]]

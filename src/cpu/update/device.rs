@@ -191,9 +191,9 @@ impl Beside for Rprop {
         Rule {
             entry: self.entry,
             text: "const V sign = r(g * s0); const bool falls = sign < V(0); \
-                   V size = r(s1 * (sign > V(0) ? added(v[1]) : falls ? added(v[0]) : sign + V(1))); \
+                   V size = r(s1 * (sign > V(0) ? added(v[1]) : falls ? added(v[0]) : V(1))); \
                    if (size < added(v[2])) size = added(v[2]); if (size > added(v[3])) size = added(v[3]); \
-                   if (falls) g = 0; p = r(p - (g > V(0) ? size : g < V(0) ? -size : g * V(0) * size)); s0 = g; s1 = size;",
+                   if (falls) g = 0; p = r(p - (g > V(0) ? size : g < V(0) ? -size : V(0))); s0 = g; s1 = size;",
             numbers: numbers([self.etas[0], self.etas[1], self.sizes[0], self.sizes[1]]),
         }
     }

@@ -342,8 +342,7 @@ impl Update for Rprop {
         } else if falls {
             down
         } else {
-            // One, but for NaN.
-            agreement + one
+            one // of NaN, too, whose sign is zero
         };
         let size = R::r::<S>(s[1] * factor);
         let size = if size < least { least } else { size };
@@ -354,8 +353,7 @@ impl Update for Rprop {
         } else if g < zero {
             -size
         } else {
-            // Nothing, but for NaN.
-            g * zero * size
+            zero
         };
         (R::r::<S>(p - way), [g, size, s[2]])
     }

@@ -169,9 +169,24 @@ def pack_padded_sequence(
             "Length of all samples has to be greater than 0, but found an element in "
             "'lengths' that is <= 0"
         )
-    batches = [sum(n > step for n in sizes) for step in range(sizes[0])]
-    data = torch.cat([input[step, :n] for step, n in enumerate(batches)])
+    parts: list[Any] = []
+    batches: list[int] = []
+    for start, end, n in _runs(sizes):
+        parts.append(input[start:end, :n].flatten(0, 1))
+        batches += [n] * (end - start)
+    data = torch.cat(parts)
     return PackedSequence(data, torch.tensor(batches, device="cpu"), sorted_indices, None)
+
+
+def _runs(lengths: list[int]) -> Iterable[tuple[int, int, int]]:
+    """Steps in which as many sequences go on: first, end, how many. Of lengths that never grow; of numbers of sequences
+    by step they are the sequences that end together, how many steps they take."""
+    start = 0
+    for n in range(len(lengths), 0, -1):
+        end = lengths[n - 1]
+        if end > start:
+            yield start, end, n
+            start = end
 
 
 def pad_packed_sequence(
@@ -192,11 +207,15 @@ def pad_packed_sequence(
     batches = sequence.batch_sizes.tolist()
     data = sequence.data
     out = data.new_full((steps, batches[0], *data.shape[1:]), padding_value)
+    sizes: list[int] = []
+    for first, end, n in _runs(batches):
+        sizes += [n] * (end - first)
     at = 0
-    for step, n in enumerate(batches):
-        out[step, :n] = data[at : at + n]
-        at += n
-    lengths = torch.tensor([sum(n > i for n in batches) for i in range(batches[0])], device="cpu")
+    for start, end, n in _runs(sizes):
+        rows = data[at : at + (end - start) * n]
+        out[start:end, :n] = rows.unflatten(0, (end - start, n))
+        at += (end - start) * n
+    lengths = torch.tensor(sizes, device="cpu")
     if batch_first:
         out = out.transpose(0, 1)
     if sequence.unsorted_indices is not None:
@@ -250,7 +269,9 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
     """The tensors that were padded into one."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    return [seq[:length] for seq, length in zip(padded_sequences, lengths.tolist(), strict=False)]
+    places = torch.arange(padded_sequences.size(1), device=padded_sequences.device)
+    each = zip(padded_sequences, lengths.tolist(), strict=False)
+    return [seq[places[:length]] for seq, length in each]
 
 
 def pack_sequence(sequences: Iterable[Any], enforce_sorted: bool = True) -> PackedSequence:
