@@ -6,7 +6,7 @@
 
 use crate::{DType, Device};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 /// The flags of a tensor are the lowest byte.
 pub const TENSOR_FLAGS: u32 = 0;
@@ -71,6 +71,13 @@ struct Mode {
 
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode { device: None, word: GRAD | ALWAYS }) };
+}
+
+// How many threads have a default dtype of their own: others need not look for theirs.
+static REPLAYS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static REPLAYED: Cell<Option<DType>> = const { Cell::new(None) };
 }
 
 thread_local! {
@@ -241,7 +248,26 @@ pub fn set_inference(inference: bool) -> bool {
 #[inline]
 #[must_use]
 pub fn default_dtype() -> DType {
+    if REPLAYS.load(Relaxed) != 0
+        && let Some(dtype) = REPLAYED.get()
+    {
+        return dtype;
+    }
     DType::ALL[DEFAULT_DTYPE.load(Relaxed) as usize]
+}
+
+/// Runs a function with another dtype of tensors made from Python floats, on this thread alone.
+pub fn with_default_dtype<R>(dtype: DType, f: impl FnOnce() -> R) -> R {
+    struct Restore(Option<DType>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            REPLAYED.set(self.0);
+            REPLAYS.fetch_sub(1, Relaxed);
+        }
+    }
+    REPLAYS.fetch_add(1, Relaxed);
+    let _restore = Restore(REPLAYED.replace(Some(dtype)));
+    f()
 }
 
 /// Sets the dtype of tensors made from Python floats.

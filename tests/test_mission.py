@@ -199,3 +199,21 @@ def test_mixing_devices_is_an_error():
         with pytest.raises(RuntimeError, match="is not on the expected device"):
             call()
     assert (meta + torch.tensor(1.0)).is_meta
+
+
+def test_recorded_calls_keep_the_default_dtype_that_they_met():
+    def halves():
+        whole = torch.tensor([1, 2, 3])
+        return [whole / 2, whole.mul(0.5), whole.exp(), torch.arange(3) * 0.5]
+
+    torch.set_default_dtype(torch.float64)
+    try:
+        eager = halves()
+        with torch.meta_init():
+            waiting = halves()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for made, expected in zip(waiting, eager, strict=True):
+        torch.materialize(made)
+        assert made.dtype == torch.float64 and torch.equal(made, expected)
+    assert torch.get_default_dtype() == torch.float32

@@ -441,12 +441,16 @@ def test_averages_of_counts_are_whole_numbers():
     assert counts == [2, 3, 4]
 
 
-def test_recorded_parameters_take_fused_steps():
+@pytest.mark.parametrize("scaled", [False, True])
+def test_recorded_parameters_take_fused_steps(scaled):
     def trained():
         torch.manual_seed(0)
         w = nn.Parameter(torch.randn(3))
         w.grad = torch.ones(3)
-        optim.AdamW([w], fused=True).step()
+        made = optim.AdamW([w], fused=True)
+        if scaled:
+            made.grad_scale, made.found_inf = torch.tensor(2.0), torch.tensor(0.0)
+        made.step()
         return w
 
     with torch.meta_init():

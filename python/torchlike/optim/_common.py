@@ -90,12 +90,17 @@ def _default_to_fused_or_foreach(
     return False, False
 
 
+def _will_be(p: Any) -> str:
+    """The type of a parameter's device; of the one where it will be, while it waits."""
+    kind: str = "cpu" if p.is_meta and p.source is not None else p.device.type
+    return kind
+
+
 def _device_dtype_check_for_fused(p: Any, cuda_unsupported: bool = False) -> None:
     devices = _get_fused_kernels_supported_devices()
     if cuda_unsupported:
         devices.remove("cuda")
-    recorded = p.is_meta and p.source is not None  # it is where it will be
-    if not ((recorded or p.device.type in devices) and p.is_floating_point()):
+    if not (_will_be(p) in devices and p.is_floating_point()):
         raise RuntimeError(
             "`fused=True` requires all the params to be floating point Tensors of "
             f"supported devices: {devices} but {p.dtype} and {p.device.type}"
@@ -389,8 +394,8 @@ def fused_here(fused: Any, params: Tensors, grad_scale: Any, found_inf: Any) -> 
 
     Only fused steps take a scale out of the gradients.
     """
-    devices = {p.device for p in params} if fused else ()
-    whole = bool(fused) and all(device.type in ("cpu", "cuda") for device in devices)
+    devices = {_will_be(p) for p in params} if fused else ()
+    whole = bool(fused) and all(device in ("cpu", "cuda") for device in devices)
     if not whole and (grad_scale is not None or found_inf is not None):
         if fused:
             raise NotImplementedError(

@@ -56,6 +56,8 @@ struct Written {
     /// The generator before the call.
     rng: Option<Generator>,
     device: Device,
+    /// The dtype that floats had.
+    floats: DType,
 }
 
 static COUNTER: AtomicU64 = AtomicU64::new(1);
@@ -336,6 +338,7 @@ fn record(
         in_place: over,
         rng,
         device,
+        floats: mode::default_dtype(),
     });
     for ((t, key), prev) in results.iter().zip(keys).zip(before) {
         let entry = Entry {

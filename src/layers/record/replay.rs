@@ -7,7 +7,7 @@ use crate::ops::op::{Body, KernelBody, Ret};
 use crate::ops::{Args, Call, Form, dispatch};
 use crate::random;
 use crate::source::{Provider, Source};
-use crate::{Device, Result, Storage, Tensor, bail, dims};
+use crate::{Device, Result, Storage, Tensor, bail, dims, mode};
 use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -62,7 +62,9 @@ pub fn replay(source: &Source, nbytes: usize, keep: bool) -> Result<Storage> {
     };
     layers::unwatched(|| {
         let calls = replay.collect(&entry)?;
-        calls.iter().try_for_each(|c| replay.execute(c))
+        calls
+            .iter()
+            .try_for_each(|c| mode::with_default_dtype(c.floats, || replay.execute(c)))
     })?;
     if keep {
         let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
