@@ -80,7 +80,9 @@ def test_rows_of_a_matrix_have_no_last_offset():
 def test_rows_outside_of_the_table_are_named_where_norms_are_bounded():
     weight = torch.ones(4, 3)
     for find in (F.embedding, F.embedding_bag):
-        with pytest.raises(IndexError, match=r"select\(\): index 7 out of range for tensor of size"):
+        with pytest.raises(
+            IndexError, match=r"select\(\): index 7 out of range for tensor of size"
+        ):
             find(torch.tensor([[1, 7]]), weight, max_norm=1.0)
 
 

@@ -402,7 +402,9 @@ def test_encoders_of_sequences_that_are_padding_alone() -> None:
 def test_hooks_of_modules_that_no_gradient_leaves_say_so():
     layer = nn.Linear(2, 1)
     layer.register_full_backward_hook(lambda m, given, taken: (None,))
-    with pytest.warns(UserWarning, match="Full backward hook is firing when gradients are computed"):
+    with pytest.warns(
+        UserWarning, match="Full backward hook is firing when gradients are computed"
+    ):
         layer(torch.ones(1, 2)).sum().backward()
 
 

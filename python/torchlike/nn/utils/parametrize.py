@@ -9,7 +9,6 @@ from typing import Any
 import torchlike as torch
 from torchlike import __future__ as future
 from torchlike.nn.modules.container import ModuleDict, ModuleList
-from torchlike.nn.modules.module import Module
 from torchlike.nn.parameter import Parameter
 from torchlike.utils._python_dispatch import is_traceable_wrapper_subclass
 
