@@ -121,15 +121,43 @@ def test_gradients_go_through_writes_into_views(f: Callable[..., Any]) -> None:
             torch.testing.assert_close(b.full_tensor(), a)
 
 
+# Others look at a view again after another one, or the whole, was written.
+AT_ONCE = [f for f in WRITES if f not in (siblings, root_written)]
+
+
 @pytest.mark.parametrize(
-    ("f", "places"), [(added, (Shard(1),)), (columns, (Shard(0),)), (siblings, (Shard(1),))]
+    ("f", "places"),
+    [(siblings, (Shard(1),)), *((f, (Shard(d),)) for f in AT_ONCE for d in range(2))],
 )
-def test_so_they_do_where_other_dimensions_are_cut(f: Callable[..., Any], places: Places) -> None:
+def test_so_they_do_where_dimensions_are_cut(f: Callable[..., Any], places: Places) -> None:
     want = gradients(f, [X.clone(), V.clone()], line)
     got = gradients(f, [placed(X, places), placed(V, places)], lambda y: placed(line(y), places))
     for a, b in zip(want, got, strict=True):
         if a is not None:
             torch.testing.assert_close(b.full_tensor(), a)
+
+
+def test_writes_reach_what_had_to_be_gathered_for_a_view() -> None:
+    x = torch.arange(12.0).view(6, 2)
+    for places in ((Shard(0),), (Shard(1),)):
+        t, want = placed(x, places), x.clone()
+        for y in (t, want):
+            y[1] = 7.0
+            y[2:4].t()[0].add_(1)
+            y.flatten()[-1:].zero_()
+            first, last = y[0:1], y[5:6]
+            first.fill_(3.0)
+            last.mul_(2)
+            y[0, 1] = 5
+        assert torch.equal(t.full_tensor(), want), places
+        assert t.placements == places
+
+
+def test_triangles_are_cut_out_in_place() -> None:
+    x = torch.randn(4, 3)
+    t = placed(x, (Shard(0),))
+    assert t.tril_() is t
+    assert torch.equal(t.full_tensor(), x.tril())
 
 
 def test_circular_padding_has_its_gradient() -> None:

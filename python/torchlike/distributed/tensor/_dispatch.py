@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torchlike as torch
 from torchlike import _C
 from torchlike._ops import modes
-from torchlike.distributed.tensor import _moves
+from torchlike.distributed.tensor import _drawn, _moves, _written
 from torchlike.distributed.tensor._rules import Call, Fixed, Rows, filled, rule_of
 from torchlike.distributed.tensor._rules.reduce import evenly
 from torchlike.distributed.tensor._rules.sizes import GROUPED, sizes_in
@@ -36,26 +36,6 @@ if TYPE_CHECKING:
     from torchlike.distributed.device_mesh import DeviceMesh
 
 aten: Any = torch.ops.aten
-
-# Drawn numbers are those that one device would draw: a piece is cut out of the whole.
-_RANDOM = frozenset(
-    [
-        "native_dropout",
-        "normal_",
-        "uniform_",
-        "bernoulli",
-        "bernoulli_",
-        "exponential_",
-        "geometric_",
-        "log_normal_",
-        "cauchy_",
-        "multinomial",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-    ]
-)
-
 
 # Views for which dimensions have to lie as one.
 _AS_ONE = frozenset(("view", "_unsafe_view", "view_as_complex"))
@@ -165,15 +145,23 @@ def dispatch(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """The result of an operator of which some argument lies on a mesh."""
     from torchlike.distributed.tensor import _handlers
 
+    following = any(
+        _is_ours(t) and t._spec.follows for t in tensors_of((*args, *kwargs.values()))
+    )
+    if following:
+        _C._trace_void()
     outs = [a.name for a in func._schema.arguments if a.is_out and _is_ours(kwargs.get(a.name))]
-    if outs:
-        return _handlers.into(func, outs, args, kwargs)
     handler = _handlers.HANDLERS.get(_name(func))
-    if handler is not None:
+    made = NotImplemented
+    if outs:
+        made = _handlers.into(func, outs, args, kwargs)
+    elif handler is not None:
         made = handler(func, args, kwargs)
-        if made is not NotImplemented:
-            return made
-    return run(func, args, kwargs)
+    if made is NotImplemented:
+        made = run(func, args, kwargs)
+    if following:
+        _written.written(func, args, kwargs)
+    return made
 
 
 def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -193,8 +181,8 @@ def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             aten.squeeze_.dims if func._opname == "squeeze_" else aten.squeeze.dims,
             (args[0], *decision.args),
         )
-    if _name(func) in _RANDOM and _is_real(pieces):
-        drawn = _drawn(func, args, kwargs, decision, pieces)
+    if _name(func) in _drawn.RANDOM and _is_real(pieces):
+        drawn = _drawn.drawn(func, args, kwargs, decision, pieces)
         return wrapped(func, args, kwargs, decision, drawn)
     results = []
     for seat in range(len(mesh._seats)):
@@ -203,7 +191,17 @@ def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         sized = _sized(_name(func), local[0], decision, seat)
         results.append(func(*sized, **dict(zip(kwargs, local[1], strict=True))))
     results = _masked(decision, results)
-    return wrapped(func, args, kwargs, decision, results)
+    made = wrapped(func, args, kwargs, decision, results)
+    first = tensors[0]
+    if func.is_view:
+        origin = _written.origin_of(first, pieces[0], decision.inputs[0])
+        if origin is not None:
+            _written.follows(made, origin)
+    elif made is first and first._spec.placements != decision.inputs[0].placements:
+        back = _moves.redistribute(pieces[0], decision.inputs[0], first._spec)
+        for piece, value in zip(first._locals, back, strict=True):
+            piece.copy_(value)
+    return made
 
 
 def _masked(decision: Decision, results: list[Any]) -> list[Any]:
@@ -276,30 +274,6 @@ def _group_sized(args: Any, at: int) -> Any:
     """Examples, channels and the rest, as the piece has them."""
     shape = args[0].shape
     return (*args[:at], shape[0], shape[1], prod(shape[2:]), *args[at + 3 :])
-
-
-def _drawn(func: OpOverload, args: Any, kwargs: Any, decision: Decision, pieces: Any) -> list[Any]:
-    """The pieces of what one device draws for the whole."""
-    spec = decision.inputs[0]
-    whole = torch.empty_strided(
-        spec.shape, spec.stride, dtype=spec.dtype, device=pieces[0][0].device
-    )
-    if not func._opname.endswith("_"):
-        full = spec.placed(replicated(spec.mesh))
-        whole = _moves.redistribute(args[0]._locals, args[0]._spec, full)[0]
-    made = func(whole, *args[1:], **kwargs)
-    found = []
-    for seat in range(len(spec.mesh._seats)):
-        outs = made if isinstance(made, tuple) else (made,)
-        cut = [
-            t if s is None else _moves.own_part(t, s, seat)
-            for t, s in zip(outs, decision.results, strict=True)
-        ]
-        if func._opname.endswith("_"):
-            found.append(pieces[0][seat].copy_(cut[0]))
-        else:
-            found.append(tuple(cut) if isinstance(made, tuple) else cut[0])
-    return found
 
 
 def decide(

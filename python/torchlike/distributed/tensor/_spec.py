@@ -47,6 +47,7 @@ class Spec:
         "_number",
         "_others",
         "dtype",
+        "follows",
         "mesh",
         "ordered",
         "placements",
@@ -59,6 +60,8 @@ class Spec:
     """The whole's shape."""
     stride: tuple[int, ...]
     """The whole's strides."""
+    follows: bool
+    """Whether a tensor that lies so is a view of one that lies elsewhere, and gives it what is written."""
     unsplit: tuple[Placement, ...]
     """The placements with what is partial reduced."""
 
@@ -76,7 +79,7 @@ class Spec:
         codes = tuple([p._code for p in self.placements])
         self._key = (mesh, codes, tensor_meta, ordered and any(c[0] == 2 for c in codes))
         self._hash = hash(self._key)
-        self._number = 0
+        self._number, self.follows = 0, False
         self._others: dict[Any, Any] = {}
 
     @property
@@ -86,7 +89,7 @@ class Spec:
         if not number:
             if len(_numbers) > _LIMIT:
                 _numbers.clear()
-            key = (self, self.mesh._root, self.mesh._world)
+            key = (self, self.mesh._root, self.mesh._world, self.follows)
             number = self._number = _numbers.get(key) or _numbers.setdefault(key, next(_count))
         return number
 
@@ -104,6 +107,19 @@ class Spec:
     def lies(self) -> tuple[list[tuple[int, int, int]], bool]:
         """The placements as the core takes them."""
         return [p._code for p in self.placements], self.ordered
+
+    @property
+    def followed(self) -> Spec:
+        """The same of a view of a tensor that lies elsewhere."""
+        if self.follows:
+            return self
+        found: Spec | None = self._others.get("followed")
+        if found is None:
+            found = self._others["followed"] = Spec(
+                self.mesh, self.placements, self.tensor_meta, self.ordered
+            )
+            found.follows = True
+        return found
 
     @property
     def num_shards(self) -> int:
