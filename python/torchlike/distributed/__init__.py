@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from torchlike import _absent, _lazy
 from torchlike.distributed import _groups
+from torchlike.distributed._checks import OUTSIDE
 from torchlike.distributed._buckets import GradBucket
 from torchlike.distributed._groups import ProcessGroup, Work, is_initialized
 from torchlike.distributed._stores import (
@@ -250,7 +251,7 @@ class _Members(type):
 class GroupMember(metaclass=_Members):
     """The group of all ranks, and what stands for a group that this process is not in."""
 
-    NON_GROUP_MEMBER = -100
+    NON_GROUP_MEMBER = OUTSIDE
 
 
 def _rank_not_in_group(group: Any) -> bool:

@@ -134,9 +134,9 @@ def permute_tensor(self: Any, src_dst: list[int], group: Any, tag: str = "") -> 
     out, into = [0] * found.size(), [0] * found.size()
     for src, dst in enumerate(src_dst):
         if src == found.rank():
-            into[dst] = self.numel()
+            into[dst] = self.shape[0]
         if dst == found.rank():
-            out[src] = self.numel()
+            out[src] = self.shape[0]
     return all_to_all_single(self, out, into, found)
 
 

@@ -1,8 +1,8 @@
 """The collectives as operators, under PyTorch's names, so that dispatch modes see them.
 
 `_c10d_functional` takes tensors and gives new ones, and so does `c10d_functional`, of ranks that are listed; `c10d`
-writes tensors that are given. On a `fake` group results have their shapes, and values that say nothing; a group of
-one rank, whoever made it, has the right ones.
+writes tensors that are given. On a `fake` group results have their shapes, and the values of ranks that are all as this
+one, sums apart: never those of memory that nobody wrote. A group of one rank, whoever made it, has the right ones.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from torchlike.distributed import _groups
 from torchlike.distributed._groups import ProcessGroup, Work
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torchlike.distributed import _gloo
 else:
     _gloo = _lazy.module("torchlike.distributed._gloo")
@@ -39,19 +41,47 @@ def _rows(t: Any, factor: int, divide: bool = False) -> Any:
     return t.new_empty(shape)
 
 
+def _has_values(t: Any) -> bool:
+    """Whether somebody may look at its elements."""
+    return not (t.is_meta or _C._is_fake(t))
+
+
 def _gathered(input: Any, group_size: int, group_name: Any) -> Any:
     if group_size == 1:
         return input.clone()
-    return _rows(input, group_size)
+    made = _rows(input, group_size)
+    if _has_values(input):
+        made.view(group_size, -1).copy_(input.reshape(1, -1))
+    return made
+
+
+_REDUCTIONS = frozenset("sum avg product min max band bor bxor unused".split())
+
+
+def _known(reduce_op: str) -> None:
+    if reduce_op not in _REDUCTIONS:
+        raise RuntimeError(f"Unrecognized reduce_op: {reduce_op}")
 
 
 def _scattered(input: Any, reduce_op: str, group_size: int, group_name: Any) -> Any:
+    _known(reduce_op)
     if group_size == 1:
         return input.clone()
-    return _rows(input, group_size, divide=True)
+    made = _rows(input, group_size, divide=True)
+    if _has_values(input):
+        _own_chunk(made, input, _group(group_name))
+    return made
+
+
+def _own_chunk(output: Any, input: Any, group: ProcessGroup) -> None:
+    """The part of the input that this rank has."""
+    if input.numel() != output.numel() * group.size():
+        raise RuntimeError("input tensor must be the same size as output size times world size")
+    output.view(-1).copy_(input.reshape(group.size(), -1)[max(group.rank(), 0)])
 
 
 def _reduced(input: Any, reduce_op: str, group_name: Any) -> Any:
+    _known(reduce_op)
     return input.clone()
 
 
@@ -60,16 +90,31 @@ def _broadcast(input: Any, src: int, group_name: Any) -> Any:
 
 
 def _exchanged(input: Any, output_split_sizes: Any, input_split_sizes: Any, group_name: Any) -> Any:
-    return input.new_empty([sum(output_split_sizes), *input.shape[1:]])
+    made = input.new_empty([sum(output_split_sizes), *input.shape[1:]])
+    if _has_values(input):
+        _repeated(made, input, output_split_sizes)
+    return made
+
+
+def _repeated(output: Any, input: Any, sizes: Sequence[int]) -> None:
+    """The first rows of the input as those of each rank, and again where it has fewer."""
+    for part in output.split(list(sizes)) if len(input) else ():
+        for rows in part.split(len(input)) if len(part) else ():
+            rows.copy_(input[: len(rows)])
 
 
 def _moved(input: Any, gather_dim: int, shard_dim: int, group_name: Any) -> Any:
     """Each rank's part along `gather_dim` becomes one along `shard_dim`."""
-    size = _group(group_name).size()
+    group = _group(group_name)
+    size = group.size()
     shape = list(input.shape)
     shape[gather_dim] *= size
     shape[shard_dim] //= size
-    return input.new_empty(shape)
+    made = input.new_empty(shape)
+    if _has_values(input):
+        whole = torch.cat([input] * size, gather_dim)
+        made.copy_(whole.narrow(shard_dim, shape[shard_dim] * max(group.rank(), 0), shape[shard_dim]))
+    return made
 
 
 _KERNELS: dict[str, Any] = {
@@ -270,14 +315,12 @@ _WRITERS = {
     "recv_": "Tensor[] tensors, Any process_group, int src, int tag",
     "barrier": "Tensor tensor, Any process_group",
 }
-# Those in which a rank's own input is known to be a part of its result.
-_FROM_OWN = ("allgather_", "_allgather_base_", "allgather_into_tensor_coalesced_")
 
 
 def _writer(name: str, group_at: int) -> Any:
     """The kernel of a collective that writes; its group is the argument at a place."""
     op, kind = getattr(c10d, name), _kind(name)
-    from_own, copies = name in _FROM_OWN, "Tensor[] tensors" not in _WRITERS[name]
+    from_own, copies = _FROM_OWN.get(name), "Tensor[] tensors" not in _WRITERS[name]
 
     def write(*args: Any) -> Any:
         group = args[group_at]
@@ -288,8 +331,8 @@ def _writer(name: str, group_at: int) -> Any:
             return _gloo.written(name, args, group)
         if copies and group.size() == 1:
             _copy_all(args[0], args[1])
-        elif from_own:
-            _fill_own(args[0], args[1], group)
+        elif from_own is not None:
+            from_own(args, group)
         return Work(args[0])
 
     return write
@@ -308,9 +351,9 @@ def _copy_all(outputs: Any, inputs: Any) -> None:
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def _fill_own(outputs: Any, inputs: Any, group: ProcessGroup) -> None:
+def _fill_own(args: Any, group: ProcessGroup) -> None:
     """Every rank's part is taken to be this rank's."""
-    outputs, inputs = _flat(outputs), _flat(inputs)
+    outputs, inputs = _flat(args[0]), _flat(args[1])
     if len(outputs) != len(inputs):
         inputs = inputs * len(outputs)
     for to, of in zip(outputs, inputs, strict=False):
@@ -318,6 +361,58 @@ def _fill_own(outputs: Any, inputs: Any, group: ProcessGroup) -> None:
             to.view(group.size(), -1).copy_(of.reshape(1, -1))
         elif to.numel() == of.numel():
             to.view(-1).copy_(of.reshape(-1))
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _keep_own(args: Any, group: ProcessGroup) -> None:
+    """This rank's part of its own input, in place of what is reduced or sent."""
+    outputs, inputs = args[0], args[1]
+    if isinstance(outputs, torch.Tensor):
+        outputs, inputs = [outputs], [inputs]
+    for to, of in zip(outputs, inputs, strict=False):
+        if not _has_values(to):
+            continue
+        if isinstance(of, torch.Tensor):
+            _own_chunk(to, of, group)
+        elif len(of) != group.size():
+            raise RuntimeError(
+                f"a fake group of {group.size()} ranks got a list of {len(of)} tensors"
+            )
+        else:
+            to.copy_(of[max(group.rank(), 0)])
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _exchange_own(args: Any, group: ProcessGroup) -> None:
+    """What would be sent, as what comes."""
+    output, input, _, to_sizes, from_sizes = args
+    if not _has_values(output):
+        return
+    for t, sizes in ((input, from_sizes), (output, to_sizes)):
+        if not sizes and len(t) % group.size():
+            raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
+        if sizes and sum(sizes) != len(t):
+            raise RuntimeError("Split sizes doesn't match total dim 0 size")
+    if not to_sizes and not from_sizes:
+        output.copy_(input)
+    else:
+        even = [len(output) // group.size()] * group.size()
+        _repeated(output, input, to_sizes or even)
+
+
+# On a fake group, what of a rank's own input its result is made of.
+_FROM_OWN = {
+    "allgather_": _fill_own,
+    "_allgather_base_": _fill_own,
+    "allgather_into_tensor_coalesced_": _fill_own,
+    "gather_": _fill_own,
+    "alltoall_": _fill_own,
+    "alltoall_base_": _exchange_own,
+    "scatter_": _keep_own,
+    "reduce_scatter_": _keep_own,
+    "_reduce_scatter_base_": _keep_own,
+    "reduce_scatter_tensor_coalesced_": _keep_own,
+}
 
 
 def _define_writers() -> None:

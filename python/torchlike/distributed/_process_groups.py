@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from torchlike.distributed import _groups
+from torchlike.distributed._checks import OUTSIDE
 from torchlike.distributed._groups import ProcessGroup, group_of
 
 
 def get_rank(group: Any = None) -> int:
     """This process's place in the group; -1 if it has none, or there is no world to have one in."""
-    return group_of(group).rank()
+    return -1 if group == OUTSIDE else group_of(group).rank()
 
 
 def get_world_size(group: Any = None) -> int:
     """How many ranks the group has; -1 if this process is not among them."""
+    if group == OUTSIDE:
+        return -1
     found = group_of(group)
     return found.size() if found.rank() >= 0 else -1
 
@@ -60,6 +63,8 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     Raises:
         ValueError: if it has none.
     """
+    if group is _groups.world().default:
+        return global_rank
     if global_rank not in group.ranks:
         raise ValueError(f"Global rank {global_rank} is not part of group {group}")
     return group.ranks.index(global_rank)
@@ -71,6 +76,8 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     Raises:
         ValueError: if the group is smaller.
     """
+    if group is _groups.world().default:
+        return group_rank
     if not 0 <= group_rank < group.size():
         raise ValueError(f"Group rank {group_rank} is not part of group {group}")
     return group.ranks[group_rank]
@@ -89,18 +96,19 @@ def new_group(
     """A group of some ranks; a number that says so, if this process is not among them.
 
     Raises:
-        ValueError: if a rank is not in the world.
+        ValueError: if a rank is not in the world, or is there twice.
     """
-    from torchlike.distributed import GroupMember
-
     world = _groups.world()
     chosen = list(range(world.size) if ranks is None else ranks)
     if sort_ranks:
         chosen.sort()
-    if any(not 0 <= r < world.size for r in chosen) or len(set(chosen)) < len(chosen):
-        raise ValueError(
-            "the new group's rank should be within the world_size set by init_process_group"
-        )
+    for r in chosen:
+        if not 0 <= r < world.size:
+            raise ValueError(
+                f"Rank {r} is out of range. Valid ranks are 0 to {world.size - 1} (world_size={world.size})"
+            )
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"ranks list must not contain duplicate entries, got {chosen}")
     name = (backend or world.backend).lower().rpartition(":")[2]
     if name not in _groups.BACKENDS or (name == "gloo") != (world.backend == "gloo"):
         raise NotImplementedError(
@@ -109,7 +117,7 @@ def new_group(
         )
     if not set(chosen) & set(world.here):
         world.made += 1
-        return GroupMember.NON_GROUP_MEMBER
+        return OUTSIDE
     return world.add(chosen, group_desc or "", name)
 
 
