@@ -16,7 +16,7 @@ import torchlike.distributed as dist
 import torchlike.nn.functional as F
 from meshes import REFUSED, options, placed
 from torchlike.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torchlike.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torchlike.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torchlike.distributed.tensor.placement_types import _StridedShard
 
 Case = tuple[Callable[..., Any], list[Any]]
@@ -44,6 +44,8 @@ CASES: dict[str, Case] = {
     "mul2": (lambda a: a * 2, [rnd(5, 4)]),
     "add2": (lambda a: a + 2, [rnd(5, 4)]),
     "relu": (lambda a: torch.relu(a), [rnd(5, 4)]),
+    "threshold": (lambda a: F.threshold(a, 0.1, 5.0), [rnd(5, 4)]),
+    "number_by": (lambda a: torch.div(0.5, a), [rnd(5, 4)]),
     "gelu": (lambda a: F.gelu(a), [rnd(5, 4)]),
     "exp": (lambda a: a.exp(), [rnd(5, 4)]),
     "clamp": (lambda a: a.clamp(-1, 1), [rnd(5, 4)]),
@@ -160,6 +162,8 @@ CASES: dict[str, Case] = {
         [rnd(5, 4), torch.tensor([0, 2, 4]), rnd(3, 4)],
     ),
     "embedding": (lambda w, i: F.embedding(i, w), [rnd(7, 4), ints(3, 5, n=7)]),
+    "one_hot": (lambda i: F.one_hot(i, 6), [ints(3, 4)]),
+    "one_hot_all": (lambda i: F.one_hot(i), [ints(3, 4)]),
     "softmax": (lambda a: a.softmax(-1), [rnd(5, 4)]),
     "log_softmax": (lambda a: a.log_softmax(0), [rnd(5, 4)]),
     "layer_norm": (lambda a, w, b: F.layer_norm(a, (4,), w, b), [rnd(5, 3, 4), rnd(4), rnd(4)]),
@@ -188,6 +192,18 @@ CASES: dict[str, Case] = {
     "ce": (lambda a, t: F.cross_entropy(a, t), [rnd(6, 4), ints(6, n=4)]),
     "ce_sum": (lambda a, t: F.cross_entropy(a, t, reduction="sum"), [rnd(5, 4), ints(5, n=4)]),
     "ce_none": (lambda a, t: F.cross_entropy(a, t, reduction="none"), [rnd(5, 4), ints(5, n=4)]),
+    "ce_ignored": (
+        lambda a, t: F.cross_entropy(a, t, ignore_index=0),
+        [rnd(12, 4), torch.tensor([0, 0, 1, 2, 3, 3, 0, 2, 1, 1, 1, 2])],
+    ),
+    "ce_weighted": (
+        lambda a, t, w: F.cross_entropy(a, t, w),
+        [rnd(6, 4), ints(6, n=4), torch.tensor([1.0, 0.2, 3.0, 0.5])],
+    ),
+    "ce_places": (
+        lambda a, t: F.cross_entropy(a, t, ignore_index=1),
+        [rnd(6, 3, 4), ints(6, 4, n=3)],
+    ),
     "mse": (lambda a, b: F.mse_loss(a, b), [rnd(6, 4), rnd(6, 4)]),
     "mse_sum": (lambda a, b: F.mse_loss(a, b, reduction="sum"), [rnd(5, 4), rnd(5, 4)]),
     "l1": (lambda a, b: F.l1_loss(a, b), [rnd(6, 4), rnd(6, 4)]),
@@ -415,6 +431,17 @@ def test_results_go_where_they_are_told_and_keep_its_placements(name: str) -> No
                 for out, back, want in zip(outs, got if several else [got], wanted, strict=True):
                     assert back is out and out.placements == (kept,)
                     torch.testing.assert_close(out.full_tensor(), want)
+
+
+def test_thresholds_keep_extremes_that_they_do_not_turn_round() -> None:
+    mesh = init_device_mesh("cpu", (2,))
+    pieces = [torch.tensor([0.0, 3.0, 0.5]), torch.tensor([2.0, 0.0, 0.25])]
+    spec = distribute_tensor(pieces[0], mesh, [Replicate()])._spec.placed([Partial("max")])
+    t, want = DTensor._of(pieces, spec), torch.maximum(*pieces)
+    for value, kept in ((5.0, Replicate()), (-1.0, Partial("max"))):
+        got = F.threshold(t, 1.0, value)
+        assert got.placements == (kept,)
+        assert torch.equal(got.full_tensor(), F.threshold(want, 1.0, value))
 
 
 def test_results_of_other_types_or_shapes_go_nowhere() -> None:

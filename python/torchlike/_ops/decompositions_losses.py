@@ -104,6 +104,13 @@ def one_hot(self: Any, num_classes: int = -1) -> Any:
         return aten._to_copy(same, dtype=_C.int64)
     if self.dtype != _C.int64 or self.numel() == 0:
         return NotImplemented
+    if hasattr(self, "device_mesh"):
+        if num_classes < 0:
+            num_classes = aten._local_scalar_dense(aten.max(self)) + 1
+        # The classes lie on the mesh as well.
+        counted = aten.cumsum(aten.new_ones(self, [num_classes]), 0)
+        same = aten.eq.Tensor(aten.unsqueeze(self, -1), aten.sub.Scalar(counted, 1))
+        return aten._to_copy(same, dtype=_C.int64)
     least, most = (aten._local_scalar_dense(t) for t in aten.aminmax(self))
     count = most + 1 if num_classes == -1 else num_classes
     if least < 0 or most >= count or count < 1:

@@ -217,6 +217,28 @@ def _mean_backward(func: OpOverload, args: Any, kwargs: Any) -> Any:
     return func(**{**values, "grad_output": grad, "reduction": REDUCTIONS["sum"]})
 
 
+def _mean_of_targets(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """The mean loss of what is cut: over all that count on any rank, of which ranks have different numbers."""
+    values = func.bind(args, kwargs)
+    if values["reduction"] != REDUCTIONS["mean"]:
+        return NotImplemented
+    mesh = _dispatch._mesh_of(_dispatch.tensors_of(values.values()))
+    decision = _dispatch.decide(func, tuple(values.values()), {}, mesh)
+    spec = decision.results[0]
+    parts = prod(mesh.size(i) for i, p in enumerate(spec.placements) if p.is_partial())
+    if parts == 1:
+        return NotImplemented
+    loss, total = _dispatch.run(
+        func, tuple({**values, "reduction": REDUCTIONS["sum"]}.values()), {}
+    )
+    everywhere = _dispatch.whole_spec(total._spec)
+    counts = _moves.redistribute(total._locals, total._spec, everywhere)
+    means = [piece * parts / n for piece, n in zip(loss._locals, counts, strict=True)]
+    from torchlike.distributed.tensor._dtensor import DTensor
+
+    return DTensor._of(means, spec), DTensor._of(counts, everywhere)
+
+
 def _copy(func: OpOverload, args: Any, kwargs: Any) -> Any:
     """A copy of a view; what the view may not bring together is."""
     view = getattr(getattr(aten, func._opname.removesuffix("_copy")), func._overloadname)
@@ -241,6 +263,8 @@ HANDLERS = {
     "view_as_real": _as_real,
     **{f"{name}_copy": _copy for name in _COPIES.split()},
     **{f"{name}_backward": _mean_backward for name in _MEANS.split()},
+    "nll_loss_forward": _mean_of_targets,
+    "nll_loss2d_forward": _mean_of_targets,
     "_linalg_check_errors": _checked,
     "is_same_size": _same_size,
     "is_pinned": _pinned,

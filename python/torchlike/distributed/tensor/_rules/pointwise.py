@@ -92,6 +92,15 @@ def shared(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(found)
 
 
+def _keeps_partial(call: Call) -> bool:
+    """Whether arguments that are numbers leave an operator as its rows say."""
+    if call.name in ("threshold", "threshold_"):
+        return bool(call.args[2] <= call.args[1])  # else it falls at the threshold
+    if call.name in ("div", "div_"):
+        return hasattr(call.args[0], "placements")  # of a number by a tensor, nothing is linear
+    return True
+
+
 def pointwise(call: Call) -> Rows:
     """Cut along each dimension of the result, replicated where an operand is broadcast."""
     given = [a for a in call.args if hasattr(a, "placements")]
@@ -104,6 +113,8 @@ def pointwise(call: Call) -> Rows:
             row.append(Cut(at) if at >= 0 and spec.shape[at] == size else R)
         rows.append(row)
     partial = _partial_rows().get(f"{call.name}.{call.overload}") or _partial_rows().get(call.name)
+    if not _keeps_partial(call):
+        partial = None
     rows += [list(r) for r in partial or () if len(r) == call.results + len(given)]
     named = [name for name, v in call.kwargs.items() if hasattr(v, "placements")]
     rows = [row + [row[0] if n == "out" else R for n in named] for row in rows]

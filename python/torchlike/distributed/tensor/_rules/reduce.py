@@ -67,7 +67,7 @@ def evenly(shape: Any, spec: Spec, placements: Any) -> bool:
 def _partial(op: Any) -> Placement:
     if isinstance(op, str):
         return Partial(op)
-    return Partial("sum") if op == 0 else _NormPartial(op)
+    return Partial("sum") if op == 0 else _NormPartial(float(op))
 
 
 def after(placements: Any, dims: list[int], ndim: int, keep: bool, op: Any) -> list[Placement]:
