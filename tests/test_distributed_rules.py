@@ -452,3 +452,15 @@ def test_results_of_other_types_or_shapes_go_nowhere() -> None:
         torch.add(t, 1, out=whole)
     with pytest.raises(NotImplementedError, match="cannot take another shape"):
         torch.add(t, 1, out=distribute_tensor(torch.zeros(0, 2), mesh, [Shard(0)]))
+
+
+def test_strided_shards_of_several_sizes_are_not_flattened() -> None:
+    mesh = init_device_mesh("cpu", (2, 2))
+    x = torch.arange(12.0).view(4, 3)
+    t = distribute_tensor(x, mesh, [Replicate(), _StridedShard(1, split_factor=2)])
+    with pytest.raises(RuntimeError, match="Cannot flatten unevenly sharded tensor: dimension 1"):
+        t.repeat_interleave(2, -1)
+    y = distribute_tensor(
+        torch.arange(16.0).view(4, 4), mesh, [Replicate(), _StridedShard(1, split_factor=2)]
+    )
+    assert torch.equal(y.repeat_interleave(2, -1).full_tensor(), y.full_tensor().repeat_interleave(2, -1))

@@ -163,6 +163,7 @@ class _Propagation:
         return []
 
     def _look_flat(self, piece: Flat) -> list[int]:
+        self._look_strided(piece)
         cut: list[int] = []
         for i, dim in enumerate(piece.dims):
             m = self._plain(dim)
@@ -185,6 +186,21 @@ class _Propagation:
                 can = False
             self.allowed[dim] = [can] * len(self.sizes)
         return cut or [piece.dims[0]]
+
+    def _look_strided(self, piece: Flat) -> None:
+        """Blocks of several sizes are no blocks of one size once every element is several."""
+        for m, p in enumerate(self.source):
+            if not isinstance(p, _StridedShard) or p.dim not in piece.dims:
+                continue
+            uneven = p.dim != piece.dims[-1] and self.shape[p.dim] % (self.sizes[m] * p.split_factor)
+            if uneven or Shard(p.dim) in self.source[m + 1 :]:
+                if self.strict:
+                    raise RuntimeError(
+                        f"Cannot flatten unevenly sharded tensor: dimension {p.dim} (size {self.shape[p.dim]}) is not "
+                        f"evenly divisible by mesh dimension {m} (size {self.sizes[m]}). Please redistribute the "
+                        "tensor before this operation."
+                    )
+                self.allowed[p.dim][m] = False
 
     def _look_split(self, piece: Split) -> list[int]:
         dims = self._look(piece.of)
