@@ -49,6 +49,12 @@ class _Worker:
         self.active = True
         self.gone = False
 
+    def __getattr__(self, name: str) -> Any:
+        # Who watches the workers of a pass takes them for processes.
+        if name == "process":
+            raise AttributeError(name)
+        return getattr(self.process, name)
+
 
 def _forks(context: Any) -> bool:
     return bool(context.get_start_method() == "fork")

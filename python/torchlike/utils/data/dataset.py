@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torchlike as torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "ChainDataset",
@@ -36,7 +37,7 @@ class Dataset(Generic[_T]):
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset[_T]):
+class IterableDataset(Dataset[_T], Iterable[_T]):
     """Samples in a stream."""
 
     def __add__(self, other: Any) -> ChainDataset:  # type: ignore[override]

@@ -42,7 +42,8 @@ class TooManyFiles(RuntimeError):
     def __init__(self) -> None:
         super().__init__(
             "Too many open files. Communication with the workers is no longer possible. Please increase the limit "
-            "using `ulimit -n` in the shell"
+            "using `ulimit -n` in the shell or change the sharing strategy by calling "
+            "`torch.multiprocessing.set_sharing_strategy('file_system')` at the beginning of your code"
         )
 
 

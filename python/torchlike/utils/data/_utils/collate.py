@@ -115,8 +115,8 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: _Map | None = None) -> Any:
         )
     if sample.layout is not torch.strided:
         raise RuntimeError(
-            f"Batches of sparse tensors are not currently supported by the default collate_fn; "
-            f"please provide a custom collate_fn to handle them appropriately, got {sample.layout}"
+            "Batches of sparse tensors are not currently supported by the default collate_fn; "
+            "please provide a custom collate_fn to handle them appropriately."
         )
     nbytes = sample.numel() * sample.element_size() * len(batch)
     if nbytes < _SHARED_FROM or sample.device.type != "cpu" or not _in_worker():

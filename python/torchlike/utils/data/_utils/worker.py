@@ -19,8 +19,8 @@ _PARENT_EVERY = 5.0
 
 
 @dataclass(frozen=True)
-class WorkerInfo:
-    """Who a worker process is."""
+class _Facts:
+    """What a worker process is told of itself."""
 
     id: int
     num_workers: int
@@ -28,6 +28,13 @@ class WorkerInfo:
     dataset: Any
     rng: Any = None
     worker_method: str | None = "multiprocessing"
+
+
+class WorkerInfo(_Facts):
+    """Who a worker process is."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RuntimeError("Cannot assign attributes to WorkerInfo objects")
 
 
 _info: WorkerInfo | None = None
