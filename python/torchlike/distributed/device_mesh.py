@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike import _C
-from torchlike.distributed import _groups
+from torchlike.distributed import _groups, _layouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ class DeviceMesh:
 
         Raises:
             RuntimeError: if it has more ranks than the world.
-            ValueError: if the names do not fit the dimensions, or a rank stands there twice.
+            ValueError: if the names do not fit the dimensions, a rank stands there twice, or is not in the world.
         """
         with _real():
             ranks = mesh if isinstance(mesh, torch.Tensor) else torch.tensor(mesh)
@@ -97,14 +97,20 @@ class DeviceMesh:
                 f"{len(self._names)} and len(mesh_shape):{len(self._shape)}."
             )
         if len(set(self._flat)) < len(self._flat):
-            raise ValueError(f"a rank stands in a mesh twice: {self._flat}")
+            raise ValueError(
+                f"ranks list must not contain duplicate entries, got {list(self._flat)}"
+            )
         self._root = _root
         self._flattened: dict[str, DeviceMesh] = {}
         self._world = _groups.at_least(max(self._flat, default=0) + 1)
-        if len(self._flat) > self._world.size or max(self._flat, default=0) >= self._world.size:
+        size, last = self._world.size, max(self._flat, default=0)
+        if len(self._flat) > size:
             raise RuntimeError(
-                f"Mesh should not be bigger than default world size {self._world.size}, but found "
-                f"{len(self._flat)} ranks!"
+                f"Mesh should not be bigger than default world size {size}, but found {len(self._flat)} ranks!"
+            )
+        if last >= size:
+            raise ValueError(
+                f"Rank {last} is out of range. Valid ranks are 0 to {size - 1} (world_size={size})"
             )
         self._rank = self._world.rank if _rank is None else _rank
         here = self._world.here if _rank is None else (_rank,)
@@ -231,9 +237,9 @@ class DeviceMesh:
         """The rank of this process in the world."""
         return self._rank
 
-    def get_coordinate(self) -> list[int] | None:
+    def get_coordinate(self) -> tuple[int, ...] | None:
         """Where this process's rank is; None if it is not in the mesh."""
-        return self._position(self._rank) if self._rank in self._flat else None
+        return tuple(self._position(self._rank)) if self._rank in self._flat else None
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """Where this process's rank is along a dimension.
@@ -261,7 +267,7 @@ class DeviceMesh:
         return self._along(dim, self._position(rank))
 
     @_real()
-    def _along(self, dim: int, position: list[int]) -> tuple[int, ...]:
+    def _along(self, dim: int, position: Sequence[int]) -> tuple[int, ...]:
         """The ranks along a dimension, from a position."""
         ranks = self._ranks
         for i, p in reversed(list(enumerate(position))):
@@ -272,7 +278,7 @@ class DeviceMesh:
     def _dim_groups(self) -> list[ProcessGroup]:
         """A group for each dimension, in which this process's rank is."""
         if self._groups is None:
-            position = self.get_coordinate() or [0] * self.ndim
+            position = self.get_coordinate() or (0,) * self.ndim
             self._groups = [self._group(self._along(d, position)) for d in range(self.ndim)]
         return self._groups
 
@@ -350,7 +356,7 @@ class DeviceMesh:
     @_real()
     def _slice(self, dims: list[int], names: tuple[str, ...] | None) -> DeviceMesh:
         ranks = self._ranks
-        position = self.get_coordinate() or [0] * self.ndim
+        position = self.get_coordinate() or (0,) * self.ndim
         for i in reversed(range(self.ndim)):
             if i not in dims:
                 ranks = ranks.select(i, position[i])
@@ -383,6 +389,25 @@ class DeviceMesh:
                 "Please specify another valid mesh_dim_name."
             )
         return known
+
+    def _unflatten(
+        self,
+        dim: int | str,
+        mesh_sizes: tuple[int, ...],
+        mesh_dim_names: tuple[str, ...],
+        backend_override: Any = None,
+    ) -> DeviceMesh:
+        """The mesh in which a dimension is several."""
+        return _layouts.unflattened(self, dim, tuple(mesh_sizes), tuple(mesh_dim_names))
+
+    @staticmethod
+    def _concatenate(device_mesh_list: list[DeviceMesh]) -> DeviceMesh:
+        """The mesh of the dimensions of several meshes, which are slices of one."""
+        return _layouts.concatenated(device_mesh_list)
+
+    def _get_all_submeshes(self, mesh_dim_name: str) -> list[DeviceMesh]:
+        """The slices along a dimension, at all positions in the others."""
+        return _layouts.slices(self, self._number(mesh_dim_name), mesh_dim_name)
 
     @staticmethod
     def from_group(
@@ -443,13 +468,13 @@ def init_device_mesh(
     if mesh_dim_names is not None:
         if len(set(mesh_dim_names)) != len(mesh_dim_names):
             raise RuntimeError(
-                "Each mesh_dim_name must be unique.",
-                f"Found repeated mesh_dim_name in mesh_dim_names {mesh_dim_names}",
+                "Each mesh_dim_name must be unique. "
+                f"Found repeated mesh_dim_name in mesh_dim_names {mesh_dim_names}"
             )
         if len(shape) != len(mesh_dim_names):
             raise RuntimeError(
-                "mesh_shape and mesh_dim_names should have same length!",
-                f"Found len(mesh_dim_names): {len(mesh_dim_names)} and len(mesh_shape):{len(shape)}.",
+                "mesh_shape and mesh_dim_names should have same length! "
+                f"Found len(mesh_dim_names): {len(mesh_dim_names)} and len(mesh_shape):{len(shape)}."
             )
     if device_type and not device_type.isalpha():
         raise RuntimeError(

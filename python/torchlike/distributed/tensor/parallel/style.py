@@ -150,7 +150,7 @@ class ColwiseParallel(_LinearStyle):
             return {"weight": _ROWS, "bias": _ROWS}
         if isinstance(module, Embedding):
             return {"weight": _COLUMNS}
-        raise NotImplementedError("ColwiseParallel currently only support Linear and Embedding!")
+        raise NotImplementedError("ColwiseParallel currently only support nn.Linear and nn.Embedding!")
 
 
 class RowwiseParallel(_LinearStyle):
@@ -180,7 +180,7 @@ class RowwiseParallel(_LinearStyle):
         if isinstance(module, Embedding):
             self.desired_input_layouts = (WHOLE,)
             return {"weight": _ROWS}
-        raise NotImplementedError("RowwiseParallel currently only support Linear and Embedding!")
+        raise NotImplementedError("RowwiseParallel currently only support nn.Linear and nn.Embedding!")
 
 
 class SequenceParallel(ParallelStyle):
