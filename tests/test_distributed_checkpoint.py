@@ -354,8 +354,9 @@ def test_states_by_name(tmp_path: Path) -> None:
     assert list(found) == ["weight", "bias"]
     with pytest.raises(RuntimeError, match="none of the model's"):
         state_dict.get_optimizer_state_dict(net[0], optimizer)
+    sent = state_dict.StateDictOptions(broadcast_from_rank0=True)
     with pytest.raises(ValueError, match="full_state_dict must be True"):
-        state_dict.StateDictOptions(broadcast_from_rank0=True)
+        state_dict.get_model_state_dict(net, options=sent)
     wrapped = nn.Module()
     wrapped._orig_mod = net
     assert list(state_dict.get_model_state_dict(wrapped)) == list(net.state_dict())

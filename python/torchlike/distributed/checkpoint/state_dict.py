@@ -51,9 +51,17 @@ class StateDictOptions:
     flatten_optimizer_state_dict: bool = False
     dsd_fqn_modifiers: str = "_fqn_modifiers"
 
-    def __post_init__(self) -> None:
-        if self.broadcast_from_rank0 and not self.full_state_dict:
-            raise ValueError("full_state_dict must be True when broadcast_from_rank0 is True.")
+
+def _settled(options: StateDictOptions | None) -> StateDictOptions:
+    """What is asked for.
+
+    Raises:
+        ValueError: if the first rank is to send wholes, and nobody wants wholes.
+    """
+    options = options or StateDictOptions()
+    if options.broadcast_from_rank0 and not options.full_state_dict:
+        raise ValueError("full_state_dict must be True when broadcast_from_rank0 is True.")
+    return options
 
 
 def _plain(model: nn.Module, name: str) -> str:
@@ -104,7 +112,7 @@ def get_model_state_dict(
     options: StateDictOptions | None = None,
 ) -> dict[str, Any]:
     """The model's state dict under plain names; pieces of parameters are `DTensor`s."""
-    options = options or StateDictOptions()
+    options = _settled(options)
     frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
     state = {
         _plain(model, name): value
@@ -172,7 +180,7 @@ def get_optimizer_state_dict(
     Raises:
         RuntimeError: for parameters that are not the model's.
     """
-    options = options or StateDictOptions()
+    options = _settled(options)
     names = _names(model)
     prefixes = _chosen(model, submodules)
     made: dict[str, Any] = {"state": {}, "param_groups": []}
@@ -338,8 +346,20 @@ def set_model_state_dict(
     options: StateDictOptions | None = None,
 ) -> Any:
     """Loads what `get_model_state_dict` gave, of this model or of one that is spread otherwise; what
-    `load_state_dict` gives. Parameters on meta become those that are loaded."""
-    options = options or StateDictOptions()
+    `load_state_dict` gives. Parameters on meta become those that are loaded.
+
+    Raises:
+        RuntimeError: if there is nothing to load.
+    """
+    options = _settled(options)
+    away = options.cpu_offload and options.full_state_dict
+    lenient = away or options.broadcast_from_rank0 or options.ignore_frozen_params
+    if not model_state_dict and options.strict and not lenient:
+        rank = dist.get_rank() if dist.is_initialized() else 0
+        raise RuntimeError(
+            "The option indicates that model state_dict is required to save or load, but model state_dict is empty."
+            f"rank = dist.get_rank()={rank}."
+        )
     own = model.state_dict()
     names = {_plain(model, name): name for name in own}
     made: dict[str, Any] = {}
@@ -361,9 +381,16 @@ def set_optimizer_state_dict(
     """Loads what `get_optimizer_state_dict` gave, into optimizers of this model.
 
     Raises:
-        RuntimeError: if a parameter's group is not there.
+        RuntimeError: if there is nothing to load, or the state of a parameter that wants a gradient is not there.
+        ValueError: if a parameter's group is not there.
     """
-    options = options or StateDictOptions()
+    options = _settled(options)
+    away = options.cpu_offload and options.full_state_dict
+    if not optim_state_dict and not away and not options.broadcast_from_rank0:
+        raise RuntimeError(
+            "The option indicates that model state_dict is required to save, or load but optim state_dict is empty. "
+            f"{optim_state_dict}"
+        )
     names = _names(model)
     if options.broadcast_from_rank0:
         flat = (
@@ -399,7 +426,11 @@ def _numbered(
         own = [names[p] for p in group["params"]]
         found = next((g for g in nested["param_groups"] if set(own) & set(g["params"])), None)
         if found is None and own:
-            raise RuntimeError(f"the state dict has no group with the parameter {own[0]}")
+            if len(nested["param_groups"]) < len(optimizer.param_groups):
+                raise ValueError("loaded state dict has a different number of parameter groups")
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
         kept = {k: v for k, v in (found or group).items() if k != "params"}
         groups.append({**kept, "params": list(range(number, number + len(own)))})
         for p, name in zip(group["params"], own, strict=True):
@@ -410,6 +441,11 @@ def _numbered(
                     k: _spread(v, mine.get(k)) if options.full_state_dict else v
                     for k, v in values.items()
                 }
+            elif options.strict and optimizer.state and p.requires_grad:
+                raise RuntimeError(
+                    f"Missing optimizer state for parameter '{name}' in checkpoint. The parameter requires gradients "
+                    "but has no saved optimizer state. To load anyway, use StateDictOptions(strict=False)."
+                )
             number += 1
     return {"state": state, "param_groups": groups}
 
