@@ -464,7 +464,7 @@ def test_what_one_process_and_streams_are_not_asked():
         iter(data.DataLoader(Numbers(2), timeout=1))
     with pytest.raises(TypeError, match="abstract"):
         data.IterableDataset()
-    with pytest.raises(RuntimeError, match="handle them appropriately.$"):
+    with pytest.raises(RuntimeError, match=r"handle them appropriately\.$"):
         data.default_collate([torch.eye(2).to_sparse()])
 
 

@@ -463,4 +463,6 @@ def test_strided_shards_of_several_sizes_are_not_flattened() -> None:
     y = distribute_tensor(
         torch.arange(16.0).view(4, 4), mesh, [Replicate(), _StridedShard(1, split_factor=2)]
     )
-    assert torch.equal(y.repeat_interleave(2, -1).full_tensor(), y.full_tensor().repeat_interleave(2, -1))
+    assert torch.equal(
+        y.repeat_interleave(2, -1).full_tensor(), y.full_tensor().repeat_interleave(2, -1)
+    )

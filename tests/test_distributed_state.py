@@ -34,7 +34,7 @@ def test_a_state_that_is_missing_is_an_error_unless_it_may_be(flat: bool) -> Non
         state = {k: v for k, v in state.items() if not k.startswith("state.1.bias")}
     else:
         del state["state"]["1.bias"]
-    with pytest.raises(RuntimeError, match="Missing optimizer state for parameter '1.bias'"):
+    with pytest.raises(RuntimeError, match=r"Missing optimizer state for parameter '1\.bias'"):
         set_optimizer_state_dict(*trained(), state, options=options)
     options.strict = False
     model, optimizer = trained()
@@ -49,9 +49,9 @@ def test_optimizers_without_states_need_none() -> None:
 
 def test_nothing_is_no_state() -> None:
     model, optimizer = trained()
-    with pytest.raises(RuntimeError, match="model state_dict is empty.rank = dist.get_rank"):
+    with pytest.raises(RuntimeError, match=r"model state_dict is empty\.rank = dist"):
         set_model_state_dict(model, {})
-    with pytest.raises(RuntimeError, match="but optim state_dict is empty. {}"):
+    with pytest.raises(RuntimeError, match="but optim state_dict is empty"):
         set_optimizer_state_dict(model, optimizer, {})
     with pytest.raises(ValueError, match="a different number of parameter groups"):
         set_optimizer_state_dict(model, optimizer, {"state": {}, "param_groups": []})

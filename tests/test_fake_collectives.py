@@ -1,4 +1,4 @@
-"""Collectives on a world that moves nothing: what they give is made of this rank's own input, and arguments are checked."""
+"""Collectives on a world that moves nothing: results are made of this rank's own input, and arguments are checked."""
 
 from __future__ import annotations
 
@@ -138,8 +138,6 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "kind", "text"), WRONG)
-def test_arguments_are_checked(
-    call: Callable[[], Any], kind: type[Exception], text: str
-) -> None:
+def test_arguments_are_checked(call: Callable[[], Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         call()

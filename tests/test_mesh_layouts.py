@@ -63,5 +63,5 @@ def test_what_makes_no_mesh() -> None:
         line._unflatten(0, (2, 4), ("u",))
     with pytest.raises(ValueError, match=r"duplicate entries, got \[0, 0\]"):
         DeviceMesh("cpu", [0, 0])
-    with pytest.raises(ValueError, match="Rank 9 is out of range. Valid ranks are 0 to 7"):
+    with pytest.raises(ValueError, match="Rank 9 is out of range\\. Valid ranks are 0 to 7"):
         DeviceMesh("cpu", [0, 9])

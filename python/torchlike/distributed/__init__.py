@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from torchlike import _absent, _lazy
 from torchlike.distributed import _groups
-from torchlike.distributed._checks import OUTSIDE
 from torchlike.distributed._buckets import GradBucket
+from torchlike.distributed._checks import OUTSIDE
 from torchlike.distributed._groups import ProcessGroup, Work, is_initialized
 from torchlike.distributed._stores import (
     FileStore,

@@ -129,8 +129,6 @@ def scattered(group: ProcessGroup, root: int, value: Any) -> None:
     """
     if root != group.rank():
         if value:
-            raise ValueError(
-                "Argument ``scatter_list`` must NOT be specified on non-source ranks."
-            )
+            raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
     elif not value:
         raise ValueError("Argument ``scatter_list`` must be specified on source rank.")

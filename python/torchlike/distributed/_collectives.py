@@ -9,7 +9,6 @@ from torchlike import _lazy
 from torchlike.distributed import _checks, _groups
 from torchlike.distributed._groups import ProcessGroup, Work, group_of
 from torchlike.distributed._ops import c10d
-from torchlike.distributed._process_groups import get_group_rank
 
 if TYPE_CHECKING:
     from torchlike.distributed import _gloo

@@ -55,7 +55,7 @@ def _gathered(input: Any, group_size: int, group_name: Any) -> Any:
     return made
 
 
-_REDUCTIONS = frozenset("sum avg product min max band bor bxor unused".split())
+_REDUCTIONS = frozenset(["sum", "avg", "product", "min", "max", "band", "bor", "bxor", "unused"])
 
 
 def _known(reduce_op: str) -> None:
@@ -113,7 +113,9 @@ def _moved(input: Any, gather_dim: int, shard_dim: int, group_name: Any) -> Any:
     made = input.new_empty(shape)
     if _has_values(input):
         whole = torch.cat([input] * size, gather_dim)
-        made.copy_(whole.narrow(shard_dim, shape[shard_dim] * max(group.rank(), 0), shape[shard_dim]))
+        made.copy_(
+            whole.narrow(shard_dim, shape[shard_dim] * max(group.rank(), 0), shape[shard_dim])
+        )
     return made
 
 

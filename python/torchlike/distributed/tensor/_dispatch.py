@@ -145,9 +145,7 @@ def dispatch(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """The result of an operator of which some argument lies on a mesh."""
     from torchlike.distributed.tensor import _handlers
 
-    following = any(
-        _is_ours(t) and t._spec.follows for t in tensors_of((*args, *kwargs.values()))
-    )
+    following = any(_is_ours(t) and t._spec.follows for t in tensors_of((*args, *kwargs.values())))
     if following:
         _C._trace_void()
     outs = [a.name for a in func._schema.arguments if a.is_out and _is_ours(kwargs.get(a.name))]

@@ -12,10 +12,21 @@ if TYPE_CHECKING:
     from torchlike._ops import OpOverload
 
 RANDOM = frozenset(
-    (
-        "native_dropout normal_ uniform_ bernoulli bernoulli_ exponential_ geometric_ log_normal_ cauchy_ multinomial "
-        "rand_like randn_like randint_like"
-    ).split()
+    [
+        "native_dropout",
+        "normal_",
+        "uniform_",
+        "bernoulli",
+        "bernoulli_",
+        "exponential_",
+        "geometric_",
+        "log_normal_",
+        "cauchy_",
+        "multinomial",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+    ]
 )
 """The operators that draw."""
 

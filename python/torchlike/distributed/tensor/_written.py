@@ -1,5 +1,5 @@
-"""Writes through views of tensors on meshes whose elements had to be brought elsewhere first: a view of what was gathered
-shares no memory with the pieces, which get what was written to it."""
+"""Writes through views of tensors on meshes whose elements had to be brought elsewhere first: a view of what was
+gathered shares no memory with the pieces, which get what was written to it."""
 
 from __future__ import annotations
 

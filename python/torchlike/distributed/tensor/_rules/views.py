@@ -192,7 +192,9 @@ class _Propagation:
         for m, p in enumerate(self.source):
             if not isinstance(p, _StridedShard) or p.dim not in piece.dims:
                 continue
-            uneven = p.dim != piece.dims[-1] and self.shape[p.dim] % (self.sizes[m] * p.split_factor)
+            uneven = p.dim != piece.dims[-1] and self.shape[p.dim] % (
+                self.sizes[m] * p.split_factor
+            )
             if uneven or Shard(p.dim) in self.source[m + 1 :]:
                 if self.strict:
                     raise RuntimeError(

@@ -150,7 +150,9 @@ class ColwiseParallel(_LinearStyle):
             return {"weight": _ROWS, "bias": _ROWS}
         if isinstance(module, Embedding):
             return {"weight": _COLUMNS}
-        raise NotImplementedError("ColwiseParallel currently only support nn.Linear and nn.Embedding!")
+        raise NotImplementedError(
+            "ColwiseParallel currently only support nn.Linear and nn.Embedding!"
+        )
 
 
 class RowwiseParallel(_LinearStyle):
@@ -180,7 +182,9 @@ class RowwiseParallel(_LinearStyle):
         if isinstance(module, Embedding):
             self.desired_input_layouts = (WHOLE,)
             return {"weight": _ROWS}
-        raise NotImplementedError("RowwiseParallel currently only support nn.Linear and nn.Embedding!")
+        raise NotImplementedError(
+            "RowwiseParallel currently only support nn.Linear and nn.Embedding!"
+        )
 
 
 class SequenceParallel(ParallelStyle):
