@@ -318,3 +318,13 @@ def test_masked_functions_and_dividing_the_batch_say_no():
             getattr(torch.masked, name)(t, 1)
     with pytest.raises(ValueError, match="masked logaddexp expects strided tensors"):
         torch.masked.logaddexp(t, t)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_real_parts_have_the_same_parts(layout):
+    parts = [torch.randn(2, 3), torch.randn(4, 3)]
+    t = torch.nested.nested_tensor(parts, layout=layout)
+    assert t.nelement() == t.numel() == 18
+    assert t.real.is_nested
+    for got, want in zip(t.real.unbind(), parts, strict=True):
+        assert torch.equal(got, want)

@@ -73,6 +73,8 @@ class Nested(Tensor):
     grad_fn = property(lambda self: self._elements.grad_fn)
     nbytes = property(lambda self: self.numel() * self._elements.itemsize)
     mT = property(lambda self: self.transpose(-2, -1))
+    real = property(lambda self: self._like(self._elements.real))
+    imag = property(lambda self: self._like(self._elements.imag))
     _version = property(lambda self: self._elements._version)
     _base = property(lambda self: self._elements._base)
 
@@ -177,6 +179,11 @@ class Nested(Tensor):
 
     def _plain_parts(self) -> list[Tensor]:
         return [self._elements]
+
+    def nelement(self) -> int:
+        """How many elements there are."""
+        count: int = self.numel()
+        return count
 
     def item(self) -> Any:
         """The value of a tensor of one element."""
