@@ -53,12 +53,14 @@ def test_a_mesh_needs_no_world() -> None:
     t = distribute_tensor(torch.empty(16, 16, device="meta"), mesh, [Shard(0)])
     assert (t @ t).placements == (Shard(0),) and (t @ t).to_local().shape == (2, 16)
     wide = init_device_mesh("meta", (128, 8), mesh_dim_names=("dp", "tp"))
-    assert wide["tp"].size() == 8 and wide["dp"].size() == 128 and wide.get_coordinate() == [0, 0]
+    assert wide["tp"].size() == 8 and wide["dp"].size() == 128 and wide.get_coordinate() == (0, 0)
     fake(3, 4)
     assert dist.get_rank() == 3 and dist.get_world_size() == 4 and dist.get_backend() == "fake"
     with pytest.raises(ValueError, match="twice"):
         fake(0, 2)
     with pytest.raises(RuntimeError, match="bigger than default world size 4"):
+        DeviceMesh("cpu", list(range(5)))
+    with pytest.raises(ValueError, match="Rank 7 is out of range"):
         DeviceMesh("cpu", [0, 7])
 
 
