@@ -249,3 +249,47 @@ def test_sparse_tensors_are_taken_apart():
             for part, want in zip(parts, dense.unbind(dim), strict=True):
                 assert torch.equal(part.to_dense(), want)
     assert [row.to_dense().tolist() for row in dense.to_sparse()] == dense.tolist()
+
+
+CHOSEN = [
+    lambda t: t[1],
+    lambda t: t.select(1, 2),
+    lambda t: t[1:3],
+    lambda t: t.index_select(0, torch.tensor([2, 0, 2])),
+]
+
+
+@pytest.mark.parametrize("choose", CHOSEN)
+def test_gradients_of_what_is_chosen_lie_where_it_was(choose):
+    whole = torch.tensor([[1.0, 0, 2, 0], [0, -3, 4, 0], [0, 0, 0, 5]], dtype=torch.float64)
+    sparse = whole.to_sparse().requires_grad_()
+    made = choose(sparse).to_dense()
+    (made * made + made).sum().backward()
+    plain = whole.clone().requires_grad_()
+    made = choose(plain)
+    (made * made + made).sum().backward()
+    assert torch.equal(sparse.grad.to_dense(), plain.grad * (whole != 0))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_gradients_lie_as_their_tensors(layout):
+    whole = torch.tensor([[1.0, 0, -2], [0, 3, 4]], dtype=torch.float64)
+    for change in (torch.relu, lambda t: t.to_sparse_csr(), lambda t: t.to_sparse_csc()):
+        x = whole.to_sparse(layout=layout).requires_grad_()
+        made = change(x).to_dense()
+        (made * made + made).sum().backward()
+        assert x.grad.layout == layout
+        kept = (whole > 0) if change is torch.relu else (whole != 0)
+        assert torch.equal(x.grad.to_dense(), (2 * whole + 1) * kept)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_linear_layers_of_sparse_factors(layout):
+    linear = torch.nn.functional.linear
+    weight = torch.tensor([[1.0, 0, -2], [0, 3, 4]], dtype=torch.float64)
+    x, bias = torch.randn(2, 4, 3, dtype=torch.float64), torch.randn(2, dtype=torch.float64)
+    pressed = weight.to_sparse(layout=layout)
+    torch.testing.assert_close(linear(x[0], pressed), linear(x[0], weight))
+    torch.testing.assert_close(linear(x[0], pressed, bias), linear(x[0], weight, bias))
+    torch.testing.assert_close(linear(x, pressed, bias), linear(x, weight, bias))
+    torch.testing.assert_close(linear(pressed, x[0]), linear(weight, x[0]))

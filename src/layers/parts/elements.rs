@@ -80,7 +80,7 @@ pub(super) fn answer(args: &Args) -> Result<Option<Ret>> {
         "sub" => sum(args, true)?,
         "mul" => product(args)?,
         "div" | "div#mode" | "floor_divide" | "pow" => by_number(args)?,
-        "threshold_backward" | "_grad.scale" => return each(args).map(Some),
+        "_grad.scale" => return each(args).map(Some),
         "zero" => cleared(args.tensor(0)?)?,
         "fill" => filled(args)?,
         "copy" => copied(args)?,

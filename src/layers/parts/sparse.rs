@@ -1,7 +1,7 @@
 //! What calls with sparse tensors among their arguments give.
 
 use super::{elements, index};
-use crate::ops::core::args::{Args, OwnedArg};
+use crate::ops::core::args::{Arg, Args, OwnedArg};
 use crate::ops::core::dispatch;
 use crate::ops::core::op::Ret;
 use crate::ops::core::rules::dim_list;
@@ -17,7 +17,7 @@ use crate::{DType, Result, Scalar, Tensor, ensure};
 /// # Errors
 /// What the calls on its parts report.
 pub fn answer(args: &Args) -> Result<Option<Ret>> {
-    for try_it in [elements::answer, index::answer, products, sums] {
+    for try_it in [elements::answer, index::answer, products, sums, thresholds] {
         if let Some(made) = try_it(args)? {
             return Ok(Some(made));
         }
@@ -53,6 +53,14 @@ fn products(args: &Args) -> Result<Option<Ret>> {
             let (a, b) = two(0)?;
             mv(a, b)?
         }
+        "nn.functional.linear" => {
+            let (input, weight) = two(0)?;
+            let made = linear(input, weight)?;
+            match args.values.get(2) {
+                Some(Arg::Tensor(bias)) => f::add(&made, *bias)?,
+                _ => made,
+            }
+        }
         name @ ("addmm" | "addmv") => {
             let (a, b) = two(1)?;
             let beta = args.opt_scalar(3).unwrap_or(Scalar::Int(1));
@@ -69,6 +77,44 @@ fn products(args: &Args) -> Result<Option<Ret>> {
         _ => return Ok(None),
     };
     Ok(Some(Ret::One(made)))
+}
+
+/// `input weight.T`, where one of them is sparse; a strided input may have further dimensions.
+fn linear(input: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    if is_sparse(input) || input.ndim() == 2 {
+        return mm(input, &f::t(weight)?);
+    }
+    let width = input.shape().last().copied().unwrap_or(1);
+    let rows = f::reshape(input, &[input.numel() / width.max(1), width])?;
+    let made = mm(&rows, &f::t(weight)?)?;
+    let lead = input.shape().len().saturating_sub(1);
+    let lead = crate::Dims::new(&input.shape()[..lead]);
+    f::reshape(&made, &lead.concat(&made.shape()[1..]))
+}
+
+/// The gradient of a threshold, at the places of what is compared with it.
+fn thresholds(args: &Args) -> Result<Option<Ret>> {
+    if args.op.def.name != "_grad.threshold_backward" {
+        return Ok(None);
+    }
+    let (grad, t) = (args.tensor(0)?, args.tensor(1)?);
+    let mut owned = args.to_owned();
+    let Some(s) = Sparse::of(t) else {
+        owned.values[0] = OwnedArg::Tensor(f::_to_dense(grad)?);
+        return dispatch::fresh(&owned.borrow()).map(Some);
+    };
+    let s = match s {
+        Sparse::Coo(c) => Sparse::Coo(c.coalesce()?),
+        pressed => pressed,
+    };
+    let masked = f::sparse_mask(grad, t)?;
+    let Some(there) = Sparse::of(&masked) else {
+        return Ok(None);
+    };
+    owned.values[0] = OwnedArg::Tensor(there.values().clone());
+    owned.values[1] = OwnedArg::Tensor(s.values().clone());
+    let made = dispatch::fresh(&owned.borrow())?.one()?;
+    s.with_values(made).map(|t| Some(Ret::One(t)))
 }
 
 /// Sums, norms and truth.

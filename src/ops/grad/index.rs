@@ -5,6 +5,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::core::typed::OptTensors;
 use crate::ops::f;
+use crate::ops::sparse::is_sparse;
 use crate::{DType, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -89,7 +90,12 @@ pub static OPS: &[OpDef] = &[
         "_grad.index_select_backward",
         "(Tensor grad, int[] self_sizes, int dim, Tensor index)",
         0,
-        |a| f::index_add(&f::new_zeros(a.grad, a.self_sizes)?, a.dim, a.index, a.grad),
+        |a| {
+            let sparse = is_sparse(a.grad);
+            let grad = if sparse { f::_to_dense(a.grad)? } else { a.grad.clone() };
+            let made = f::index_add(&f::new_zeros(&grad, a.self_sizes)?, a.dim, a.index, &grad)?;
+            if sparse { f::_to_sparse(&made, "sparse_coo") } else { Ok(made) }
+        },
         "Zeros, with slices of the gradient added at `index`.",
     )
     .samples("f32[2, 4], [3, 4], 0, i64([2, 2])"),
@@ -179,6 +185,11 @@ fn placed(
     sizes: &[i64],
     view: impl FnOnce(&Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
+    if is_sparse(grad) {
+        // What is chosen of a sparse tensor is no view of it.
+        let placed = placed(&f::_to_dense(grad)?, sizes, view)?;
+        return f::_to_sparse(&placed, "sparse_coo");
+    }
     let zeros = f::new_zeros(grad, sizes)?;
     helpers::copy_(&view(&zeros)?, grad)?;
     Ok(zeros)

@@ -1,5 +1,6 @@
 //! Gradients of what makes sparse tensors and takes them apart.
 
+use super::convert::layout_name;
 use super::coo::Coo;
 use super::pressed::{Pressed, kind_of};
 use super::sums::groups;
@@ -7,6 +8,7 @@ use super::{Sparse, is_sparse};
 use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::core::rules::dim_list;
 use crate::ops::f;
+use crate::parts::Layout;
 use crate::{Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -74,9 +76,12 @@ pub static OPS: &[OpDef] = &[
             if is_sparse(a.grad) && !is_sparse(a.like) {
                 return strided(a.grad).map(Ret::One);
             }
+            if is_sparse(a.grad) && layout_name(a.grad) != layout_name(a.like) {
+                return pressed_as(a.grad, a.like).map(Ret::One);
+            }
             Ok(Ret::Same(0))
         },
-        "A gradient that is strided where its tensor is.",
+        "A gradient that is strided where its tensor is, and sparse in its layout.",
     )
     .samples("f64[2, 3], f64[2, 3]"),
     compose(
@@ -169,4 +174,19 @@ fn softmax(a: &calls::_GradSparseSoftmax) -> Result<Tensor> {
         f::mul(y, &f::sub(&grad, &sum(&f::mul(&grad, y)?)?)?)?
     };
     Coo { values, ..result }.build()
+}
+
+/// A sparse tensor in the layout of another one.
+fn pressed_as(t: &Tensor, like: &Tensor) -> Result<Tensor> {
+    match Sparse::of(like) {
+        Some(Sparse::Pressed(p)) => {
+            let name = Layout::Compressed(p.kind).name();
+            let block = p.block();
+            f::_ToSparse::new(t, name)
+                .blocksize(block.as_ref().map(|b| &b[..]))
+                .dense_dim((t.ndim() - p.batch() - 2) as i64)
+                .call()
+        }
+        _ => f::_to_sparse(t, "sparse_coo"),
+    }
 }
