@@ -318,3 +318,23 @@ def test_rows_of_any_length_are_brought_together(dtype, threads):
         into[..., 1:] = mine
         np.testing.assert_array_equal(into[..., 1:].numpy(), wanted)
         assert not into[..., 0].any()
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(40, 40, 160), (17, 300, 100), (300, 33, 65), (96, 130, 1090)]
+)
+def test_products_of_halves_have_the_same_bits_on_any_threads(m, n, k, turned):
+    tl.manual_seed(m)
+    a = tl.randn(k, m).t() if turned[0] else tl.randn(m, k)
+    b = tl.randn(n, k).t() if turned[1] else tl.randn(k, n)
+    for dtype in (tl.bfloat16, tl.float16):
+        x, y, bias = a.to(dtype), b.to(dtype), tl.randn(n).to(dtype)
+        before, made = tl.get_num_threads(), []
+        for count in (1, 2, 3):
+            tl.set_num_threads(count)
+            made.append(tl.addmm(bias, x, y, alpha=0.5))
+        tl.set_num_threads(before)
+        want = 0.5 * (x.double() @ y.double()) + bias.double()
+        assert all(tl.equal(t, made[0]) for t in made)
+        tl.testing.assert_close(made[0].double(), want, rtol=8e-3, atol=1e-2)

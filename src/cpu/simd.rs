@@ -81,7 +81,7 @@ pub fn is_amd() -> bool {
 }
 
 /// What the processor says of itself in one of its leaves: registers A to D, zero on others than x86-64.
-fn cpuid(leaf: u32) -> [u32; 4] {
+pub(in crate::cpu) fn cpuid(leaf: u32) -> [u32; 4] {
     #[cfg(target_arch = "x86_64")]
     #[allow(
         unsafe_code,

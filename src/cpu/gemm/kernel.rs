@@ -5,6 +5,7 @@
     reason = "packed panels are read and tiles written by pointer"
 )]
 
+use super::finish::Finish;
 use super::pack::{PackA, PackB};
 use super::policy::{Policy, Real, Task};
 use super::tile::{At, sums, sums_of_rows};
@@ -34,7 +35,7 @@ impl<P: Policy> Clone for Product<P> {
 impl<P: Policy> Copy for Product<P> {}
 
 /// Bytes of packed A that are kept for all columns of B.
-const A_BLOCK: usize = 4 << 20;
+pub(super) const A_BLOCK: usize = 4 << 20;
 /// Columns up to which A is read in place: packing it would cost more than the reading.
 const NARROW: usize = 128;
 /// Columns from which packing pairs of A costs next to nothing.
@@ -48,11 +49,11 @@ const MAX_TILE: usize = 9 * 48;
 
 thread_local! {
     /// Packing buffers, kept between calls: 8-byte words, for every packed type.
-    static BUFFERS: RefCell<(Vec<u64>, Vec<u64>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+    pub(super) static BUFFERS: RefCell<(Vec<u64>, Vec<u64>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 /// Room for `n` values of type `T` starting at a cache line.
-fn room<T>(buffer: &mut Vec<u64>, n: usize) -> *mut T {
+pub(super) fn room<T>(buffer: &mut Vec<u64>, n: usize) -> *mut T {
     let words = (n * size_of::<T>()).div_ceil(8) + 8;
     if buffer.len() < words {
         buffer.clear();
@@ -230,18 +231,18 @@ impl<P: Policy> Product<P> {
 }
 
 /// A packed (or in-place) block against a packed (or in-place) block.
-struct Block<P: Policy> {
-    mb: usize,
-    nb: usize,
-    ks: usize,
-    alpha: P::Acc,
-    beta: P::Acc,
-    a: *const P::P,
-    a_strides: Option<(isize, isize)>,
-    b: Option<(*const P::P, isize)>,
-    pb: *const P::P,
-    c: MatMut<P::T>,
-    bias: Option<(*const P::T, isize, isize)>,
+pub(super) struct Block<P: Policy> {
+    pub mb: usize,
+    pub nb: usize,
+    pub ks: usize,
+    pub alpha: P::Acc,
+    pub beta: P::Acc,
+    pub a: *const P::P,
+    pub a_strides: Option<(isize, isize)>,
+    pub b: Option<(*const P::P, isize)>,
+    pub pb: *const P::P,
+    pub c: MatMut<P::T>,
+    pub bias: Option<(*const P::T, isize, isize)>,
 }
 
 /// The rows of a tile lie side by side: packed, or a matrix that is read transposed.
@@ -379,115 +380,6 @@ impl<P: Policy> Block<P> {
                 width: NV * P::W,
                 at: t,
             });
-        }
-    }
-}
-
-/// Brings the sums of a tile into C.
-struct Finish<'a, P: Policy> {
-    block: &'a Block<P>,
-    sums: *mut P::Acc,
-    rows: usize,
-    width: usize,
-    at: At<P>,
-}
-
-impl<P: Policy> Task for Finish<'_, P> {
-    #[inline(always)]
-    unsafe fn run(self) {
-        let (block, At { r0, j0, w, .. }) = (self.block, self.at);
-        // SAFETY: the tile lies within C.
-        let c = unsafe { block.c.at(r0, j0) };
-        let plain_bias = block.plainly_biased();
-        for i in 0..self.rows {
-            // SAFETY: as above; rows of sums were written, and the bias has a value for each row or column.
-            unsafe {
-                let sums = self.sums.add(i * self.width);
-                let row = c.ptr.offset(i as isize * c.rs);
-                if c.cs == 1 && plain_bias {
-                    block.vectors(sums, w, row, j0);
-                    continue;
-                }
-                for j in 0..w {
-                    let at = row.offset(j as isize * c.cs);
-                    let mut v = *sums.add(j) * block.alpha;
-                    if block.beta != P::Acc::ZERO {
-                        v = P::mac(P::widen(*at), block.beta, v);
-                    }
-                    if let Some((bias, rs, cs)) = block.bias {
-                        let place = (r0 + i) as isize * rs + (j0 + j) as isize * cs;
-                        v = v + P::widen(*bias.offset(place));
-                    }
-                    *at = P::narrow(v);
-                }
-            }
-        }
-    }
-}
-
-/// The first `n` elements of a vector, and zeros.
-#[inline(always)]
-unsafe fn widened<P: Policy>(x: *const P::T, n: usize) -> P::V {
-    // SAFETY: the caller's: so many elements are there.
-    unsafe {
-        if n == P::W {
-            P::load_wide(x)
-        } else {
-            P::load_part(x, n)
-        }
-    }
-}
-
-impl<P: Policy> Block<P> {
-    /// Whether all rows have the same bias, whose values are neighbours, or none.
-    #[inline(always)]
-    fn plainly_biased(&self) -> bool {
-        self.bias.is_none_or(|(_, rs, cs)| rs == 0 && cs == 1)
-    }
-
-    /// `n` neighbouring sums with their factor, what is in C at `at`, and their bias.
-    #[inline(always)]
-    unsafe fn completed(
-        &self,
-        sum: P::V,
-        at: *const P::T,
-        bias: Option<*const P::T>,
-        n: usize,
-    ) -> P::V {
-        // SAFETY: the caller's: so many elements are there.
-        unsafe {
-            let mut v = sum;
-            if self.alpha != P::Acc::ONE {
-                v = P::muladd(v, P::splat(self.alpha), P::zero());
-            }
-            if self.beta != P::Acc::ZERO {
-                v = P::muladd(widened::<P>(at, n), P::splat(self.beta), v);
-            }
-            if let Some(bias) = bias {
-                v = P::muladd(widened::<P>(bias, n), P::splat(P::Acc::ONE), v);
-            }
-            v
-        }
-    }
-
-    /// A row of `w` sums into a contiguous row of C, with its part of the bias.
-    #[inline(always)]
-    unsafe fn vectors(&self, sums: *mut P::Acc, w: usize, row: *mut P::T, j0: usize) {
-        // SAFETY: the caller's; sums end with a whole vector.
-        unsafe {
-            for j in (0..w).step_by(P::W) {
-                let (at, n) = (row.add(j), P::W.min(w - j));
-                let bias = self.bias.map(|(b, _, _)| b.add(j0 + j));
-                let v = self.completed(P::load(sums.add(j)), at, bias, n);
-                if P::IN_PLACE {
-                    P::store_part(at.cast(), v, n);
-                } else {
-                    P::store(sums.add(j), v);
-                }
-            }
-            if !P::IN_PLACE {
-                P::narrow_row(sums, row, w);
-            }
         }
     }
 }

@@ -5,11 +5,15 @@
 
 #![allow(unsafe_code, reason = "matrices are passed to the kernels by pointer")]
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 pub mod coefficients;
 pub mod complex;
+mod finish;
 mod kernel;
 mod pack;
 mod policy;
+mod portable;
 mod simple;
 #[cfg(test)]
 mod tests;
@@ -244,13 +248,21 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
     } else {
         pool::num_threads().min(work / (PARALLEL_FROM / 2))
     };
+    // Of the whole product, so that its parts are summed in one order whatever they are.
+    let on_tiles = P::fits(&p);
+    let serial = if on_tiles {
+        P::on_tiles
+    } else {
+        Product::run_serial
+    };
     if threads <= 1 {
         // SAFETY: the caller's.
-        return unsafe { p.run_serial() };
+        return unsafe { serial(&p) };
     }
     let (gm, gn) = grid(p.m, p.n, threads);
-    let rows = p.m.div_ceil(gm).next_multiple_of(2);
-    let cols = p.n.div_ceil(gn).next_multiple_of(P::W);
+    let unit = if on_tiles { (32, 32) } else { (2, P::W) };
+    let rows = p.m.div_ceil(gm).next_multiple_of(unit.0);
+    let cols = p.n.div_ceil(gn).next_multiple_of(unit.1);
     let (gm, gn) = (p.m.div_ceil(rows), p.n.div_ceil(cols));
     let part = Shared(move |t: usize| {
         let (i, j) = (t / gn * rows, t % gn * cols);
@@ -267,7 +279,7 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
                     .map(|(b, rs, cs)| (b.offset(i as isize * rs + j as isize * cs), rs, cs)),
                 ..p
             };
-            part.run_serial();
+            serial(&part);
         }
     });
     let part = &part;

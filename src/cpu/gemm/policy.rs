@@ -9,6 +9,7 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
+use super::kernel::Product;
 use super::turn::*;
 use crate::cpu::halves::Half;
 use half::{bf16, f16};
@@ -97,6 +98,12 @@ pub(super) trait Policy: Copy + 'static {
     unsafe fn muladd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `a * b + c` on single values.
     fn mac(a: Self::Acc, b: Self::Acc, c: Self::Acc) -> Self::Acc;
+    /// Whether there are registers for whole tiles, and a product is one for them.
+    fn fits(_: &Product<Self>) -> bool {
+        false
+    }
+    /// The whole product on this thread, on such registers.
+    unsafe fn on_tiles(_: &Product<Self>) {}
     /// Runs `task` compiled for this instruction set, in a function of its own: tasks are large, and called from many tiles. (Of
     /// one with instructions of its own the compiler asks that at calls, and not at those from such without.)
     unsafe fn with<K: Task>(task: K);
@@ -130,6 +137,7 @@ impl Real for f64 {
     const ONE: Self = 1.0;
 }
 
+/// What a policy of one type of elements says apart from its vectors.
 macro_rules! scalar_side {
     (same $t:ty) => {
         type X = $t;
@@ -203,6 +211,8 @@ macro_rules! scalar_side {
     };
 }
 
+pub(super) use scalar_side;
+
 #[cfg(target_arch = "x86_64")]
 macro_rules! x86_policy {
     ($name:ident, $side:ident $t:ty, $acc:ty, $v:ty, $w:literal, $mr:literal, $kc:literal, $features:literal,
@@ -266,6 +276,7 @@ macro_rules! x86_policy {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use super::super::amx;
     use super::*;
     use crate::cpu::simd::Level;
 
@@ -334,6 +345,13 @@ mod x86 {
                 let x = _mm256_mask_mov_epi16(x, nan, _mm256_set1_epi16(0x7fc0));
                 _mm256_storeu_si256(to.cast(), x);
             }
+        }
+        fn fits(p: &Product<Self>) -> bool {
+            amx::fits(p)
+        }
+        unsafe fn on_tiles(p: &Product<Self>) {
+            // SAFETY: the caller's.
+            unsafe { amx::run(p) };
         }
         type X = bf16;
         const DOT: usize = 32;
@@ -440,59 +458,6 @@ mod x86 {
         }
     }
 }
+pub(super) use super::portable::*;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::*;
-
-macro_rules! portable_policy {
-    ($name:ident, $side:ident $t:ty, $acc:ty, $kc:literal) => {
-        /// Plain arrays, for any machine.
-        #[derive(Clone, Copy)]
-        pub(in crate::cpu::gemm) struct $name;
-        // SAFETY of the bodies: the trait's contract, pointers valid for a vector.
-        impl Policy for $name {
-            scalar_side!($side $t);
-            type V = [$acc; 4];
-            type B = [$acc; 4];
-            const W: usize = 4;
-            const MR: usize = 4;
-            const KC: usize = $kc;
-            // Machines without AVX2 are too few for it.
-            const ONCE: bool = cfg!(not(target_arch = "x86_64"));
-            #[inline(always)]
-            unsafe fn zero() -> [$acc; 4] { [0.0; 4] }
-            #[inline(always)]
-            unsafe fn fma(acc: [$acc; 4], a: *const $acc, b: [$acc; 4]) -> [$acc; 4] {
-                let a = unsafe { *a };
-                std::array::from_fn(|i| acc[i] + a * b[i])
-            }
-            #[inline(always)]
-            unsafe fn load_b(b: *const $acc) -> [$acc; 4] { unsafe { b.cast::<[$acc; 4]>().read_unaligned() } }
-            #[inline(always)]
-            unsafe fn load(c: *const $acc) -> [$acc; 4] { unsafe { c.cast::<[$acc; 4]>().read_unaligned() } }
-            #[inline(always)]
-            unsafe fn load_wide(x: *const $t) -> [$acc; 4] { std::array::from_fn(|i| Self::widen(unsafe { *x.add(i) })) }
-            #[inline(always)]
-            unsafe fn store(c: *mut $acc, v: [$acc; 4]) { unsafe { c.cast::<[$acc; 4]>().write_unaligned(v) } }
-            #[inline(always)]
-            unsafe fn store_part(c: *mut $acc, v: [$acc; 4], n: usize) {
-                unsafe { std::ptr::copy_nonoverlapping(v.as_ptr(), c, n.min(4)) }
-            }
-            #[inline(always)]
-            unsafe fn turn(rows: &mut [[$acc; 4]; LANES]) { turn_plain(rows) }
-            #[inline(always)]
-            unsafe fn splat(x: $acc) -> [$acc; 4] { [x; 4] }
-            #[inline(always)]
-            unsafe fn muladd(a: [$acc; 4], b: [$acc; 4], c: [$acc; 4]) -> [$acc; 4] {
-                std::array::from_fn(|i| a[i] * b[i] + c[i])
-            }
-            #[inline(never)]
-            unsafe fn with<K: Task>(task: K) { unsafe { task.run() } }
-            #[inline(always)]
-            fn mac(a: $acc, b: $acc, c: $acc) -> $acc { a * b + c }
-        }
-    };
-}
-portable_policy! { F32Portable, same f32, f32, 256 }
-portable_policy! { F64Portable, same f64, f64, 256 }
-portable_policy! { F16Portable, half f16, f32, 1000000 }
-portable_policy! { Bf16Portable, half bf16, f32, 1000000 }

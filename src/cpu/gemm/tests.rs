@@ -34,6 +34,7 @@ fn check<T: GemmElement + PartialEq + std::fmt::Debug>(
         (20, 146, 520),
         (17, 150, 520),
         (10, 132, 1023),
+        (40, 33, 1100),
     ];
     let factors = [(1, 0, false), (2, 1, true), (1, -1, false)];
     for (turn, (m, n, k)) in sizes.into_iter().enumerate() {
