@@ -88,11 +88,18 @@ def test_modules_at_work():
     seen = {}
     model = Net()
     model.conv.register_forward_pre_hook(lambda *_: seen.update(forward=set(tracker.parents)))
+
+    def watched(module, args, out):
+        out.register_hook(lambda _: seen.update(backward=set(tracker.parents)))
+
+    model.conv.register_forward_hook(watched)
     with ModuleTracker() as tracker:
         y = model(torch.ones(1, 3, 8, 8, requires_grad=True))
-        model.conv.weight.register_hook(lambda _: seen.update(backward=set(tracker.parents)))
+        # It gets its gradient after the input, with which the module is left.
+        model.conv.weight.register_hook(lambda _: seen.update(after=set(tracker.parents)))
         y.sum().backward()
     assert seen["forward"] == seen["backward"] == {"Global", "Net", "Net.conv"}
+    assert seen["after"] == {"Global"}
     assert tracker.parents == {"Global"} and not tracker.is_bw
 
 

@@ -45,7 +45,7 @@ class Model(nn.Module):
 
 
 def step(model, marks):
-    out = model(torch.ones(4, 16))
+    out = model(torch.ones(4, 16, requires_grad=True))
     mark = out.grad_fn.metadata["mark"] = Mark()
     marks.append(weakref.ref(mark))
     # A hook that knows its own tensor is a cycle.

@@ -54,7 +54,8 @@ _ONE = torch.ones(1)
 GROUP_CALLS: dict[str, tuple[Any, ...]] = {
     "barrier get_backend get_process_group_ranks get_rank get_world_size": (),
     "all_reduce broadcast gather recv reduce scatter send": (_ONE, 0),
-    "all_gather all_gather_object all_to_all": ([_ONE], [_ONE]),
+    "all_gather": ([_ONE], _ONE),
+    "all_gather_object all_to_all": ([_ONE], [_ONE]),
     "all_reduce_coalesced broadcast_object_list": ([_ONE],),
     "all_gather_into_tensor all_to_all_single reduce_scatter_tensor": (_ONE, _ONE),
     "reduce_scatter": (_ONE, [_ONE]),
@@ -396,7 +397,7 @@ def test_settings_of_sharding_are_plain_data() -> None:
     state.set_model_state_dict(other, state.get_model_state_dict(one))
     assert torch.equal(one.weight, other.weight)
     with pytest.raises(ValueError, match="broadcast_from_rank0"):
-        state.StateDictOptions(broadcast_from_rank0=True)
+        state.get_model_state_dict(one, options=state.StateDictOptions(broadcast_from_rank0=True))
     hooks: Any = importlib.import_module("torchlike.distributed.algorithms.ddp_comm_hooks")
     assert callable(hooks.DDPCommHookType.NOOP.value) and hooks.DDPCommHookType["POWER_SGD"]
     placements: Any = importlib.import_module("torchlike.distributed.tensor")
