@@ -93,6 +93,15 @@ pub(super) trait Policy: Copy + 'static {
     const ROUNDS: bool = false;
     /// Writes a vector of sums, rounded.
     unsafe fn put(_: *mut Self::T, _: Self::V) {}
+    /// Writes two neighbouring vectors of sums, rounded.
+    #[inline(always)]
+    unsafe fn put_two(to: *mut Self::T, first: Self::V, second: Self::V) {
+        // SAFETY: the caller's.
+        unsafe {
+            Self::put(to, first);
+            Self::put(to.add(Self::W), second);
+        }
+    }
     unsafe fn splat(x: Self::Acc) -> Self::V;
     /// `a * b + c` on sums.
     unsafe fn muladd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
@@ -344,6 +353,18 @@ mod x86 {
                 let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
                 let x = _mm256_mask_mov_epi16(x, nan, _mm256_set1_epi16(0x7fc0));
                 _mm256_storeu_si256(to.cast(), x);
+            }
+        }
+        #[inline(always)]
+        unsafe fn put_two(to: *mut bf16, first: __m512, second: __m512) {
+            // SAFETY: both are plain 512-bit vectors.
+            unsafe {
+                let both = _mm512_cvtne2ps_pbh(second, first);
+                let x = std::mem::transmute::<__m512bh, __m512i>(both);
+                let nan = |v| u32::from(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v));
+                let nan = nan(first) | nan(second) << 16;
+                let x = _mm512_mask_mov_epi16(x, nan, _mm512_set1_epi16(0x7fc0));
+                _mm512_storeu_si512(to.cast(), x);
             }
         }
         fn fits(p: &Product<Self>) -> bool {
