@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike._ops import modes
 from torchlike._ops.schema import REDUCTIONS
 from torchlike.distributed.tensor import _dispatch, _moves
 from torchlike.distributed.tensor._spec import Spec, TensorMeta, contiguous
@@ -217,12 +218,27 @@ def _mean_backward(func: OpOverload, args: Any, kwargs: Any) -> Any:
     return func(**{**values, "grad_output": grad, "reduction": REDUCTIONS["sum"]})
 
 
+def _may_count_differently(mesh: Any, values: dict[str, Any]) -> bool:
+    """Whether even pieces of targets may be of different weight: ranks of other processes cannot be looked at."""
+    if values["weight"] is not None or mesh._world.backend not in ("local", "fake"):
+        return True
+    target = values["target"]
+    pieces = getattr(target, "_locals", [target])
+    with modes.without():
+        return any(
+            not p.is_meta and not hasattr(p, "fake_mode") and values["ignore_index"] in p
+            for p in pieces
+        )
+
+
 def _mean_of_targets(func: OpOverload, args: Any, kwargs: Any) -> Any:
     """The mean loss of what is cut: over all that count on any rank, of which ranks have different numbers."""
     values = func.bind(args, kwargs)
     if values["reduction"] != REDUCTIONS["mean"]:
         return NotImplemented
     mesh = _dispatch._mesh_of(_dispatch.tensors_of(values.values()))
+    if not _may_count_differently(mesh, values):
+        return NotImplemented
     decision = _dispatch.decide(func, tuple(values.values()), {}, mesh)
     spec = decision.results[0]
     parts = prod(mesh.size(i) for i, p in enumerate(spec.placements) if p.is_partial())
