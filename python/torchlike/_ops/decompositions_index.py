@@ -26,8 +26,14 @@ def take_along_dim(self: Any, indices: Any, dim: Any = None) -> Any:
     def wide(t: Any) -> Any:
         return aten.expand(t, [*shape[:d], t.shape[d], *shape[d + 1 :]])
 
-    values, index = wide(self), aten.remainder.Scalar(wide(indices), self.shape[d])
-    return aten.gather(values, dim, index)
+    return gather_wrapped(wide(self), d, wide(indices))
+
+
+@of("_gather_wrapped")
+def gather_wrapped(self: Any, dim: int, index: Any) -> Any:
+    """`gather`, of places that may count from the end."""
+    size = self.shape[dim] if self.dim() else 1
+    return aten.gather(self, dim, aten.remainder.Scalar(index, size))
 
 
 @of("_unravel_index")

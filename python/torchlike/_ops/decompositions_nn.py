@@ -368,7 +368,7 @@ for _dims in (1, 2, 3):
     of(f"conv_transpose{_dims}d", f"{_N}conv_transpose{_dims}d")(_convolution(_dims, True))
 
 
-@of(_N + "scaled_dot_product_attention")
+@of(_N + "scaled_dot_product_attention", "_attention")
 def attention(
     query: Any,
     key: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from torchlike.autograd.graph import disable_saved_tensors_hooks
 from torchlike.utils._pytree import tree_flatten, tree_map, tree_unflatten, treespec_pprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _GRAD = "grad_and_value(f)(*args)"
 _NO_HOOKS = (
@@ -273,9 +274,29 @@ def _check_jvp(primals: Any, tangents: Any) -> None:
                 )
 
 
-def _check_primal(x: Tensor) -> None:
-    if not (x.is_floating_point() or x.is_complex()):
-        raise ValueError(f"Expected primal to be floating point or complex, but got: {x.dtype}")
+@contextlib.contextmanager
+def _level() -> Iterator[int]:
+    """Inside, a level of forward mode is open; gives its number."""
+    before = _C._is_fwd_grad_enabled()
+    level = _C._enter_dual_level()
+    try:
+        yield level
+    finally:
+        _C._exit_dual_level(level)
+        _C._set_fwd_grad_enabled(before)
+
+
+def _duals(leaves: Sequence[Tensor], along: Sequence[Tensor], spec: Any, level: int) -> Any:
+    """Flattened inputs with their tangents."""
+    for x in leaves:
+        if not (x.is_floating_point() or x.is_complex()):
+            raise ValueError(f"Expected primal to be floating point or complex, but got: {x.dtype}")
+    pairs = zip(leaves, along, strict=True)
+    return tree_unflatten([_C._with_tangent(x, t, level) for x, t in pairs], spec)
+
+
+def _or_zeros(tangent: Any, value: Any) -> Any:
+    return torch.zeros_like(value) if tangent is None and value is not None else tangent
 
 
 def jvp(
@@ -294,16 +315,8 @@ def jvp(
     """
     _check_jvp(primals, tangents)
     leaves, spec = tree_flatten(primals)
-    before = _C._is_fwd_grad_enabled()
-    level = _C._enter_dual_level()
-    try:
-        for x in leaves:
-            _check_primal(x)
-        duals = [
-            _C._with_tangent(x, t, level)
-            for x, t in zip(leaves, tree_flatten(tangents)[0], strict=True)
-        ]
-        made = func(*tree_unflatten(duals, spec))
+    with _level() as level:
+        made = func(*_duals(leaves, tree_flatten(tangents)[0], spec, level))
         aux = None
         if has_aux:
             made, aux = _with_aux(made, _JVP)
@@ -315,13 +328,10 @@ def jvp(
                 "allowed with strict=True."
             )
         value = tree_unflatten([p for p, _ in pairs], shape)
-        along = tree_unflatten([torch.zeros_like(p) if t is None else t for p, t in pairs], shape)
+        along = tree_unflatten([_or_zeros(t, p) for p, t in pairs], shape)
         aux = tree_map(
             lambda x: _C._without_tangent(x, level)[0] if isinstance(x, Tensor) else x, aux
         )
-    finally:
-        _C._exit_dual_level(level)
-        _C._set_fwd_grad_enabled(before)
     return (value, along, aux) if has_aux else (value, along)
 
 
@@ -355,23 +365,13 @@ def _with_tangents(
     func: Callable[..., Any], leaves: Sequence[Any], spec: Any, along: Sequence[Tensor]
 ) -> tuple[Any, Any]:
     """What a function makes of flattened inputs, and its tangents; what is no tensor stands in both."""
-    before = _C._is_fwd_grad_enabled()
-    level = _C._enter_dual_level()
-    try:
-        duals = []
-        for x, t in zip(leaves, along, strict=True):
-            _check_primal(x)
-            duals.append(_C._with_tangent(x, t, level))
-        outputs, shape = tree_flatten(func(*tree_unflatten(duals, spec)))
-        values, tangents = [], []
-        for o in outputs:
-            value, tangent = _C._without_tangent(o, level) if isinstance(o, Tensor) else (o, o)
-            values.append(value)
-            tangents.append(torch.zeros_like(value) if tangent is None else tangent)
-        return tree_unflatten(values, shape), tree_unflatten(tangents, shape)
-    finally:
-        _C._exit_dual_level(level)
-        _C._set_fwd_grad_enabled(before)
+    with _level() as level:
+        outputs, shape = tree_flatten(func(*_duals(leaves, along, spec, level)))
+        pairs = [
+            _C._without_tangent(o, level) if isinstance(o, Tensor) else (o, o) for o in outputs
+        ]
+        value = tree_unflatten([p for p, _ in pairs], shape)
+        return value, tree_unflatten([_or_zeros(t, p) for p, t in pairs], shape)
 
 
 def _pushed(func: Callable[..., Any], leaves: Sequence[Any], spec: Any) -> Callable[..., Any]:

@@ -3,28 +3,36 @@
 #![allow(unsafe_code, reason = "sums are read and tiles written by pointer")]
 
 use super::MatMut;
-use super::kernel::Block;
 use super::policy::{Policy, Real, Task};
-use super::tile::At;
+
+/// What becomes of sums: their factor, what in C stays with which factor, and a bias of each row or column.
+pub(super) struct Ends<P: Policy> {
+    pub alpha: P::Acc,
+    pub beta: P::Acc,
+    pub c: MatMut<P::T>,
+    pub bias: Option<(*const P::T, isize, isize)>,
+}
 
 /// Brings the sums of a tile into C.
 pub(super) struct Finish<'a, P: Policy> {
-    pub block: &'a Block<P>,
+    pub ends: &'a Ends<P>,
     pub sums: *mut P::Acc,
     pub rows: usize,
     pub width: usize,
-    pub at: At<P>,
+    /// The first row and column in C.
+    pub at: (usize, usize),
+    /// Columns that are there.
+    pub w: usize,
 }
 
 impl<P: Policy> Task for Finish<'_, P> {
     #[inline(always)]
     unsafe fn run(self) {
-        let (block, At { r0, j0, w, .. }) = (self.block, self.at);
+        let (ends, (r0, j0), w) = (self.ends, self.at, self.w);
         // SAFETY: the tile lies within C.
-        let c = unsafe { block.c.at(r0, j0) };
-        let plain_bias = block.plainly_biased();
-        let alone =
-            block.alpha == P::Acc::ONE && block.beta == P::Acc::ZERO && block.bias.is_none();
+        let c = unsafe { ends.c.at(r0, j0) };
+        let plain_bias = ends.plainly_biased();
+        let alone = ends.alpha == P::Acc::ONE && ends.beta == P::Acc::ZERO && ends.bias.is_none();
         if P::ROUNDS && alone && c.cs == 1 && w == 2 * P::W && w == self.width {
             for i in 0..self.rows {
                 // SAFETY: the tile lies within C, and its sums were written.
@@ -42,16 +50,16 @@ impl<P: Policy> Task for Finish<'_, P> {
                 let sums = self.sums.add(i * self.width);
                 let row = c.ptr.offset(i as isize * c.rs);
                 if c.cs == 1 && plain_bias {
-                    block.vectors(sums, w, row, j0);
+                    ends.vectors(sums, w, row, j0);
                     continue;
                 }
                 for j in 0..w {
                     let at = row.offset(j as isize * c.cs);
-                    let mut v = *sums.add(j) * block.alpha;
-                    if block.beta != P::Acc::ZERO {
-                        v = P::mac(P::widen(*at), block.beta, v);
+                    let mut v = *sums.add(j) * ends.alpha;
+                    if ends.beta != P::Acc::ZERO {
+                        v = P::mac(P::widen(*at), ends.beta, v);
                     }
-                    if let Some((bias, rs, cs)) = block.bias {
+                    if let Some((bias, rs, cs)) = ends.bias {
                         let place = (r0 + i) as isize * rs + (j0 + j) as isize * cs;
                         v = v + P::widen(*bias.offset(place));
                     }
@@ -75,30 +83,7 @@ unsafe fn widened<P: Policy>(x: *const P::T, n: usize) -> P::V {
     }
 }
 
-impl<P: Policy> Block<P> {
-    /// What brings sums into C that were made elsewhere.
-    pub(super) fn of_sums(
-        (mb, nb): (usize, usize),
-        (alpha, beta): (P::Acc, P::Acc),
-        c: MatMut<P::T>,
-        bias: Option<(*const P::T, isize, isize)>,
-    ) -> Self {
-        let none = std::ptr::null();
-        Self {
-            mb,
-            nb,
-            ks: 0,
-            alpha,
-            beta,
-            a: none,
-            a_strides: None,
-            b: None,
-            pb: none,
-            c,
-            bias,
-        }
-    }
-
+impl<P: Policy> Ends<P> {
     /// Whether all rows have the same bias, whose values are neighbours, or none.
     #[inline(always)]
     pub(super) fn plainly_biased(&self) -> bool {

@@ -5,7 +5,7 @@
     reason = "packed panels are read and tiles written by pointer"
 )]
 
-use super::finish::Finish;
+use super::finish::{Ends, Finish};
 use super::pack::{PackA, PackB};
 use super::policy::{Policy, Real, Task};
 use super::tile::{At, sums, sums_of_rows};
@@ -107,6 +107,24 @@ impl<P: Policy> Product<P> {
     /// Columns of the widest panel.
     const NR: usize = P::WIDE * P::W;
 
+    /// What ends sums that begin at row `i0` and column `j0` of C; the bias comes with the last of them.
+    ///
+    /// # Safety
+    /// The element is there.
+    pub(super) unsafe fn ends_at(&self, i0: usize, j0: usize, last: bool) -> Ends<P> {
+        let place = |rs: isize, cs: isize| i0 as isize * rs + j0 as isize * cs;
+        let bias = self.bias.filter(|_| last);
+        // SAFETY: the caller's.
+        unsafe {
+            Ends {
+                alpha: self.alpha,
+                beta: self.beta,
+                c: self.c.at(i0, j0),
+                bias: bias.map(|(b, rs, cs)| (b.offset(place(rs, cs)), rs, cs)),
+            }
+        }
+    }
+
     /// The whole product on this thread.
     ///
     /// # Safety
@@ -203,22 +221,20 @@ impl<P: Policy> Product<P> {
                     dst: pb,
                     only_tail: plan.b_in_place,
                 });
-                let place = |rs: isize, cs: isize| i0 as isize * rs + j0 as isize * cs;
-                let bias = self.bias.filter(|_| p0 + kb >= self.k);
                 let block = Block::<P> {
                     mb,
                     nb,
                     ks: kb.div_ceil(P::STEP),
-                    alpha: self.alpha,
-                    beta: if p0 == 0 { self.beta } else { P::Acc::ONE },
                     a: if plan.a_in_place { src.ptr.cast() } else { pa },
                     a_strides: plan
                         .a_in_place
                         .then_some((src.rs / P::STEP as isize, src.cs)),
                     b: plan.b_in_place.then_some((b.ptr.cast(), b.rs)),
                     pb,
-                    c: self.c.at(i0, j0),
-                    bias: bias.map(|(b, rs, cs)| (b.offset(place(rs, cs)), rs, cs)),
+                    ends: Ends {
+                        beta: if p0 == 0 { self.beta } else { P::Acc::ONE },
+                        ..self.ends_at(i0, j0, p0 + kb >= self.k)
+                    },
                 };
                 if P::ROWS && plan.a_in_place && src.rs != 1 {
                     P::with(Rows(block));
@@ -231,18 +247,15 @@ impl<P: Policy> Product<P> {
 }
 
 /// A packed (or in-place) block against a packed (or in-place) block.
-pub(super) struct Block<P: Policy> {
-    pub mb: usize,
-    pub nb: usize,
-    pub ks: usize,
-    pub alpha: P::Acc,
-    pub beta: P::Acc,
-    pub a: *const P::P,
-    pub a_strides: Option<(isize, isize)>,
-    pub b: Option<(*const P::P, isize)>,
-    pub pb: *const P::P,
-    pub c: MatMut<P::T>,
-    pub bias: Option<(*const P::T, isize, isize)>,
+struct Block<P: Policy> {
+    mb: usize,
+    nb: usize,
+    ks: usize,
+    a: *const P::P,
+    a_strides: Option<(isize, isize)>,
+    b: Option<(*const P::P, isize)>,
+    pb: *const P::P,
+    ends: Ends<P>,
 }
 
 /// The rows of a tile lie side by side: packed, or a matrix that is read transposed.
@@ -327,7 +340,8 @@ impl<P: Policy> Block<P> {
     unsafe fn tile<const MR: usize, const NV: usize, const ROWS: bool>(&self, t: At<P>) {
         // SAFETY: the caller's; every pointer stays within the tile's operands.
         unsafe {
-            let c = self.c.at(t.r0, t.j0);
+            let ends = &self.ends;
+            let c = ends.c.at(t.r0, t.j0);
             for i in 0..MR {
                 let row = c.ptr.wrapping_offset(i as isize * c.rs);
                 for v in 0..NV {
@@ -340,10 +354,10 @@ impl<P: Policy> Block<P> {
                 sums::<P, MR, NV>(t, self.ks)
             };
             // IN_PLACE says that T and Acc are one type.
-            let add = self.beta == P::Acc::ONE && self.alpha == P::Acc::ONE;
-            let plain = P::IN_PLACE && self.bias.is_none() && (add || self.beta == P::Acc::ZERO);
+            let add = ends.beta == P::Acc::ONE && ends.alpha == P::Acc::ONE;
+            let plain = P::IN_PLACE && ends.bias.is_none() && (add || ends.beta == P::Acc::ZERO);
             if plain && t.w == NV * P::W && c.cs == 1 {
-                let alpha = P::splat(self.alpha);
+                let alpha = P::splat(ends.alpha);
                 for i in 0..MR {
                     let row = c.ptr.offset(i as isize * c.rs).cast::<P::Acc>();
                     for v in 0..NV {
@@ -354,13 +368,13 @@ impl<P: Policy> Block<P> {
                 }
                 return;
             }
-            if P::ROUNDS && self.plainly_biased() && t.w == NV * P::W && c.cs == 1 {
+            if P::ROUNDS && ends.plainly_biased() && t.w == NV * P::W && c.cs == 1 {
                 for i in 0..MR {
                     let row = c.ptr.offset(i as isize * c.rs);
                     for v in 0..NV {
                         let at = row.add(v * P::W);
-                        let bias = self.bias.map(|(b, _, _)| b.add(t.j0 + v * P::W));
-                        let sum = self.completed(sums[i][v], at, bias, P::W);
+                        let bias = ends.bias.map(|(b, _, _)| b.add(t.j0 + v * P::W));
+                        let sum = ends.completed(sums[i][v], at, bias, P::W);
                         P::put(at, sum);
                     }
                 }
@@ -374,11 +388,12 @@ impl<P: Policy> Block<P> {
                 }
             }
             P::with(Finish {
-                block: self,
+                ends,
                 sums: to,
                 rows: MR,
                 width: NV * P::W,
-                at: t,
+                at: (t.r0, t.j0),
+                w: t.w,
             });
         }
     }

@@ -21,24 +21,6 @@ pub(super) struct At<P: Policy> {
     pub w: usize,
 }
 
-impl<P: Policy> At<P> {
-    /// The place of sums that were made elsewhere.
-    pub(super) fn of_sums(r0: usize, j0: usize, w: usize) -> Self {
-        let (a, b) = (std::ptr::null(), std::ptr::null());
-        let (ars, acs, bks) = (0, 0, 0);
-        Self {
-            a,
-            ars,
-            acs,
-            b,
-            bks,
-            r0,
-            j0,
-            w,
-        }
-    }
-}
-
 /// Sums of a tile whose rows lie side by side.
 #[inline(always)]
 pub(super) unsafe fn sums<P: Policy, const MR: usize, const NV: usize>(

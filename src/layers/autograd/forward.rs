@@ -108,8 +108,10 @@ pub fn current(t: &Tensor) -> Cow<'_, Tensor> {
     };
     let mut now = Cow::Borrowed(t);
     for (level, row) in tangents {
-        let known = is_hidden(level) || t.tangent(level).is_some();
-        if known || !is_open(level) || row.dtype().to_real() != t.dtype().to_real() {
+        if t.tangent(level).is_some()
+            || !is_seen(level)
+            || row.dtype().to_real() != t.dtype().to_real()
+        {
             continue;
         }
         if let Ok(tangent) = part(&row, &base, t) {
@@ -156,11 +158,19 @@ fn below<R>(level: u32, f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// Whether tangents of a level are seen.
+fn is_seen(number: u32) -> bool {
+    is_open(number) && !is_hidden(number)
+}
+
 /// Whether a tensor is seen to carry a tangent of an open level.
 #[must_use]
 pub fn is_dual(t: &Tensor) -> bool {
-    let seen = |level: &u32| is_open(*level) && !is_hidden(*level);
-    is_enabled() && current(t).tangents().iter().any(|(level, _)| seen(level))
+    is_enabled()
+        && current(t)
+            .tangents()
+            .iter()
+            .any(|(level, _)| is_seen(*level))
 }
 
 /// The open levels that arguments are seen to carry tangents of, the lowest first.
@@ -168,7 +178,7 @@ fn levels(args: &Args) -> SmallVec<[u32; 2]> {
     let mut found = SmallVec::new();
     args.for_each_tensor(|_, t| {
         for (level, _) in t.tangents() {
-            if !found.contains(level) && is_open(*level) && !is_hidden(*level) {
+            if !found.contains(level) && is_seen(*level) {
                 found.push(*level);
             }
         }

@@ -90,12 +90,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.index_select_backward",
         "(Tensor grad, int[] self_sizes, int dim, Tensor index)",
         0,
-        |a| {
-            let sparse = is_sparse(a.grad);
-            let grad = if sparse { f::_to_dense(a.grad)? } else { a.grad.clone() };
-            let made = f::index_add(&f::new_zeros(&grad, a.self_sizes)?, a.dim, a.index, &grad)?;
-            if sparse { f::_to_sparse(&made, "sparse_coo") } else { Ok(made) }
-        },
+        |a| by_dense(a.grad, |grad| f::index_add(&f::new_zeros(grad, a.self_sizes)?, a.dim, a.index, grad)),
         "Zeros, with slices of the gradient added at `index`.",
     )
     .samples("f32[2, 4], [3, 4], 0, i64([2, 2])"),
@@ -179,20 +174,25 @@ fn entries_along(a: &calls::_GradGatherBackward) -> Result<Tensor> {
     f::_SparseCooTensorUnsafe::new(&indices, &values, a.input.shape()).call()
 }
 
+/// What `make` gives, of a sparse gradient sparse again: what is chosen of a sparse tensor is no view of it.
+fn by_dense(grad: &Tensor, make: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    match is_sparse(grad) {
+        true => f::_to_sparse(&make(&f::_to_dense(grad)?)?, "sparse_coo"),
+        false => make(grad),
+    }
+}
+
 /// Zeros of a size, with the gradient in the part that `view` gives.
 fn placed(
     grad: &Tensor,
     sizes: &[i64],
     view: impl FnOnce(&Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    if is_sparse(grad) {
-        // What is chosen of a sparse tensor is no view of it.
-        let placed = placed(&f::_to_dense(grad)?, sizes, view)?;
-        return f::_to_sparse(&placed, "sparse_coo");
-    }
-    let zeros = f::new_zeros(grad, sizes)?;
-    helpers::copy_(&view(&zeros)?, grad)?;
-    Ok(zeros)
+    by_dense(grad, |grad| {
+        let zeros = f::new_zeros(grad, sizes)?;
+        helpers::copy_(&view(&zeros)?, grad)?;
+        Ok(zeros)
+    })
 }
 
 fn unfold_backward(a: &calls::_GradUnfoldBackward) -> Result<Tensor> {

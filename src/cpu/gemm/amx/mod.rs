@@ -6,9 +6,8 @@
 mod pack;
 
 use super::finish::Finish;
-use super::kernel::{A_BLOCK, BUFFERS, Block, Product, room};
+use super::kernel::{A_BLOCK, BUFFERS, Product, room};
 use super::policy::{Bf16Dot, Policy};
-use super::tile::At;
 use crate::cpu::simd::{cpuid, second_cache};
 use half::bf16;
 use pack::Pack;
@@ -154,10 +153,8 @@ pub(super) unsafe fn run(p: &Product<Bf16Dot>) {
     let line = steps * 2 * DEPTH;
     let whole = |bytes: usize| (bytes / line).max(2 * SIDE) / (2 * SIDE) * (2 * SIDE);
     let in_place = p.a.cs == 1 && p.a.rs > 0 && p.k.is_multiple_of(DEPTH);
-    let (mc, nc) = match in_place {
-        true => (p.m, whole(second_cache() / 2)),
-        false => (whole(A_BLOCK), whole(second_cache() / 2)),
-    };
+    let nc = whole(second_cache() / 2);
+    let mc = if in_place { p.m } else { whole(A_BLOCK) };
     let values = |lines: usize| lines.next_multiple_of(2 * SIDE) * line / size_of::<u32>();
     let mut buffers = BUFFERS.take();
     let packed_rows = if in_place {
@@ -238,13 +235,8 @@ unsafe fn block(
     left: &Left,
     (pb, sums): (*const u32, *mut f32),
 ) {
-    let place = |rs: isize, cs: isize| i0 as isize * rs + j0 as isize * cs;
     // SAFETY: the block lies within C and the bias.
-    let (c, bias) = unsafe {
-        let bias = p.bias.map(|(b, rs, cs)| (b.offset(place(rs, cs)), rs, cs));
-        (p.c.at(i0, j0), bias)
-    };
-    let whole = Block::<Bf16Dot>::of_sums((mb, nb), (p.alpha, p.beta), c, bias);
+    let ends = unsafe { p.ends_at(i0, j0, true) };
     let parts = match left.steps {
         ..=WHOLE_DEPTH => 1,
         steps => steps.div_ceil(PART),
@@ -276,13 +268,13 @@ unsafe fn block(
                         (false, _) => one_row_more(&tiles),
                     }
                     if from + steps == left.steps {
-                        let at = At::of_sums(r0, c0, (2 * SIDE).min(nb - c0));
                         let made = Finish {
-                            block: &whole,
+                            ends: &ends,
                             sums: to,
                             rows,
                             width: 2 * SIDE,
-                            at,
+                            at: (r0, c0),
+                            w: (2 * SIDE).min(nb - c0),
                         };
                         if let Some(before) = waiting.replace(made) {
                             Bf16Dot::with(before);

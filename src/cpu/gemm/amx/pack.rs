@@ -64,11 +64,15 @@ impl Pack {
         // SAFETY: `lines` lines of `depth` elements from there; `dst` has room for all tiles.
         unsafe {
             let mut square = [_mm512_setzero_ps(); LANES];
-            let by_pairs = match (self.kstep, self.step) {
-                (1, _) => self.lines_as_they_are(src, lines, depth, &mut square),
-                (_, 1) => self.rows_side_by_side(src, lines, depth, &mut square),
-                _ => self.elements(src, lines, depth, &mut square),
-            };
+            let by_pairs = self.kstep != 1 && self.step == 1;
+            let count = if by_pairs { depth.div_ceil(2) } else { lines };
+            for (i, v) in square.iter_mut().enumerate().take(count) {
+                *v = match self.kstep {
+                    1 => self.neighbours(src, i, depth),
+                    _ if by_pairs => self.pair(src, i, lines, depth),
+                    _ => self.apart(src, i, depth),
+                };
+            }
             if by_pairs != self.pairs {
                 turn_ps512(&mut square);
             }
@@ -80,68 +84,40 @@ impl Pack {
         }
     }
 
-    /// Lines whose elements are neighbours; false: a line a vector.
+    /// Line `i`, whose elements are neighbours.
     #[inline(always)]
-    unsafe fn lines_as_they_are(
-        &self,
-        src: *const bf16,
-        lines: usize,
-        depth: usize,
-        to: &mut [__m512; LANES],
-    ) -> bool {
+    unsafe fn neighbours(&self, src: *const bf16, i: usize, depth: usize) -> __m512 {
         let there = u32::MAX >> (DEPTH - depth);
-        for i in 0..lines {
-            // SAFETY: `depth` elements are there.
-            unsafe {
-                let from = src.offset(i as isize * self.step);
-                to[i] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(there, from.cast()));
-            }
+        // SAFETY: `depth` elements are there.
+        unsafe {
+            let from = src.offset(i as isize * self.step);
+            _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(there, from.cast()))
         }
-        false
     }
 
-    /// Elements that are neighbours of other lines'; true: a pair of each line a vector.
+    /// The pair `i` of each line, whose elements are neighbours of other lines'.
     #[inline(always)]
-    unsafe fn rows_side_by_side(
-        &self,
-        src: *const bf16,
-        lines: usize,
-        depth: usize,
-        to: &mut [__m512; LANES],
-    ) -> bool {
+    unsafe fn pair(&self, src: *const bf16, i: usize, lines: usize, depth: usize) -> __m512 {
         let there = ((1u32 << lines) - 1) as u16;
-        for i in 0..depth.div_ceil(2) {
-            let row = src.wrapping_offset(2 * i as isize * self.kstep);
-            let partner = if 2 * i + 1 < depth { there } else { 0 };
-            // SAFETY: of rows before `depth` the first `lines` elements are there.
-            unsafe {
-                let first = elements_of_row(row, there);
-                let second = elements_of_row(row.wrapping_offset(self.kstep), partner);
-                let both = _mm512_or_si512(first, _mm512_slli_epi32::<16>(second));
-                to[i] = _mm512_castsi512_ps(both);
-            }
+        let row = src.wrapping_offset(2 * i as isize * self.kstep);
+        let partner = if 2 * i + 1 < depth { there } else { 0 };
+        // SAFETY: of rows before `depth` the first `lines` elements are there.
+        unsafe {
+            let first = elements_of_row(row, there);
+            let second = elements_of_row(row.wrapping_offset(self.kstep), partner);
+            _mm512_castsi512_ps(_mm512_or_si512(first, _mm512_slli_epi32::<16>(second)))
         }
-        true
     }
 
-    /// Elements that lie apart; false: a line a vector.
+    /// Line `i`, whose elements lie apart.
     #[inline(always)]
-    unsafe fn elements(
-        &self,
-        src: *const bf16,
-        lines: usize,
-        depth: usize,
-        to: &mut [__m512; LANES],
-    ) -> bool {
-        for i in 0..lines {
-            let mut line = [bf16::ZERO; DEPTH];
-            for (p, e) in line.iter_mut().enumerate().take(depth) {
-                // SAFETY: the element is there.
-                *e = unsafe { *src.offset(i as isize * self.step + p as isize * self.kstep) };
-            }
-            to[i] = unsafe { _mm512_loadu_ps(line.as_ptr().cast()) };
+    unsafe fn apart(&self, src: *const bf16, i: usize, depth: usize) -> __m512 {
+        let mut line = [bf16::ZERO; DEPTH];
+        for (p, e) in line.iter_mut().enumerate().take(depth) {
+            // SAFETY: the element is there.
+            *e = unsafe { *src.offset(i as isize * self.step + p as isize * self.kstep) };
         }
-        false
+        unsafe { _mm512_loadu_ps(line.as_ptr().cast()) }
     }
 }
 
