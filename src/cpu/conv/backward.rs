@@ -3,13 +3,14 @@
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
 use super::super::lines::{Shared, by_size};
+use super::blocks::{BLOCK, matrix_in};
 use super::gather::{gather, gather_last, split_lines};
 use super::pieces::{reach, segments, sum_pixels, tile};
 use super::pixels::Pixels;
 use super::planes::by_lines;
 use super::windows::suits;
 use super::winograd_backward::Backward;
-use super::{BLOCK, Geometry, Phase, matrix_in};
+use super::{Geometry, Phase};
 use crate::cpu::dense::number::Real;
 use crate::cpu::gemm::WindowElement;
 use crate::cpu::room::Rooms;

@@ -4,10 +4,11 @@
 
 #![allow(unsafe_code, reason = "copies from images through checked layouts")]
 
-use super::gather::{copy_line, copy_lines};
+use super::gather::copy_lines;
+use super::runs::{Run, every_second, turn, zero};
 use super::{Geometry, Phase, inside};
 use crate::cpu::gemm::SLACK;
-use crate::cpu::transpose::four_words;
+use std::ops::Range;
 
 /// Some output positions: whole images (or slices of volumes), or part of one, or part of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,12 @@ pub(super) struct Frames<'a> {
     reach: [usize; 2],
     /// Zeros that neighbours share, where a piece holds all of a line, or all lines.
     shared: [usize; 2],
+    /// Whether channels lie an odd number of cache lines apart, so that several of them do not share sets of the first cache.
+    spread: bool,
 }
+
+/// Elements of 4 bytes in a line of the cache.
+const LINE: usize = 16;
 
 /// The layout of one piece.
 #[derive(Clone, Copy)]
@@ -87,6 +93,7 @@ impl<'a> Frames<'a> {
             low,
             reach,
             shared: [0; 2],
+            spread: false,
         };
         frames.shared = [0, 1].map(|i| {
             let zeros = frames.planes.iter().map(|p| {
@@ -97,6 +104,14 @@ impl<'a> Frames<'a> {
             zeros.min().unwrap_or(0).min(reach[i])
         });
         frames
+    }
+
+    /// The same with channels apart from each other.
+    pub(super) fn spread(self) -> Self {
+        Self {
+            spread: true,
+            ..self
+        }
     }
 
     /// Which of `n` lines (or elements of a line) from output `first` on are within the image.
@@ -130,21 +145,29 @@ impl<'a> Frames<'a> {
         }
     }
 
+    /// From one channel of the copy to the next.
+    pub(super) fn each(&self, b: &Block) -> usize {
+        let all = self.planes() * self.sizes(b).plane;
+        if self.spread {
+            all.next_multiple_of(LINE) | LINE
+        } else {
+            all
+        }
+    }
+
     /// Elements of the copy of so many channels.
     pub(super) fn room(&self, b: &Block, channels: usize) -> usize {
-        channels * self.planes() * self.sizes(b).plane + 2 * SLACK
+        channels * self.each(b) + 2 * SLACK
     }
 
     /// Where the windows' elements lie, `[channel][tap]`.
-    pub(super) fn table(&self, b: &Block, channels: usize) -> Vec<usize> {
-        let s = self.sizes(b);
-        let mut rows = Vec::with_capacity(channels * self.taps.len());
-        for c in 0..channels {
-            for &(plane, at) in &self.taps {
-                rows.push((c * self.planes() + plane) * s.plane + at[0] * s.pitch + at[1]);
-            }
-        }
-        rows
+    pub(super) fn table(&self, b: &Block, channels: impl Iterator<Item = usize>) -> Vec<usize> {
+        let (s, each) = (self.sizes(b), self.each(b));
+        let of_channel = |c: usize| {
+            let taps = self.taps.iter();
+            taps.map(move |&(plane, at)| c * each + plane * s.plane + at[0] * s.pitch + at[1])
+        };
+        channels.flat_map(of_channel).collect()
     }
 
     /// Whether zeros lie at the same places in another block of the same size.
@@ -176,7 +199,7 @@ impl<'a> Frames<'a> {
         let (s, size) = (self.sizes(b), self.g.size);
         let line = b.count[1] + self.reach[1];
         let advance = self.phase.advance;
-        let each = self.planes() * s.plane;
+        let each = self.each(b);
         for c in 0..if zeros { channels } else { 0 } {
             // SAFETY: the room of a channel.
             unsafe { self.zeros(b, to.add(c * each)) };
@@ -284,139 +307,53 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Elements of a line in every channel.
-struct Run<T> {
-    from: *const T,
-    step: usize,
-    pixel: usize,
-    n: usize,
-}
-
-impl<T: Copy> Run<T> {
+impl Frames<'_> {
+    /// Puts the sums of a block to their places, those of each output `pitch` apart.
+    ///
     /// # Safety
-    /// All elements exist on both sides.
-    unsafe fn copy(&self, channels: usize, to: *mut T, each: usize) {
-        // SAFETY: the caller's.
-        unsafe {
-            if self.step == 1 && self.pixel != 1 {
-                return turn(self.from, self.pixel, to, each, self.n, channels);
-            }
-            for c in 0..channels {
-                let (from, to) = (self.from.add(c * self.step), to.add(c * each));
-                match self.pixel {
-                    1 => copy_line(from, to, self.n),
-                    2 if size_of::<T>() == 4 => {
-                        every_second(from.cast(), to.cast(), [0; 2], 1, self.n);
+    /// `out` is dense in the geometry's format, and no other thread has these positions.
+    pub(super) unsafe fn store<T: Copy>(
+        &self,
+        out: *mut T,
+        b: &Block,
+        outputs: Range<usize>,
+        sums: &[T],
+        pitch: usize,
+    ) {
+        let (g, phase, s) = (self.g, self.phase, self.sizes(b));
+        let (first, count, all) = (outputs.start, outputs.len(), g.positions());
+        let place = |i: usize, t: usize| phase.first[i] + phase.step[i] * t;
+        let (n, step) = (b.count[1], phase.step[2]);
+        for (slice, (image, d)) in self.slices(b).enumerate() {
+            let line = place(0, d) * g.out[1] + place(1, b.first[0]);
+            let (from, apart) = (&sums[slice * s.lines * s.pitch..], phase.step[1] * g.out[2]);
+            let at = line * g.out[2] + place(2, b.first[1]);
+            // SAFETY: lines and channels lie within the result.
+            unsafe {
+                if g.channels_last {
+                    let to = out.add((image * all + at) * g.outputs + first);
+                    for row in 0..b.count[0] {
+                        let (from, to) = (
+                            from.as_ptr().add(row * s.pitch),
+                            to.add(row * apart * g.outputs),
+                        );
+                        turn(from, pitch, to, step * g.outputs, count, n);
                     }
-                    pixel => {
-                        for i in 0..self.n {
-                            *to.add(i) = *from.add(pixel * i);
+                    continue;
+                }
+                let to = out.add((image * g.outputs + first) * all + at);
+                for o in 0..count {
+                    let (from, to) = (from[o * pitch..].as_ptr(), to.add(o * all));
+                    if step == 1 {
+                        copy_lines(from, to, [s.pitch, apart], b.count[0], n);
+                        continue;
+                    }
+                    for row in 0..b.count[0] {
+                        for i in 0..n {
+                            *to.add(row * apart + i * step) = *from.add(row * s.pitch + i);
                         }
                     }
                 }
-            }
-        }
-    }
-}
-
-/// Words of a vector, of which every machine has some.
-const FOUR: usize = 4;
-
-/// Every second word: four of seven.
-///
-/// # Safety
-/// The words exist on both sides.
-#[inline(always)]
-unsafe fn four_of_seven(from: *const u32, to: *mut u32) {
-    // SAFETY: the caller's.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_mm_loadu_ps, _mm_shuffle_ps, _mm_storeu_ps};
-            let (low, high) = (_mm_loadu_ps(from.cast()), _mm_loadu_ps(from.add(3).cast()));
-            _mm_storeu_ps(to.cast(), _mm_shuffle_ps::<0b11_01_10_00>(low, high));
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        for k in 0..FOUR {
-            *to.add(k) = *from.add(2 * k);
-        }
-    }
-}
-
-/// Every second one of the words of some lines, `n` of each line.
-///
-/// # Safety
-/// All words up to the last that is taken exist, and room for those taken.
-unsafe fn every_second(from: *const u32, to: *mut u32, steps: [usize; 2], rows: usize, n: usize) {
-    for row in 0..rows {
-        // SAFETY: the caller's. The last vector takes some again.
-        unsafe {
-            let (from, to) = (from.add(row * steps[0]), to.add(row * steps[1]));
-            if n < FOUR {
-                for i in 0..n {
-                    *to.add(i) = *from.add(2 * i);
-                }
-            } else {
-                for i in (0..n).step_by(FOUR) {
-                    let i = i.min(n - FOUR);
-                    four_of_seven(from.add(2 * i), to.add(i));
-                }
-            }
-        }
-    }
-}
-
-/// # Safety
-/// `n` elements exist.
-#[inline(always)]
-pub(super) unsafe fn zero<T: Default>(to: *mut T, n: usize) {
-    // SAFETY: the caller's. Most runs are shorter than a call.
-    unsafe {
-        match n {
-            0 => {}
-            1 => to.write(T::default()),
-            2 => {
-                to.write(T::default());
-                to.add(1).write(T::default());
-            }
-            _ => (0..n).for_each(|i| to.add(i).write(T::default())),
-        }
-    }
-}
-
-/// `to[j * to_step + i] = from[i * from_step + j]` for `i < n` and `j < m`.
-///
-/// # Safety
-/// All these elements exist, and the two sides do not overlap.
-pub(super) unsafe fn turn<T: Copy>(
-    from: *const T,
-    from_step: usize,
-    to: *mut T,
-    to_step: usize,
-    n: usize,
-    m: usize,
-) {
-    let words = size_of::<T>() == 4;
-    let (n4, m4) = if words {
-        (n / 4 * 4, m / 4 * 4)
-    } else {
-        (0, 0)
-    };
-    // SAFETY: the caller's.
-    unsafe {
-        // A cache line of each run at a time.
-        for j0 in (0..m4).step_by(16) {
-            for i in (0..n4).step_by(4) {
-                for j in (j0..m4.min(j0 + 16)).step_by(4) {
-                    let from = from.add(i * from_step + j).cast::<u8>();
-                    let to = to.add(j * to_step + i).cast::<u32>();
-                    four_words(from, from_step as isize * 4, to, to_step as isize);
-                }
-            }
-        }
-        for i in 0..n {
-            for j in if i < n4 { m4 } else { 0 }..m {
-                *to.add(j * to_step + i) = *from.add(i * from_step + j);
             }
         }
     }

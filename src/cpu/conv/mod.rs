@@ -6,29 +6,31 @@
 #![allow(unsafe_code, reason = "gathers windows through checked layouts")]
 
 mod backward;
+mod blocks;
 mod direct;
 mod fold;
 mod frame;
 mod gather;
+mod pairs;
 mod pieces;
 mod pixels;
 mod planes;
 pub mod room;
+mod runs;
+mod tasks;
 mod tiles;
 mod windows;
 mod winograd;
 mod winograd_backward;
 
-use super::lines::by_size;
-use super::room::Rooms;
-use super::{copy, matrix, pool};
-use crate::{DType, Device, Result, Scalar, Tensor};
+use super::{copy, pool};
+use crate::{DType, Device, Result, Tensor};
 use backward::innermost;
 pub use backward::weight_gradient;
+use blocks::{Block, blocks};
 use direct::{direct, repeated, turned};
 pub use fold::fold;
 pub use gather::columns;
-use gather::{gather, gather_last, scatter, split_lines, weights};
 use windows::{suits, windows};
 
 /// Sizes of a convolution; missing leading dimensions have size 1.
@@ -196,12 +198,19 @@ pub fn convolve(
         }
     }
     let phases = g.phases();
-    if out.dtype().is_reduced_float() && phases.iter().any(|p| suits(g, p, DType::F32)) {
+    if in_single(&phases, out.dtype(), g) {
         return wider(out, &x, w, bias, |out, x, w, bias| {
             convolve_phases(out, x, w, bias, g, &phases)
         });
     }
     convolve_phases(out, &x, w, bias, g, &phases)
+}
+
+/// Whether a convolution of 16-bit numbers is computed in single precision: there are windows to be read in place, and not on
+/// tiles.
+fn in_single(phases: &[Phase], dtype: DType, g: &Geometry) -> bool {
+    let wide = |p: &Phase| suits(g, p, DType::F32) && !pairs::suits(g, p, dtype);
+    dtype.is_reduced_float() && phases.iter().any(wide)
 }
 
 /// All phases of a convolution of `x`, which is laid out as the geometry says.
@@ -223,6 +232,7 @@ fn convolve_phases(
             continue;
         }
         match out.dtype() {
+            d if pairs::suits(g, phase, d) => pairs::convolve(out, x, w, bias, g, phase)?,
             d if !suits(g, phase, d) => blocks(out, x, w, bias, g, phase)?,
             DType::F32 => windows::<f32>(out, x, w, bias, g, phase)?,
             _ => windows::<f64>(out, x, w, bias, g, phase)?,
@@ -261,239 +271,4 @@ fn channels(
     wider(out, x, w, bias, |out, x, w, bias| {
         direct(out, x, w, bias, g)
     })
-}
-
-/// Bytes of gathered windows at a time.
-const BLOCK: usize = 480 << 10;
-
-fn blocks(
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    g: &Geometry,
-    phase: &Phase,
-) -> Result<()> {
-    let split = !g.channels_last && phase.advance[2] > 1;
-    let work = Work {
-        out,
-        x: if split {
-            split_lines(x, phase.advance[2] as usize)?
-        } else {
-            x.clone()
-        },
-        w: weights(w, g, phase, g.channels_last)?,
-        bias,
-        g,
-        phase,
-    };
-    let total = phase.count.iter().product::<usize>();
-    let (width, images) = (work.width(total), work.images(total));
-    let cuts = total.div_ceil(width);
-    let tasks = g.batch.div_ceil(images) * g.groups * cuts;
-    let (plain, room) = (phase.is_plain(g) && images == 1, width * images);
-    let pieces = phase.step != [1; 3] || images > 1;
-    let at_once = if tasks < pool::num_threads() {
-        1
-    } else {
-        tasks
-    };
-    let rooms = Rooms::new(at_once, || {
-        let columns = work.room(!plain, work.depth() * room)?;
-        Ok([columns, work.room(pieces, g.outputs / g.groups * room)?])
-    })?;
-    let run =
-        |range: std::ops::Range<usize>, [columns, piece]: &[Option<Tensor>; 2]| -> Result<()> {
-            for task in range {
-                let (unit, p0) = (task / cuts, task % cuts * width);
-                let (n, group) = (unit / g.groups * images, unit % g.groups);
-                let p1 = total.min(p0 + width);
-                let block = Block {
-                    n,
-                    images: images.min(g.batch - n),
-                    group,
-                    p0,
-                    p1,
-                };
-                work.block(&block, columns.as_ref(), piece.as_ref())?;
-            }
-            Ok(())
-        };
-    if tasks < pool::num_threads() {
-        return rooms.with(|room| run(0..tasks, room));
-    }
-    let failed = std::sync::Mutex::new(None);
-    pool::parallel_for(tasks, 1, |r| {
-        if let (Err(e), Ok(mut slot)) = (rooms.with(|room| run(r, room)), failed.lock()) {
-            *slot = Some(e);
-        }
-    });
-    failed.into_inner().ok().flatten().map_or(Ok(()), Err)
-}
-
-/// Positions of one group of one image, or all of several.
-struct Block {
-    n: usize,
-    images: usize,
-    group: usize,
-    p0: usize,
-    p1: usize,
-}
-
-/// What the blocks of a phase have in common.
-struct Work<'a> {
-    out: &'a Tensor,
-    x: Tensor,
-    w: Tensor,
-    bias: Option<&'a Tensor>,
-    g: &'a Geometry,
-    phase: &'a Phase,
-}
-
-fn dims(a: usize, b: usize) -> crate::Dims {
-    crate::Dims::from([a as i64, b as i64])
-}
-
-/// A matrix in a tensor's memory, `offset` elements on.
-fn matrix_in(t: &Tensor, shape: (usize, usize), strides: (usize, usize), offset: usize) -> Tensor {
-    let (shape, strides) = (dims(shape.0, shape.1), dims(strides.0, strides.1));
-    t.view_with(shape, strides, t.offset() + offset as i64)
-}
-
-impl Work<'_> {
-    /// Elements of a window.
-    fn depth(&self) -> usize {
-        self.g.inputs / self.g.groups * self.phase.taps.len()
-    }
-
-    /// Positions of a block, of so many: as many as fit the caches, and fewer if threads would have nothing to do.
-    fn width(&self, total: usize) -> usize {
-        let (g, depth) = (self.g, self.depth());
-        let bytes = (depth * self.out.dtype().size()).max(1);
-        let mut width = if self.phase.is_plain(self.g) {
-            total
-        } else {
-            // Weights are packed for each block: not for too few positions.
-            let width = (BLOCK / bytes).max(256);
-            total.div_ceil(total.div_ceil(width)).next_multiple_of(32)
-        };
-        let (units, shares) = (g.batch * g.groups, pool::num_threads() * 3);
-        let work = total * (g.outputs / g.groups) * depth;
-        if units * total.div_ceil(width.max(1)) < shares && work > 1 << 18 {
-            let share = (units * total).div_ceil(shares).next_multiple_of(32);
-            width = width.min(share).max(96);
-        }
-        width.clamp(1, total.max(1))
-    }
-
-    /// How many images are gathered at a time, of so many positions each: several where they are small, so that weights are
-    /// packed less often.
-    fn images(&self, total: usize) -> usize {
-        let g = self.g;
-        let few = if self.phase.is_plain(g) { 64 } else { 192 };
-        if total == 0 || total >= few {
-            return 1;
-        }
-        let parts = g.batch.div_ceil((384 / total).max(1));
-        let parts = parts.max(pool::num_threads().div_ceil(g.groups));
-        g.batch.div_ceil(parts.min(g.batch).max(1)).max(1)
-    }
-
-    /// Memory for so many elements, if it is needed.
-    fn room(&self, needed: bool, n: usize) -> Result<Option<Tensor>> {
-        let make = || Tensor::empty(&[n as i64], self.out.dtype(), Device::CPU);
-        needed.then(make).transpose()
-    }
-
-    fn block(&self, b: &Block, columns: Option<&Tensor>, piece: Option<&Tensor>) -> Result<()> {
-        let first = b.group * (self.g.outputs / self.g.groups);
-        let block = if self.g.channels_last {
-            self.by_pixels(b, columns, piece)?
-        } else {
-            self.by_planes(b, columns, piece)?
-        };
-        if piece.is_some() {
-            let len = b.p1 - b.p0;
-            for i in 0..b.images {
-                let part = block.narrowed(1, (i * len) as i64, len as i64);
-                scatter(self.out, &part, self.phase, b, b.n + i, first);
-            }
-        }
-        Ok(())
-    }
-
-    /// The product `[position][channel]`; gives the block as `[channel][position]`.
-    fn by_pixels(
-        &self,
-        b: &Block,
-        columns: Option<&Tensor>,
-        piece: Option<&Tensor>,
-    ) -> Result<Tensor> {
-        let (g, depth, len) = (self.g, self.depth(), (b.p1 - b.p0) * b.images);
-        let (og, cg, pixel) = (g.outputs / g.groups, g.inputs / g.groups, g.inputs);
-        let plane = g.size.iter().product::<usize>();
-        let offset = b.n * plane * pixel + b.group * cg;
-        let a = match columns {
-            None => matrix_in(&self.x, (len, cg), (pixel, 1), offset + b.p0 * pixel),
-            Some(room) => {
-                // SAFETY: the image lies in `x`, the block has room.
-                by_size!(self.out.dtype().size(), E => for i in 0..b.images { unsafe {
-                    let from = self.x.data_ptr().cast::<E>().add(offset + i * plane * pixel);
-                    let to = room.data_ptr().cast::<E>().add(i * (b.p1 - b.p0) * depth);
-                    gather_last::<E>(from, cg, pixel, g.size, self.phase, b.p0, b.p1, to);
-                }});
-                matrix_in(room, (len, depth), (depth, 1), 0)
-            }
-        };
-        let k = matrix_in(&self.w, (depth, og), (og, 1), b.group * og * depth);
-        let at = (b.n * g.positions() + b.p0) * g.outputs + b.group * og;
-        let c = match piece {
-            None => matrix_in(self.out, (len, og), (g.outputs, 1), at),
-            Some(room) => matrix_in(room, (len, og), (og, 1), 0),
-        };
-        let bias = self
-            .bias
-            .map(|t| t.narrowed(0, (b.group * og) as i64, og as i64));
-        matrix::product(&c, &a, &k, Scalar::Int(1), Scalar::Int(0), bias.as_ref())?;
-        Ok(c.swapped(0, 1))
-    }
-
-    /// The product `[channel][position]`.
-    fn by_planes(
-        &self,
-        b: &Block,
-        columns: Option<&Tensor>,
-        piece: Option<&Tensor>,
-    ) -> Result<Tensor> {
-        let (g, phase, depth) = (self.g, self.phase, self.depth());
-        let (each, len) = (b.p1 - b.p0, (b.p1 - b.p0) * b.images);
-        let (og, cg) = (g.outputs / g.groups, g.inputs / g.groups);
-        let plane = g.size.iter().product::<usize>();
-        let offset = (b.n * g.inputs + b.group * cg) * plane;
-        let k = match columns {
-            None => matrix_in(&self.x, (cg, len), (plane, 1), offset + b.p0),
-            Some(room) => {
-                // SAFETY: the planes lie in `x`, the block has room.
-                by_size!(self.out.dtype().size(), E => for i in 0..b.images { unsafe {
-                    let from = self.x.data_ptr().cast::<E>().add(offset + i * g.inputs * plane);
-                    let to = room.data_ptr().cast::<E>().add(i * each);
-                    gather::<E>(from, cg, g.size, phase, b.p0, b.p1, phase.advance[2] > 1, len, to);
-                }});
-                matrix_in(room, (depth, len), (len, 1), 0)
-            }
-        };
-        let (first, all) = (b.group * og, g.positions());
-        let a = matrix_in(&self.w, (og, depth), (depth, 1), first * depth);
-        let at = (b.n * g.outputs + first) * all + b.p0;
-        let c = match piece {
-            None => matrix_in(self.out, (og, len), (all, 1), at),
-            Some(room) => matrix_in(room, (og, len), (len, 1), 0),
-        };
-        if let Some(bias) = self.bias {
-            copy::copy(&c, &matrix_in(bias, (og, 1), (1, 1), first))?;
-        }
-        let beta = Scalar::Int(i64::from(self.bias.is_some()));
-        matrix::product(&c, &a, &k, Scalar::Int(1), beta, None)?;
-        Ok(c)
-    }
 }

@@ -3,8 +3,8 @@
 #![allow(unsafe_code, reason = "products by pointer over checked layouts")]
 
 use super::super::lines::Shared;
-use super::frame::{turn, zero};
 use super::gather::copy_line;
+use super::runs::{turn, zero};
 use super::{Geometry, Phase, inside};
 use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows};
 use crate::cpu::{pool, slice};

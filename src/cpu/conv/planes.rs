@@ -5,7 +5,7 @@
 use super::super::lines::Shared;
 use super::frame::{Block, Frames};
 use super::gather::copy_lines;
-use super::windows::extents;
+use super::tasks::{Bytes, extents};
 use super::{Geometry, Phase};
 use crate::cpu::gemm::{Dots, SLACK, WindowElement};
 use crate::cpu::{pool, slice};
@@ -27,7 +27,7 @@ pub(super) fn by_lines<T: WindowElement + Element>(
 ) -> Result<Tensor> {
     let frames = Frames::new(g, phase);
     // The same blocks for any number of threads, or sums would be rounded otherwise.
-    let (count, units) = extents(&frames, g, size_of::<T>(), 1);
+    let (count, units) = extents(&frames, g, Bytes::of(size_of::<T>()), 1);
     let taps = phase.taps.len();
     let out = Tensor::empty(&[g.outputs as i64, taps as i64], dtype, Device::CPU)?;
     let to = Shared::at(out.data_ptr());
@@ -109,7 +109,7 @@ impl<T: WindowElement + Element> Lines<'_, T> {
             if rooms.laid != Some(laid) {
                 rooms.laid = Some(laid);
                 rooms.frame.resize(frames.room(&b, 1), T::default());
-                rooms.taps = frames.table(&b, 1);
+                rooms.taps = frames.table(&b, 0..1);
                 rooms.gradient.clear();
                 let end = start(b.units - 1, runs - 1) + each;
                 rooms.gradient.resize(end + SLACK, T::default());

@@ -1,13 +1,14 @@
 //! What convolutions take besides their results: the allocations of this folder's functions, in their order.
 
 use super::backward::Cut;
+use super::blocks::Work;
 use super::direct::spread;
 use super::pieces::tile;
 use super::pixels::Pixels;
 use super::windows::suits;
 use super::winograd::Plan;
 use super::winograd_backward::Backward;
-use super::{Geometry, Phase, Work};
+use super::{Geometry, Phase, in_single, pairs};
 use crate::cpu::room::Room;
 use crate::{DType, Result, Tensor};
 
@@ -71,7 +72,7 @@ pub fn convolve(
         }
     }
     let phases = g.phases();
-    if out.dtype().is_reduced_float() && phases.iter().any(|p| suits(g, p, DType::F32)) {
+    if in_single(&phases, out.dtype(), g) {
         return wider(room, out, &x, w, bias, |room, out, x, w, bias| {
             by_phases(room, out, x, w, bias, g, &phases)
         });
@@ -133,6 +134,9 @@ fn by_phases(
                 let [packed, tasks, each] = plan.rooms(g);
                 room.elements(packed, w.dtype())?;
                 (0..tasks.min(room.threads())).try_for_each(|_| room.elements(each, DType::F32))
+            } else if pairs::suits(g, phase, out.dtype()) {
+                weights(room, w, g, phase, false)?;
+                room.elements(pairs::packed(g, phase), w.dtype())
             } else if suits(g, phase, out.dtype()) {
                 let w = weights(room, w, g, phase, false)?;
                 let packed = if g.outputs == g.groups { 0 } else { w.numel() };
@@ -200,9 +204,9 @@ fn blocks(
         phase,
     };
     let total = phase.count.iter().product::<usize>();
-    let (width, images) = (work.width(total), work.images(total));
-    let tasks = g.batch.div_ceil(images) * g.groups * total.div_ceil(width);
-    let (plain, width) = (phase.is_plain(g) && images == 1, width * images);
+    let cuts = work.cuts(total);
+    let (tasks, images, width) = (cuts.tasks(g), cuts.images(), cuts.room());
+    let plain = phase.is_plain(g) && images == 1;
     let threads = if tasks < room.threads() {
         1
     } else {

@@ -79,7 +79,7 @@ impl<'a> Side<'a> {
     ) {
         let (first, rows, s) = (copy * self.step, b.count[0], self.frames.sizes(b));
         let channels = self.step.min(self.channels - first);
-        let (steps, at) = (self.frames.g.steps(), self.frames.table(b, 1));
+        let (steps, at) = (self.frames.g.steps(), self.frames.table(b, 0..1));
         let line = |i: usize| (i / rows * s.lines + i % rows) * s.pitch;
         let lines: Vec<usize> = (0..b.units * rows).map(line).collect();
         // SAFETY: the caller's.

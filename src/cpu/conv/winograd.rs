@@ -8,8 +8,9 @@
 #![allow(unsafe_code, reason = "rooms are read and written by pointer")]
 
 use super::super::lines::Shared;
-use super::frame::{Block, Frames, turn};
+use super::frame::{Block, Frames};
 use super::gather::weights;
+use super::runs::turn;
 use super::tiles::{Side, squares};
 use super::{Geometry, Phase};
 use crate::cpu::gemm::coefficients::{

@@ -12,6 +12,7 @@ pub mod complex;
 mod finish;
 mod kernel;
 mod pack;
+pub mod pairs;
 mod policy;
 mod portable;
 mod simple;

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "tile registers, and packed operands by pointer")]
 
 mod pack;
+pub(super) mod pairs;
 
 use super::finish::Finish;
 use super::kernel::{A_BLOCK, BUFFERS, Product, room};
@@ -26,8 +27,9 @@ const BYTES: usize = 1024;
 const WHOLE_DEPTH: usize = 16;
 /// Steps of a part otherwise: its tiles of A stay in the first cache while all columns pass by.
 const PART: usize = 8;
-/// Products with fewer multiply-adds are quicker without packing.
-const FROM: usize = 32 * 32 * 64;
+/// Products with fewer multiply-adds of 32 rows and columns are quicker without packing. (More of those change nothing: parts
+/// of a product are summed in one order.)
+const FROM: usize = 32 * 32 * 32;
 
 /// Whether this machine and this process have tile registers for bf16.
 pub(super) fn available() -> bool {
@@ -58,7 +60,7 @@ fn permitted() -> bool {
 
 /// Whether a product is one for tiles.
 pub(super) fn fits(p: &Product<Bf16Dot>) -> bool {
-    let work = p.m.saturating_mul(p.n).saturating_mul(p.k);
+    let work = (p.m.min(2 * SIDE) * p.n.min(2 * SIDE)).saturating_mul(p.k);
     p.m >= SIDE && p.n >= SIDE && p.k >= DEPTH && work >= FROM && available()
 }
 
