@@ -97,6 +97,7 @@ WINDOWS = [
     (nn.Conv2d(8, 8, 3, padding=1, groups=8), (3, 8, 20, 20)),
     (nn.Conv2d(8, 8, 5, groups=2, dilation=3), (1, 8, 40, 40)),
     (nn.Conv2d(64, 64, 1), (9, 64, 5, 5)),
+    (nn.Conv2d(40, 24, 3, stride=2, padding=1), (3, 40, 13, 13)),
     (nn.Conv1d(4, 6, 7, stride=3), (5, 4, 60)),
     (nn.Conv3d(2, 3, 3), (1, 2, 7, 8, 9)),
     (nn.ConvTranspose2d(6, 4, 4, stride=2, padding=1), (2, 6, 9, 9)),
@@ -182,15 +183,17 @@ def test_what_nothing_says_is_named():
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lead", [(), (2, 3)])
-def test_rows_of_attention(masked, causal, lead, threads):
+@pytest.mark.parametrize(("n", "dtype"), [(9, "float32"), (40, "bfloat16")])
+def test_rows_of_attention(masked, causal, lead, n, dtype, threads):
     """A mask and the order of keys at once, and masks that are spread over heads."""
-    shape = (*lead, 9, 4) if lead else (1, 2, 9, 4)
-    q, k, v = (torch.zeros(shape) for _ in range(3))
-    mask = torch.zeros(9, 9) if masked else None
+    dtype = getattr(torch, dtype)
+    shape = (*(lead or (1, 2)), n, 20)
+    q, k, v = (torch.zeros(shape, dtype=dtype) for _ in range(3))
+    mask = torch.zeros(n, n, dtype=dtype) if masked else None
     row = "_scaled_dot_product_flash_attention_for_cpu"
     args, kwargs = (q, k, v, 0.0, causal), {"attn_mask": mask}
     assert measured(row, args, kwargs) == predicted(row, args, kwargs)[0]
-    sums = torch.zeros(shape[:3])
+    sums = torch.zeros(shape[:3], dtype=torch.float32)
     args = (q, q, k, v, q, sums, 0.0, causal)
     row = f"_grad.{row}_backward"
     assert measured(row, args, kwargs) == predicted(row, args, kwargs)[0]

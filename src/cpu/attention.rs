@@ -7,7 +7,7 @@ use super::lanes::across;
 use super::lines::Shared;
 use super::matrix::{Part, product_of_parts};
 use super::room::{Rooms, dense_in};
-use super::{copy, pool, slice, slice_mut, view, vmath, vmath64};
+use super::{attention_tiles, copy, slice, slice_mut, view, vmath, vmath64};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Element, Result, Scalar, Tensor, dims};
 use std::ops::{Add, Div, Mul, Sub};
@@ -143,9 +143,16 @@ pub fn attention(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes) ->
     } else {
         DType::F32
     };
-    let q = s.spread(i.query, s.queries, s.width, wide)?;
-    let k = s.spread(i.key, s.keys, s.width, wide)?;
-    let v = s.spread(i.value, s.keys, s.values, wide)?;
+    let on_tiles = attention_tiles::suits(i, s);
+    let operands = if on_tiles {
+        None
+    } else {
+        Some([
+            s.spread(i.query, s.queries, s.width, wide)?,
+            s.spread(i.key, s.keys, s.width, wide)?,
+            s.spread(i.value, s.keys, s.values, wide)?,
+        ])
+    };
     let mask = match i.mask {
         Some(m) if m.dtype() == DType::Bool => Some(s.spread(m, s.queries, s.keys, DType::Bool)?),
         Some(m) => Some(s.spread(m, s.queries, s.keys, wide)?),
@@ -157,17 +164,19 @@ pub fn attention(out: &Tensor, sums: Option<&Tensor>, i: &Inputs, s: &Shapes) ->
     };
     let fill = |out: &Tensor| {
         let (mask, kept) = (mask.as_ref(), kept.as_ref());
-        let operands = [&q, &k, &v];
-        match wide {
-            DType::F64 => batches::<f64>(out, kept, operands, mask, i.causal, i.scale)?,
-            _ => batches::<f32>(out, kept, operands, mask, i.causal, i.scale)?,
+        match &operands {
+            None => attention_tiles::attention(out, kept, i, s, mask)?,
+            Some(all) if wide == DType::F64 => {
+                batches::<f64>(out, kept, all.each_ref(), mask, i.causal, i.scale)?;
+            }
+            Some(all) => batches::<f32>(out, kept, all.each_ref(), mask, i.causal, i.scale)?,
         }
         match (sums, kept) {
             (Some(sums), Some(kept)) => copy::copy(sums, kept),
             _ => Ok(()),
         }
     };
-    if out.dtype() == wide {
+    if on_tiles || out.dtype() == wide {
         return fill(out);
     }
     let sum = Tensor::empty(out.shape(), wide, Device::CPU)?;
@@ -219,7 +228,7 @@ fn batches<T: Real + GemmElement<Scale = T>>(
             let part = view::matrix(m, b);
             let part = part.narrowed(0, first as i64, len as i64);
             let part = part.narrowed(1, 0, width as i64);
-            add_mask(weights, &dense_in(&part, mask_room.as_ref())?);
+            add_mask(weights, &dense_in(&part, mask_room.as_ref())?, 0);
         }
         // SAFETY: every task has its own rows.
         let kept = sums.map(|s| unsafe { s.part(b * queries + first, len) });
@@ -231,20 +240,13 @@ fn batches<T: Real + GemmElement<Scale = T>>(
         product_of_parts::<T>(to, scores, v, T::of(1.0));
         Ok(())
     };
-    let failed = std::sync::Mutex::new(None);
     let products = rows * keys * (columns + values);
-    pool::parallel_for(batch * blocks, grain(products), |mut tasks| {
-        let done = rooms.with(|room| tasks.try_for_each(|task| run(task, room)));
-        if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
-            *slot = Some(e);
-        }
-    });
-    failed.into_inner().ok().flatten().map_or(Ok(()), Err)
+    rooms.run(batch * blocks, grain(products), run)
 }
 
 simd_fn! { wide
     /// The largest element of each of 16 interleaved parts.
-    fn largest<T: Real>(row: &[T]) -> T {
+    pub(super) fn largest<T: Real>(row: &[T]) -> T {
         let mut lanes = [T::LEAST; 16];
         let chunks = row.chunks_exact(16);
         let rest = chunks.remainder();
@@ -260,7 +262,7 @@ simd_fn! { wide
 
 simd_fn! { wide
     /// `row = exp(row - top)`; the sum.
-    fn exponentials<T: Real>(row: &mut [T], top: T) -> T {
+    pub(super) fn exponentials<T: Real>(row: &mut [T], top: T) -> T {
         let mut lanes = [T::default(); 16];
         let mut chunks = row.chunks_exact_mut(16);
         for c in &mut chunks {
@@ -279,20 +281,22 @@ simd_fn! { wide
 }
 
 simd_fn! { wide
-    fn scale_by<T: Real>(row: &mut [T], by: T) {
+    /// `row = by row`.
+    pub(super) fn scale_by<T: Real>(row: &mut [T], by: T) {
         for v in row {
             *v = *v * by;
         }
     }
 }
 
-/// Adds a mask of numbers to scores, or hides them where a mask of truth values is false; the mask is dense.
-pub fn add_mask<T: Real>(scores: &mut [T], mask: &Tensor) {
+/// Adds numbers of a mask, from element `from` on, to scores, or hides them where a mask of truth values is false; the mask is
+/// dense.
+pub fn add_mask<T: Real>(scores: &mut [T], mask: &Tensor, from: usize) {
     if mask.dtype() == DType::Bool {
-        let keep = scores.iter_mut().zip(super::truths(mask));
+        let keep = scores.iter_mut().zip(&super::truths(mask)[from..]);
         keep.for_each(|(v, &keep)| *v = if keep != 0 { *v } else { T::LEAST });
     } else {
-        let both = scores.iter_mut().zip(slice::<T>(mask));
+        let both = scores.iter_mut().zip(&slice::<T>(mask)[from..]);
         both.for_each(|(v, &add)| *v = *v + add);
     }
 }

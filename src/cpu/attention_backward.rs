@@ -3,7 +3,7 @@
 
 use super::attention::{Inputs, Real, SCORES, Shapes, add_mask, attention, grain, share_heads};
 use super::room::{Rooms, dense_in};
-use super::{copy, matrix, pool, slice, slice_mut};
+use super::{copy, matrix, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims};
 
@@ -154,27 +154,15 @@ pub fn backward(outs: &[Tensor], known: &Known, i: &Inputs, s: &Shapes) -> Resul
         tasks
     };
     let rooms = Rooms::new(tasks, || work.buffers())?;
-    let failed = std::sync::Mutex::new(None);
     let products = (i.query.numel() + known.grad.numel()) * s.keys / tasks.max(1) as i64;
-    let one = |task: usize| {
+    rooms.run(tasks, grain(products as usize), |task, buffers| {
         let (batch, head) = ((task / heads) as i64, (task % heads) as i64);
-        let done = rooms.with(|buffers| {
-            if wide == DType::F32 {
-                work.head::<f32>(batch, head, buffers)
-            } else {
-                work.head::<f64>(batch, head, buffers)
-            }
-        });
-        if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
-            *slot = Some(e);
+        if wide == DType::F32 {
+            work.head::<f32>(batch, head, buffers)
+        } else {
+            work.head::<f64>(batch, head, buffers)
         }
-    };
-    pool::parallel_for(tasks, grain(products as usize), |range| {
-        range.for_each(&one)
-    });
-    if let Some(e) = failed.into_inner().ok().flatten() {
-        return Err(e);
-    }
+    })?;
     for (out, sum) in outs.iter().zip(&grads) {
         if !out.shares_storage(sum) {
             copy::copy(out, sum)?;
@@ -281,6 +269,7 @@ impl Work<'_> {
             add_mask(
                 slice_mut::<T>(&scores),
                 &dense_in(&mask, buffers.copies[0].as_ref())?,
+                0,
             );
         }
         self.weigh::<T>(b, [&scores, &grads, &grad], buffers)?;

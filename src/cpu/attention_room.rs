@@ -2,6 +2,7 @@
 
 use super::attention::{Inputs, SCORES, Shapes, share_heads};
 use super::attention_backward::{Known, with_groups};
+use super::attention_tiles::{self, Layout};
 use super::room::Room;
 use super::view;
 use crate::{DType, Result, Tensor, dims};
@@ -46,8 +47,11 @@ pub fn attention(
         return Ok(());
     }
     let d = wide(i);
-    for t in [i.query, i.key, i.value] {
-        converted(room, t, d)?;
+    let tiles = attention_tiles::suits(i, s).then(|| Layout::new(s));
+    if tiles.is_none() {
+        for t in [i.query, i.key, i.value] {
+            converted(room, t, d)?;
+        }
     }
     let mask = match i.mask {
         Some(m) => {
@@ -64,14 +68,29 @@ pub fn attention(
     if let Some(sums) = sums {
         room.empty(sums.shape(), d)?;
     }
-    if out.dtype() != d {
+    if tiles.is_none() && out.dtype() != d {
         room.empty(out.shape(), d)?;
     }
-    let rows = rows(s.queries, s.keys);
+    if let Some(l) = &tiles {
+        for (t, [rows, columns]) in [i.key, i.value].into_iter().zip(l.pairs()) {
+            let lead = dims::numel(&t.shape()[..t.ndim() - 2])? as usize;
+            room.elements(lead * rows * columns, DType::BF16)?;
+        }
+    }
+    let rows = tiles
+        .as_ref()
+        .map_or(rows(s.queries, s.keys), |l| l.rows as i64);
     let batch = dims::numel(&s.batch)?;
     let tasks = batch * ((s.queries + rows - 1) / rows);
     for _ in 0..tasks.min(room.threads() as i64) {
-        room.elements((rows * s.keys) as usize, d)?;
+        match &tiles {
+            Some(l) => {
+                let [single, halves] = l.room();
+                room.elements(single, DType::F32)?;
+                room.elements(halves, DType::BF16)?;
+            }
+            None => room.elements((rows * s.keys) as usize, d)?,
+        }
         if let Some(m) = mask.as_ref().filter(|_| batch > 0) {
             let block = view::matrix(m, 0).narrowed(0, 0, rows.min(s.queries));
             if i.causal {

@@ -8,6 +8,7 @@ pub(crate) mod alloc;
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
 pub(crate) mod attention_room;
+mod attention_tiles;
 pub(crate) mod bag;
 pub(crate) mod batch;
 pub(crate) mod batch_backward;

@@ -175,6 +175,30 @@ impl<T> Rooms<T> {
         self.list().push(room);
         done
     }
+
+    /// Runs `f` for every task, in rooms and on the threads of the pool; `grain` tasks are done by the time others could begin
+    /// to help.
+    ///
+    /// # Errors
+    /// One of those of `f`.
+    pub fn run(
+        &self,
+        tasks: usize,
+        grain: usize,
+        f: impl Fn(usize, &T) -> Result<()> + Sync,
+    ) -> Result<()>
+    where
+        T: Send,
+    {
+        let failed = Mutex::new(None);
+        pool::parallel_for(tasks, grain, |mut some| {
+            let done = self.with(|room| some.try_for_each(|task| f(task, room)));
+            if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
+                *slot = Some(e);
+            }
+        });
+        failed.into_inner().ok().flatten().map_or(Ok(()), Err)
+    }
 }
 
 /// A tensor's elements row-major: itself if it lies so, else a copy in the memory of `room`.

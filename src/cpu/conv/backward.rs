@@ -262,7 +262,6 @@ impl<'a> Products<'a> {
         let shares = self.cut.shares(tasks);
         let shape = [shares, g.groups, og, cg, taps].map(|v| v as i64);
         let parts = Tensor::empty(&shape, self.wide, Device::CPU)?;
-        let failed = std::sync::Mutex::new(None);
         let depth = self.cut.channels * taps;
         let rooms = Rooms::new(shares * tasks, || {
             let sum = Tensor::empty(&[(og * depth) as i64], self.wide, Device::CPU)?;
@@ -271,7 +270,7 @@ impl<'a> Products<'a> {
                 (!self.phase.is_plain(g)).then(|| Tensor::empty(&windows, self.wide, Device::CPU));
             Ok((sum, windows.transpose()?))
         })?;
-        pool::parallel_items(shares * tasks, |i| {
+        rooms.run(shares * tasks, 1, |i, room| {
             let (share, unit) = (i / tasks, i % tasks);
             let first = unit % cuts * self.cut.channels;
             let task = Task {
@@ -285,15 +284,9 @@ impl<'a> Products<'a> {
                 .selected(0, share as i64)
                 .selected(0, task.group as i64);
             let to = to.narrowed(1, first as i64, task.channels as i64);
-            let done = rooms.with(|room| self.add(&to, &task, range, room));
-            if let (Err(e), Ok(mut slot)) = (done, failed.lock()) {
-                *slot = Some(e);
-            }
-        });
+            self.add(&to, &task, range, room)
+        })?;
         drop(rooms);
-        if let Some(e) = failed.into_inner().ok().flatten() {
-            return Err(e);
-        }
         if shares == 1 {
             return Ok(parts);
         }

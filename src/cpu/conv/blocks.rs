@@ -47,24 +47,13 @@ pub(super) fn blocks(
         let columns = work.room(!plain, work.depth() * room)?;
         Ok([columns, work.room(pieces, g.outputs / g.groups * room)?])
     })?;
-    let run =
-        |range: std::ops::Range<usize>, [columns, piece]: &[Option<Tensor>; 2]| -> Result<()> {
-            for task in range {
-                let block = cuts.block(g, task);
-                work.block(&block, columns.as_ref(), piece.as_ref())?;
-            }
-            Ok(())
-        };
+    let run = |task: usize, [columns, piece]: &[Option<Tensor>; 2]| {
+        work.block(&cuts.block(g, task), columns.as_ref(), piece.as_ref())
+    };
     if tasks < pool::num_threads() {
-        return rooms.with(|room| run(0..tasks, room));
+        return rooms.with(|room| (0..tasks).try_for_each(|task| run(task, room)));
     }
-    let failed = std::sync::Mutex::new(None);
-    pool::parallel_for(tasks, 1, |r| {
-        if let (Err(e), Ok(mut slot)) = (rooms.with(|room| run(r, room)), failed.lock()) {
-            *slot = Some(e);
-        }
-    });
-    failed.into_inner().ok().flatten().map_or(Ok(()), Err)
+    rooms.run(tasks, 1, run)
 }
 
 /// Positions of one group of one image, or all of several.

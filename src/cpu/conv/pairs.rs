@@ -8,9 +8,8 @@ use super::gather::weights;
 use super::tasks::{Bytes, Tasks, step_of, worth_copies};
 use super::{Geometry, Phase};
 use crate::cpu::gemm::SLACK;
-use crate::cpu::gemm::pairs::{Pair, Pairs, Rows, SIDE, STEP, on_tiles};
+use crate::cpu::gemm::pairs::{Pair, Pairs, Rows, SIDE, STEP, on_tiles, pair_up};
 use crate::cpu::halves::{Half, narrowed};
-use crate::cpu::simd::simd_fn;
 use crate::cpu::{pool, slice};
 use crate::{DType, Device, Result, Tensor};
 use half::bf16;
@@ -154,15 +153,6 @@ struct Rooms {
     frame: Vec<Pair>,
     sums: Vec<f32>,
     rounded: Vec<bf16>,
-}
-
-simd_fn! { stream
-    /// The elements of two rows side by side.
-    fn pair_up(a: &[bf16], b: &[bf16], to: &mut [Pair]) {
-        for ((to, &a), &b) in to.iter_mut().zip(a).zip(b) {
-            *to = [a, b];
-        }
-    }
 }
 
 impl Convolution<'_> {

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "matrices are passed by pointer")]
 
+use crate::cpu::simd::simd_fn;
 use half::bf16;
 
 /// Two elements along k, side by side.
@@ -99,6 +100,15 @@ impl Pairs<'_> {
         // SAFETY: the caller's.
         unsafe {
             super::amx::pairs::run(self);
+        }
+    }
+}
+
+simd_fn! { stream
+    /// The elements of two rows side by side.
+    pub fn pair_up(a: &[bf16], b: &[bf16], to: &mut [Pair]) {
+        for ((to, &a), &b) in to.iter_mut().zip(a).zip(b) {
+            *to = [a, b];
         }
     }
 }
