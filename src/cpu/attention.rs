@@ -245,13 +245,13 @@ fn batches<T: Real + GemmElement<Scale = T>>(
 }
 
 simd_fn! { wide
-    /// The largest element of each of 16 interleaved parts.
-    pub(super) fn largest<T: Real>(row: &[T]) -> T {
-        let mut lanes = [T::LEAST; 16];
-        let chunks = row.chunks_exact(16);
+    /// The largest element; several vectors of parts, as comparisons wait for each other.
+    fn largest<T: Real>(row: &[T]) -> T {
+        let mut lanes = [T::LEAST; 64];
+        let chunks = row.chunks_exact(64);
         let rest = chunks.remainder();
         for c in chunks {
-            for i in 0..16 {
+            for i in 0..64 {
                 lanes[i] = if c[i] > lanes[i] { c[i] } else { lanes[i] };
             }
         }
@@ -262,7 +262,7 @@ simd_fn! { wide
 
 simd_fn! { wide
     /// `row = exp(row - top)`; the sum.
-    pub(super) fn exponentials<T: Real>(row: &mut [T], top: T) -> T {
+    fn exponentials<T: Real>(row: &mut [T], top: T) -> T {
         let mut lanes = [T::default(); 16];
         let mut chunks = row.chunks_exact_mut(16);
         for c in &mut chunks {

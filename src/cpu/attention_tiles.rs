@@ -3,15 +3,19 @@
 
 #![allow(unsafe_code, reason = "operands of tiles are written by pointer")]
 
-use super::attention::{Inputs, SCORES, Shapes, add_mask, exponentials, grain, largest, scale_by};
-use super::gemm::pairs::{Pair, Pairs, Rows, SIDE, STEP, on_tiles, pair_up};
-use super::halves::narrowed;
+use super::attention::{Inputs, SCORES, Shapes, add_mask, grain, scale_by};
+use super::gemm::tiled::{Kind, Pair, Rows, SIDE, STEP, Tiled, on_tiles, pair_up};
+use super::halves::{Half, narrowed};
+use super::lanes::{max_of, sum_by};
 use super::lines::Shared;
 use super::room::{Rooms, dense_in};
-use super::{pool, slice_mut, transpose, view};
+use super::{pool, slice_mut, transpose, view, vmath};
+use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Result, Tensor, dims};
 use half::bf16;
 
+/// Numbers of a vector.
+const LANES: usize = 16;
 /// Steps of values of a part of the sums, where there are more than [`WHOLE`].
 const PART: usize = 8;
 /// Steps whose tiles of weights the first cache holds.
@@ -264,21 +268,27 @@ impl Work<'_> {
         let places = |rows: usize, pitch: usize| -> Vec<usize> {
             (0..steps(rows)).map(|i| i * SIDE * pitch).collect()
         };
-        let product = Pairs {
+        let product = Tiled {
+            kind: Kind::Halves,
             m: len,
             n: width,
-            a: Rows::packed(query.as_ptr(), steps(l.width)),
+            a: Rows::packed(query.as_ptr().cast(), steps(l.width)),
             b: view::matrix(self.keys, b).data_ptr().cast(),
             places: &places(l.width, l.scores),
             lane: l.scores,
             part: steps(l.width),
-            c: scores.as_mut_ptr(),
+            c: scores.as_mut_ptr().cast(),
             pitch: l.scores,
             add: false,
         };
         // SAFETY: `suits` asked for tiles; buffers have whole ones.
         unsafe { product.run() };
-        self.add_masks(b, first, width, scores, room.mask.as_ref())?;
+        let scale = if self.mask.is_none() && self.scale > 0.0 {
+            self.scale
+        } else {
+            self.add_masks(b, first, width, scores, room.mask.as_ref())?;
+            1.0
+        };
         let mut by = [0.0; 128];
         // SAFETY: every task has its own rows.
         let mut kept = self
@@ -294,22 +304,24 @@ impl Work<'_> {
             } else {
                 width
             };
-            to[seen..width.next_multiple_of(STEP)].fill(bf16::ZERO);
-            let (factor, log) = weigh(&mut row[..seen], &mut to[..seen]);
-            by[i] = factor;
+            let whole = seen.next_multiple_of(LANES);
+            row[seen..whole].fill(f32::NEG_INFINITY);
+            to[whole..width.next_multiple_of(STEP)].fill(bf16::ZERO);
+            let (top, sum) = weigh(&mut row[..whole], scale, &mut to[..whole]);
+            by[i] = if sum == 0.0 { 0.0 } else { 1.0 / sum };
             if let Some(kept) = &mut kept {
-                kept[i] = log;
+                kept[i] = if sum == 0.0 { 0.0 } else { top + sum.ln() };
             }
         }
         let all = steps(width);
-        let product = Pairs {
+        let product = Tiled {
             n: l.values,
-            a: Rows::apart(weights.as_ptr(), l.weights),
+            a: Rows::apart(weights.as_ptr().cast(), l.weights / 2),
             b: view::matrix(self.values, b).data_ptr().cast(),
             places: &places(width, l.sums),
             lane: l.sums,
             part: if all > WHOLE { PART } else { all },
-            c: sums.as_mut_ptr(),
+            c: sums.as_mut_ptr().cast(),
             pitch: l.sums,
             ..product
         };
@@ -390,15 +402,22 @@ fn pack_queries(t: &Tensor, first: usize, len: usize, to: &mut [bf16]) {
     });
 }
 
-/// A row of scores becomes exponentials in `to`; the factor that makes weights of them, and the logarithm of their sum, both 0
-/// where no score is finite.
-fn weigh(row: &mut [f32], to: &mut [bf16]) -> (f32, f32) {
-    let top = largest(row);
-    if top == f32::NEG_INFINITY && !row.iter().any(|v| v.is_nan()) {
-        to.fill(bf16::ZERO);
-        return (0.0, 0.0);
+simd_fn! { wide
+    /// A row of scores becomes the exponentials of them times a factor above zero, less the largest, and is rounded; the largest,
+    /// and the sum of the exponentials: 0 where no score is finite. Rows of whole vectors are quickest.
+    fn weigh(row: &mut [f32], scale: f32, to: &mut [bf16]) -> (f32, f32) {
+        let top = max_of(row);
+        if top == f32::NEG_INFINITY && !row.iter().any(|v| v.is_nan()) {
+            to.fill(bf16::ZERO);
+            return (top, 0.0);
+        }
+        let top = top * scale;
+        for v in row.iter_mut() {
+            *v = vmath::exp(*v * scale - top);
+        }
+        for (to, &v) in to.iter_mut().zip(row.iter()) {
+            *to = bf16::narrow(v);
+        }
+        (top, sum_by(row, |v| v))
     }
-    let sum = exponentials(row, top);
-    narrowed(row, to);
-    (1.0 / sum, top + sum.ln())
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "passes checked layouts to the matrix kernels")]
 
 use super::dense::{number::Number, vector};
-use super::gemm::{GemmElement, Mat, MatMut, gemm, gemm_batch};
+use super::gemm::{GemmElement, Mat, MatMut, bytes, gemm, gemm_batch};
 use super::lines::Shared;
 use super::products::dot_as_product;
 use super::room::Room;
@@ -148,6 +148,32 @@ impl<'a> Part<'a> {
             ..self
         }
     }
+}
+
+/// `c = a b` of bytes, `b` with a sign, in 32 bits.
+///
+/// # Panics
+/// If sizes or types do not fit.
+#[allow(clippy::unnecessary_wraps, reason = "as the other products")]
+pub fn product_of_bytes(c: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
+    let size = |t: &Tensor| [0, 1].map(|d| t.shape()[d] as usize);
+    let ([m, k], [_, n]) = (size(a), size(b));
+    assert!(size(b)[0] == k && size(c) == [m, n]);
+    assert!(a.dtype().size() == 1 && b.dtype() == DType::I8 && c.dtype() == DType::I32);
+    let steps = |t: &Tensor| [0, 1].map(|d| t.strides()[d] as isize);
+    let mat = |t: &Tensor| Mat::new(t.data_ptr().cast_const(), steps(t)[0], steps(t)[1]);
+    let product = bytes::Product {
+        m,
+        n,
+        k,
+        signed: a.dtype() == DType::I8,
+        a: mat(a),
+        b: mat(b),
+        c: MatMut::new(c.data_ptr().cast(), steps(c)[0], steps(c)[1]),
+    };
+    // SAFETY: strides describe elements of the tensors, and results overlap no operand.
+    unsafe { product.run() };
+    Ok(())
 }
 
 /// `c = alpha a b` of parts of tensors of type `T`.

@@ -10,7 +10,7 @@ use super::pixels::Pixels;
 use super::planes::by_lines;
 use super::windows::suits;
 use super::winograd_backward::Backward;
-use super::{Geometry, Phase};
+use super::{Geometry, Phase, pairs_backward};
 use crate::cpu::dense::number::Real;
 use crate::cpu::gemm::WindowElement;
 use crate::cpu::room::Rooms;
@@ -41,16 +41,34 @@ pub fn weight_gradient(out: &Tensor, grad: &Tensor, x: &Tensor, g: &Geometry) ->
     let Some(phase) = phases.first().filter(|_| grad.numel() > 0) else {
         return fill(out, Scalar::Int(0));
     };
-    let made = match wide {
-        DType::F32 => summed::<f32>(grad, x, g, phase, wide)?,
-        DType::F64 => summed::<f64>(grad, x, g, phase, wide)?,
-        _ => Products::new(grad, x, g, phase, wide)?.run()?,
+    let made = match (on_tiles(grad, x, g, phase)?, wide) {
+        (Some(made), _) => made,
+        (None, DType::F32) => summed::<f32>(grad, x, g, phase, wide)?,
+        (None, DType::F64) => summed::<f64>(grad, x, g, phase, wide)?,
+        (None, _) => Products::new(grad, x, g, phase, wide)?.run()?,
     };
     let strides = dims::contiguous_strides(out.shape());
     copy::copy(
         out,
         &made.view_with(out.shape().clone(), strides, made.offset()),
     )
+}
+
+/// The gradient of bf16 in single precision, in the order of the weight, if there are tiles and they are of use.
+fn on_tiles(grad: &Tensor, x: &Tensor, g: &Geometry, phase: &Phase) -> Result<Option<Tensor>> {
+    let Some(plan) = pairs_backward::Plan::of(g, phase, grad.dtype()) else {
+        return Ok(None);
+    };
+    plan.run(&laid(grad, grad.dtype(), g)?, &laid(x, x.dtype(), g)?)
+}
+
+/// A tensor that is dense as the geometry says.
+fn laid(t: &Tensor, dtype: DType, g: &Geometry) -> Result<Tensor> {
+    if g.channels_last {
+        innermost(t, dtype)
+    } else {
+        copy::dense(t, dtype)
+    }
 }
 
 /// The gradient in single or double precision, in the order of the weight.
@@ -74,14 +92,7 @@ fn summed<T: Real + WindowElement>(
             wide,
         );
     }
-    let laid = |t: &Tensor| {
-        if g.channels_last {
-            innermost(t, wide)
-        } else {
-            copy::dense(t, wide)
-        }
-    };
-    let (grad, x) = (laid(grad)?, laid(x)?);
+    let (grad, x) = (laid(grad, wide, g)?, laid(x, wide, g)?);
     if let Some(plan) = Backward::of(g, phase, wide)
         && let Some(made) = plan.run(&grad, &x)?
     {

@@ -12,6 +12,7 @@ mod fold;
 mod frame;
 mod gather;
 mod pairs;
+mod pairs_backward;
 mod pieces;
 mod pixels;
 mod planes;

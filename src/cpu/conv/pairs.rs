@@ -8,7 +8,7 @@ use super::gather::weights;
 use super::tasks::{Bytes, Tasks, step_of, worth_copies};
 use super::{Geometry, Phase};
 use crate::cpu::gemm::SLACK;
-use crate::cpu::gemm::pairs::{Pair, Pairs, Rows, SIDE, STEP, on_tiles, pair_up};
+use crate::cpu::gemm::tiled::{Kind, Pair, Rows, SIDE, STEP, Tiled, on_tiles, pair_up};
 use crate::cpu::halves::{Half, narrowed};
 use crate::cpu::{pool, slice};
 use crate::{DType, Device, Result, Tensor};
@@ -34,7 +34,7 @@ pub(super) fn suits(g: &Geometry, phase: &Phase, dtype: DType) -> bool {
 }
 
 /// Channels of a step of the sum: whole steps of tiles.
-fn channels_of(g: &Geometry, phase: &Phase) -> usize {
+pub(super) fn channels_of(g: &Geometry, phase: &Phase) -> usize {
     (step_of(g, phase) / STEP * STEP).max(STEP)
 }
 
@@ -192,15 +192,16 @@ impl Convolution<'_> {
                     zeros,
                 );
                 let w = &self.w[of_group + first * taps * padded + outputs.start * steps * STEP..];
-                let product = Pairs {
+                let product = Tiled {
+                    kind: Kind::Halves,
                     m: outputs.len(),
                     n: flat,
-                    a: Rows::packed(w.as_ptr(), steps),
-                    b: rooms.frame.as_ptr(),
+                    a: Rows::packed(w.as_ptr().cast(), steps),
+                    b: rooms.frame.as_ptr().cast(),
                     places: &rooms.table[..steps],
                     lane: self.frames.each(b),
                     part: (PART / taps).max(1) * taps,
-                    c: rooms.sums.as_mut_ptr(),
+                    c: rooms.sums.as_mut_ptr().cast(),
                     pitch,
                     add: first > 0,
                 };

@@ -8,7 +8,7 @@ use super::pixels::Pixels;
 use super::windows::suits;
 use super::winograd::Plan;
 use super::winograd_backward::Backward;
-use super::{Geometry, Phase, in_single, pairs};
+use super::{Geometry, Phase, in_single, pairs, pairs_backward};
 use crate::cpu::room::Room;
 use crate::{DType, Result, Tensor};
 
@@ -243,6 +243,17 @@ pub fn weight_gradient(
     let Some(phase) = phases.first().filter(|_| grad.numel() > 0) else {
         return Ok(());
     };
+    if let Some(plan) = pairs_backward::Plan::of(g, phase, grad.dtype()) {
+        for t in [grad, x] {
+            laid(room, t, t.dtype(), g.channels_last)?;
+        }
+        let [made, sums, others @ ..] = plan.rooms();
+        room.elements(made, wide)?;
+        room.elements(sums, wide)?;
+        return others
+            .into_iter()
+            .try_for_each(|n| room.elements(n, grad.dtype()));
+    }
     match wide {
         DType::F32 => summed::<f32>(room, grad, x, g, phase, wide),
         DType::F64 => summed::<f64>(room, grad, x, g, phase, wide),

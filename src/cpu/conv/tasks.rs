@@ -107,7 +107,12 @@ pub(super) struct Tasks<'a> {
 
 impl<'a> Tasks<'a> {
     pub(super) fn new(frames: Frames<'a>, bytes: Bytes) -> Self {
-        let (count, units) = extents(&frames, frames.g, bytes, pool::num_threads());
+        Self::of(frames, bytes, pool::num_threads())
+    }
+
+    /// The same for so many threads.
+    pub(super) fn of(frames: Frames<'a>, bytes: Bytes, threads: usize) -> Self {
+        let (count, units) = extents(&frames, frames.g, bytes, threads);
         Self {
             frames,
             count,
@@ -124,10 +129,8 @@ impl<'a> Tasks<'a> {
         each: impl Fn(&Block, usize, Range<usize>, &mut R) + Sync,
     ) {
         let (g, phase) = (self.frames.g, self.frames.phase);
-        let [depth, h, w] = phase.count;
         let [lines, width] = self.count;
-        let cuts = [h.div_ceil(lines), w.div_ceil(width)];
-        let blocks = (g.batch * depth).div_ceil(self.units) * cuts[0] * cuts[1];
+        let blocks = self.blocks();
         let parts = self.parts(blocks * g.groups, tiles);
         let work = self.units * lines * width * phase.taps.len() * (g.inputs / g.groups);
         let grain = (65536 / (work * (g.outputs / g.groups / parts.len())).max(1)).max(1);
@@ -136,18 +139,40 @@ impl<'a> Tasks<'a> {
             let mut room = room();
             for task in range {
                 let (task, part) = (task / parts.len(), &parts[task % parts.len()]);
-                let (at, group) = (task / g.groups, task % g.groups);
-                let (unit, rest) = (at / (cuts[0] * cuts[1]), at % (cuts[0] * cuts[1]));
-                let first = [rest / cuts[1] * lines, rest % cuts[1] * width];
-                let block = Block {
-                    unit: unit * self.units,
-                    units: self.units.min(g.batch * depth - unit * self.units),
-                    first,
-                    count: [lines.min(h - first[0]), width.min(w - first[1])],
-                };
-                each(&block, group, part.clone(), &mut room);
+                let block = self.block(task / g.groups);
+                each(&block, task % g.groups, part.clone(), &mut room);
             }
         });
+    }
+
+    /// How often lines and columns are cut.
+    fn cuts(&self) -> [usize; 2] {
+        [0, 1].map(|i| self.frames.phase.count[i + 1].div_ceil(self.count[i]))
+    }
+
+    /// All slices.
+    fn slices(&self) -> usize {
+        self.frames.g.batch * self.frames.phase.count[0]
+    }
+
+    /// How many blocks of positions there are.
+    pub(super) fn blocks(&self) -> usize {
+        let [down, across] = self.cuts();
+        self.slices().div_ceil(self.units) * down * across
+    }
+
+    /// One of them; the first is the largest.
+    pub(super) fn block(&self, i: usize) -> Block {
+        let [down, across] = self.cuts();
+        let (unit, rest) = (i / (down * across) * self.units, i % (down * across));
+        let first = [rest / across * self.count[0], rest % across * self.count[1]];
+        let left = |d: usize| self.frames.phase.count[d + 1] - first[d];
+        Block {
+            unit,
+            units: self.units.min(self.slices() - unit),
+            first,
+            count: [0, 1].map(|d| self.count[d].min(left(d))),
+        }
     }
 
     /// The outputs of a group that a task makes: some of them, whole tiles of weights, where there are few tasks.

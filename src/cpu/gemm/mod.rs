@@ -7,18 +7,19 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+pub mod bytes;
 pub mod coefficients;
 pub mod complex;
 mod finish;
 mod kernel;
 mod pack;
-pub mod pairs;
 mod policy;
 mod portable;
 mod simple;
 #[cfg(test)]
 mod tests;
 mod tile;
+pub mod tiled;
 mod turn;
 mod vector;
 mod windows;

@@ -1,5 +1,6 @@
 //! Products with integers: of bytes, and of weights that are kept in eight or four bits.
 
+use super::matrix::GPU;
 use crate::ops::core::op::{F, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Result, Tensor, cpu, ensure};
@@ -8,14 +9,22 @@ use torchlike_macros::operators;
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    compose(
+    kernel(
         "_int_mm",
         "(Tensor self, Tensor mat2)",
         F | O | X,
-        |a| int_mm(a.input, a.mat2),
+        body!(
+            |a| int_mm_rule(a.input, a.mat2),
+            |a, _, o| cpu::matrix::product_of_bytes(&o[0], a.input, a.mat2),
+            cuda: |a, _, o| {
+                let wide = |t: &Tensor| (GPU.converted)(t, DType::I32);
+                GPU.mm(&o[0], &wide(a.input)?, &wide(a.mat2)?)
+            }
+        ),
         "The product of two matrices of bytes, in 32 bits.",
     )
-    .samples("i8[3, 4], i8[4, 2]; u8[3, 4], i8[4, 2]"),
+    .samples("i8[3, 4], i8[4, 2]; u8[3, 4], i8[4, 2]")
+    .no_grad(),
     compose(
         "_weight_int8pack_mm",
         "(Tensor self, Tensor mat2, Tensor scales)",
@@ -55,7 +64,7 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[3, 32], u8[32, 16], 32, f32[1, 32, 2]"),
 ];
 
-fn int_mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+fn int_mm_rule(a: &Tensor, b: &Tensor) -> Result<Plan> {
     for (t, name) in [(a, "self"), (b, "mat2")] {
         ensure!(
             t.ndim() == 2,
@@ -83,8 +92,7 @@ fn int_mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         "int_mm_out_cpu: Expected mat2 dtype to be of type int8 but got {}",
         b.dtype().cpp_name()
     );
-    let wide = |t: &Tensor| f::to_dtype(t, DType::I32);
-    f::mm(&wide(a)?, &wide(b)?)
+    Ok(Plan::contiguous(&[a.shape()[0], b.shape()[1]], DType::I32))
 }
 
 /// What both products want of their first operand.

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "tile registers, and packed operands by pointer")]
 
 mod pack;
-pub(super) mod pairs;
+pub(super) mod tiled;
 
 use super::finish::Finish;
 use super::kernel::{A_BLOCK, BUFFERS, Product, room};
@@ -31,13 +31,13 @@ const PART: usize = 8;
 /// of a product are summed in one order.)
 const FROM: usize = 32 * 32 * 32;
 
-/// Whether this machine and this process have tile registers for bf16.
+/// Whether this machine and this process have tile registers, for bf16 and for bytes.
 pub(super) fn available() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     *KNOWN.get_or_init(|| {
-        // Leaf 7, register D: bit 22 is bf16 on tiles, bit 24 the tiles.
-        let features = cpuid(7)[3];
-        features & (1 << 22 | 1 << 24) == (1 << 22 | 1 << 24) && permitted()
+        // Leaf 7, register D: bit 22 is bf16 on tiles, bit 24 the tiles, bit 25 bytes on them.
+        const NEEDED: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+        cpuid(7)[3] & NEEDED == NEEDED && permitted()
     })
 }
 

@@ -1,5 +1,5 @@
-//! Products of bf16 on tile registers whose operands are read where the caller has them: rows of A in tiles or apart, and of B
-//! rows of pairs of elements, which may overlap, as the windows of an image do. The sums stay in single precision.
+//! Products on tile registers whose operands are read where the caller has them: rows of A in tiles or apart, and of B rows of
+//! words, which may overlap, as the windows of an image do. A word holds neighbours along k: two of bf16, or four bytes.
 
 #![allow(unsafe_code, reason = "matrices are passed by pointer")]
 
@@ -11,8 +11,10 @@ pub type Pair = [bf16; 2];
 
 /// Rows of a tile of A and columns of one of B; twice as many are computed at a time.
 pub const SIDE: usize = 16;
-/// Elements along k of a step: the pairs of a tile of B.
-pub const STEP: usize = 32;
+/// Words along k of a step.
+pub const WORDS: usize = 16;
+/// Elements of bf16 along k of a step.
+pub const STEP: usize = 2 * WORDS;
 
 /// Whether this machine has tile registers that this process may use.
 #[must_use]
@@ -23,11 +25,22 @@ pub fn on_tiles() -> bool {
     false
 }
 
-/// Rows of A, 32 at a time; distances in elements.
+/// What words are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Two numbers of bf16; sums have single precision.
+    Halves,
+    /// Four bytes with a sign; sums are integers of 32 bits, as those of the last kind.
+    Bytes,
+    /// Bytes without a sign in A, and with one in B.
+    Unsigned,
+}
+
+/// Rows of A, 32 at a time; distances in words.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// The first element.
-    pub at: *const bf16,
+    /// The first word.
+    pub at: *const u32,
     /// From one row of a tile to the next.
     pub row: usize,
     /// From one step along k to the next.
@@ -41,32 +54,34 @@ pub struct Rows {
 impl Rows {
     /// Tiles of sixteen rows, two of each step side by side.
     #[must_use]
-    pub fn packed(at: *const bf16, steps: usize) -> Self {
+    pub fn packed(at: *const u32, steps: usize) -> Self {
         Self {
             at,
-            row: STEP,
-            step: 2 * SIDE * STEP,
-            second: SIDE * STEP,
-            both: steps * 2 * SIDE * STEP,
+            row: WORDS,
+            step: 2 * SIDE * WORDS,
+            second: SIDE * WORDS,
+            both: steps * 2 * SIDE * WORDS,
         }
     }
 
-    /// Rows of neighbours, `row` elements apart.
+    /// Rows of neighbours, `row` words apart.
     #[must_use]
-    pub fn apart(at: *const bf16, row: usize) -> Self {
+    pub fn apart(at: *const u32, row: usize) -> Self {
         Self {
             at,
             row,
-            step: STEP,
+            step: WORDS,
             second: SIDE * row,
             both: 2 * SIDE * row,
         }
     }
 }
 
-/// `C = A B`, or `C += A B`, in single precision; C is row-major.
+/// `C = A B`, or `C += A B`; C is row-major, of sums.
 #[derive(Clone, Copy, Debug)]
-pub struct Pairs<'a> {
+pub struct Tiled<'a> {
+    /// What words are made of.
+    pub kind: Kind,
     /// Rows of A and C.
     pub m: usize,
     /// Columns of B and C.
@@ -74,33 +89,35 @@ pub struct Pairs<'a> {
     /// A.
     pub a: Rows,
     /// Where the table counts from.
-    pub b: *const Pair,
+    pub b: *const u32,
     /// For every step along k where the first of its sixteen rows of B begins.
     pub places: &'a [usize],
     /// From one of the sixteen rows to the next.
     pub lane: usize,
     /// Steps between which sums are stored: their tiles of A stay in the first cache while all columns pass by.
     pub part: usize,
-    /// The first element of C.
-    pub c: *mut f32,
+    /// The first sum of C.
+    pub c: *mut u32,
     /// From one row of C to the next.
     pub pitch: usize,
     /// Whether the product is added to what is there.
     pub add: bool,
 }
 
-impl Pairs<'_> {
+impl Tiled<'_> {
     /// The product, on this thread.
     ///
     /// # Safety
-    /// [`on_tiles`] is true. A has whole tiles, of which `m` rows count; rows of B are readable, and those of C writable, up
+    /// [`on_tiles`] is true, if words are of bf16. A has whole tiles, of which `m` rows count; rows of B are readable, and those of C writable, up
     /// to a multiple of 32 columns, and C has rows up to a multiple of 16.
     pub unsafe fn run(&self) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's.
-        unsafe {
-            super::amx::pairs::run(self);
+        if on_tiles() {
+            // SAFETY: the caller's.
+            return unsafe { super::amx::tiled::run(self) };
         }
+        // SAFETY: the caller's.
+        unsafe { super::bytes::run(self) };
     }
 }
 
