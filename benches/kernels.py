@@ -194,6 +194,7 @@ def cases() -> dict[str, tuple[str, str]]:
         for name, code in WHOLE_PRODUCTS.items():
             made = f"torch.randint(0, 9, (512, 512)).to({DTYPES[dtype]})"
             out[f"{name}/{dtype}/512"] = (f"x = {made}; y = {made}", code)
+    out |= tiled()
     single = (
         (3, 256, 5, 1),
         (32, 112, 3, 2),
@@ -219,6 +220,45 @@ def cases() -> dict[str, tuple[str, str]]:
         "i = q[:784].reshape(4, 64, 56, 56).contiguous(memory_format=torch.channels_last)",
     ]
     out |= {f"quantized_{name}": ("; ".join(setup), code) for name, code in QUANTIZED.items()}
+    return out
+
+
+def tiled() -> dict[str, tuple[str, str]]:
+    """What tile registers are for besides products of bf16: its convolutions and attentions, and products of bytes."""
+    out = {}
+    for c, o, k, stride, size in (
+        (64, 64, 3, 1, 56),
+        (128, 128, 3, 2, 56),
+        (256, 512, 1, 2, 56),
+        (256, 256, 3, 1, 14),
+        (512, 512, 3, 1, 7),
+    ):
+        setup = [
+            f"x = torch.randn(8, {c}, {size}, {size}).bfloat16().requires_grad_()",
+            f"w = torch.randn({o}, {c}, {k}, {k}).bfloat16().requires_grad_()",
+            f"f = lambda: F.conv2d(x, w, None, {stride}, {k // 2})",
+            "y = f(); g = torch.ones_like(y)",
+        ]
+        name = f"bf16/{c}-{o}/{k}x{k}/{stride}/{size}"
+        out[f"conv2d/{name}"] = ("; ".join(setup), "f()")
+        for what in "xw":
+            code = f"torch.autograd.grad(y, {what}, g, retain_graph=True)"
+            out[f"conv2d_d{what}/{name}"] = ("; ".join(setup), code)
+    for batch, heads, n, width in (
+        (1, 8, 512, 64),
+        (8, 12, 64, 64),
+        (4, 16, 256, 64),
+        (1, 32, 2048, 128),
+    ):
+        setup = f"q, k, v = torch.randn(3, {batch}, {heads}, {n}, {width}).bfloat16()"
+        for causal in (False, True):
+            code = f"F.scaled_dot_product_attention(q, k, v, is_causal={causal})"
+            out[f"attention/bf16/{batch}x{heads}x{n}x{width}/{causal}"] = (setup, code)
+    for m, k, n in ((64, 64, 64), (512, 512, 512), (1024, 1024, 1024), (32, 4096, 4096)):
+        made = [f"torch.randint(-128, 128, {s}, dtype=torch.int8)" for s in ((m, k), (n, k))]
+        setup = f"x = {made[0]}; y = {made[1]}; z = y.t().contiguous()"
+        out[f"int_mm/{m}x{k}x{n}/rows"] = (setup, "torch._int_mm(x, z)")
+        out[f"int_mm/{m}x{k}x{n}/columns"] = (setup, "torch._int_mm(x, y.t())")
     return out
 
 

@@ -169,8 +169,15 @@ def test_scales_that_are_learned():
 
 def test_products_with_integers():
     torch.manual_seed(0)
-    a, b = (torch.randint(-128, 127, s, dtype=torch.int8) for s in ((5, 8), (8, 3)))
-    assert torch.equal(torch._int_mm(a, b), (a.long() @ b.long()).int())
+    for m, k, n in ((5, 8, 3), (16, 64, 32), (33, 130, 300), (1, 70, 17), (100, 1, 40), (3, 0, 2)):
+        a, b = (torch.randint(-128, 128, s, dtype=torch.int8) for s in ((m, k), (k, n)))
+        want = (a.long() @ b.long()).int()
+        for turned in (b, b.t().contiguous().t(), torch.stack([b, b], 2)[..., 0]):
+            assert torch.equal(torch._int_mm(a, turned), want)
+            assert torch.equal(torch._int_mm(a.t().contiguous().t(), turned), want)
+        unsigned = a.view(torch.uint8)
+        assert torch.equal(torch._int_mm(unsigned, b), (unsigned.long() @ b.long()).int())
+        assert torch.equal(torch._int_mm(a, b, out=torch.zeros(n, m, dtype=torch.int32).t()), want)
     x, w, s = torch.randn(4, 8), torch.randint(-128, 127, (6, 8), dtype=torch.int8), torch.rand(6)
     torch.testing.assert_close(torch._weight_int8pack_mm(x, w, s), (x @ w.float().T) * s)
     for rows in (32, 48, 96):
