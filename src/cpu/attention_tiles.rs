@@ -14,8 +14,8 @@ use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Result, Tensor, dims};
 use half::bf16;
 
-/// Numbers of a vector.
-const LANES: usize = 16;
+/// Scores that loops take at a time, several vectors of them.
+const LANES: usize = 64;
 /// Steps of values of a part of the sums, where there are more than [`WHOLE`].
 const PART: usize = 8;
 /// Steps whose tiles of weights the first cache holds.
@@ -63,8 +63,8 @@ impl Layout {
             width,
             values,
             rows: rows.min(queries.next_multiple_of(tiles)),
-            scores: keys.next_multiple_of(tiles) | SIDE,
-            weights: keys.next_multiple_of(STEP) | STEP,
+            scores: keys.next_multiple_of(LANES) | SIDE,
+            weights: keys.next_multiple_of(LANES) | STEP,
             sums: values.next_multiple_of(tiles) | SIDE,
         }
     }
@@ -306,7 +306,8 @@ impl Work<'_> {
             };
             let whole = seen.next_multiple_of(LANES);
             row[seen..whole].fill(f32::NEG_INFINITY);
-            to[whole..width.next_multiple_of(STEP)].fill(bf16::ZERO);
+            let all = width.next_multiple_of(STEP);
+            to[whole.min(all)..all].fill(bf16::ZERO);
             let (top, sum) = weigh(&mut row[..whole], scale, &mut to[..whole]);
             by[i] = if sum == 0.0 { 0.0 } else { 1.0 / sum };
             if let Some(kept) = &mut kept {

@@ -68,6 +68,7 @@ pub(crate) mod pooling_room;
 pub(crate) mod products;
 pub(crate) mod quantile;
 pub(crate) mod quantize;
+pub(crate) mod quantized_sums;
 pub(crate) mod ramp;
 pub(crate) mod random;
 pub(crate) mod reduce;

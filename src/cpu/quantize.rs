@@ -5,13 +5,8 @@
 #![allow(unsafe_code, reason = "walks checked layouts by pointer")]
 
 use super::iter::{GRAIN, Walk};
-use super::lines::{self, Shared};
 use super::simd::simd_fn;
-use super::{copy, pool, slice};
 use crate::{DType, Element, Result, Tensor, bail};
-
-/// How many weights of a row are summed before the next row of the input is looked at.
-const ROWS: usize = 4;
 
 /// An integer type that quantised numbers are stored in.
 pub trait Stored: Element + Copy + Sync {
@@ -341,76 +336,4 @@ fn meetings<T: Stored>(m: Meeting, out: &Tensor, x: &Tensor, y: &Tensor) {
 pub fn met(out: &Tensor, x: &Tensor, y: &Tensor, m: Meeting) -> Result<()> {
     by_stored!(out.dtype(), T => meetings::<T>(m, out, x, y));
     Ok(())
-}
-
-simd_fn! { wide
-    /// The sum of products of a line of weights, less their zero point, with a line of shorts.
-    fn dot(w: &[i8], x: &[i16], zero: i16) -> i32 {
-        let mut sum = 0i32;
-        for (&w, &x) in w.iter().zip(x) {
-            sum = sum.wrapping_add(i32::from(i16::from(w) - zero) * i32::from(x));
-        }
-        sum
-    }
-}
-
-simd_fn! { wide
-    /// Sums of products of a line of weights, less their zero point, with lines of shorts.
-    fn dots(w: &[i8], x: &[&[i16]; ROWS], zero: i16) -> [i32; ROWS] {
-        let (mut s0, mut s1, mut s2, mut s3) = (0i32, 0i32, 0i32, 0i32);
-        let n = w.len();
-        let [x0, x1, x2, x3] = [&x[0][..n], &x[1][..n], &x[2][..n], &x[3][..n]];
-        for i in 0..n {
-            let v = i32::from(i16::from(w[i]) - zero);
-            s0 = s0.wrapping_add(v * i32::from(x0[i]));
-            s1 = s1.wrapping_add(v * i32::from(x1[i]));
-            s2 = s2.wrapping_add(v * i32::from(x2[i]));
-            s3 = s3.wrapping_add(v * i32::from(x3[i]));
-        }
-        [s0, s1, s2, s3]
-    }
-}
-
-/// `out[i][j]` is the sum of `(x[i][k] - zero) * (w[j][k] - zeros[j])`: few rows of bytes with a large matrix of them, which is
-/// read as it is.
-///
-/// # Errors
-/// If a zero point is farther from zero than a byte reaches, where sums of shorts would not be exact.
-pub fn few_rows(out: &Tensor, x: &Tensor, zero: i64, w: &Tensor, zeros: &Tensor) -> Result<()> {
-    let (x, w) = (copy::dense(x, x.dtype())?, copy::dense(w, DType::I8)?);
-    let zeros = copy::dense(zeros, DType::I64)?;
-    let zeros = slice::<i64>(&zeros);
-    if let Some(far) = zeros.iter().chain([&zero]).find(|z| z.unsigned_abs() > 255) {
-        bail!(Runtime, "zero_point {far} is no byte");
-    }
-    let (m, k, n) = (
-        x.shape()[0] as usize,
-        x.shape()[1] as usize,
-        w.shape()[0] as usize,
-    );
-    let steps = |v: i16| v - zero as i16;
-    let shorts: Vec<i16> = match x.dtype() {
-        DType::U8 => slice::<u8>(&x).iter().map(|&v| steps(v.into())).collect(),
-        _ => slice::<i8>(&x).iter().map(|&v| steps(v.into())).collect(),
-    };
-    let weights = slice::<i8>(&w);
-    let made = lines::results(out, DType::I32)?;
-    let to = Shared::new(super::slice_mut::<i32>(&made));
-    let grain = (GRAIN * 4 / (k * m).max(1)).max(1);
-    pool::parallel_for(n, grain, |range| {
-        for j in range {
-            let line = &weights[j * k..(j + 1) * k];
-            let zero = zeros[j % zeros.len()] as i16;
-            let row = |i: usize| &shorts[i * k..(i + 1) * k];
-            // SAFETY: each column belongs to one task.
-            let put = |i: usize, sum: i32| unsafe { to.part(i * n + j, 1)[0] = sum };
-            let whole = m / ROWS * ROWS;
-            for i in (0..whole).step_by(ROWS) {
-                let sums = dots(line, &std::array::from_fn(|r| row(i + r)), zero);
-                (i..).zip(sums).for_each(|(i, sum)| put(i, sum));
-            }
-            (whole..m).for_each(|i| put(i, dot(line, row(i), zero)));
-        }
-    });
-    lines::put(out, &made)
 }

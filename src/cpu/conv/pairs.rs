@@ -10,7 +10,7 @@ use super::{Geometry, Phase};
 use crate::cpu::gemm::SLACK;
 use crate::cpu::gemm::tiled::{Kind, Pair, Rows, SIDE, STEP, Tiled, on_tiles, pair_up};
 use crate::cpu::halves::{Half, narrowed};
-use crate::cpu::{pool, slice};
+use crate::cpu::{pool, slice, transpose};
 use crate::{DType, Device, Result, Tensor};
 use half::bf16;
 use std::ops::Range;
@@ -132,11 +132,13 @@ fn pack_rows(rows: &[bf16], [all, taps]: [usize; 2], channels: Range<usize>, to:
             .chunks_exact_mut(TILES * taps)
             .zip(row.chunks(STEP * taps))
         {
-            let to = &mut tiles[o * STEP..];
-            for (c, each) in some.chunks_exact(taps).enumerate() {
-                for (tap, &v) in each.iter().enumerate() {
-                    to[tap * TILES + c] = v;
-                }
+            let count = some.len() / taps;
+            let to = &mut tiles[o * STEP..][..(taps - 1) * TILES + count];
+            // SAFETY: channels of all taps are there, and places for them.
+            unsafe {
+                let to = (to.as_mut_ptr().cast(), TILES);
+                let from = (some.as_ptr().cast(), taps);
+                transpose::plane(size_of::<bf16>(), to, from, [count, taps]);
             }
         }
     }

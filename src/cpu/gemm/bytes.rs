@@ -172,14 +172,24 @@ simd_fn! { wide
 /// Columns of B as rows of words, `pitch` apart; what fills the last step up is zero.
 unsafe fn pack_columns(b: Mat<u8>, k: usize, columns: usize, to: &mut [u32], pitch: usize) {
     let whole = k / EACH;
-    let aligned = b.ptr.cast::<u32>().is_aligned() && b.cs > 0 && b.cs % EACH as isize == 0;
     let mut packed = 0;
     // SAFETY: the elements are there; words of neighbours are aligned, and written to rows of their own.
     unsafe {
-        if b.rs == 1 && aligned {
+        if b.rs == 1 {
             let target = (to.as_mut_ptr().cast(), pitch);
-            let from = (b.ptr.cast(), b.cs as usize / EACH);
-            transpose::plane(EACH, target, from, [columns, whole]);
+            let aligned = b.ptr.cast::<u32>().is_aligned();
+            if aligned && b.cs > 0 && b.cs % EACH as isize == 0 {
+                let from = (b.ptr.cast(), b.cs as usize / EACH);
+                transpose::plane(EACH, target, from, [columns, whole]);
+            } else {
+                let mut words = vec![0u32; whole * columns];
+                for (j, words) in words.chunks_exact_mut(whole.max(1)).enumerate() {
+                    let to = words.as_mut_ptr().cast();
+                    std::ptr::copy_nonoverlapping(b.at(0, j).ptr, to, EACH * whole);
+                }
+                let from = (words.as_ptr().cast(), whole);
+                transpose::plane(EACH, target, from, [columns, whole]);
+            }
             packed = whole;
         } else if b.cs == 1 {
             for (word, to) in to.chunks_exact_mut(pitch).take(whole).enumerate() {

@@ -9,8 +9,6 @@ use crate::ops::nn::conv;
 use crate::{DType, MemoryFormat, Result, Tensor, cpu, dims, ensure};
 use torchlike_macros::operators;
 
-/// Rows up to which reading a weight as it is pays off.
-const FEW: i64 = 8;
 /// Columns up to which sums of products of two steps, of at most 510 each, fit into 32 bits.
 const SHORT: i64 = i32::MAX as i64 / (510 * 510);
 /// Integers up to here are exact in single precision.
@@ -184,8 +182,8 @@ fn reach(d: DType, zero: i64) -> f64 {
 
 /// Exact sums of products of rows of integers, one for each row of the weight.
 fn sums(x: &Tensor, zero: i64, w: &Tensor, zeros: &Tensor, most: f64) -> Result<Tensor> {
-    if x.shape()[0] <= FEW && x.shape()[1] <= SHORT {
-        return f::_quantized_few(x, zero, w, zeros);
+    if x.shape()[1] <= SHORT {
+        return f::_quantized_sums(x, zero, w, zeros);
     }
     let column = f::reshape(zeros, &[-1, 1])?;
     let x32 = differences(x, &number(zero as f64, x)?)?;

@@ -97,7 +97,7 @@ pub static OPS: &[OpDef] = &[
     .samples("u8[2, 3], u8[3], False, 3, 0, [0.5, -1.0, 0.25, 0.0, 4.0]; i8[2, 3].T, i8[2, 3], True, 3, -128, [0.5, -1.0, 0.25, 0.0, 4.0]")
     .no_grad(),
     kernel(
-        "_quantized_few",
+        "_quantized_sums",
         "(Tensor self, int zero_point, Tensor weight, Tensor zeros)",
         0,
         body!(
@@ -118,12 +118,12 @@ pub static OPS: &[OpDef] = &[
                 );
                 Ok(Plan::contiguous(&[x.shape()[0], w.shape()[0]], DType::I32))
             },
-            |a, _, o| cpu::quantize::few_rows(&o[0], a.input, a.zero_point, a.weight, a.zeros)
+            |a, _, o| cpu::quantized_sums::sums(&o[0], a.input, a.zero_point, a.weight, a.zeros)
         )
         .unmeasured(),
-        "Sums of products of the differences from zero points, of few rows with the transpose of a matrix.",
+        "Sums of products of the differences from zero points, of rows with the transpose of a matrix.",
     )
-    .samples("u8[2, 3], 3, i8[5, 3], i64[5]; i8[6, 40], -3, i8[7, 40], i64[1]")
+    .samples("u8[2, 3], 3, i8[5, 3], i64[5]; i8[6, 40], -3, i8[7, 40], i64[1]; u8[20, 70], 3, i8[17, 70], i64[17]")
     .no_grad(),
 ];
 
