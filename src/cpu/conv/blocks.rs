@@ -5,31 +5,28 @@
 use super::super::lines::by_size;
 use super::super::room::Rooms;
 use super::gather::{gather, gather_last, scatter, split_lines, weights};
-use super::{Geometry, Phase};
+use super::{Geometry, Operands, Phase};
 use crate::cpu::{copy, matrix, pool};
 use crate::{Device, Result, Scalar, Tensor};
 
 /// Bytes of gathered windows at a time.
 pub(super) const BLOCK: usize = 480 << 10;
 
-pub(super) fn blocks(
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    g: &Geometry,
-    phase: &Phase,
-) -> Result<()> {
+/// One phase of a convolution; the input is laid out as the geometry says, the bias dense.
+///
+/// # Errors
+/// If memory cannot be had.
+pub(super) fn blocks(o: &Operands, g: &Geometry, phase: &Phase) -> Result<()> {
     let split = !g.channels_last && phase.advance[2] > 1;
     let work = Work {
-        out,
+        out: o.out,
         x: if split {
-            split_lines(x, phase.advance[2] as usize)?
+            split_lines(o.x, phase.advance[2] as usize)?
         } else {
-            x.clone()
+            o.x.clone()
         },
-        w: weights(w, g, phase, g.channels_last)?,
-        bias,
+        w: weights(o.w, g, phase, g.channels_last)?,
+        bias: o.bias,
         g,
         phase,
     };

@@ -4,19 +4,14 @@
 
 use super::super::lines::Shared;
 use super::pieces::{reach, segments, sum_taps, tile};
-use super::{Geometry, Phase};
+use super::{Geometry, Operands, Phase};
 use crate::cpu::dense::number::Real;
 use crate::cpu::{copy, fill, pool, slice};
 use crate::{DType, Device, Dims, Result, Scalar, Tensor};
 
 /// One channel a group: sums without gathering.
-pub(super) fn direct(
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    g: &Geometry,
-) -> Result<()> {
+pub(super) fn direct(o: &Operands, g: &Geometry) -> Result<()> {
+    let Operands { out, x, w, bias } = *o;
     let phases = g.phases();
     let Some(phase) = phases.first() else {
         return Ok(());

@@ -168,6 +168,15 @@ fn inside(count: usize, advance: i64, at: i64, size: usize) -> (usize, usize) {
     (lo.clamp(0, hi) as usize, hi as usize)
 }
 
+/// What a convolution reads and writes.
+#[derive(Clone, Copy)]
+struct Operands<'a> {
+    out: &'a Tensor,
+    x: &'a Tensor,
+    w: &'a Tensor,
+    bias: Option<&'a Tensor>,
+}
+
 /// The convolution of `x` with `w` (and `bias`) into `out`, which is dense in the geometry's format.
 ///
 /// # Errors
@@ -187,24 +196,28 @@ pub fn convolve(
     } else {
         copy::dense(x, x.dtype())?
     };
+    let o = Operands {
+        out,
+        x: &x,
+        w,
+        bias,
+    };
     if g.channels_last && g.groups == g.inputs && g.inputs > 1 && out.dtype().is_float() {
         if !g.transposed {
             let (x, g) = repeated(&x, g)?;
-            return channels(out, &x, w, bias, &g);
+            return channels(&Operands { x: &x, ..o }, &g);
         }
         if g.outputs == g.inputs
             && let Some((x, w, g)) = turned(&x, w, g)?
         {
-            return channels(out, &x, &w, bias, &g);
+            return channels(&Operands { x: &x, w: &w, ..o }, &g);
         }
     }
     let phases = g.phases();
     if in_single(&phases, out.dtype(), g) {
-        return wider(out, &x, w, bias, |out, x, w, bias| {
-            convolve_phases(out, x, w, bias, g, &phases)
-        });
+        return wider(&o, |o| convolve_phases(o, g, &phases));
     }
-    convolve_phases(out, &x, w, bias, g, &phases)
+    convolve_phases(&o, g, &phases)
 }
 
 /// Whether a convolution of 16-bit numbers is computed in single precision: there are windows to be read in place, and not on
@@ -215,61 +228,46 @@ fn in_single(phases: &[Phase], dtype: DType, g: &Geometry) -> bool {
 }
 
 /// All phases of a convolution of `x`, which is laid out as the geometry says.
-fn convolve_phases(
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    g: &Geometry,
-    phases: &[Phase],
-) -> Result<()> {
-    let bias = bias.map(|b| copy::dense(b, b.dtype())).transpose()?;
+fn convolve_phases(o: &Operands, g: &Geometry, phases: &[Phase]) -> Result<()> {
+    let bias = o.bias.map(|b| copy::dense(b, b.dtype())).transpose()?;
     let bias = bias.as_ref();
+    let o = &Operands { bias, ..*o };
     for phase in phases {
-        let plan = winograd::Plan::of(g, phase, out.dtype(), pool::num_threads());
+        let plan = winograd::Plan::of(g, phase, o.out.dtype(), pool::num_threads());
         if let Some(plan) = plan
-            && winograd::winograd(&plan, out, x, w, bias, g, phase)?
+            && winograd::winograd(&plan, o, g, phase)?
         {
             continue;
         }
-        match out.dtype() {
-            d if pairs::suits(g, phase, d) => pairs::convolve(out, x, w, bias, g, phase)?,
-            d if !suits(g, phase, d) => blocks(out, x, w, bias, g, phase)?,
-            DType::F32 => windows::<f32>(out, x, w, bias, g, phase)?,
-            _ => windows::<f64>(out, x, w, bias, g, phase)?,
+        match o.out.dtype() {
+            d if pairs::suits(g, phase, d) => pairs::convolve(o, g, phase)?,
+            d if !suits(g, phase, d) => blocks(o, g, phase)?,
+            DType::F32 => windows::<f32>(o, g, phase)?,
+            _ => windows::<f64>(o, g, phase)?,
         }
     }
     Ok(())
 }
 
 /// Computes in single precision what is rounded once.
-fn wider(
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    f: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<()>,
-) -> Result<()> {
+fn wider(o: &Operands, f: impl Fn(&Operands) -> Result<()>) -> Result<()> {
     let wide = |t: &Tensor| copy::converted(t, DType::F32);
-    let (shape, strides) = (out.shape().clone(), out.strides().clone());
+    let (shape, strides) = (o.out.shape().clone(), o.out.strides().clone());
     let sum = Tensor::empty_strided(shape, strides, DType::F32, Device::CPU)?;
-    let bias = bias.map(wide).transpose()?;
-    f(&sum, &wide(x)?, &wide(w)?, bias.as_ref())?;
-    copy::copy(out, &sum)
+    let bias = o.bias.map(wide).transpose()?;
+    f(&Operands {
+        out: &sum,
+        x: &wide(o.x)?,
+        w: &wide(o.w)?,
+        bias: bias.as_ref(),
+    })?;
+    copy::copy(o.out, &sum)
 }
 
 /// One channel a group, in single or double precision; `x` is laid out as the geometry says.
-fn channels(
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    g: &Geometry,
-) -> Result<()> {
-    if matches!(out.dtype(), DType::F32 | DType::F64) {
-        return direct(out, x, w, bias, g);
+fn channels(o: &Operands, g: &Geometry) -> Result<()> {
+    if matches!(o.out.dtype(), DType::F32 | DType::F64) {
+        return direct(o, g);
     }
-    wider(out, x, w, bias, |out, x, w, bias| {
-        direct(out, x, w, bias, g)
-    })
+    wider(o, |o| direct(o, g))
 }

@@ -6,7 +6,7 @@ use super::super::lines::Shared;
 use super::frame::{Block, Frames};
 use super::gather::weights;
 use super::tasks::{Bytes, Tasks, step_of, worth_copies};
-use super::{Geometry, Phase};
+use super::{Geometry, Operands, Phase};
 use crate::cpu::gemm::SLACK;
 use crate::cpu::gemm::tiled::{Kind, Pair, Rows, SIDE, STEP, Tiled, on_tiles, pair_up};
 use crate::cpu::halves::{Half, narrowed};
@@ -56,28 +56,21 @@ struct Convolution<'a> {
     channels: usize,
 }
 
-/// One phase of a convolution; `x` is laid out as the geometry says, the bias dense.
+/// One phase of a convolution; the input is laid out as the geometry says, the bias dense.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub(super) fn convolve(
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    g: &Geometry,
-    phase: &Phase,
-) -> Result<()> {
-    let w = weights(w, g, phase, false)?;
+pub(super) fn convolve(o: &Operands, g: &Geometry, phase: &Phase) -> Result<()> {
+    let w = weights(o.w, g, phase, false)?;
     let tasks = Tasks::new(Frames::new(g, phase).spread(), BYTES);
     let channels = channels_of(g, phase);
     let packed = packed_weights(&w, g, phase, channels)?;
     let all = Convolution {
         frames: &tasks.frames,
-        out,
-        x: slice(x),
+        out: o.out,
+        x: slice(o.x),
         w: slice(&packed),
-        bias: bias.map(slice),
+        bias: o.bias.map(slice),
         channels,
     };
     let tiles: Vec<usize> = (0..g.outputs / g.groups).step_by(OUTPUTS).collect();

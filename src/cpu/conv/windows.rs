@@ -6,7 +6,7 @@ use super::super::lines::Shared;
 use super::frame::{Block, Frames};
 use super::gather::weights;
 use super::tasks::{Bytes, Tasks, step_of, worth_copies};
-use super::{Geometry, Phase};
+use super::{Geometry, Operands, Phase};
 use crate::cpu::gemm::{Mat, SLACK, WindowElement, Windows, row_tiles};
 use crate::cpu::{pool, slice};
 use crate::{DType, Element, Result, Tensor};
@@ -32,28 +32,25 @@ pub(super) fn suits(g: &Geometry, phase: &Phase, dtype: DType) -> bool {
         && worth_copies(g, phase, Bytes::of(dtype.size()))
 }
 
-/// One phase of a convolution; `x` is laid out as the geometry says, the bias dense.
+/// One phase of a convolution; the input is laid out as the geometry says, the bias dense.
 ///
 /// # Errors
 /// If memory cannot be had.
 pub(super) fn windows<T: WindowElement + Element>(
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
+    o: &Operands,
     g: &Geometry,
     phase: &Phase,
 ) -> Result<()> {
-    let w = weights(w, g, phase, false)?;
+    let w = weights(o.w, g, phase, false)?;
     let tasks = Tasks::new(Frames::new(g, phase), Bytes::of(size_of::<T>()));
     let channels = step_of(g, phase);
     let packed = packed_weights::<T>(&w, g, phase.taps.len(), channels)?;
     let all = Convolution {
         frames: &tasks.frames,
-        out,
-        x: slice::<T>(x),
+        out: o.out,
+        x: slice::<T>(o.x),
         w: slice::<T>(&packed),
-        bias: bias.map(slice::<T>),
+        bias: o.bias.map(slice::<T>),
         channels,
     };
     let tiles: Vec<usize> = row_tiles::<T>(g.outputs / g.groups)

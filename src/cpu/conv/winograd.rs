@@ -12,7 +12,7 @@ use super::frame::{Block, Frames};
 use super::gather::weights;
 use super::runs::turn;
 use super::tiles::{Side, squares};
-use super::{Geometry, Phase};
+use super::{Geometry, Operands, Phase};
 use crate::cpu::gemm::coefficients::{
     COEFFICIENTS as ALL, LANES, Results, Weights, of_weights, to_results,
 };
@@ -172,21 +172,13 @@ fn matrix(g: &Geometry) -> usize {
     (g.outputs / g.groups * (g.inputs / g.groups)).next_multiple_of(16) + 16
 }
 
-/// One phase of a convolution; `x` is laid out as the geometry says, the bias dense. False if something is not finite, so that
+/// One phase of a convolution; the input is laid out as the geometry says, the bias dense. False if something is not finite, so that
 /// the results are not to be used.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub(super) fn winograd(
-    plan: &Plan,
-    out: &Tensor,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    g: &Geometry,
-    phase: &Phase,
-) -> Result<bool> {
-    let w = weights(w, g, phase, false)?;
+pub(super) fn winograd(plan: &Plan, o: &Operands, g: &Geometry, phase: &Phase) -> Result<bool> {
+    let w = weights(o.w, g, phase, false)?;
     let [packed, tasks, room] = plan.rooms(g);
     let packed = Tensor::empty(&[packed as i64], DType::F32, Device::CPU)?;
     coefficients(&packed, &w, g, &plan.places);
@@ -194,13 +186,13 @@ pub(super) fn winograd(
         Tensor::empty(&[room as i64], DType::F32, Device::CPU)
     })?;
     let all = Convolution {
-        layout: plan.layout(g, slice::<f32>(x)),
+        layout: plan.layout(g, slice::<f32>(o.x)),
         g,
         plan,
-        out,
+        out: o.out,
         size: [phase.count[1], phase.count[2]],
         w: slice::<f32>(&packed),
-        bias: bias.map(slice::<f32>),
+        bias: o.bias.map(slice::<f32>),
         wild: AtomicBool::new(false),
     };
     pool::parallel_for(tasks, 1, |range| {
