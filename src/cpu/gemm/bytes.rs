@@ -360,8 +360,13 @@ mod tests {
             let places: Vec<usize> = (0..steps).map(|i| i * WORDS * pitch).collect();
             for kind in [Kind::Bytes, Kind::Unsigned] {
                 let mut made: Vec<Vec<u32>> = Vec::new();
-                let ways: [unsafe fn(&Tiled); 3] =
-                    [|p| plain(p), |p| unsafe { run(p) }, |p| unsafe { p.run() }];
+                let ways: [unsafe fn(&Tiled); 3] = [
+                    |p| plain(p),
+                    // SAFETY: the buffers below have whole tiles.
+                    |p| unsafe { run(p) },
+                    // SAFETY: as above.
+                    |p| unsafe { p.run() },
+                ];
                 for way in ways {
                     let mut c = vec![5u32; m.next_multiple_of(16) * pitch];
                     let product = Tiled {
