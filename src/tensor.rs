@@ -31,7 +31,8 @@ pub struct Tensor {
     flags: u8,
     /// Which of its node's results it is.
     nr: u16,
-    /// Which family of its storage it belongs to: 0, or the number of a `detach`; the highest bits are its [`Mark`].
+    /// Which family of its storage it belongs to: 0, or the number of a `detach`; the highest bits are its [`Mark`], and below
+    /// these is its number among tensors that lie alike.
     group: u32,
     /// Its place in the history of gradients; views and results start without.
     link: Option<Arc<Link>>,
@@ -353,7 +354,7 @@ impl Tensor {
             dtype: plan.dtype,
             flags,
             nr: 0,
-            group: self.group,
+            group: self.group_of_view(),
             link: None,
         }
     }
@@ -411,7 +412,7 @@ impl Tensor {
             // The mark: where it is made anew says nothing about the view.
             self.group = base.group;
         }
-        self
+        self.numbered_alike(base.nr_alike())
     }
 
     /// Another shape on the same storage, all else kept; the caller has made the storage large enough.

@@ -107,6 +107,22 @@ pub fn switch(on: bool, passing: bool) -> bool {
     mode::set_layers(layers & !mode::DISPATCH | bit) & mode::DISPATCH != 0
 }
 
+/// Runs `f` while no dispatch mode is shown its calls.
+///
+/// # Errors
+/// Those of `f`.
+pub fn unseen<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
+    struct Back(bool, bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            switch(self.0, self.1);
+        }
+    }
+    let passing = PASSING.get();
+    let _back = Back(switch(false, passing), passing);
+    f()
+}
+
 /// Shows calls to the hook.
 pub struct Modes;
 

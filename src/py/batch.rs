@@ -3,6 +3,7 @@
 use super::object::{PyTensor, tensor_ref, wrap};
 use crate::layers::autograd::{engine, views};
 use crate::layers::batch::{self, Randomness};
+use crate::layers::modes;
 use crate::ops::f;
 use crate::tensor::Edge;
 use crate::{Result, Tensor};
@@ -135,7 +136,8 @@ fn input(t: &Tensor) -> Result<(Tensor, bool)> {
     let whole = each.whole();
     let tracked = whole.requires_grad();
     let made = if tracked {
-        f::view_as(&whole, &whole)?
+        // To who watches it is the tensor itself.
+        modes::unseen(|| f::view_as(&whole, &whole))?.numbered_alike(whole.nr_alike())
     } else {
         whole.fresh_leaf()
     };

@@ -429,6 +429,19 @@ fn wrapping<'py>(
     dispatching(cls, t)
 }
 
+/// What tells a tensor from others that lie alike.
+#[pyfunction]
+fn _nr_alike(t: &Bound<'_, PyTensor>) -> u32 {
+    t.get().get().nr_alike()
+}
+
+/// Numbers a tensor among those that lie alike.
+#[pyfunction]
+fn _number_alike(t: &Bound<'_, PyTensor>, nr: u32) {
+    let numbered = t.get().get().clone().numbered_alike(nr);
+    t.get().set(numbered);
+}
+
 /// Whether the binding itself has a weak reference to an object.
 #[pyfunction]
 fn _is_registered(t: &Bound<'_, PyTensor>) -> PyResult<bool> {
@@ -440,7 +453,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_set_dispatch _dispatch_handlers _disabled_torch_dispatch_impl _wrapper _is_registered);
+    add!(_set_dispatch _dispatch_handlers _disabled_torch_dispatch_impl _wrapper _is_registered _nr_alike _number_alike);
     let disabled = m.getattr("_disabled_torch_dispatch_impl")?;
     let _ = DISABLED.set(m.py(), disabled.clone().unbind());
     modes::set_hook(hook);

@@ -9,7 +9,7 @@ use super::watch::{self, Style};
 use super::{data, dispatch};
 use crate::layers::autograd::views;
 use crate::mode;
-use crate::ops::index::along::{Index, Put, get_item, set_item};
+use crate::ops::index::along::{Index, Put, get_item, get_only, set_item};
 use crate::ops::index::truth::is_mask;
 use crate::{DType, Tensor};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
@@ -158,7 +158,11 @@ fn plain_get<'py>(
     }
     // The index is read before the tensor is borrowed: reading it may run Python.
     let indices = all(slf, index)?;
-    let made = wrap(slf.py(), get_item(slf.get().get(), &indices)?)?;
+    let made = match &indices[..] {
+        [only] if index.is_exact_instance_of::<PySlice>() => get_only(slf.get().get(), only)?,
+        indices => get_item(slf.get().get(), indices)?,
+    };
+    let made = wrap(slf.py(), made)?;
     Ok(viewing(made, std::slice::from_ref(slf.as_any())))
 }
 

@@ -82,7 +82,10 @@ pub(super) fn note(o: &Bound<'_, PyAny>, given: bool) {
 }
 
 pub(super) fn is_same(a: &Tensor, b: &Tensor) -> bool {
-    a.lies_as(b) && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg()
+    a.lies_as(b)
+        && a.is_conj() == b.is_conj()
+        && a.is_neg() == b.is_neg()
+        && a.nr_alike() == b.nr_alike()
 }
 
 /// The object that a tensor came from, if that is noted.

@@ -89,8 +89,12 @@ impl Mark {
 
 /// Where the mark begins in the number of a tensor's family.
 const MARK: u32 = 29;
-/// The bits that are that number.
-const NUMBER: u32 = (1 << MARK) - 1;
+/// Where the number begins that tells a tensor from others that lie alike.
+const ALIKE: u32 = 21;
+/// The bits that are the family's number.
+const NUMBER: u32 = (1 << ALIKE) - 1;
+/// The greatest number that tells tensors apart which lie alike.
+const MOST_ALIKE: u32 = (1 << (MARK - ALIKE)) - 1;
 
 /// The tensors of one storage that write into one history.
 #[derive(Clone)]
@@ -201,6 +205,25 @@ impl Tensor {
         self.group & NUMBER
     }
 
+    /// What tells this tensor from others that lie alike, if who traces has numbered them; views begin with 0.
+    #[must_use]
+    pub fn nr_alike(&self) -> u32 {
+        self.group >> ALIKE & MOST_ALIKE
+    }
+
+    /// The same tensor with such a number, of which there are few.
+    #[must_use]
+    pub fn numbered_alike(mut self, nr: u32) -> Self {
+        self.group = self.group & !(MOST_ALIKE << ALIKE) | (nr & MOST_ALIKE) << ALIKE;
+        self
+    }
+
+    /// The family's number and the mark, as a view has them.
+    #[inline]
+    pub(super) fn group_of_view(&self) -> u32 {
+        self.group & !(MOST_ALIKE << ALIKE)
+    }
+
     /// Why this view must not be written with a history.
     #[inline]
     #[must_use]
@@ -217,7 +240,7 @@ impl Tensor {
 
     #[inline]
     pub(super) fn mark_as(&mut self, mark: Mark) {
-        self.group = self.group() | (mark as u32) << MARK;
+        self.group = self.group & ((1 << MARK) - 1) | (mark as u32) << MARK;
     }
 
     /// The same view as one of several that one call made.
@@ -301,8 +324,9 @@ impl Tensor {
     /// The same tensor as one that knows nothing of what else lies in its memory.
     #[must_use]
     pub fn of_new_family(mut self) -> Self {
+        let nr = self.nr_alike();
         self.group = new_group();
-        self
+        self.numbered_alike(nr)
     }
 
     /// The same tensor as one that nobody else sees: no view, though it was made as one.

@@ -85,16 +85,13 @@ class Calls:
         stack[ROOT + name] = (path, class_name(module))
         try:
             if id(module) not in self.kept:
-                result = original(module, *args, **kwargs)
-                self.tracer.hand_back(result)
-                return result
+                return original(module, *args, **kwargs)
             leaves, in_spec = pytree.tree_flatten((args, kwargs))
             self.note(name, "inputs", *leaves)
             result = original(module, *args, **kwargs)
             leaves, out_spec = pytree.tree_flatten(result)
             self.note(name, "outputs", *leaves)
             self.specs[name] = (in_spec, out_spec)
-            self.tracer.hand_back(result)
             return result
         finally:
             stack.popitem()

@@ -25,7 +25,6 @@ from torchlike.fx.experimental._functional import functionalize_graph
 from torchlike.fx.experimental.proxy_tensor import (
     ProxyTorchDispatchMode,
     PythonKeyTracer,
-    place,
 )
 from torchlike.fx.graph import Graph
 from torchlike.fx.node import Node
@@ -93,41 +92,12 @@ class _Names:
 
 
 class _Noting(PythonKeyTracer):
-    """Notes where tensors are, too, and takes values from the call of a module that uses them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.repeated: dict[Any, dict[str, Proxy]] = {}
+    """Notes where tensors are, too."""
 
     def track(self, tensor: Any, proxy: Proxy, *, anew: bool = False) -> None:
         """Notes the node of a tensor."""
-        key = place(tensor)
-        known = None if anew else self.values.get(key)
         super().track(tensor, proxy, anew=anew)
         proxy.node.meta["device"] = str(tensor.device)
-        if known is None:
-            self.repeated.pop(key, None)
-        elif known[1].node.target == proxy.node.target:
-            self.repeated.setdefault(key, {}).setdefault(self._call(), proxy)
-
-    def find(self, tensor: Any, *, saved: bool = False) -> Proxy | None:
-        """The node of a tensor; where the same view was made in several calls, that of this call."""
-        if self.repeated:
-            found = self.repeated.get(place(tensor), {}).get(self._call())
-            if found is not None:
-                return found
-        return super().find(tensor, saved=saved)
-
-    def hand_back(self, result: Any) -> None:
-        """Notes that the caller of a call takes repeated views from it."""
-        mine, *rest = reversed(self.module_stack)
-        for leaf in pytree.tree_leaves(result) if self.repeated else ():
-            known = self.repeated.get(place(leaf), {}) if isinstance(leaf, Tensor) else {}
-            if mine in known:
-                known[rest[0] if rest else ""] = known[mine]
-
-    def _call(self) -> str:
-        return next(reversed(self.module_stack), "")
 
 
 class _Mode(ProxyTorchDispatchMode):

@@ -134,17 +134,16 @@ impl Env<'_> {
     }
 
     fn called(&self, callee: &Callee, args: &[Expr], kwargs: &[(String, Expr)]) -> Result<Val> {
-        let mut values = Looks::new();
-        for a in args {
-            values.push(self.look(a)?);
-        }
-        if kwargs.is_empty() {
-            return self.called_with(callee, values, &[]);
-        }
+        // PyTorch's compiler computes the arguments of calls, and of operators, from the last to the first.
         let mut named = Vec::with_capacity(kwargs.len());
-        for (name, e) in kwargs {
+        for (name, e) in kwargs.iter().rev() {
             named.push((name.as_str(), self.look(e)?));
         }
+        let mut values = Looks::new();
+        for a in args.iter().rev() {
+            values.push(self.look(a)?);
+        }
+        values.reverse();
         self.called_with(callee, values, &named)
     }
 
@@ -220,14 +219,13 @@ impl Env<'_> {
     }
 
     fn binary(&self, op: Binary, a: &Expr, b: &Expr) -> Result<Look<'_>> {
-        let mut a = self.look(a)?;
-        match op {
-            Binary::And if !a.truth() => return Ok(a),
-            Binary::Or if a.truth() => return Ok(a),
-            Binary::And | Binary::Or => return self.look(b),
-            _ => {}
+        if matches!(op, Binary::And | Binary::Or) {
+            let a = self.look(a)?;
+            let decided = a.truth() == matches!(op, Binary::Or);
+            return if decided { Ok(a) } else { self.look(b) };
         }
         let mut b = self.look(b)?;
+        let mut a = self.look(a)?;
         if a.tensor().is_none()
             && let (Some(x), Some(y)) = (a.val(), b.val())
             && let Some(made) = of_plain(op, x, y)?

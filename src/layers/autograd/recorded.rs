@@ -297,7 +297,7 @@ impl Recorded {
         // Of a walk to some inputs, gradients that lead elsewhere are not computed.
         let partial = engine::is_partial();
         let wants = |edge: &Edge| !partial || engine::will_run(&edge.to);
-        for clause in &self.rule.clauses {
+        for clause in self.rule.sequence.iter().map(|i| &self.rule.clauses[*i]) {
             let mut needs: SmallVec<[bool; 4]> = SmallVec::new();
             for i in &clause.inputs {
                 needs.push(edges[self.span(*i)].iter().flatten().any(wants));

@@ -24,6 +24,8 @@ pub struct Rule {
     pub inputs: Vec<usize>,
     /// What computes the gradients.
     pub clauses: Vec<Clause>,
+    /// The clauses in the order in which they are computed: by name.
+    pub sequence: Vec<usize>,
     /// What is saved.
     pub slots: Vec<Slot>,
     /// The slots in the order in which they are saved: by name.
@@ -302,7 +304,7 @@ impl Rule {
             names.push(format!("{}Backward0", camel(family_name(op))));
         }
         let mut slots = Slots::new(&op.schema);
-        let mut clauses = Vec::new();
+        let (mut clauses, mut heads) = (Vec::new(), Vec::new());
         let mut named = Vec::new();
         let mut fixed = Vec::new();
         let mut real = false;
@@ -342,6 +344,7 @@ impl Rule {
             let expr = Parser::expression(expr, &mut slots, rows)?;
             named.extend(inputs.iter().copied());
             clauses.push(Clause { inputs, expr });
+            heads.push(names.trim());
         }
         named.sort_unstable();
         if named.len() > u64::BITS as usize {
@@ -356,6 +359,8 @@ impl Rule {
         clauses.iter().for_each(|c| grads(&c.expr, &mut results));
         results.sort_unstable();
         results.dedup();
+        let mut sequence: Vec<usize> = (0..clauses.len()).collect();
+        sequence.sort_by_key(|i| heads[*i]);
         let mut order: Vec<usize> = (0..slots.list.len()).collect();
         crate::dims::settle(&mut order, |i| match slots.list[*i].of {
             Of::Input(p) => (false, op.schema.params[p].name.to_owned()),
@@ -369,6 +374,7 @@ impl Rule {
             real,
             inputs: named,
             clauses,
+            sequence,
             slots: slots.list,
             results,
             tangent,

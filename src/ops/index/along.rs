@@ -7,7 +7,7 @@ use crate::ops::core::op::{Batch, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Dims, Error, Result, Tensor, ensure, err, kernels};
 
-pub use crate::ops::index::getitem::{Index, Put, get_item, set_item};
+pub use crate::ops::index::getitem::{Index, Put, get_item, get_only, set_item};
 use torchlike_macros::operators;
 
 /// The family's rows.

@@ -53,17 +53,28 @@ fn slice(
     stop: Option<i64>,
     step: Option<i64>,
 ) -> Result<Option<Tensor>> {
+    let size = t.shape()[dim];
+    if step.is_none_or(|s| s == 1) && start.unwrap_or(0) == 0 && stop.is_none_or(|s| s >= size) {
+        return Ok(None);
+    }
+    range(t, dim, start, stop, step).map(Some)
+}
+
+/// A range of a dimension.
+fn range(
+    t: &Tensor,
+    dim: usize,
+    start: Option<i64>,
+    stop: Option<i64>,
+    step: Option<i64>,
+) -> Result<Tensor> {
     let step = step.unwrap_or(1);
     ensure!(step != 0, Value, "slice step cannot be zero");
     ensure!(step > 0, Value, "step must be greater than zero");
-    let size = t.shape()[dim];
-    if step == 1 && start.unwrap_or(0) == 0 && stop.is_none_or(|s| s >= size) {
-        return Ok(None);
-    }
     // As PyTorch's nodes and modes see it: an end that is not given is as far away as it can be.
     let end = stop.unwrap_or(i64::MAX);
     let slice = f::Slice::new(t).dim(dim as i64).start(start).end(end);
-    slice.step(step).call().map(Some)
+    slice.step(step).call()
 }
 
 /// A truth value as the positions it takes from a dimension of size 1.
@@ -180,6 +191,21 @@ fn pick(t: &Tensor, dim: usize, index: i64, real: usize) -> Result<Tensor> {
         "index {index} is out of bounds for dimension {real} with size {size}"
     );
     f::select(t, dim as i64, index)
+}
+
+/// `t[index]`, not in a tuple: a range is a range then, even if it is all of the dimension.
+///
+/// # Errors
+/// As [`get_item`].
+pub fn get_only(t: &Tensor, index: &Index) -> Result<Tensor> {
+    let list = std::slice::from_ref(index);
+    match index {
+        Index::Slice { start, stop, step } => {
+            check_given(t, list)?;
+            range(t, 0, *start, *stop, *step)
+        }
+        _ => get_item(t, list),
+    }
 }
 
 /// `t[list]`: a view where only numbers, ranges and new dimensions are given, otherwise a copy.

@@ -17,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         "Squared differences, reduced.",
     )
     .samples("f32[2, 3], f32[2, 3], 1; f32[2, 3], f32[3], 0; f32[3], f32[3], 2")
-    .grad("self: mse_loss_backward(grad, self, target, reduction); target: -mse_loss_backward(grad, self, target, reduction)"),
+    .grad("self: mse_loss_backward(grad, self, target, reduction); target: mse_loss_backward(grad, target, self, reduction)"),
     compose(
         "_nn.smooth_l1_loss",
         "(Tensor self, Tensor target, int reduction, float beta)",

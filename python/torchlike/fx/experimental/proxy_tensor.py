@@ -8,6 +8,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike import _C
 from torchlike._ops import modes as dispatch_modes
 from torchlike._tags import Tag
 from torchlike.fx._symbolic_trace import PH, Tracer
@@ -35,20 +36,21 @@ __all__ = [
 Tensor = torchlike.Tensor
 READS = ("aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose")
 _CONSTANTS = ("arange", "full", "ones", "scalar_tensor", "zeros")
+_ALIKE = 256  # how many numbers there are for tensors that lie alike
 SHAPES_OF_VALUES = ("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim")
 
 
 class PythonKeyTracer(Tracer):
     """Knows which tensor is the value of which node.
 
-    The core hands a tensor out as another object each time, so a tensor is known by where and how it lies in memory.
+    The core hands a tensor out as another object each time, so a tensor is known by where and how it lies in memory, and
+    by a number that it takes along where several lie alike.
     """
 
     def __init__(self) -> None:
         super().__init__(autowrap_modules=())
         self.tensor_attrs = {}
-        self.values: dict[Any, tuple[Any, Proxy]] = {}
-        self.aliases: dict[Any, list[Proxy]] = {}
+        self.values: dict[Any, dict[int, tuple[Any, Proxy]]] = {}
         self.functional: str | None = None
 
     def call_module(self, m: Any, forward: Any, args: Any, kwargs: Any) -> Any:
@@ -73,42 +75,34 @@ class PythonKeyTracer(Tracer):
             made.meta["val"] = _outline(a)
         return made
 
-    def find(self, tensor: Any, *, saved: bool = False) -> Proxy | None:
-        """The node of a tensor; of one that a backward node has saved, what was detached then."""
-        key = place(tensor)
-        if saved and self.aliases.get(key):
-            return self.aliases[key][-1]
-        found = self.values.get(key)
-        return None if found is None else found[1]
-
-    def take(self, tensor: Any) -> Proxy | None:
-        """The node whose value is about to lie otherwise: the newest, so that the others still find what they are."""
-        key = place(tensor)
-        if self.aliases.get(key):
-            return self.aliases[key].pop()
-        found = self.values.pop(key, None)
-        return None if found is None else found[1]
+    def find(self, tensor: Any) -> Proxy | None:
+        """The node of a tensor; one that nobody has numbered may be any of those that lie alike."""
+        alike = self.values.get(place(tensor))
+        if not alike:
+            return None
+        found = alike.get(_C._nr_alike(tensor)) or next(iter(alike.values()))
+        return found[1]
 
     def track(self, tensor: Any, proxy: Proxy, *, anew: bool = False) -> None:
-        """Notes the node of a tensor; one that is an alias of another keeps the older node."""
-        key = place(tensor)
-        if anew or key not in self.values:
-            # the tensor is kept, or its memory would be that of another one
-            self.values[key] = (tensor, proxy)
-            self.aliases.pop(key, None)
-        else:
-            self.aliases.setdefault(key, []).append(proxy)
+        """Notes the node of a tensor: another tensor than those before, or one of these `anew`."""
+        alike = self.values.setdefault(place(tensor), {})
+        nr = _C._nr_alike(tensor)
+        if not anew and nr in alike:
+            nr = next(n for n in range(_ALIKE) if n not in alike) if len(alike) < _ALIKE else nr
+            _C._number_alike(tensor, nr)
+        # the tensor is kept, or its memory would be that of another one
+        alike[nr] = (tensor, proxy)
         proxy.node.meta["val"] = _outline(tensor)
         proxy.node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
 
 
 def _plain(tensor: Any) -> Any:
     """A tensor of numbers apart from gradients, which no fake mode takes."""
-    before = torchlike._C._pause_fake_mode(True)
+    before = _C._pause_fake_mode(True)
     try:
         return tensor.detach()
     finally:
-        torchlike._C._pause_fake_mode(before)
+        _C._pause_fake_mode(before)
 
 
 def place(tensor: Any) -> Any:
@@ -214,16 +208,13 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             args = (_plain(args[0]),)
         self._check(name, args, kwargs)
         packet = func.overloadpacket.__name__
-        saved = packet == "detach" or torchlike._C._current_graph_task_id() != -1
-        find = functools.partial(self._argument, saved=saved)
-        node_args, node_kwargs = pytree.tree_map_only(Tensor, find, (args, kwargs))
-        if Tag.inplace_view in func.tags and (taken := tracer.take(args[0])) is not None:
-            node_args = (taken, *node_args[1:])
+        node_args, node_kwargs = pytree.tree_map_only(Tensor, self._argument, (args, kwargs))
         proxy = tracer.create_proxy(
             "call_function", func, node_args, node_kwargs, tracer.graph._target_to_str(packet)
         )
         result = func(*args, **kwargs)
-        self._note(result, proxy, func._schema.is_mutable)
+        written = func._schema.is_mutable and Tag.inplace_view not in func.tags
+        self._note(result, proxy, written or any(result is a for a in args))
         return result
 
     def _check(self, name: str, args: Any, kwargs: Any) -> None:
@@ -242,8 +233,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 "tracing_mode='symbolic' in your make_fx call."
             )
 
-    def _argument(self, tensor: Any, saved: bool = False) -> Any:
-        proxy = self.tracer.find(tensor, saved=saved)
+    def _argument(self, tensor: Any) -> Any:
+        proxy = self.tracer.find(tensor)
         return tensor if proxy is None else proxy
 
     def _note(self, result: Any, proxy: Any, written: bool) -> None:
