@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchlike import _C
 from torchlike._ops import modes, ops
+from torchlike.compiler import is_exporting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +154,7 @@ def reshape(self: Any, shape: Any) -> Any:
     if sizes.count(-1) == 1 and rest > 0 and self.numel() % rest == 0:
         sizes = [self.numel() // rest if s == -1 else s for s in sizes]
     if _viewable(self, sizes):
-        return aten.view(self, sizes)
+        return aten.view(self, list(shape) if is_exporting() else sizes)
     return _copied(self, sizes)
 
 

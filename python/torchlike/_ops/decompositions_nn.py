@@ -9,6 +9,7 @@ from torchlike import _C
 from torchlike._limits import finfo
 from torchlike._ops import ops
 from torchlike._ops.decompositions import as_rows, batched, matmul, of, reshape
+from torchlike.compiler import is_exporting
 
 aten: Any = ops.aten
 _N = "nn.functional."
@@ -43,6 +44,9 @@ def _mask(input: Any, p: float, mask: Any) -> Any:
 def dropout(input: Any, p: float = 0.5, training: Any = None, train: Any = None, **how: Any) -> Any:
     """A mask of draws, scaled."""
     on = train if training is None else training
+    if is_exporting() and not how.get("inplace"):
+        # A program keeps the call, or the copy that it is in evaluation.
+        return aten.native_dropout.default(input, p, True)[0] if on else aten.clone(input)
     if on and p == 1 and not how.get("inplace"):
         return _nothing(input)
     if p in (0, 1) or not on:

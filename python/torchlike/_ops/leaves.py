@@ -160,7 +160,9 @@ def _matter(row: str, left: dict[str, Any], outs: list[Any]) -> bool:
 
 def _said(row: str, given: dict[str, Any], outs: list[Any], within: str | None) -> dict[str, Any]:
     """Arguments that PyTorch passes on otherwise: whole defaults, what `out=` says, what its binding fills in."""
-    whole = {n: d for n, d in _parameters(row).items() if d.isdigit()}
+    # A composite that says a fraction in its own signature passes one on.
+    own = _parameters(within) if within in _schemas() else {}
+    whole = {n: d for n, d in _parameters(row).items() if d.isdigit() and own.get(n, d) == d}
     said: dict[str, Any] = {
         n: int(d) for n, d in whole.items() if isinstance(given[n], float) and given[n] == int(d)
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torchlike._decomp import core_aten_decompositions
 from torchlike.export._draft_export import DraftExportReport, log
 from torchlike.export._probe import probed
 from torchlike.export._trace import state_of
@@ -246,5 +247,5 @@ def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = Non
 
 
 def default_decompositions() -> CustomDecompTable:
-    """No functions: graphs have PyTorch's core operators already."""
-    return CustomDecompTable()
+    """The functions that make core operators of all others, by operator."""
+    return CustomDecompTable(core_aten_decompositions())

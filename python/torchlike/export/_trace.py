@@ -123,9 +123,13 @@ class _Mode(ProxyTorchDispatchMode):
 def _norm_with_statistics(
     input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *rest: Any
 ) -> Any:
-    """Batch norm that writes its statistics, by the operator that has a form which does not write."""
-    if not training or mean is None:
-        return NotImplemented
+    """Batch norm by the operator that says what it does with statistics: those that it writes have a form which does not."""
+    if mean is None:
+        return aten._native_batch_norm_legit.no_stats(input, weight, bias, training, *rest)
+    if not training:
+        return aten._native_batch_norm_legit_no_training.default(
+            input, weight, bias, mean, var, *rest
+        )
     return aten._native_batch_norm_legit(input, weight, bias, mean, var, training, *rest)
 
 
@@ -251,7 +255,8 @@ class _Trace:
         output = graph.output_node()
         updates = []
         by_name = {s.arg.name: s for s in self.found.inputs}
-        for root, value in changed.items():
+        for root, new in sorted(changed.items()):
+            value = _copied_whole(root, new)
             spec = by_name[root.name]
             kind = OutputKind.USER_INPUT_MUTATION
             if spec.kind is InputKind.BUFFER:
@@ -289,7 +294,13 @@ class _Trace:
         made: dict[str, Node] = {}
         inside = (n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
         before = first[0] if first else next(inside)
-        at = len(self.found.inputs) - len(first)
+        held = self.found.inputs[: len(self.found.inputs) - len(first)]
+        kinds = [s.kind for s in held]
+        at = len(held)
+        if InputKind.CONSTANT_TENSOR in kinds:  # they stand before the model's own constants
+            at = kinds.index(InputKind.CONSTANT_TENSOR)
+            name = held[at].arg.name
+            before = next(n for n in graph.nodes if n.op == "placeholder" and n.name == name)
         for node in constants:
             if node.target not in made:
                 path = f"lifted_tensor_{len(made)}"
@@ -313,6 +324,18 @@ class _Trace:
             graph.erase_node(node)
 
 
+def _copied_whole(root: Node, value: Node) -> Node:
+    """What an input becomes: what is copied over all of it, if that has its type and shape."""
+    if value.target is not aten.copy.default or not isinstance(value.args[1], Node):
+        return value
+    source, old = value.args[1], root.meta.get("val")
+    new = source.meta.get("val")
+    if new is None or old is None or new.dtype != old.dtype or new.shape != old.shape:
+        return value
+    value.replace_all_uses_with(source)
+    return source
+
+
 def _leads_out(node: Node) -> bool:
     """Whether the output has a value's memory: the value itself or a view of it."""
 
@@ -329,7 +352,7 @@ def _drop_aliases(graph: Graph) -> None:
     """Takes calls out that give their argument: without writes and gradients nothing tells them apart."""
     for node in graph.nodes:
         name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
-        if name in ("detach", "alias", "lift_fresh", "lift_fresh_copy"):
+        if name in ("detach", "alias", "lift_fresh"):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
 

@@ -285,15 +285,16 @@ class ExportedProgram:
         """The program with operators replaced by what a table says; traced again.
 
         Args:
-            decomp_table: functions by operator.
+            decomp_table: functions by operator; without it, `default_decompositions()`.
         """
-        from torchlike.export import _export
+        from torchlike.export import _export, default_decompositions
 
         if self._example_inputs is None:
             raise UserError("run_decompositions needs the example inputs of the program")
         args, kwargs = self._example_inputs
+        table = default_decompositions() if decomp_table is None else decomp_table
         module = self.module(check_guards=False)
-        return _export(module, args, kwargs, self._sizes, decomp_table, self)
+        return _export(module, args, kwargs, self._sizes, table, self)
 
 
 def _no_switch(name: str) -> Any:

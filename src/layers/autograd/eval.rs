@@ -3,7 +3,9 @@
 use super::parse::{Binary, Callee, Expr};
 use super::rule::rows;
 use super::value::{Look, Val, item, of_number, of_plain, of_ret};
-use crate::ops::{Args, Call, Op, Ret, dispatch};
+use crate::dims::MemoryFormat;
+use crate::layers::modes;
+use crate::ops::{Args, Call, Op, Ret, dispatch, f};
 use crate::tensor::{Meta, node};
 use crate::{Dims, Result, Scalar, Tensor, bail, err};
 use smallvec::{SmallVec, smallvec};
@@ -34,12 +36,19 @@ fn call(
     overloads: &[&'static Op],
     values: &[Look],
     named: &[(&str, Look)],
+    in_place: bool,
 ) -> Result<Val> {
     for op in overloads {
         let mut args = Args::empty(op);
         if fit(&mut args, values, named).is_some() {
-            return match dispatch::call(Call::new(&args))? {
+            let call = if in_place {
+                Call::in_place(&args)?
+            } else {
+                Call::new(&args)
+            };
+            return match dispatch::call(call)? {
                 Ret::One(t) => Ok(Val::Tensor(t)),
+                Ret::Become(t) => Ok(Val::Tensor(*t)),
                 Ret::Same(i) => Ok(Val::of(&args.values[i])),
                 ret => Ok(of_ret(ret)),
             };
@@ -140,10 +149,11 @@ impl Env<'_> {
             named.push((name.as_str(), self.look(e)?));
         }
         let mut values = Looks::new();
-        for a in args.iter().rev() {
+        let (object, args) = args.split_at(usize::from(callee.method).min(args.len()));
+        for a in object.iter().chain(args.iter().rev()) {
             values.push(self.look(a)?);
         }
-        values.reverse();
+        values[object.len()..].reverse();
         self.called_with(callee, values, &named)
     }
 
@@ -163,7 +173,10 @@ impl Env<'_> {
         {
             return Ok(Val::Number(n));
         }
-        call(&callee.name, &callee.overloads, &values, named)
+        let Callee {
+            name, overloads, ..
+        } = callee;
+        call(name, overloads, &values, named, callee.in_place)
     }
 
     fn list(&self, list: &[Expr]) -> Result<Val> {
@@ -240,7 +253,17 @@ impl Env<'_> {
         let (name, overloads) = tensor_operator(op)?;
         self.define(&mut a, overloads, 0)?;
         self.define(&mut b, overloads, 1)?;
-        call(name, overloads, &[a, b], &[]).map(Look::Made)
+        if matches!(op, Binary::Sub | Binary::Div)
+            && let (Some(n), Some(t)) = (a.number(), b.tensor())
+            && (modes::watch() || t.is_python())
+        {
+            // As PyTorch's formulas begin with a number.
+            let full = f::EmptyLike::new(t).memory_format(MemoryFormat::Preserve).call()?;
+            f::Fill::new(&full, n).call_()?;
+            a = Look::Made(Val::Tensor(full));
+            return call(name, overloads, &[a, b], &[], true).map(Look::Made);
+        }
+        call(name, overloads, &[a, b], &[], false).map(Look::Made)
     }
 }
 

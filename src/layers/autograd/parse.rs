@@ -55,6 +55,10 @@ pub struct Callee {
     pub name: String,
     /// The overloads.
     pub overloads: Vec<&'static Op>,
+    /// It is called as a method, whose object is computed before the arguments.
+    pub method: bool,
+    /// It writes its first argument, as the name says that ends in `_`.
+    pub in_place: bool,
 }
 
 /// An operation on two values.
@@ -253,7 +257,7 @@ impl<'t, 's> Parser<'t, 's> {
             return Ok(match e {
                 Expr::Number(Scalar::Int(i)) => Expr::Number(Scalar::Int(-i)),
                 Expr::Number(Scalar::Float(f)) => Expr::Number(Scalar::Float(-f)),
-                e => self.call("neg", vec![e], Vec::new())?,
+                e => self.call("neg", vec![e], Vec::new(), true)?,
             });
         }
         let base = self.postfix()?;
@@ -272,7 +276,7 @@ impl<'t, 's> Parser<'t, 's> {
                 if self.sign("(") {
                     let (mut args, kwargs) = self.arguments()?;
                     args.insert(0, e);
-                    e = self.call(name, args, kwargs)?;
+                    e = self.call(name, args, kwargs, true)?;
                 } else {
                     e = self.ask(e, name)?;
                 }
@@ -378,7 +382,7 @@ impl<'t, 's> Parser<'t, 's> {
         }
         self.need("(")?;
         let (args, kwargs) = self.arguments()?;
-        self.call(&path, args, kwargs)
+        self.call(&path, args, kwargs, false)
     }
 
     /// `refused`, or `refused('what')`.
@@ -429,13 +433,26 @@ impl<'t, 's> Parser<'t, 's> {
         Ok((args, kwargs))
     }
 
-    fn call(&self, name: &str, args: Vec<Expr>, kwargs: Vec<(String, Expr)>) -> Parsed<Expr> {
-        let overloads = (self.find)(name);
+    fn call(
+        &self,
+        name: &str,
+        args: Vec<Expr>,
+        kwargs: Vec<(String, Expr)>,
+        method: bool,
+    ) -> Parsed<Expr> {
+        let (mut overloads, mut in_place) = ((self.find)(name), false);
+        if let (true, Some(base)) = (overloads.is_empty(), name.strip_suffix('_')) {
+            (overloads, in_place) = ((self.find)(base), true);
+        }
         if overloads.is_empty() {
             return self.wrong(&format!("there is no row '{name}'"));
         }
-        let name = name.to_owned();
-        let callee = Callee { name, overloads };
+        let callee = Callee {
+            name: name.to_owned(),
+            overloads,
+            method,
+            in_place,
+        };
         match <[Expr; 1]>::try_from(args) {
             Ok([e]) if callee.name == "conj" && kwargs.is_empty() => {
                 Ok(Expr::Conj(Box::new(e), callee))

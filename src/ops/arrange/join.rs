@@ -41,7 +41,7 @@ pub static OPS: &[OpDef] = &[
         "[f32[1, 2, 1, 4], f32[1, 2, 1, 4], f32[1, 2, 1, 4]], 0; \
          [c64[1, 2, 1, 4], c64[1, 2, 1, 4], c64[1, 2, 1, 4]], 1",
     )
-    .grad("tensors: grad.unbind(dim)")
+    .grad("tensors: _grad.stack_back(grad, dim)")
     .batch(Batch::Inserting)
     .amp(Cast::Widest, Cast::Kept),
     compose(

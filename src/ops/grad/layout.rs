@@ -1,7 +1,7 @@
 //! Gradients of views and of what puts tensors together.
 
 use crate::ops::core::op::{OpDef, compose};
-use crate::ops::f;
+use crate::ops::{Ret, f};
 use crate::ops::grad::kept;
 use crate::ops::grad::reduce::like;
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
@@ -74,6 +74,18 @@ pub static OPS: &[OpDef] = &[
         "The gradients of slices as one.",
     )
     .samples("[f32[3], f32[3]], [2, 3], 0"),
+    compose(
+        "_grad.stack_back",
+        "(Tensor grad, int dim) -> Tensor[]",
+        0,
+        |a| {
+            let slices = 0..a.grad.size(a.dim)?;
+            let slices = slices.map(|i| f::select(a.grad, a.dim, i));
+            slices.collect::<Result<Vec<_>>>().map(Ret::List)
+        },
+        "The gradient of each of the tensors that were stacked.",
+    )
+    .samples("f32[2, 3], 1"),
     compose(
         "_grad.cat_back",
         "(Tensor grad, int[] sizes, int dim) -> Tensor[]",

@@ -119,10 +119,9 @@ pub static OPS: &[OpDef] = &[
         0,
         |a| {
             let ratio = f::div(a.result, a.input)?;
-            f::mul(
-                a.grad,
-                &f::masked_fill(&ratio, &f::eq(a.input, 0i64)?, 0i64)?,
-            )
+            let none = f::eq(a.input, 0i64)?;
+            f::MaskedFill::new(&ratio, &none, 0i64).call_()?;
+            f::mul(a.grad, &ratio)
         },
         "The gradient of copysign by its magnitude.",
     )
@@ -151,10 +150,9 @@ fn pow_scalar(grad: &Tensor, x: &Tensor, exponent: Scalar) -> Result<Tensor> {
     if exponent.to_c64().norm() == 0.0 {
         return f::zeros_like(grad);
     }
-    let less = match exponent {
-        Scalar::Int(i) => Scalar::Int(i - 1),
-        Scalar::Complex(c) => Scalar::Complex(c - 1.0),
-        s => Scalar::Float(s.to_f64() - 1.0),
+    let (exponent, less) = match exponent {
+        Scalar::Complex(c) => (exponent, Scalar::Complex(c - 1.0)),
+        s => (Scalar::Float(s.to_f64()), Scalar::Float(s.to_f64() - 1.0)),
     };
     let slope = f::mul(&f::pow(x, less)?, exponent)?;
     f::mul(grad, &f::conj(&slope)?)
@@ -194,9 +192,10 @@ fn pow_exponent(a: &calls::_GradPowExponent) -> Result<Tensor> {
             f::mul(grad, &f::where_(&is_natural(a.exponent)?, 0.0, &slope)?)
         }
         Operand::Tensor(x) => {
+            let natural = is_natural(a.exponent)?;
+            let flat = f::logical_and(&f::eq(x, 0i64)?, &natural)?;
             let log = f::log(&x.to_dtype(result.dtype())?)?;
             let slope = f::conj(&f::mul(result, &log)?)?;
-            let flat = f::logical_and(&f::eq(x, 0i64)?, &is_natural(a.exponent)?)?;
             f::mul(grad, &f::where_(&flat, 0.0, &slope)?)
         }
     }

@@ -365,7 +365,9 @@ fn vector_norm(a: &calls::_GradVectorNorm) -> Result<Tensor> {
         return f::mul(&f::sgn(x)?, grad);
     }
     if p == 2.0 {
-        return f::mul(grad, &zero(&f::div(x, norm)?, &f::eq(norm, 0i64)?)?);
+        let ratio = f::div(x, norm)?;
+        f::MaskedFill::new(&ratio, &f::eq(norm, 0i64)?, 0i64).call_()?;
+        return f::mul(grad, &ratio);
     }
     let size = f::abs(x)?;
     if p.is_infinite() {

@@ -145,7 +145,7 @@ pub static OPS: &[OpDef] = &[
          f32[1, 4, 5, 5], f32[4, 2, 3, 3], None, [2, 2], [1, 1], [1, 1], False, [0, 0], 2; \
          f32[1, 2, 5], f32[2, 3, 3], None, [2], [0], [1], True, [1], 1",
     )
-    .grad("input, weight, bias: _grad.convolution_backward(grad, input, weight, bias.sizes, stride, padding, dilation, transposed, output_padding, groups, needs)")
+    .grad("input, weight, bias: _grad.convolution_backward(grad, input, weight, bias.sizes if bias.given else [0], stride, padding, dilation, transposed, output_padding, groups, needs)")
     .batch(Batch::As(typed!(batch::convolution, Hidden)))
     .amp(Cast::Kept, Cast::Low),
 ];

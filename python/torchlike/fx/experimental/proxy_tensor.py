@@ -242,8 +242,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             self.tracer.track(result, proxy, anew=written)
         elif isinstance(result, list | tuple):
             for i, item in enumerate(result):
-                if item is not None:
-                    self._note(item, proxy[i], written)
+                self._note(item, proxy[i], written)
             proxy.node.meta["val"] = pytree.tree_map_only(Tensor, _outline, result)
 
 
