@@ -91,6 +91,12 @@ def fill(self: Any, value: Any) -> Any:
     return aten.full_like.default(self, value, pin_memory=False)
 
 
+@core("zero.default")
+def zero(self: Any) -> Any:
+    """Zero everywhere."""
+    return filled_like(self, 0)
+
+
 @core("fill.Tensor")
 def fill_tensor(self: Any, value: Any) -> Any:
     """The value of another tensor everywhere."""

@@ -83,7 +83,7 @@ def matmul(self: Any, other: Any) -> Any:
         return aten.squeeze_(row, 0) if type(row) is _C.Tensor else aten.squeeze.dim(row, 0)
     if a == 2 and b == 2:
         return aten.mm(self, other)
-    if a >= 3 and b in (1, 2) and (_in_rows(self) or (b == 2 and other.requires_grad)):
+    if a >= 3 and b in (1, 2) and (_in_rows(self) or (b == 2 and is_tracked(other))):
         product = aten.mv if b == 1 else aten.mm
         sizes = [*self.shape[:-1], *other.shape[1:]]
         return aten._unsafe_view(product(as_rows(self), other), sizes)
@@ -93,6 +93,11 @@ def matmul(self: Any, other: Any) -> Any:
         # Whether the other way round would be one matrix; it is looked at and not used.
         aten.transpose.int(other, -2, -1)
     return batched(self, other)
+
+
+def is_tracked(x: Any) -> bool:
+    """Whether a gradient is wanted; nobody wants one where a program is made."""
+    return bool(x.requires_grad) and not is_exporting()
 
 
 def _in_rows(x: Any) -> bool:

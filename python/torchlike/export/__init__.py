@@ -168,9 +168,11 @@ def _export(
     signature = ExportGraphSignature(traced.inputs, traced.outputs)
     state = state_of(mod) if of is None else of.state_dict
     constants = dict(traced.constants)
-    kept = {name for name, _ in mod.named_buffers()} if of is None else set(of.constants)
-    for name in kept - set(state):
-        constants[name] = mod.get_buffer(name)
+    named = mod.named_buffers(remove_duplicate=False)
+    kept = [name for name, _ in named] if of is None else list(of.constants)
+    for name in kept:
+        if name not in state:
+            constants[name] = mod.get_buffer(name)
     for spec in signature.input_specs:
         # a module of a program has only buffers: what they were, the program knows
         if of is not None and spec.target in of.constants:

@@ -188,11 +188,11 @@ class _Trace:
     def add_state(self) -> None:
         """Inputs for parameters, buffers, and tensors that are plain attributes."""
         specs = self.found.inputs
-        for path, param in self.model.named_parameters():
+        for path, param in self.model.named_parameters(remove_duplicate=False):
             proxy = self.held("p", path, param)
             specs.append(InputSpec(InputKind.PARAMETER, TensorArgument(proxy.node.name), path))
         kept = state_of(self.model)
-        for path, buffer in self.model.named_buffers():
+        for path, buffer in self.model.named_buffers(remove_duplicate=False):
             proxy = self.held("b", path, buffer)
             name = TensorArgument(proxy.node.name)
             specs.append(InputSpec(InputKind.BUFFER, name, path, path in kept))
@@ -294,13 +294,7 @@ class _Trace:
         made: dict[str, Node] = {}
         inside = (n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
         before = first[0] if first else next(inside)
-        held = self.found.inputs[: len(self.found.inputs) - len(first)]
-        kinds = [s.kind for s in held]
-        at = len(held)
-        if InputKind.CONSTANT_TENSOR in kinds:  # they stand before the model's own constants
-            at = kinds.index(InputKind.CONSTANT_TENSOR)
-            name = held[at].arg.name
-            before = next(n for n in graph.nodes if n.op == "placeholder" and n.name == name)
+        at = len(self.found.inputs) - len(first)
         for node in constants:
             if node.target not in made:
                 path = f"lifted_tensor_{len(made)}"
@@ -322,6 +316,33 @@ class _Trace:
                 given.meta = dict(node.meta)
             node.replace_all_uses_with(given)
             graph.erase_node(node)
+        self._in_order(before)
+
+    def _in_order(self, before: Node) -> None:
+        """Has constants stand as the program uses them, before a node, without those that it does not use."""
+        found, nodes = self.found, {n.name: n for n in self.found.graph.nodes}
+        specs = [s for s in found.inputs if s.kind is InputKind.CONSTANT_TENSOR]
+        if not specs:
+            return
+        used = [s for s in specs if nodes[s.arg.name].users]
+        used.sort(key=lambda s: _first_use(nodes[s.arg.name]))
+        at = next(i for i, s in enumerate(found.inputs) if s.kind is InputKind.CONSTANT_TENSOR)
+        rest = [s for s in found.inputs if s.kind is not InputKind.CONSTANT_TENSOR]
+        found.inputs = [*rest[:at], *used, *rest[at:]]
+        for spec in used:
+            before.prepend(nodes[spec.arg.name])
+        kept = [found.constants[s.target] for s in used if s.target is not None]
+        for spec in specs:
+            if spec not in used:
+                found.graph.erase_node(nodes[spec.arg.name])
+        held = found.constants.items()
+        found.constants = {k: v for k, v in held if any(v is c for c in kept)}
+
+
+def _first_use(node: Node) -> tuple[Node, int]:
+    """The first node that a value goes to, and where it stands there."""
+    user = min(node.users)
+    return user, user.all_input_nodes.index(node)
 
 
 def _copied_whole(root: Node, value: Node) -> Node:
@@ -376,7 +397,10 @@ def trace(
     state = _Trace(model, table, report)
     # a trace runs the model, which may write its buffers, its inputs, and draw random numbers
     with torchlike.no_grad():
-        args, kwargs = pytree.tree_map_only(Tensor, _copied, (args, kwargs))
+        copies: dict[int, Any] = {}
+        args, kwargs = pytree.tree_map_only(
+            Tensor, lambda t: copies.setdefault(id(t), _copied(t)), (args, kwargs)
+        )
         buffers = [(b, b.detach().clone()) for b in model.buffers()]
     state.name_inputs(args, kwargs)
     state.add_state()

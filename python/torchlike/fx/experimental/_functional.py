@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torchlike
+from torchlike.fx._names import _Namespace
 from torchlike.fx.node import Node, map_arg
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class _Functional:
         self.base: dict[Node, Node] = {}  # a view: the node whose memory it sees
         self.chain: dict[Node, list[Node]] = {}  # the views that lead there, from the base on
         self.now: dict[Node, Node] = {}  # a base that was written: its value now
+        self.fresh: dict[Node, tuple[Node, Node]] = {}  # a view made again: of which value, and it
+        self.made: set[Node] = set()  # views made again
         self.written_inputs: dict[Node, None] = {}
         self.at: Node = next(iter(graph.nodes))  # the node that is rewritten
 
@@ -124,7 +127,11 @@ class _Functional:
             return [root, *chain]
         values = [self.now[root]]
         for step in chain:
-            values.append(self._again(step, values[-1]))
+            of, known = self.fresh.get(step, (None, None))
+            if of is not values[-1] or known is None or known._erased:
+                known = self._again(step, values[-1])
+                self.fresh[step] = values[-1], known
+            values.append(known)
         return values
 
     def _again(self, view: Node, of: Node) -> Node:
@@ -132,6 +139,7 @@ class _Functional:
             view.target, (of, *view.args[1:]), dict(view.kwargs), name=_name(view) or None
         )
         self._describe(made, view.meta)
+        self.made.add(made)
         return made
 
     def _describe(self, made: Node, like: dict[str, Any]) -> None:
@@ -142,12 +150,14 @@ class _Functional:
 
     def _note_view(self, node: Node, of: Node) -> None:
         origin = self._original(of)
+        self.fresh[node] = of, node
         self.base[node] = self._root(origin)
         self.chain[node] = [*self.chain.get(origin, []), node]
 
     def _note_item(self, node: Node) -> None:
         source = node.args[0]
         if source in self.base:
+            self.fresh[node] = source, node
             self.base[node] = self.base[source]
             self.chain[node] = [*self.chain[source], node]
 
@@ -239,8 +249,6 @@ class _Functional:
         kwargs = {k: v for k, v in node.kwargs.items() if k != "out"}
         name = name.removesuffix("_")
         target = node.target.without_writing
-        if name == "zero":
-            name, target = "zeros_like", aten.zeros_like.default
         if target is None or node.target._schema.returns[1:]:
             raise _unwritten(node)
         made = self.graph.call_function(target, args, kwargs, name=name)
@@ -286,18 +294,19 @@ class _Functional:
         """Gives the results as they are now, and writes inputs that the program writes."""
         with self.graph.inserting_before(output):
             output.args = map_arg(output.args, self._current)
-            for root in self.written_inputs if self.write_back else ():
+            for root in sorted(self.written_inputs) if self.write_back else ():
                 copied = self.graph.call_function(aten.copy_.default, (root, self.now[root]))
                 copied.meta = dict(root.meta)
         for node in reversed(self.graph.nodes):
-            if not node.users and _name(node) in _KINDS:
+            if not node.users and node in self.made:
                 self.graph.erase_node(node)
         if self.copies:
             for node in self.graph.nodes:
                 self._copy_view(node)
 
     def _copy_view(self, node: Node) -> None:
-        packet = getattr(aten, f"{_name(node)}_copy", None) if _name(node) in _KINDS else None
+        name = _name(node)
+        packet = getattr(aten, f"{name}_copy", None) if name in _KINDS and name != "detach" else None
         target = getattr(packet, node.target._overloadname, None) if packet is not None else None
         if target is not None:
             node.target = target
@@ -314,6 +323,17 @@ def _outs(node: Node) -> list[Node]:
 
 def _unwritten(node: Node) -> NotImplementedError:
     return NotImplementedError(f"functionalize: {node.target} has no form that does not write")
+
+
+def _name_anew(graph: Graph) -> None:
+    """Gives nodes the names that they have where a graph is recorded as this one is now."""
+    names = _Namespace()
+    for node in graph.nodes:
+        name = node.name
+        if node.op == "call_function":
+            name = graph._target_to_str(_name(node) or node.target.__name__)
+        node.name = names.create_name(name, node)
+    graph._graph_namespace = names
 
 
 def functionalize_graph(
@@ -333,4 +353,6 @@ def functionalize_graph(
     """
     rewriting = _Functional(graph, copies, write_back)
     rewriting.run()
+    if write_back:
+        _name_anew(graph)
     return {root: rewriting.now[root] for root in rewriting.written_inputs}
