@@ -48,6 +48,9 @@ OF_IMAGES = {"_nn.nll_loss": "nll_loss2d_forward"}
 # Those that have an operator of Python's to themselves, which neither writes nor begins with a number.
 OPERATORS = frozenset(("bitwise_left_shift", "bitwise_right_shift"))
 
+# Rows that get whole numbers where these were said, and fractions where those were.
+AS_GIVEN = frozenset(("linalg.vector_norm",))
+
 # Questions about a tensor, which are no operators to those who watch.
 SILENT = frozenset(("numel", "is_same_size", "is_complex", "is_floating_point"))
 
@@ -162,7 +165,8 @@ def _said(row: str, given: dict[str, Any], outs: list[Any], within: str | None) 
     """Arguments that PyTorch passes on otherwise: whole defaults, what `out=` says, what its binding fills in."""
     # A composite that says a fraction in its own signature passes one on.
     own = _parameters(within) if within in _schemas() else {}
-    whole = {n: d for n, d in _parameters(row).items() if d.isdigit() and own.get(n, d) == d}
+    known = {} if row in AS_GIVEN else _parameters(row)
+    whole = {n: d for n, d in known.items() if d.isdigit() and own.get(n, d) == d}
     said: dict[str, Any] = {
         n: int(d) for n, d in whole.items() if isinstance(given[n], float) and given[n] == int(d)
     }

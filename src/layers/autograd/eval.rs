@@ -148,13 +148,34 @@ impl Env<'_> {
         for (name, e) in kwargs.iter().rev() {
             named.push((name.as_str(), self.look(e)?));
         }
+        let first = self.number_first(callee, args)?;
         let mut values = Looks::new();
         let (object, args) = args.split_at(usize::from(callee.method).min(args.len()));
         for a in object.iter().chain(args.iter().rev()) {
             values.push(self.look(a)?);
         }
         values[object.len()..].reverse();
+        if let (Some(number), Some(last)) = (first, values.last_mut()) {
+            *last = number;
+        }
         self.called_with(callee, values, &named)
+    }
+
+    /// The number that elements are chosen beside, as the tensor that PyTorch makes of it before it tests them, for
+    /// those who watch.
+    fn number_first(&self, callee: &Callee, args: &[Expr]) -> Result<Option<Look<'_>>> {
+        let [_, of, Expr::Number(n)] = args else {
+            return Ok(None);
+        };
+        if callee.name != "where" || !modes::watch() {
+            return Ok(None);
+        }
+        let of = self.look(of)?;
+        let Some(t) = of.tensor().filter(|_| matches!(args[1], Expr::Grad(_))) else {
+            return Ok(None);
+        };
+        let made = f::ScalarTensor::new(*n).dtype(t.dtype()).device(t.device());
+        Ok(Some(Look::Made(Val::Tensor(made.call()?))))
     }
 
     fn called_with(

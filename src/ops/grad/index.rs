@@ -6,6 +6,7 @@ use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::core::typed::OptTensors;
 use crate::ops::f;
 use crate::ops::sparse::is_sparse;
+use crate::parts::Layout;
 use crate::{DType, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 
@@ -90,7 +91,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.index_select_backward",
         "(Tensor grad, int[] self_sizes, int dim, Tensor index)",
         0,
-        |a| by_dense(a.grad, |grad| f::index_add(&f::new_zeros(grad, a.self_sizes)?, a.dim, a.index, grad)),
+        |a| by_dense(a.grad, |grad| f::index_add(&new_zeros_as(grad, a.self_sizes)?, a.dim, a.index, grad)),
         "Zeros, with slices of the gradient added at `index`.",
     )
     .samples("f32[2, 4], [3, 4], 0, i64([2, 2])"),
@@ -99,7 +100,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, int[] sizes, Tensor?[] indices)",
         0,
         |a| {
-            let zeros = f::new_zeros(a.grad, a.sizes)?;
+            let zeros = new_zeros_as(a.grad, a.sizes)?;
             let indices: OptTensors = a.indices.clone();
             f::IndexPut::new(&zeros, indices, a.grad)
                 .accumulate(true)
@@ -180,6 +181,15 @@ fn by_dense(grad: &Tensor, make: impl FnOnce(&Tensor) -> Result<Tensor>) -> Resu
         true => f::_to_sparse(&make(&f::_to_dense(grad)?)?, "sparse_coo"),
         false => make(grad),
     }
+}
+
+/// Zeros like a gradient, all of whose properties are said.
+fn new_zeros_as(grad: &Tensor, sizes: &[i64]) -> Result<Tensor> {
+    f::NewZeros::new(grad, sizes)
+        .dtype(grad.dtype())
+        .layout(Layout::Strided)
+        .device(grad.device())
+        .call()
 }
 
 /// Zeros of a size, with the gradient in the part that `view` gives.
