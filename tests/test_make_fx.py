@@ -282,3 +282,97 @@ def test_overloads_take_arguments_by_their_names():
     )
     assert repeat.self_Tensor(x, x, output_size=3).tolist() == [1, 2, 2]
     assert repeat.Tensor(x).tolist() == [0, 1, 1]
+
+
+def aliases(x):
+    y = x.sin()
+    a, b = y.view(2, 3), y.view(2, 3)
+    c = b.expand(2, 3).contiguous()
+    d = a.add_(1).t().t()
+    return a * b, c.detach() + d, y[:], c
+
+
+def turned(x):
+    y = (x * 2).t_().t_()
+    return y.t().t() + y, y.squeeze_(0)
+
+
+def inner(x):
+    y = x * 1
+    return torch.func.grad(lambda q: (q * y).sum())(y.view(2, 3))
+
+
+def test_each_alias_has_a_node_of_its_own():
+    assert lines(make_fx(aliases)(X)) == [
+        "sin = sin.default(x_1)",
+        "view = view.default(sin, [2, 3])",
+        "view_1 = view.default(sin, [2, 3])",
+        "expand = expand.default(view_1, [2, 3])",
+        "add_ = add_.Tensor(view, 1)",
+        "t = t.default(add_)",
+        "t_1 = t.default(t)",
+        "mul = mul.Tensor(add_, view_1)",
+        "detach = detach.default(expand)",
+        "add = add.Tensor(detach, t_1)",
+        "slice_1 = slice.Tensor(sin, 0, 0, 9223372036854775807)",
+        "return (mul, add, slice_1, expand)",
+    ]
+    assert lines(make_fx(turned)(X))[3:] == [
+        "t = t.default(t__1)",
+        "t_1 = t.default(t)",
+        "add = add.Tensor(t_1, t__1)",
+        "squeeze_ = squeeze_.dim(t__1, 0)",
+        "return (add, squeeze_)",
+    ]
+    found = lines(make_fx(inner)(X))
+    assert found[1:3] == ["view = view.default(mul, [2, 3])", "mul_1 = mul.Tensor(view, mul)"]
+    assert found[-2:] == ["mul_2 = mul.Tensor(expand, mul)", "return mul_2"]
+
+
+def test_a_range_alone_is_a_slice():
+    x = X.clone().requires_grad_()
+    assert x[:].grad_fn.name() == "SliceBackward0"
+    assert x[:,].grad_fn.name() == x[:, :].grad_fn.name() == "AliasBackward0"
+
+
+def test_gradients_are_computed_in_order():
+    x, y = X.clone().requires_grad_(), X.cos().requires_grad_()
+
+    def last(f, *of):
+        return lines(make_fx(lambda x, y: torch.autograd.grad(f(x, y).sum(), of or (x, y)))(x, y))
+
+    assert last(lambda x, y: x * y)[-3:] == [
+        "mul_1 = mul.Tensor(expand, x_1)",
+        "mul_2 = mul.Tensor(expand, y_1)",
+        "return (mul_2, mul_1)",
+    ]
+    assert last(torch.maximum)[4:8] == [
+        "div = div.Scalar(expand, 2)",
+        "eq = eq.Tensor(x_1, y_1)",
+        "where = where.self(eq, div, expand)",
+        "gt = gt.Tensor(x_1, y_1)",
+    ]
+    shared = last(lambda x, y: torch.lerp(x, x * 2, y), x)
+    assert "empty_like = empty_like.default(y_1, memory_format = torch.preserve_format)" in shared
+    assert "sub_ = sub_.Tensor(fill_, y_1)" in shared
+    bounded = last(lambda x, y: (x * y).clamp(min=0))
+    assert bounded[5].startswith("scalar_tensor = scalar_tensor.default(0.0")
+    assert bounded[6] == "ge = ge.Scalar(mul, 0)"
+    assert "select_1 = select.int(expand, 0, 1)" in last(lambda x, y: torch.stack([x, y]))
+
+
+def test_functional_graphs_are_named_as_they_run():
+    def twice(x):
+        y = x.clone()
+        v = y.view(3, 2)
+        v.t().add_(1)
+        return v.sin(), v.cos(), y
+
+    gm = make_fx(torch.func.functionalize(twice))(X)
+    assert lines(gm)[-4:] == [
+        "sin = sin.default(view_4)",
+        "cos = cos.default(view_4)",
+        "return (sin, cos, view_2)",
+    ] or lines(gm)[-3:-1] == ["sin = sin.default(view_4)", "cos = cos.default(view_4)"]
+    numbers = [n.name for n in gm.graph.nodes if n.name.startswith("view")]
+    assert numbers == sorted(numbers) and not any("default" in n for n in numbers)

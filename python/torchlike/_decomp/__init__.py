@@ -14,13 +14,13 @@ __all__ = ["core_aten_decompositions", "get_decompositions", "register_decomposi
 
 def _filled() -> dict[Any, Callable[..., Any]]:
     # These fill the table.
-    from torchlike._decomp import _activations as _a  # noqa: F401
-    from torchlike._decomp import _elements as _b  # noqa: F401
-    from torchlike._decomp import _losses as _c  # noqa: F401
-    from torchlike._decomp import _made as _d  # noqa: F401
-    from torchlike._decomp import _places as _e  # noqa: F401
-    from torchlike._decomp import _products as _f  # noqa: F401
-    from torchlike._decomp import _reductions as _g  # noqa: F401
+    from torchlike._decomp import _activations as _a
+    from torchlike._decomp import _elements as _b
+    from torchlike._decomp import _losses as _c
+    from torchlike._decomp import _made as _d
+    from torchlike._decomp import _places as _e
+    from torchlike._decomp import _products as _f
+    from torchlike._decomp import _reductions as _g
 
     return TABLE
 

@@ -123,9 +123,7 @@ def empty_like(
 
 
 @core("arange.default")
-def arange(
-    end: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, **_: Any
-) -> Any:
+def arange(end: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, **_: Any) -> Any:
     """Numbers from 0."""
     return arange_from(0, end, dtype=dtype, layout=layout, device=device)
 
@@ -185,8 +183,6 @@ def linspace(
     up = aten.add.Tensor(aten.mul.Tensor(cast(at, kind), step), start)
     down = aten.mul.Tensor(cast(aten.sub.Tensor(steps - 1, at), kind), step)
     return aten.where.self(first, up, aten.sub.Tensor(end, down))
-
-
 
 
 @core("block_diag.default")

@@ -166,9 +166,7 @@ def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -
     """Slices added at an index."""
     if self.dim() == 0 or index.dim() == 0:
         return NotImplemented
-    return _put(
-        self, dim, index, source if alpha == 1 else aten.mul.Tensor(source, alpha), True
-    )
+    return _put(self, dim, index, source if alpha == 1 else aten.mul.Tensor(source, alpha), True)
 
 
 @core("index_copy.default")
@@ -300,7 +298,7 @@ def replication_pad(self: Any, padding: Any) -> Any:
 @core("linalg_cross.default")
 def cross(self: Any, other: Any, *, dim: int = -1) -> Any:
     """The vector product."""
-    self, other = torchlike.broadcast_tensors(self, other)
+    self, other = torchlike.broadcast_tensors([self, other])
     at = counting(3, self.device)
 
     def turned(x: Any, by: int) -> Any:
@@ -327,9 +325,7 @@ def im2col(self: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
     n, c, h, w = self.shape
     rows, columns = (
         at(length, k, d, p, s)
-        for length, k, d, p, s in zip(
-            (h, w), kernel_size, dilation, padding, stride, strict=True
-        )
+        for length, k, d, p, s in zip((h, w), kernel_size, dilation, padding, stride, strict=True)
     )
     ends = [padding[1], padding[1], padding[0], padding[0]]
     padded = aten.constant_pad_nd.default(self, ends, 0.0)
@@ -337,9 +333,7 @@ def im2col(self: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
     windows = aten.index.Tensor(padded, [None, None, rows, columns])
     windows = aten.permute.default(windows, [0, 1, 2, 4, 3, 5])
     many = windows.shape[4] * windows.shape[5]
-    return aten.view.default(
-        _contiguous(windows), [n, c * kernel_size[0] * kernel_size[1], many]
-    )
+    return aten.view.default(_contiguous(windows), [n, c * kernel_size[0] * kernel_size[1], many])
 
 
 @core("upsample_nearest1d.default")

@@ -83,7 +83,7 @@ def matmul(self: Any, other: Any) -> Any:
         return aten.squeeze_(row, 0) if type(row) is _C.Tensor else aten.squeeze.dim(row, 0)
     if a == 2 and b == 2:
         return aten.mm(self, other)
-    if a >= 3 and b in (1, 2) and (_in_rows(self) or (b == 2 and is_tracked(other))):
+    if a >= 3 and b in (1, 2) and (_in_rows(self) or (b == 2 and modes.tracked(other))):
         product = aten.mv if b == 1 else aten.mm
         sizes = [*self.shape[:-1], *other.shape[1:]]
         return aten._unsafe_view(product(as_rows(self), other), sizes)
@@ -93,11 +93,6 @@ def matmul(self: Any, other: Any) -> Any:
         # Whether the other way round would be one matrix; it is looked at and not used.
         aten.transpose.int(other, -2, -1)
     return batched(self, other)
-
-
-def is_tracked(x: Any) -> bool:
-    """Whether a gradient is wanted; nobody wants one where a program is made."""
-    return bool(x.requires_grad) and not is_exporting()
 
 
 def _in_rows(x: Any) -> bool:
@@ -154,8 +149,7 @@ def _viewable(x: Any, sizes: list[int]) -> bool:
 @of("reshape")
 def reshape(self: Any, shape: Any) -> Any:
     """A view where one is possible, else a copy."""
-    sizes = list(shape)
-    rest = -math.prod(sizes)
+    sizes, rest = list(shape), -math.prod(shape)
     if sizes.count(-1) == 1 and rest > 0 and self.numel() % rest == 0:
         sizes = [self.numel() // rest if s == -1 else s for s in sizes]
     if _viewable(self, sizes):

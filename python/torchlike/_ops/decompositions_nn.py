@@ -7,8 +7,8 @@ from typing import Any
 
 from torchlike import _C
 from torchlike._limits import finfo
-from torchlike._ops import ops
-from torchlike._ops.decompositions import as_rows, batched, is_tracked, matmul, of, reshape
+from torchlike._ops import modes, ops
+from torchlike._ops.decompositions import as_rows, batched, matmul, of, reshape
 from torchlike.compiler import is_exporting
 
 aten: Any = ops.aten
@@ -28,7 +28,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
         rows = as_rows(input)
         return aten.view(aten.addmm(bias, rows, aten.t(weight)), sizes)
     turned = aten.t(weight)
-    if input.dim() > 2 and is_tracked(weight):
+    if input.dim() > 2 and modes.tracked(weight):
         made = aten._unsafe_view(aten.mm(as_rows(input), turned), sizes)
     else:
         made = matmul(input, turned)

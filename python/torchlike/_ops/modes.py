@@ -148,6 +148,13 @@ def recorded(values: Any) -> bool:
     return bool(stack()) or bool(_C._dispatch_handlers(given))
 
 
+def tracked(value: Any) -> bool:
+    """True if a tensor wants a gradient, but where a program is made, which has none."""
+    from torchlike.compiler import is_exporting
+
+    return bool(value.requires_grad) and not is_exporting()
+
+
 @contextlib.contextmanager
 def asked(overload: OpOverload) -> Iterator[None]:
     """Inside, the call of this overload is recorded, and then shown as this one among those that it could be."""

@@ -123,7 +123,7 @@ class _Mode(ProxyTorchDispatchMode):
 def _norm_with_statistics(
     input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *rest: Any
 ) -> Any:
-    """Batch norm by the operator that says what it does with statistics: those that it writes have a form which does not."""
+    """Batch norm by the operator that says what it does with statistics, and has a form which writes none."""
     if mean is None:
         return aten._native_batch_norm_legit.no_stats(input, weight, bias, training, *rest)
     if not training:

@@ -171,7 +171,9 @@ def grad_and_value(
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {made.dtype}"
             )
-        grads = record.gradients([made], [torch.ones_like(_C._untracked(made), memory_format=torch.preserve_format)])
+        grads = record.gradients(
+            [made], [torch.ones_like(_C._untracked(made), memory_format=torch.preserve_format)]
+        )
         value = record.outward((made, aux) if has_aux else made)
         return tree_unflatten(grads, spec), value
 

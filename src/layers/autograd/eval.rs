@@ -279,7 +279,9 @@ impl Env<'_> {
             && (modes::watch() || t.is_python())
         {
             // As PyTorch's formulas begin with a number.
-            let full = f::EmptyLike::new(t).memory_format(MemoryFormat::Preserve).call()?;
+            let full = f::EmptyLike::new(t)
+                .memory_format(MemoryFormat::Preserve)
+                .call()?;
             f::Fill::new(&full, n).call_()?;
             a = Look::Made(Val::Tensor(full));
             return call(name, overloads, &[a, b], &[], true).map(Look::Made);

@@ -298,17 +298,14 @@ impl Rule {
     /// Reads the names of nodes, and what computes the gradients.
     fn parts(op: &'static Op, named_so: &str, text: &'static str) -> Result<Self, String> {
         let (names, in_place) = named_so.split_once("in place").unwrap_or((named_so, ""));
-        let mut names = all_of(names);
-        let in_place = all_of(in_place);
+        let (mut names, in_place) = (all_of(names), all_of(in_place));
         if names.is_empty() {
             names.push(format!("{}Backward0", camel(family_name(op))));
         }
         let mut slots = Slots::new(&op.schema);
         let (mut clauses, mut heads) = (Vec::new(), Vec::new());
-        let mut named = Vec::new();
-        let mut fixed = Vec::new();
-        let mut real = false;
-        let mut tangent = Tangent::Derived;
+        let (mut named, mut fixed) = (Vec::new(), Vec::new());
+        let (mut real, mut tangent) = (false, Tangent::Derived);
         for part in text.split(';').map(str::trim).filter(|p| !p.is_empty()) {
             let (names, expr) = part
                 .split_once(':')

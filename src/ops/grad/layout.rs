@@ -1,9 +1,9 @@
 //! Gradients of views and of what puts tensors together.
 
 use crate::ops::core::op::{OpDef, compose};
-use crate::ops::{Ret, f};
 use crate::ops::grad::kept;
 use crate::ops::grad::reduce::like;
+use crate::ops::{Ret, f};
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
 

@@ -306,7 +306,9 @@ class _Functional:
 
     def _copy_view(self, node: Node) -> None:
         name = _name(node)
-        packet = getattr(aten, f"{name}_copy", None) if name in _KINDS and name != "detach" else None
+        packet = (
+            getattr(aten, f"{name}_copy", None) if name in _KINDS and name != "detach" else None
+        )
         target = getattr(packet, node.target._overloadname, None) if packet is not None else None
         if target is not None:
             node.target = target

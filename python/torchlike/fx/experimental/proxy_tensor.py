@@ -43,8 +43,8 @@ SHAPES_OF_VALUES = ("aten::nonzero", "aten::masked_select", "aten::_unique2", "a
 class PythonKeyTracer(Tracer):
     """Knows which tensor is the value of which node.
 
-    The core hands a tensor out as another object each time, so a tensor is known by where and how it lies in memory, and
-    by a number that it takes along where several lie alike.
+    The core hands a tensor out as another object each time, so a tensor is known by where and how it lies in memory,
+    and by a number that it takes along where several lie alike.
     """
 
     def __init__(self) -> None:
