@@ -54,6 +54,12 @@ def unsafe_view(self: Any, size: Any) -> Any:
     return aten.view.default(self, size)
 
 
+@core("detach.default")
+def detach(self: Any) -> Any:
+    """The same without a history."""
+    return aten.alias.default(self)
+
+
 @core("lift_fresh_copy.default")
 def lift_fresh_copy(self: Any) -> Any:
     """A copy of a constant."""

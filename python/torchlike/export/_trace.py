@@ -250,7 +250,7 @@ class _Trace:
         values = tuple(tracer.create_arg(self._leaf(leaf)) for leaf in leaves)
         graph.output(values)
         changed = functionalize_graph(graph, write_back=False)
-        _drop_aliases(graph)
+        _drop_lifts(graph)
         self._lift()
         output = graph.output_node()
         updates = []
@@ -369,11 +369,11 @@ def _leads_out(node: Node) -> bool:
     return any(u.op == "output" or (passes(u) and _leads_out(u)) for u in node.users)
 
 
-def _drop_aliases(graph: Graph) -> None:
-    """Takes calls out that give their argument: without writes and gradients nothing tells them apart."""
+def _drop_lifts(graph: Graph) -> None:
+    """Takes calls out that give their argument: new tensors of numbers, which a graph copies."""
     for node in graph.nodes:
         name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
-        if name in ("detach", "alias", "lift_fresh"):
+        if name == "lift_fresh":
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
 

@@ -51,8 +51,9 @@ class _Functional:
         self.base: dict[Node, Node] = {}  # a view: the node whose memory it sees
         self.chain: dict[Node, list[Node]] = {}  # the views that lead there, from the base on
         self.now: dict[Node, Node] = {}  # a base that was written: its value now
-        self.fresh: dict[Node, tuple[Node, Node]] = {}  # a view made again: of which value, and it
-        self.made: set[Node] = set()  # views made again
+        self.fresh: dict[
+            Node, tuple[Node, Node]
+        ] = {}  # a view: for which value of its base, and it
         self.written_inputs: dict[Node, None] = {}
         self.at: Node = next(iter(graph.nodes))  # the node that is rewritten
 
@@ -116,22 +117,24 @@ class _Functional:
         node.kwargs = map_arg(node.kwargs, current)
 
     def _current(self, node: Node) -> Node:
-        root = self._root(node)
+        """What a node's memory holds now: a view is made again after its base was written."""
+        root, chain = self._root(node), self.chain.get(node, [])
         if root not in self.now:
             return node
-        return self._views(root, self.chain.get(node, []))[-1]
+        now = self.now[root]
+        if not chain:
+            return now
+        of, known = self.fresh.get(node, (None, None))
+        if of is not now or known is None:
+            known = self._views(now, chain)[-1]
+            self.fresh[node] = now, known
+        return known
 
-    def _views(self, root: Node, chain: list[Node]) -> list[Node]:
-        """The views of a base as it is now: itself, and each of the chain."""
-        if root not in self.now:
-            return [root, *chain]
-        values = [self.now[root]]
+    def _views(self, of: Node, chain: list[Node]) -> list[Node]:
+        """A base, and the views of it that each step of a chain makes of the one before."""
+        values = [of]
         for step in chain:
-            of, known = self.fresh.get(step, (None, None))
-            if of is not values[-1] or known is None or known._erased:
-                known = self._again(step, values[-1])
-                self.fresh[step] = values[-1], known
-            values.append(known)
+            values.append(self._again(step, values[-1]))
         return values
 
     def _again(self, view: Node, of: Node) -> Node:
@@ -139,7 +142,6 @@ class _Functional:
             view.target, (of, *view.args[1:]), dict(view.kwargs), name=_name(view) or None
         )
         self._describe(made, view.meta)
-        self.made.add(made)
         return made
 
     def _describe(self, made: Node, like: dict[str, Any]) -> None:
@@ -150,16 +152,17 @@ class _Functional:
 
     def _note_view(self, node: Node, of: Node) -> None:
         origin = self._original(of)
-        self.fresh[node] = of, node
-        self.base[node] = self._root(origin)
-        self.chain[node] = [*self.chain.get(origin, []), node]
+        self._show(node, self._root(origin), [*self.chain.get(origin, []), node])
+
+    def _show(self, node: Node, root: Node, chain: list[Node]) -> None:
+        """Notes that a node is a view of a base as it is now."""
+        self.base[node], self.chain[node] = root, chain
+        self.fresh[node] = self.now.get(root, root), node
 
     def _note_item(self, node: Node) -> None:
         source = node.args[0]
         if source in self.base:
-            self.fresh[node] = source, node
-            self.base[node] = self.base[source]
-            self.chain[node] = [*self.chain[source], node]
+            self._show(node, self.base[source], [*self.chain[source], node])
 
     def _original(self, node: Node) -> Node:
         """The base whose value now a node is, or the node."""
@@ -168,11 +171,12 @@ class _Functional:
                 return root
         return node
 
-    def _hold(self, target: Node, values: list[Node], new: Node) -> None:
+    def _hold(self, target: Node, new: Node) -> None:
         """Notes what the memory of a tensor holds now, which may be a view."""
         root, chain = self._root(target), self.chain.get(target, [])
-        for view, before in zip(reversed(chain), reversed(values[:-1]), strict=True):
-            new = self._put_back(view, before, new)
+        before = self._views(self.now.get(root, root), chain[:-1])
+        for view, whole in zip(reversed(chain), reversed(before), strict=bool(chain)):
+            new = self._put_back(view, whole, new)
         self.now[root] = new
         if root.op == "placeholder":
             new.meta["writes"] = root.name
@@ -185,8 +189,7 @@ class _Functional:
         args = (self._current(target), *node.args[1:])
         made = self.graph.call_function(view, args, dict(node.kwargs))
         made.meta = dict(node.meta)
-        self.base[made] = self._root(target)
-        self.chain[made] = [*self.chain.get(target, []), made]
+        self._show(made, self._root(target), [*self.chain.get(target, []), made])
         node.replace_all_uses_with(made)
         self.graph.erase_node(node)
 
@@ -206,20 +209,17 @@ class _Functional:
             if isinstance(target, Node):
                 new = self.graph.call_function(operator.getitem, (made, place))
                 self._describe(new, {k: target.meta[k] for k in _KEPT if k in target.meta})
-                values = self._views(self._root(target), self.chain.get(target, []))
-                self._hold(target, values, new)
+                self._hold(target, new)
         self.graph.erase_node(node)
 
     def _write(self, node: Node, target: Node) -> None:
         """A new value of the base, in place of a write to a view of it."""
         root, chain = self._root(target), self.chain.get(target, [])
-        values = self._views(root, chain)
-        self._hold(target, values, self._functional(node, values[-1]))
-        if target is not node:
-            result = self._views(root, chain)[-1] if node.users else None
-            if result is not None:
-                node.replace_all_uses_with(result)
-                self.base[result], self.chain[result] = root, chain
+        self._hold(target, self._functional(node, self._current(target)))
+        result = self._current(target)
+        node.replace_all_uses_with(result)
+        if result is not target:
+            self._show(result, root, chain)
         self.graph.erase_node(node)
 
     def _write_all(self, node: Node, outs: list[Node]) -> None:
@@ -235,8 +235,7 @@ class _Functional:
             new = self.graph.call_function(operator.getitem, (made, i))
             val = made.meta.get("val")
             self._describe(new, {"val": val[i]} if isinstance(val, list | tuple) else {})
-            values = self._views(self._root(out), self.chain.get(out, []))
-            self._hold(out, values, self._in_type(new))
+            self._hold(out, self._in_type(new))
         for item in list(node.users):
             item.replace_all_uses_with(outs[item.args[1]])
             self.graph.erase_node(item)
@@ -273,6 +272,11 @@ class _Functional:
     def _put_back(self, view: Node, before: Node, new: Node) -> Node:
         """The value under a view after the view was written."""
         name = _name(view)
+        sizes = list(before.meta["val"].shape) if "val" in before.meta else None
+        shown = view.meta.get("val")
+        same = shown is not None and sizes == list(shown.shape)
+        if same and name in ("expand", "squeeze"):
+            return new
         if name in _SCATTERS:
             call = getattr(aten, _SCATTERS[name]).default, (before, new, *view.args[1:])
         elif name == "t":
@@ -282,8 +286,14 @@ class _Functional:
         elif name == "permute":
             order = list(view.args[1])
             call = aten.permute.default, (new, [order.index(i) for i in range(len(order))])
+        elif name in ("alias", "detach"):
+            call = aten.alias.default, (new,)
+        elif name == "unsqueeze":
+            call = aten.squeeze.dim, (new, view.args[1])
+        elif name == "squeeze" and len(view.args) == 2 and isinstance(view.args[1], int):
+            call = aten.unsqueeze.default, (new, view.args[1])
         elif name in _RESHAPES:
-            call = aten.view.default, (new, list(before.meta["val"].shape))
+            call = aten.view.default, (new, sizes)
         else:
             raise NotImplementedError(f"functionalize: a write to a view made by {view.target}")
         made = self.graph.call_function(*call)
@@ -297,9 +307,6 @@ class _Functional:
             for root in sorted(self.written_inputs) if self.write_back else ():
                 copied = self.graph.call_function(aten.copy_.default, (root, self.now[root]))
                 copied.meta = dict(root.meta)
-        for node in reversed(self.graph.nodes):
-            if not node.users and node in self.made:
-                self.graph.erase_node(node)
         if self.copies:
             for node in self.graph.nodes:
                 self._copy_view(node)
