@@ -71,7 +71,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Fmax "fmax", 2, same, FMO, "fmax_(a, b)", "(Tensor self, Tensor other)", "The larger of two elements, ignoring NaN.").grad("self: grad.masked_fill(self.ge(other).logical_or_(other.isnan()).logical_not_(), 0); other: grad.masked_fill(self.ge(other).logical_or_(other.isnan()), 0); jvp: where(self.gt(other).logical_or(other.isnan()), self_t, other_t)"),
     map_row!(Fmin "fmin", 2, same, FMO, "fmin_(a, b)", "(Tensor self, Tensor other)", "The smaller of two elements, ignoring NaN.").grad("self: grad.masked_fill(self.le(other).logical_or_(other.isnan()).logical_not_(), 0); other: grad.masked_fill(self.le(other).logical_or_(other.isnan()), 0)"),
     map_row!(Clamp3 "_clamp", 3, same, X, "clamp_(a, b, c)", "(Tensor self, Scalar min, Scalar max)", "Each element within two numbers.").lies(Lies::Tensors).samples("f32[3, 4], -1.0, 1.0; i64[3], -1, 2").grad("ClampBackward1 | self: where(self.ge(min).logical_and_(self.le(max)), grad, 0.0)"),
-    map_row!(Clamp3 "_clamp#tensor", 3, same, 0, "clamp_(a, b, c)", "(Tensor self, Tensor min, Tensor max)", "Each element within two bounds.").grad("ClampBackward0 | self: where(self.ge(min).logical_and_(self.le(max)), grad, 0.0); min: where(min.lt(max).logical_and(self.lt(min)), grad, 0.0); max: where(self.gt(max).logical_or(max.lt(min)), grad, 0.0); jvp: where(min.gt(max), max_t, where(self.lt(min), min_t, where(self.gt(max), max_t, self_t)))"),
+    map_row!(Clamp3 "_clamp#tensor", 3, same, 0, "clamp_(a, b, c)", "(Tensor self, Tensor min, Tensor max)", "Each element within two bounds.").grad("ClampBackward0 | self: where(self.ge(min).logical_and(self.le(max)), grad, 0.0); min: where(min.lt(max).logical_and(self.lt(min)), grad, 0.0); max: where(self.gt(max).logical_or(max.lt(min)), grad, 0.0); jvp: where(min.gt(max), max_t, where(self.lt(min), min_t, where(self.gt(max), max_t, self_t)))"),
     forward(
         "clamp#tensor",
         "(Tensor self, Tensor? min=None, Tensor? max=None)",
@@ -79,7 +79,7 @@ pub static OPS: &[OpDef] = &[
         clamp_tensor,
         "Each element within two bounds.",
     ).samples("f32[5, 10, 5], f32[5, 1, 5]; f32[4, 4], f32[4, 4], f32[4, 4]")
-    .grad("self: where(self.ge(min), grad, 0.0) if not max.given else where(self.le(max), grad, 0.0) if not min.given else where(self.ge(min).logical_and_(self.le(max)), grad, 0.0); min: where(self.lt(min), grad, 0.0) if not max.given else where(min.lt(max).logical_and(self.lt(min)), grad, 0.0); max: where(self.gt(max), grad, 0.0) if not min.given else where(self.gt(max).logical_or(max.lt(min)), grad, 0.0); jvp: where(self.gt(min), self_t, min_t) if not max.given else where(self.lt(max), self_t, max_t) if not min.given else where(min.gt(max), max_t, where(self.lt(min), min_t, where(self.gt(max), max_t, self_t)))"),
+    .grad("self: where(self.ge(min), grad, 0.0) if not max.given else where(self.le(max), grad, 0.0) if not min.given else where(self.ge(min).logical_and(self.le(max)), grad, 0.0); min: where(self.lt(min), grad, 0.0) if not max.given else where(min.lt(max).logical_and(self.lt(min)), grad, 0.0); max: where(self.gt(max), grad, 0.0) if not min.given else where(self.gt(max).logical_or(max.lt(min)), grad, 0.0); jvp: where(self.gt(min), self_t, min_t) if not max.given else where(self.lt(max), self_t, max_t) if not min.given else where(min.gt(max), max_t, where(self.lt(min), min_t, where(self.gt(max), max_t, self_t)))"),
     forward(
         "clamp",
         "(Tensor self, Scalar? min=None, Scalar? max=None)",
