@@ -213,6 +213,18 @@ pub fn arg_extreme(
     max: bool,
 ) -> Result<()> {
     let d = compare_type(input.dtype());
+    if !dims.is_empty() && indices.numel() == input.numel() {
+        // Lines of one element.
+        super::fill(indices, crate::Scalar::Int(0))?;
+        let alike = |v: &Tensor| {
+            input.view_with(
+                v.shape().clone(),
+                strides_of(v, input, dims),
+                input.offset(),
+            )
+        };
+        return values.map_or(Ok(()), |v| super::copy::copy(v, &alike(v)));
+    }
     if let [dim] = *dims
         && d == input.dtype()
         && input.is_contiguous()
@@ -243,6 +255,15 @@ pub fn arg_extreme(
         lines::put(values, &v)?;
     }
     lines::put(indices, &at)
+}
+
+/// The strides of the input's elements as those of a result, which has the dimensions `dims` no more or with size 1.
+fn strides_of(result: &Tensor, input: &Tensor, dims: &[usize]) -> crate::Dims {
+    let kept = |d: &usize| result.ndim() == input.ndim() || !dims.contains(d);
+    (0..input.ndim())
+        .filter(kept)
+        .map(|d| input.strides()[d])
+        .collect()
 }
 
 /// The extremes of dense lines, as many as there are results.

@@ -45,32 +45,93 @@ pub struct WrittenOut<F: Fold + ?Sized> {
     pub columns: unsafe fn(*mut F::Part, usize, *const u8, isize, usize),
 }
 
+/// A fold whose steps are functions of their own, so that loops of them are short: for machines without AVX2.
+#[cfg(target_arch = "x86_64")]
+pub struct Apart<F>(PhantomData<F>);
+
+#[cfg(target_arch = "x86_64")]
+impl<F: Fold> Fold for Apart<F> {
+    type In = F::In;
+    type Part = F::Part;
+    type Acc = F::Acc;
+    const ZERO: F::Part = F::ZERO;
+    #[inline(never)]
+    fn step(part: F::Part, x: <F::In as Widen>::Wide, p: f64) -> F::Part {
+        F::step(part, x, p)
+    }
+    #[inline(never)]
+    fn join(a: F::Part, b: F::Part) -> F::Part {
+        F::join(a, b)
+    }
+    #[inline(always)]
+    fn lift(part: F::Part) -> F::Acc {
+        F::lift(part)
+    }
+    #[inline(always)]
+    fn merge(a: F::Acc, b: F::Acc) -> F::Acc {
+        F::merge(a, b)
+    }
+    #[inline(always)]
+    fn done(part: F::Part) -> bool {
+        F::done(part)
+    }
+}
+/// What machines without vectors of their own fold by.
+#[cfg(target_arch = "x86_64")]
+pub type Plain<F> = Apart<F>;
+/// The same.
+#[cfg(not(target_arch = "x86_64"))]
+pub type Plain<F> = F;
+
 /// A wide result.
 pub trait Number: Copy + Send + Sync {
     /// The number that is stored for this result.
     #[must_use]
     fn post(self, post: Post) -> Self;
-    /// Stores it as an element of `dtype`.
-    fn put(self, to: *mut u8, dtype: DType);
+    /// Stores results as elements of `dtype`, `step` bytes apart.
+    ///
+    /// # Safety
+    /// There are so many at the address.
+    unsafe fn put(all: &[Self], to: *mut u8, step: isize, dtype: DType);
 }
+
+/// Writes what a function makes of results, `step` bytes apart.
+///
+/// # Safety
+/// There are so many elements at the address.
+#[inline(always)]
+unsafe fn write<A: Copy, T>(all: &[A], to: *mut u8, step: isize, f: impl Fn(A) -> T) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if step == size_of::<T>() as isize {
+            for (j, &a) in all.iter().enumerate() {
+                to.cast::<T>().add(j).write(f(a));
+            }
+        } else {
+            for (j, &a) in all.iter().enumerate() {
+                to.offset(j as isize * step).cast::<T>().write(f(a));
+            }
+        }
+    }
+}
+
 impl Number for i64 {
     fn post(self, _: Post) -> Self {
         self
     }
-    #[inline(always)]
-    fn put(self, to: *mut u8, dtype: DType) {
-        // SAFETY: the caller points to an element of `dtype`.
+    unsafe fn put(all: &[Self], to: *mut u8, step: isize, dtype: DType) {
+        // SAFETY: as the caller promises.
         unsafe {
             match dtype {
-                DType::I64 | DType::U64 => to.cast::<i64>().write(self),
-                DType::I32 | DType::U32 => to.cast::<i32>().write(self as i32),
-                DType::I16 | DType::U16 => to.cast::<i16>().write(self as i16),
-                DType::Bool => to.write(u8::from(self != 0)),
-                DType::F32 => to.cast::<f32>().write(self as f32),
-                DType::F64 => to.cast::<f64>().write(self as f64),
-                DType::F16 => to.cast::<f16>().write(f16::from_f32(self as f32)),
-                DType::BF16 => to.cast::<bf16>().write(bf16::from_f32(self as f32)),
-                _ => to.write(self as u8),
+                DType::I64 | DType::U64 => write(all, to, step, |a| a),
+                DType::I32 | DType::U32 => write(all, to, step, |a| a as i32),
+                DType::I16 | DType::U16 => write(all, to, step, |a| a as i16),
+                DType::Bool => write(all, to, step, |a| u8::from(a != 0)),
+                DType::F32 => write(all, to, step, |a| a as f32),
+                DType::F64 => write(all, to, step, |a| a as f64),
+                DType::F16 => write(all, to, step, |a| f16::from_f32(a as f32)),
+                DType::BF16 => write(all, to, step, |a| bf16::from_f32(a as f32)),
+                _ => write(all, to, step, |a| a as u8),
             }
         }
     }
@@ -85,15 +146,14 @@ impl Number for f64 {
             Post::Pow(e) => self.powf(e),
         }
     }
-    #[inline(always)]
-    fn put(self, to: *mut u8, dtype: DType) {
-        // SAFETY: the caller points to an element of `dtype`.
+    unsafe fn put(all: &[Self], to: *mut u8, step: isize, dtype: DType) {
+        // SAFETY: as the caller promises.
         unsafe {
             match dtype {
-                DType::F32 => to.cast::<f32>().write(self as f32),
-                DType::F16 => to.cast::<f16>().write(f16::from_f32(self as f32)),
-                DType::BF16 => to.cast::<bf16>().write(bf16::from_f32(self as f32)),
-                _ => to.cast::<f64>().write(self),
+                DType::F32 => write(all, to, step, |a| a as f32),
+                DType::F16 => write(all, to, step, |a| f16::from_f32(a as f32)),
+                DType::BF16 => write(all, to, step, |a| bf16::from_f32(a as f32)),
+                _ => write(all, to, step, |a| a),
             }
         }
     }
@@ -108,14 +168,13 @@ impl Number for Complex64 {
             _ => self,
         }
     }
-    fn put(self, to: *mut u8, dtype: DType) {
-        // SAFETY: the caller points to an element of `dtype`.
+    unsafe fn put(all: &[Self], to: *mut u8, step: isize, dtype: DType) {
+        let narrow = |a: Self| Complex32::new(a.re as f32, a.im as f32);
+        // SAFETY: as the caller promises.
         unsafe {
             match dtype {
-                DType::C64 => to
-                    .cast::<Complex32>()
-                    .write(Complex32::new(self.re as f32, self.im as f32)),
-                _ => to.cast::<Complex64>().write(self),
+                DType::C64 => write(all, to, step, narrow),
+                _ => write(all, to, step, |a| a),
             }
         }
     }

@@ -24,12 +24,16 @@ impl Real for f64 {
 }
 
 const LANES: usize = 64;
+/// Elements behind the whole groups of a row that are taken at a time: a vector of single precision.
+const STEP: usize = 16;
 /// Rows that so many lanes are enough for.
 pub const SHORT: usize = 8;
 
 /// What an element adds to a sum. Short closures are terms; longer ones would stay functions of their own, compiled for the
 /// baseline: those are types with an `#[inline(always)]` method.
 pub trait Term<T>: Copy {
+    /// Whether it takes so long that the elements behind the last whole vector are worth being laid out as one.
+    const LONG: bool = false;
     /// The term of an element.
     fn term(self, v: T) -> T;
 }
@@ -46,17 +50,17 @@ impl<T, F: Fn(T) -> T + Copy> Term<T> for F {
 pub fn sum_by<T: Real>(x: &[T], f: impl Term<T>) -> T {
     // The lanes that short rows do not reach would add nothing.
     if x.len() <= SHORT {
-        return sum_in::<T, SHORT>(x, f);
+        return sum_in::<T, _, SHORT>(x, f);
     }
     let mut total = T::of(0.0);
     for block in x.chunks(4096) {
-        total += sum_in::<T, LANES>(block, f);
+        total += sum_in::<T, _, LANES>(block, f);
     }
     total
 }
 
 #[inline(always)]
-fn sum_in<T: Real, const N: usize>(x: &[T], f: impl Term<T>) -> T {
+fn sum_in<T: Real, F: Term<T>, const N: usize>(x: &[T], f: F) -> T {
     let mut acc = [T::of(0.0); N];
     let mut chunks = x.chunks_exact(N);
     for c in &mut chunks {
@@ -64,10 +68,56 @@ fn sum_in<T: Real, const N: usize>(x: &[T], f: impl Term<T>) -> T {
             acc[l] += f.term(c[l]);
         }
     }
-    for (l, &v) in chunks.remainder().iter().enumerate() {
-        acc[l] += f.term(v);
+    let mut rest = chunks.remainder().chunks_exact(STEP);
+    for (x, acc) in (&mut rest).zip(acc.chunks_exact_mut(STEP)) {
+        for l in 0..STEP {
+            acc[l] += f.term(x[l]);
+        }
+    }
+    let tail = rest.remainder();
+    let first = x.len() % N - tail.len();
+    match x.last_chunk::<STEP>() {
+        Some(last) if F::LONG && N >= STEP => {
+            let mut terms = *last;
+            for v in &mut terms {
+                *v = f.term(*v);
+            }
+            for (acc, &v) in acc[first..].iter_mut().zip(&terms[STEP - tail.len()..]) {
+                *acc += v;
+            }
+        }
+        _ => {
+            for (acc, &v) in acc[first..].iter_mut().zip(tail) {
+                *acc += f.term(v);
+            }
+        }
     }
     across(acc, |a, b| a + b)
+}
+
+/// Writes the terms of a row, the last ones as a whole vector with some before them.
+#[inline(always)]
+pub fn map_by<T: Real>(x: &[T], out: &mut [T], f: impl Term<T>) {
+    let n = out.len();
+    let whole = n / STEP * STEP;
+    let (from, to) = (x.chunks_exact(STEP), out.chunks_exact_mut(STEP));
+    for (x, o) in from.zip(to) {
+        for l in 0..STEP {
+            o[l] = f.term(x[l]);
+        }
+    }
+    match (x.last_chunk::<STEP>(), out.last_chunk_mut::<STEP>()) {
+        (Some(x), Some(o)) if whole < n => {
+            for l in 0..STEP {
+                o[l] = f.term(x[l]);
+            }
+        }
+        _ => {
+            for (o, &v) in out[whole..].iter_mut().zip(&x[whole..]) {
+                *o = f.term(v);
+            }
+        }
+    }
 }
 
 /// Lanes brought together by halves: one after the other they would wait for each other.
@@ -156,7 +206,13 @@ pub fn max_of<T: Real>(x: &[T]) -> T {
             acc[l] = if c[l] > acc[l] { c[l] } else { acc[l] };
         }
     }
-    for (l, &v) in chunks.remainder().iter().enumerate() {
+    let mut rest = chunks.remainder().chunks_exact(STEP);
+    for x in &mut rest {
+        for l in 0..STEP {
+            acc[l] = if x[l] > acc[l] { x[l] } else { acc[l] };
+        }
+    }
+    for (l, &v) in rest.remainder().iter().enumerate() {
         acc[l] = if v > acc[l] { v } else { acc[l] };
     }
     across(acc, |m, v| if v > m { v } else { m })

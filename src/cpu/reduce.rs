@@ -76,11 +76,12 @@ struct Task<'a> {
 unsafe impl Sync for Task<'_> {}
 
 /// Stores a run of results.
-fn store<A: Number>(out: *mut u8, step: isize, accs: &[A], post: Post, dtype: DType) {
-    for (j, a) in accs.iter().enumerate() {
-        let a = if post == Post::None { *a } else { a.post(post) };
-        a.put(out.wrapping_offset(j as isize * step), dtype);
+fn store<A: Number>(out: *mut u8, step: isize, accs: &mut [A], post: Post, dtype: DType) {
+    if post != Post::None {
+        accs.iter_mut().for_each(|a| *a = a.post(post));
     }
+    // SAFETY: the results of a task are elements of the output.
+    unsafe { A::put(accs, out, step, dtype) };
 }
 
 fn drive<F: Fold>(task: &Task) {

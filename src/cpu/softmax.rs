@@ -2,9 +2,10 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
-use super::lanes::{Real, SHORT, Term, max_of, sum_by};
+use super::lanes::{Real, SHORT, Term, map_by, max_of, sum_by};
 use super::lines::{self, Shared};
-use super::stored::each_line;
+use super::math::Elementary;
+use super::stored::{each_line, each_piece};
 use super::{pool, slice, slice_mut};
 use crate::cpu::room::Room;
 use crate::cpu::simd::simd_fn;
@@ -30,9 +31,13 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
         let result = lines::results(out, out.dtype())?;
         with_dtype!(out.dtype(), [half float] => E, {
             let (x, out) = (slice::<E>(&x), slice_mut::<E>(&result));
-            each_line(x, out, [x.len() / n, n], |_, x, out| {
-                if log { log_row(x, out) } else { row(x, out) }
-            });
+            if (1..=SHORT).contains(&n) {
+                each_piece([x], out, n, |[x], _, out| beside(x, out, n, log));
+            } else {
+                each_line(x, out, [x.len() / n, n], |_, x, out| {
+                    if log { log_row(x, out) } else { row(x, out) }
+                });
+            }
         }, else {});
         return lines::put(out, &result);
     }
@@ -83,20 +88,7 @@ fn columns_of<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool
 
 simd_fn! { wide
     fn row<T: Real>(x: &[T], out: &mut [T]) {
-        let m = max_of(x);
-        if x.len() <= SHORT {
-            // All lanes of a vector cost as much as one.
-            let mut lanes = [m; SHORT];
-            lanes[..x.len()].copy_from_slice(x);
-            for v in &mut lanes {
-                *v = (*v - m).exp_();
-            }
-            out.copy_from_slice(&lanes[..x.len()]);
-        } else {
-            for (o, &v) in out.iter_mut().zip(x) {
-                *o = (v - m).exp_();
-            }
-        }
+        map_by(x, out, ExpBelow(max_of(x)));
         let scale = T::of(1.0) / sum_by(out, |v| v);
         for o in out {
             *o = *o * scale;
@@ -109,6 +101,7 @@ simd_fn! { wide
 struct ExpBelow<T>(T);
 
 impl<T: Real> Term<T> for ExpBelow<T> {
+    const LONG: bool = true;
     #[inline(always)]
     fn term(self, v: T) -> T {
         (v - self.0).exp_()
@@ -125,9 +118,37 @@ simd_fn! { wide
     }
 }
 
+/// Columns, or short lines, that are computed side by side.
+const WIDTH: usize = 64;
+
+/// Up to [`WIDTH`] lines of `n` elements as columns.
+#[inline(always)]
+fn turned<T: Copy>(x: &[T], n: usize, tile: &mut [T; SHORT * WIDTH]) {
+    for (j, column) in tile.chunks_exact_mut(WIDTH).take(n).enumerate() {
+        for (to, line) in column.iter_mut().zip(x.chunks_exact(n)) {
+            *to = line[j];
+        }
+    }
+}
+
+simd_fn! { wide
+    /// Lines of up to [`SHORT`] elements: as columns, whose vectors are full.
+    fn beside<T: Real>(x: &[T], out: &mut [T], n: usize, log: bool) {
+        let (mut tile, mut made) = ([T::of(0.0); SHORT * WIDTH], [T::of(0.0); SHORT * WIDTH]);
+        for (x, out) in x.chunks(n * WIDTH).zip(out.chunks_mut(n * WIDTH)) {
+            turned(x, n, &mut tile);
+            columns(&tile[..n * WIDTH], &mut made[..n * WIDTH], WIDTH, log);
+            for (j, column) in made.chunks_exact(WIDTH).take(n).enumerate() {
+                for (&v, line) in column.iter().zip(out.chunks_exact_mut(n)) {
+                    line[j] = v;
+                }
+            }
+        }
+    }
+}
+
 simd_fn! { wide
     fn columns<T: Real>(x: &[T], out: &mut [T], inner: usize, log: bool) {
-        const WIDTH: usize = 64;
         let mut start = 0;
         while start < inner {
             let w = WIDTH.min(inner - start);
@@ -180,11 +201,95 @@ fn shift_of<T: Real>(top: T) -> T {
     }
 }
 
-/// The logarithm of the sum of exponentials of each line of `n` elements.
-pub fn log_sum_exp<T: Real>(x: &[T], n: usize, out: &mut [T]) {
-    let parts = n.div_ceil(PART);
+simd_fn! { wide
+    /// The same of each of up to [`WIDTH`] columns.
+    fn exp_columns<T: Real>(x: &[T], stride: usize, sums: &mut [(T, T)]) {
+        let w = sums.len();
+        let (mut top, mut sum) = ([T::LOWEST; WIDTH], [T::of(0.0); WIDTH]);
+        for row in x.chunks(stride) {
+            for (m, &v) in top.iter_mut().zip(&row[..w]) {
+                *m = if v > *m { v } else { *m };
+            }
+        }
+        let shift = top.map(shift_of);
+        for row in x.chunks(stride) {
+            for ((s, &m), &v) in sum.iter_mut().zip(&shift).zip(&row[..w]) {
+                *s += (v - m).exp_();
+            }
+        }
+        for (to, from) in sums.iter_mut().zip(top.into_iter().zip(sum)) {
+            *to = from;
+        }
+    }
+}
+
+simd_fn! { wide
+    /// Logarithms of sums of exponentials.
+    fn logs<T: Real>(sums: &[(T, T)], out: &mut [T]) {
+        for (o, &(top, sum)) in out.iter_mut().zip(sums) {
+            *o = T::of(sum.f64_().log_() + shift_of(top).f64_());
+        }
+    }
+}
+
+/// The logarithm of the sum of exponentials of each line of `n` elements, or (if `inner` is above 1) of each column of
+/// matrices of `n` rows of as many elements.
+pub fn log_sum_exp<T: Real>(x: &[T], [n, inner]: [usize; 2], out: &mut [T]) {
+    if n > PART && inner == 1 {
+        return long_log_sum_exp(x, n, out);
+    }
     let zero = (T::of(0.0), T::of(0.0));
-    let total = |parts: &[(T, T)]| -> T {
+    let shared = Shared::new(out);
+    let across = inner.div_ceil(WIDTH);
+    // A task is a block of lines, or of columns.
+    let tasks = if inner == 1 {
+        x.len().div_ceil(n * WIDTH)
+    } else {
+        x.len() / (n * inner) * across
+    };
+    let grain = (super::iter::GRAIN / (n * WIDTH.min(x.len() / n)).max(1)).max(1);
+    pool::parallel_for(tasks, grain, |range| {
+        let mut tile = [T::of(0.0); SHORT * WIDTH];
+        for k in range {
+            let mut sums = [zero; WIDTH];
+            let (first, count) = if inner == 1 {
+                let x = &x[k * n * WIDTH..x.len().min((k + 1) * n * WIDTH)];
+                if n <= SHORT {
+                    turned(x, n, &mut tile);
+                    exp_columns(&tile[..n * WIDTH], WIDTH, &mut sums);
+                } else {
+                    for (line, sum) in x.chunks_exact(n).zip(&mut sums) {
+                        exp_part(line, sum);
+                    }
+                }
+                (k * WIDTH, x.len() / n)
+            } else {
+                let (block, j) = (k / across, k % across * WIDTH);
+                let w = WIDTH.min(inner - j);
+                let x = &x[block * n * inner + j..(block + 1) * n * inner];
+                exp_columns(x, inner, &mut sums[..w]);
+                (block * inner + j, w)
+            };
+            // SAFETY: every task has its own results.
+            logs(&sums[..count], unsafe { shared.part(first, count) });
+        }
+    });
+}
+
+/// Lines that are summed in parts, which are then joined.
+fn long_log_sum_exp<T: Real>(x: &[T], n: usize, out: &mut [T]) {
+    let parts = n.div_ceil(PART);
+    let mut all = vec![(T::of(0.0), T::of(0.0)); parts * out.len()];
+    let shared = Shared::new(&mut all);
+    pool::parallel_for(parts * out.len(), 1, |range| {
+        for k in range {
+            let (line, at) = (k / parts * n, k % parts * PART);
+            let part = &x[line + at..line + n.min(at + PART)];
+            // SAFETY: every task has its own element.
+            exp_part(part, unsafe { &mut shared.part(k, 1)[0] });
+        }
+    });
+    for (o, parts) in out.iter_mut().zip(all.chunks_exact(parts)) {
         let top = parts
             .iter()
             .fold(T::LOWEST, |m, p| if p.0 > m { p.0 } else { m });
@@ -196,33 +301,13 @@ pub fn log_sum_exp<T: Real>(x: &[T], n: usize, out: &mut [T]) {
                 sum += s.f64_() * (shift_of(top).f64_() - shift).exp();
             }
         }
-        T::of(sum.ln() + shift)
-    };
-    if parts == 1 {
-        return super::lines::for_each(x, n, out, 1, |_, line, o| {
-            let mut part = [zero];
-            exp_part(line, &mut part[0]);
-            o[0] = total(&part);
-        });
-    }
-    let mut all = vec![zero; parts * out.len()];
-    let shared = Shared::new(&mut all);
-    pool::parallel_for(parts * out.len(), 1, |range| {
-        for k in range {
-            let (line, at) = (k / parts * n, k % parts * PART);
-            let part = &x[line + at..line + n.min(at + PART)];
-            // SAFETY: every task has its own element.
-            exp_part(part, unsafe { &mut shared.part(k, 1)[0] });
-        }
-    });
-    for (o, parts) in out.iter_mut().zip(all.chunks_exact(parts)) {
-        *o = total(parts);
+        *o = T::of(sum.ln() + shift);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::log_sum_exp;
+    use super::{SHORT, beside, log_sum_exp, row};
 
     #[test]
     fn long_lines_are_summed_in_parts() {
@@ -233,12 +318,51 @@ mod tests {
         x[2 * n + 5] = f32::INFINITY;
         x[3 * n + 19_999] = f32::NAN;
         let mut out = [0f32; 4];
-        log_sum_exp(&x, n, &mut out);
+        log_sum_exp(&x, [n, 1], &mut out);
         assert!((out[0] - 90.0).abs() < 1e-5);
         assert_eq!(out[1], f32::NEG_INFINITY);
         assert_eq!(out[2], f32::INFINITY);
         assert!(out[3].is_nan());
-        log_sum_exp(&x[4..n], n - 4, &mut out[..1]);
+        log_sum_exp(&x[4..n], [n - 4, 1], &mut out[..1]);
         assert!((f64::from(out[0]) - (0.5 + (n as f64 - 4.0).ln())).abs() < 1e-5);
+    }
+
+    #[test]
+    fn lines_and_columns_of_any_length_agree() {
+        for n in [1usize, 2, 7, 8, 9, 31, 43, 64, 100] {
+            for lines in [1usize, 3, 63, 64, 65, 130] {
+                let x: Vec<f32> = (0..n * lines)
+                    .map(|i| ((i * 37) % 29) as f32 / 4.0)
+                    .collect();
+                let mut columns = vec![0f32; n * lines];
+                let (mut along, mut down) = (vec![0f32; lines], vec![0f32; lines]);
+                let mut soft = vec![0f32; n * lines];
+                for (l, line) in x.chunks(n).enumerate() {
+                    line.iter()
+                        .enumerate()
+                        .for_each(|(j, &v)| columns[j * lines + l] = v);
+                }
+                log_sum_exp(&x, [n, 1], &mut along);
+                log_sum_exp(&columns, [n, lines], &mut down);
+                beside_or_rows(&x, &mut soft, n);
+                for (l, line) in x.chunks(n).enumerate() {
+                    let sum: f64 = line.iter().map(|&v| f64::from(v).exp()).sum();
+                    assert!((f64::from(along[l]) - sum.ln()).abs() < 2e-6, "{n} {lines}");
+                    assert!((along[l] - down[l]).abs() < 2e-6);
+                    for (&v, &s) in line.iter().zip(&soft[l * n..]) {
+                        assert!((f64::from(s) - f64::from(v).exp() / sum).abs() < 1e-6);
+                    }
+                }
+            }
+        }
+    }
+
+    fn beside_or_rows(x: &[f32], out: &mut [f32], n: usize) {
+        if n <= SHORT {
+            return beside(x, out, n, false);
+        }
+        x.chunks(n)
+            .zip(out.chunks_mut(n))
+            .for_each(|(x, out)| row(x, out));
     }
 }

@@ -56,6 +56,9 @@ const DIGIT: usize = 11;
 /// Positions of a line's elements in order, equal ones in the order they came.
 pub(super) fn order<T: Key>(line: &[T], descending: bool, out: &mut [i64]) {
     let n = line.len();
+    if n <= FEWEST {
+        return few(line, n, if descending { u64::MAX } else { 0 }, out);
+    }
     // Wide keys of a small range are as good as short ones.
     let (lo, hi) = if T::SHORT {
         (0, 0)

@@ -5,15 +5,16 @@
 
 #![allow(unsafe_code, reason = "folds over raw, checked memory")]
 
-use super::folds::{Fold, Widen};
+use super::folds::{Fold, Plain, Widen};
 use super::simd::Level;
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// Elements that one block folds before it joins the wide result.
 const BLOCK: usize = 16 * 1024;
 /// Elements that a lane sums before they join what it has: long sums in one go would lose digits.
 const DEPTH: usize = 16;
+/// Elements that are brought together.
+const ROOM: usize = 512;
 /// Rows that a column fold joins before it joins the wide results.
 const ROWS: usize = 256;
 /// Rows that are worth joining a slice's results for.
@@ -27,6 +28,10 @@ pub const WIDTH: usize = 1024;
 pub const LANES: usize = 64;
 /// The same for runs shorter than [`LANES`].
 const FEW: usize = 8;
+/// Columns that are folded together, where there are as many.
+const SOME: usize = 32;
+/// Fewer columns leave lanes unused, or a part of them to be folded one by one.
+const NARROW: usize = WIDTH / FEW;
 
 /// What a task folds: as many outputs as it is given accumulators, whose inputs start `step` bytes apart, each over
 /// the dimensions `red` (size and step in bytes, innermost first).
@@ -76,43 +81,6 @@ fn far_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
 const fn unrolled(level: u8) -> bool {
     level > Level::Baseline as u8 || cfg!(not(target_arch = "x86_64"))
 }
-
-/// A fold whose steps are functions of their own, so that loops of them are short: for machines without AVX2.
-#[cfg(target_arch = "x86_64")]
-struct Apart<F>(PhantomData<F>);
-
-#[cfg(target_arch = "x86_64")]
-impl<F: Fold> Fold for Apart<F> {
-    type In = F::In;
-    type Part = F::Part;
-    type Acc = F::Acc;
-    const ZERO: F::Part = F::ZERO;
-    #[inline(never)]
-    fn step(part: F::Part, x: <F::In as Widen>::Wide, p: f64) -> F::Part {
-        F::step(part, x, p)
-    }
-    #[inline(never)]
-    fn join(a: F::Part, b: F::Part) -> F::Part {
-        F::join(a, b)
-    }
-    #[inline(always)]
-    fn lift(part: F::Part) -> F::Acc {
-        F::lift(part)
-    }
-    #[inline(always)]
-    fn merge(a: F::Acc, b: F::Acc) -> F::Acc {
-        F::merge(a, b)
-    }
-    #[inline(always)]
-    fn done(part: F::Part) -> bool {
-        F::done(part)
-    }
-}
-/// What machines without vectors of their own fold by.
-#[cfg(target_arch = "x86_64")]
-type Plain<F> = Apart<F>;
-#[cfg(not(target_arch = "x86_64"))]
-type Plain<F> = F;
 
 /// A dense run in `N` lanes.
 #[inline(always)]
@@ -226,24 +194,45 @@ pub fn whole<F: Fold>(x: &[F::In]) -> F::Part {
     part
 }
 
+/// A dense run of at least [`FEW`] elements, or any of a fold that may take them in any order.
+#[inline(always)]
+unsafe fn dense<F: Fold, const LEVEL: u8>(q: *const F::In, n: usize, e: f64) -> F::Part {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if n >= LANES || F::EXACT || F::AVX2.is_some() && LEVEL >= Level::Avx2 as u8 {
+            long::<F, LEVEL>(q, n, e)
+        } else {
+            lanes::<F, FEW, LEVEL>(q, n, e)
+        }
+    }
+}
+
 #[inline(always)]
 unsafe fn run<F: Fold, const LEVEL: u8>(p: *const u8, step: isize, n: usize, e: f64) -> F::Acc {
-    let item = size_of::<F::In>();
+    let item = size_of::<F::In>() as isize;
+    // Elements that lie apart are brought together first: one by one they would wait for each other.
+    let apart = unrolled(LEVEL) && step != item && n >= FEW;
+    let (most, stride) = if apart { (ROOM, item) } else { (BLOCK, step) };
+    let mut room = [MaybeUninit::<F::In>::uninit(); ROOM];
     let mut acc: Option<F::Acc> = None;
     let mut at = 0;
     while at < n {
-        let m = BLOCK.min(n - at);
+        let m = most.min(n - at);
         // SAFETY: the caller gives n elements `step` bytes apart.
         let part = unsafe {
-            let q = p.offset(at as isize * step);
-            if unrolled(LEVEL) && step == item as isize && (m >= LANES || F::EXACT) {
-                long::<F, LEVEL>(q.cast(), m, e)
-            } else if unrolled(LEVEL) && step == item as isize && m >= FEW && !F::EXACT {
-                lanes::<F, FEW, LEVEL>(q.cast(), m, e)
+            let mut q = p.offset(at as isize * step);
+            if apart {
+                for (i, to) in room[..m].iter_mut().enumerate() {
+                    to.write(*q.offset(i as isize * step).cast::<F::In>());
+                }
+                q = room.as_ptr().cast();
+            }
+            if unrolled(LEVEL) && stride == item && (m >= FEW || F::EXACT) {
+                dense::<F, LEVEL>(q.cast(), m, e)
             } else {
                 let mut part = F::ZERO;
                 for i in 0..m as isize {
-                    part = F::step(part, (*q.offset(i * step).cast::<F::In>()).widen(), e);
+                    part = F::step(part, (*q.offset(i * stride).cast::<F::In>()).widen(), e);
                 }
                 part
             }
@@ -326,7 +315,6 @@ unsafe fn rows_of<F: Fold, const LEVEL: u8>(
     (q, s, rows): (*const u8, isize, usize),
     e: f64,
 ) {
-    const SOME: usize = 32;
     let (item, m, to) = (size_of::<F::In>(), parts.len(), parts.as_mut_ptr());
     let mut j = 0;
     // SAFETY: the caller gives as many columns as there are parts, and is compiled for the level.
@@ -356,40 +344,69 @@ unsafe fn rows_of<F: Fold, const LEVEL: u8>(
 unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
     let m = accs.len();
     let (&(n, s), outer) = job.red.split_first().unwrap_or((&(1, 0), &[]));
-    let dense = job.step == size_of::<F::In>() as isize;
+    let item = size_of::<F::In>() as isize;
+    // Narrow rows that follow each other are taken as wide ones, whose partial results are joined at last.
+    let narrow = job.step == item && s == m as isize * item && m < NARROW;
+    let beside = if unrolled(LEVEL) && narrow && !m.is_multiple_of(SOME) {
+        FEW * (LANES / (FEW * m)).max(1)
+    } else {
+        1
+    };
     let mut first = true;
     for k in 0..run_count(outer) {
         let base = run_start(job.base, outer, k);
-        let mut at = 0;
-        while at < n {
-            let rows = ROWS.min(n - at);
-            let mut room = [MaybeUninit::<F::Part>::uninit(); WIDTH];
-            let parts = filled(&mut room, m, F::ZERO);
-            let mut r = 0;
-            while r < rows {
-                let q = base.wrapping_offset((at + r) as isize * s);
-                let deep = unrolled(LEVEL) && dense && r + DEEP <= rows;
-                let deep = if deep { DEEP } else { 1 };
-                // SAFETY: the job stays within the tensor, and `parts` has m places.
-                unsafe {
-                    if dense {
-                        rows_of::<F, LEVEL>(parts, (q, s, deep), job.p);
-                    } else {
-                        for (j, part) in parts.iter_mut().enumerate() {
-                            let x = *q.offset(j as isize * job.step).cast::<F::In>();
-                            *part = F::step(*part, x.widen(), job.p);
-                        }
+        let whole = if beside > 1 { n / beside } else { 0 };
+        let rest = n - whole * beside;
+        let behind = base.wrapping_offset((n - rest) as isize * s);
+        let wide = ((base, beside as isize * s, whole), (m * beside, item));
+        for (rows, (width, step)) in [wide, ((behind, s, rest), (m, job.step))] {
+            // SAFETY: the job stays within the tensor.
+            unsafe { down::<F, LEVEL>(rows, (width, step, job.p), accs, &mut first) };
+        }
+    }
+}
+
+/// Joins rows, `s` bytes apart and so many, of `width` elements, `step` bytes apart, with the results of columns: as many, or a
+/// part of a row after the other. The first ones take the results' place.
+#[inline(always)]
+unsafe fn down<F: Fold, const LEVEL: u8>(
+    (base, s, n): (*const u8, isize, usize),
+    (width, step, e): (usize, isize, f64),
+    accs: &mut [F::Acc],
+    first: &mut bool,
+) {
+    let dense = step == size_of::<F::In>() as isize;
+    let mut at = 0;
+    while at < n {
+        let rows = ROWS.min(n - at);
+        let mut room = [MaybeUninit::<F::Part>::uninit(); WIDTH];
+        let parts = filled(&mut room, width, F::ZERO);
+        let mut r = 0;
+        while r < rows {
+            let q = base.wrapping_offset((at + r) as isize * s);
+            let deep = unrolled(LEVEL) && dense && r + DEEP <= rows;
+            let deep = if deep { DEEP } else { 1 };
+            // SAFETY: the rows are there, and `parts` has as many places.
+            unsafe {
+                if dense {
+                    rows_of::<F, LEVEL>(parts, (q, s, deep), e);
+                } else {
+                    for (j, part) in parts.iter_mut().enumerate() {
+                        let x = *q.offset(j as isize * step).cast::<F::In>();
+                        *part = F::step(*part, x.widen(), e);
                     }
                 }
-                r += deep;
             }
-            for (a, p) in accs.iter_mut().zip(parts.iter()) {
-                let lifted = F::lift(*p);
-                *a = if first { lifted } else { F::merge(*a, lifted) };
-            }
-            first = false;
-            at += rows;
+            r += deep;
         }
+        for parts in parts.chunks_exact(accs.len()) {
+            for (a, p) in accs.iter_mut().zip(parts) {
+                let lifted = F::lift(*p);
+                *a = if *first { lifted } else { F::merge(*a, lifted) };
+            }
+            *first = false;
+        }
+        at += rows;
     }
 }
 
