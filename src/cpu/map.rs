@@ -417,6 +417,15 @@ pub fn complex<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<&'static Lo
         _ => return None,
     })
 }
+/// The same where memory is the limit.
+#[must_use]
+pub fn plainly<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<&'static Loop> {
+    Some(match d {
+        DType::C32 | DType::C64 => light_loop::<O, Complex32>(),
+        DType::C128 => light_loop::<O, Complex64>(),
+        _ => return None,
+    })
+}
 /// The same where the parts are made without branches.
 #[must_use]
 pub fn paired<O: Op<Complex32> + Op<Complex64>>(d: DType) -> Option<&'static Loop> {

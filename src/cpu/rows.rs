@@ -9,7 +9,7 @@ use super::iter::{GRAIN, Walk};
 use super::map::{Block, Ctx, Form, Loop};
 use super::{past, read_scalar, transpose};
 use crate::{DType, Device, Dims, Result, Tensor, dims};
-use places::{Meeting, Place, meeting};
+use places::{Meeting, Place, counts_as_number, in_halves, meeting};
 use std::mem::MaybeUninit;
 
 mod groups;
@@ -17,6 +17,8 @@ mod places;
 mod short;
 pub use places::Operand;
 
+/// Elements that are written one by one before they are copied.
+const FEW: usize = 32;
 /// Elements of a block.
 const BLOCK: usize = 1024;
 
@@ -171,8 +173,17 @@ impl<const N: usize> Rows<'_, N> {
                     ptrs[N - 1].cast_const()
                 };
                 let from = [1, 2, 3].map(|k| ptrs.get(k).map_or(spare, |p| p.cast_const()));
-                // SAFETY: sides of the loop's types, laid out as the form says.
-                unsafe { block(bytes(ptrs[0], done * self.sides[0].item), from, self.ctx) };
+                // SAFETY: sides of the loop's types, laid out as the form says; none overlaps what is written, so that
+                // elements may be computed twice.
+                unsafe {
+                    block(bytes(ptrs[0], done * self.sides[0].item), from, self.ctx);
+                    if done < n && self.meeting == Meeting::Apart {
+                        let at = n - self.kernel.unit();
+                        let (to, from) = self.shifted(at, form, ptrs, from);
+                        block(bytes(to, (n - at) * self.sides[0].item), from, self.ctx);
+                        done = n;
+                    }
+                }
             }
         }
         if done < n {
@@ -180,6 +191,26 @@ impl<const N: usize> Rows<'_, N> {
             // SAFETY: as the caller promises.
             unsafe { self.by_blocks(&span, done, lay.numbers) };
         }
+    }
+
+    /// Where element `at` of a row is, and those of its operands, laid out as a form says.
+    fn shifted(
+        &self,
+        at: usize,
+        form: Form,
+        ptrs: &[*mut u8; N],
+        mut from: [*const u8; 3],
+    ) -> (*mut u8, [*const u8; 3]) {
+        for (k, side) in self.sides.iter().enumerate().skip(1) {
+            if k == 1 || !form.has_numbers() {
+                from[k - 1] = from[k - 1].wrapping_add(at * side.item);
+            }
+        }
+        if !form.has_numbers() {
+            let last = from[N - 2];
+            from[N - 1..].fill(last);
+        }
+        (ptrs[0].wrapping_add(at * self.sides[0].item), from)
     }
 
     fn is_dense(&self, span: &Span<N>, side: usize) -> bool {
@@ -219,10 +250,12 @@ impl<const N: usize> Rows<'_, N> {
             if self.is_fixed(span, k) {
                 let room = rooms[k].start();
                 let end = if numbers && k > 1 { 1 } else { longest };
+                let step = side.item as isize;
                 // SAFETY: the operand has an element, the room space for a block.
                 unsafe {
-                    side.bring()(room, side.item as isize, span.ptrs[k], 0, 1);
-                    repeat(room, side.item, end * side.item);
+                    side.bring()(room, step, span.ptrs[k], 0, 1);
+                    copy::row_copy(side.item)(room, step, room, 0, end.min(FEW));
+                    repeat(room, end.min(FEW) * side.item, end * side.item);
                 }
             }
         }
@@ -327,33 +360,6 @@ pub fn run(
         2 => run_sides::<3>(kernel, ctx, compute, operands, out),
         _ => run_sides::<4>(kernel, ctx, compute, operands, out),
     }
-}
-
-/// The loop over 16-bit floats where all sides are of one such type, the operands behind the first perhaps numbers.
-fn in_halves(
-    kernel: &Loop,
-    ctx: &Ctx,
-    compute: DType,
-    operands: &[Operand],
-    out: &Tensor,
-) -> Option<&'static Loop> {
-    let is_half = |o: &Operand| matches!(o, Operand::Tensor(t) if t.dtype() == compute);
-    let (first, others) = operands.split_first()?;
-    if !compute.is_reduced_float() || out.dtype() != compute || !is_half(first) {
-        return None;
-    }
-    if others.iter().all(is_half) {
-        return kernel.halves(compute);
-    }
-    let mut beside = others.iter().zip(1..);
-    let numbers =
-        beside.all(|(o, k)| matches!(o, Operand::Number(_)) || counts_as_number(ctx, k, o));
-    kernel.beside(compute).filter(|_| numbers)
-}
-
-/// Whether an operand is a tensor that keeps its precision beside 16-bit ones, as a number does.
-fn counts_as_number(ctx: &Ctx, k: usize, operand: &Operand) -> bool {
-    ctx.wide_numbers && k == 1 && matches!(operand, Operand::Tensor(t) if t.ndim() == 0)
 }
 
 /// [`run`] for the number of operands and the result, apart from where short calls pass.

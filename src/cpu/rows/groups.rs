@@ -9,8 +9,12 @@ use crate::cpu::map::Form;
 use crate::cpu::{past, planes};
 use std::ptr::null_mut;
 
-/// Rows of fewer elements are computed in groups.
-const SHORT: usize = 64;
+/// Rows of at most so many elements are computed in groups, if none has to be copied aside where the loop could read it.
+const SHORT: usize = BLOCK / 4;
+/// The same where results lie over operands.
+const FEWER: usize = 63;
+/// The same of rows that go by way of blocks anyhow, whose rooms are then filled for several.
+const LONG: usize = BLOCK / 2;
 /// As many elements of a row are worth copying aside where the loop could read and write them as they lie.
 const FEW: usize = 32;
 
@@ -46,7 +50,7 @@ pub(super) fn run<const N: usize>(rows: &Rows<N>, walk: &Walk<N>, lay: Lay) -> b
         return false;
     };
     let apart = planes::are_apart(row[0], next[0], n);
-    if n >= SHORT || rows.meeting == Meeting::Mixed || !apart {
+    if n > LONG || rows.meeting == Meeting::Mixed || !apart {
         return false;
     }
     let number = |k: usize| row[k] == 0 && next[k] == 0 && rows.sides[k].convert.is_none();
@@ -61,7 +65,13 @@ pub(super) fn run<const N: usize>(rows: &Rows<N>, walk: &Walk<N>, lay: Lay) -> b
     };
     let scattered = (0..N).any(|k| next[k] != 0 && !group.is_run(k));
     let direct = !matches!(lay.way, Way::Blocks);
-    if direct && scattered && n > FEW || rows.kernel.block(form).is_none() {
+    let most = match rows.meeting {
+        _ if scattered => FEW,
+        Meeting::Apart => SHORT,
+        // Results that may not be written before the operands are read are copied.
+        _ => FEWER,
+    };
+    if direct && n > most || rows.kernel.block(form).is_none() {
         return false;
     }
     walk.run_groups(BLOCK / n, Rooms::new, |rooms, ptrs, count| {

@@ -1,6 +1,6 @@
 //! Where the operands of a pointwise call and its result are in memory.
 
-use crate::cpu::map::Loop;
+use crate::cpu::map::{Ctx, Loop};
 use crate::cpu::write_scalar;
 use crate::{DType, Dims, Scalar, Tensor};
 
@@ -129,4 +129,31 @@ pub(super) fn meeting(places: &[Place], shape: &Dims) -> Meeting {
     } else {
         Meeting::Mixed
     }
+}
+
+/// The loop over 16-bit floats where all sides are of one such type, the operands behind the first perhaps numbers.
+pub(super) fn in_halves(
+    kernel: &Loop,
+    ctx: &Ctx,
+    compute: DType,
+    operands: &[Operand],
+    out: &Tensor,
+) -> Option<&'static Loop> {
+    let is_half = |o: &Operand| matches!(o, Operand::Tensor(t) if t.dtype() == compute);
+    let (first, others) = operands.split_first()?;
+    if !compute.is_reduced_float() || out.dtype() != compute || !is_half(first) {
+        return None;
+    }
+    if others.iter().all(is_half) {
+        return kernel.halves(compute);
+    }
+    let mut beside = others.iter().zip(1..);
+    let numbers =
+        beside.all(|(o, k)| matches!(o, Operand::Number(_)) || counts_as_number(ctx, k, o));
+    kernel.beside(compute).filter(|_| numbers)
+}
+
+/// Whether an operand is a tensor that keeps its precision beside 16-bit ones, as a number does.
+pub(super) fn counts_as_number(ctx: &Ctx, k: usize, operand: &Operand) -> bool {
+    ctx.wide_numbers && k == 1 && matches!(operand, Operand::Tensor(t) if t.ndim() == 0)
 }

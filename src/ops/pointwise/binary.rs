@@ -20,16 +20,16 @@ map_op! {
     Add, 2,
     [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))),
     [common] |x, y, c| y.mul_add(T::ctx(c, 0), x),
-    [complex] |x, y, c| x + y * T::ctx(c, 0),
+    [plainly] |x, y, c| x + y * T::ctx(c, 0),
     [boolean] |x, y, c| x | (y & T::ctx(c, 0))
 }
 map_op! {
     Sub, 2,
     [int] |x, y, c| x.wrapping_sub(y.wrapping_mul(T::ctx(c, 0))),
     [common] |x, y, c| (-y).mul_add(T::ctx(c, 0), x),
-    [complex] |x, y, c| x - y * T::ctx(c, 0)
+    [plainly] |x, y, c| x - y * T::ctx(c, 0)
 }
-map_op! { Mul, swaps, [int uint] |x, y, c| x.wrapping_mul(y), [common complex] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
+map_op! { Mul, swaps, [int uint] |x, y, c| x.wrapping_mul(y), [common plainly] |x, y, c| x * y, [boolean] |x, y, c| both(x, y) }
 map_op! { Div, 2, [common] |x, y, c| x / y, [complex] |x, y, c| complex::div(x, y) }
 map_op! { DivTrunc, 2, [int_heavy] |x, y, c| if y == 0 { 0 } else { x.wrapping_div(y) }, [light] |x, y, c| (x / y).trunc() }
 /// The remainder with the sign of the divisor, from that with the sign of the dividend.

@@ -5,7 +5,7 @@
 //! result's type. A class is a function of [`cpu::map`](crate::cpu::map), which chooses the instruction sets: in place of
 //! `float`, `light` says that memory is the limit, not arithmetic, `common` that models are full of it besides, `exact` that its results have no more digits than its operands at that (`whole`: that they are whole numbers), `heavy` that there is no branch-free
 //! form; `int_heavy` does so in place of `int`,
-//! and `paired` in place of `complex` says that there is one. `fast => exact`: a branch-free form gives NaN where it does not reach, and
+//! and `paired` in place of `complex` says that there is one, `plainly` that memory is the limit. `fast => exact`: a branch-free form gives NaN where it does not reach, and
 //! is followed by what is computed there. Inside an expression `T` is the element type
 //! and `c` the [`Ctx`](crate::cpu::map::Ctx).
 
@@ -58,6 +58,9 @@ macro_rules! map_op {
         $crate::map_op!(@types [f32 f64] $N, $arity, $out, $x $e);
     };
     (@class complex $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
+        $crate::map_op!(@complex $N, $arity, $out, $x $e);
+    };
+    (@class plainly $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
         $crate::map_op!(@complex $N, $arity, $out, $x $e);
     };
     (@class paired $N:ident, $arity:tt, $out:tt, $x:tt $e:tt) => {
