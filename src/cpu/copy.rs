@@ -23,12 +23,8 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
     let strides = src.strides_for(dst.shape());
     let same_type = dst.dtype() == src.dtype();
     let plain = dst.is_conj() == src.is_conj() && dst.is_neg() == src.is_neg();
-    if same_type
-        && plain
-        && dst.is_contiguous()
-        && src.shape() == dst.shape()
-        && src.is_contiguous()
-    {
+    let runs = dst.is_contiguous() && src.is_contiguous() && src.shape() == dst.shape();
+    if same_type && plain && runs {
         // SAFETY: two dense tensors of n elements; the kernel is the only writer of its result.
         unsafe { copy_bytes(dst.data_ptr(), src.data_ptr(), n * dst.dtype().size()) };
         return Ok(());
@@ -55,7 +51,15 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
         let few = planes::takes(*row, *n, dst.dtype().size());
         few && planes::are_apart(row[0], next[0], *n) && same_type && !dst.shares_storage(src)
     });
-    if let Some(([row_step, next], [n, _])) = short {
+    let turned = walk.inner().filter(|([row, next], [n, _])| {
+        let to = dst.dtype().size() as isize;
+        let run = row[0] == to && next[0] == to * *n as isize;
+        run && *n <= planes::SHORT && !same_type && !dst.shares_storage(src)
+    });
+    if let Some(([row_step, next], [n, _])) = turned {
+        let sizes = [src.dtype().size(), dst.dtype().size()];
+        planes::convert(&walk, row, sizes, n, [row_step[1], next[1]]);
+    } else if let Some(([row_step, next], [n, _])) = short {
         let plane = planes::copier(dst.dtype().size());
         let steps = |k: usize| [row_step[k], next[k]];
         walk.run_groups(
@@ -437,6 +441,10 @@ fn with_avx512(from: DType, to: DType) -> Option<Row> {
         (I32, Bool) => cast_row_avx512::<i32, bool>,
         (F64, Bool) => cast_row_avx512::<f64, bool>,
         (C64, Bool) => cast_row_avx512::<Complex32, bool>,
+        (C64, I64) => cast_row_avx512::<Complex32, i64>,
+        (F64, I32) => cast_row_avx512::<f64, i32>,
+        (F64, U8) => cast_row_avx512::<f64, u8>,
+        (I32, U8) => cast_row_avx512::<i32, u8>,
         _ => return None,
     })
 }

@@ -16,7 +16,7 @@ pub use merge::{Reduce, scatter_reduce};
 use super::iter::{GRAIN, Walk};
 use super::lines::by_size;
 use super::simd::simd_fn;
-use super::{past, pool};
+use super::{past, planes, pool};
 use crate::{Dims, Tensor};
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -73,6 +73,8 @@ impl Axis {
     }
 }
 
+/// Short rows that are taken together.
+const ROWS: usize = 256;
 /// Indices that are checked together.
 const AT_ONCE: usize = 64;
 
@@ -229,6 +231,24 @@ pub fn gather(
         return verdict(&bad);
     }
     let row: Row = by_size!(item, E => gather_row::<E>);
+    if let Some(([along, next], [n, _])) = walk.inner()
+        && next[2] == 0
+        && n <= planes::SHORT
+    {
+        // Short rows with the same indices: down their columns, which have one index each.
+        walk.run_groups(
+            ROWS,
+            || (),
+            |(), p, rows| {
+                for i in 0..n as isize {
+                    let p = std::array::from_fn(|k| p[k].wrapping_offset(i * along[k]));
+                    // SAFETY: the walk stays in the three layouts, and the row checks its index.
+                    unsafe { row(&p, &next, rows, &axis, &bad) };
+                }
+            },
+        );
+        return verdict(&bad);
+    }
     // SAFETY: the walk stays in the three layouts, and the row checks every index.
     walk.run(GRAIN, |p, s, n| unsafe { row(p, s, n, &axis, &bad) });
     verdict(&bad)

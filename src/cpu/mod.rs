@@ -24,6 +24,7 @@ pub(crate) mod distance_backward;
 pub(crate) mod distinct;
 pub(crate) mod eigen;
 pub(crate) mod embedding_backward;
+pub(crate) mod equal;
 pub(crate) mod extreme;
 pub(crate) mod fft;
 pub(crate) mod folds;

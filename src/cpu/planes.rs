@@ -2,7 +2,10 @@
 
 #![allow(unsafe_code, reason = "copies between checked layouts")]
 
+use super::copy::Row;
+use super::iter::Walk;
 use super::lines::by_size;
+use std::mem::MaybeUninit;
 
 /// Rows of at most so many elements are copied down their columns.
 pub const SHORT: usize = 16;
@@ -34,6 +37,31 @@ pub type Plane = unsafe fn(*mut u8, [isize; 2], *const u8, [isize; 2], [usize; 2
 #[must_use]
 pub fn copier(size: usize) -> Plane {
     by_size!(size, E => copy::<E>)
+}
+
+/// Converts short rows, `steps` within them and from one to the next, to a run, of elements of these sizes: brought together
+/// first, as a row alone costs less than the call that converts it. Both sides of the walk lie apart.
+pub(super) fn convert(
+    walk: &Walk<2>,
+    row: Row,
+    [item, to]: [usize; 2],
+    n: usize,
+    steps: [isize; 2],
+) {
+    const ROOM: usize = 512;
+    let plane = copier(item);
+    walk.run_groups(
+        ROOM / n,
+        || [const { MaybeUninit::<[u64; 2]>::uninit() }; ROOM],
+        |room, p, rows| {
+            let (room, step) = (room.as_mut_ptr().cast::<u8>(), item as isize);
+            // SAFETY: the walk stays within both layouts, and the room holds as many elements of any size.
+            unsafe {
+                plane(room, [step, step * n as isize], p[1], steps, [n, rows]);
+                row(p[0], to as isize, room, step, n * rows);
+            }
+        },
+    );
 }
 
 /// Rows farther apart, in bytes, are copied one by one: a column of them would touch a cache line for each element.

@@ -327,7 +327,7 @@ fn typed<T: Pooled>(
                     (Rule::Max, at) if l.inner == 1 => {
                         here.max(out, at, &mut lines, alike.as_ref())
                     }
-                    (Rule::Max, at @ Some(_)) => here.max_at(out, at),
+                    (Rule::Max, Some(at)) => here.max_at(out, at),
                     (Rule::Max, None) => here.max_inner(out),
                     (Rule::Mean { divisor, padding }, _) => {
                         here.mean(out, &mut lines, divisor, padding)

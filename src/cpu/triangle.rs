@@ -25,13 +25,21 @@ pub fn keep(out: &Tensor, t: &Tensor, diagonal: i64, lower: bool) -> Result<()> 
         }
     };
     let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy() && t.dtype() == out.dtype();
-    let same = out.lies_as(t);
-    if !dense(out) || !dense(t) {
-        if !same {
-            copy::copy(out, t)?;
-        }
+    let turned = super::matrices::transposed;
+    let across = !dense(out) && dense(&turned(out));
+    let fits = if across { dense(&turned(t)) } else { dense(t) };
+    if !fits && !out.lies_as(t) {
+        copy::copy(out, t)?;
+        return keep(out, out, diagonal, lower);
+    }
+    if across {
+        // A column that is kept down to the diagonal is a row that is kept from it on.
+        return keep(&turned(out), &turned(t), diagonal.saturating_neg(), !lower);
+    }
+    if !dense(out) {
         return clear(out, kept);
     }
+    let same = out.lies_as(t);
     let (rows, columns) = (out.shape()[out.ndim() - 2], out.shape()[out.ndim() - 1]);
     let (size, line) = (out.dtype().size(), columns as usize * out.dtype().size());
     let from = (!same).then(|| memory::bytes(t));

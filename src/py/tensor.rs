@@ -130,11 +130,10 @@ impl PyTensor {
         scalar(slf.py(), element::of(slf)?)
     }
     fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let class = types::type_name(slf.as_any());
-        check_own_data(
-            slf,
-            &format!(".tolist() is not supported for tensor subclasses, got {class}"),
-        )?;
+        check_own_data(slf, || {
+            let class = types::type_name(slf.as_any());
+            format!(".tolist() is not supported for tensor subclasses, got {class}")
+        })?;
         super::data::to_list(slf.py(), slf.get().get())
     }
     fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
@@ -292,7 +291,7 @@ impl PyTensor {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = copy;
-        check_own_data(slf, NO_NUMPY)?;
+        check_own_data(slf, || NO_NUMPY.to_owned())?;
         let array = super::numpy::to_numpy(slf, false)?;
         match dtype {
             Some(d) => {
@@ -309,7 +308,7 @@ impl PyTensor {
     }
     #[pyo3(signature = (*, force=false))]
     fn numpy<'py>(slf: &Bound<'py, Self>, force: bool) -> PyResult<Bound<'py, PyAny>> {
-        check_own_data(slf, NO_NUMPY)?;
+        check_own_data(slf, || NO_NUMPY.to_owned())?;
         super::numpy::to_numpy(slf, force)
     }
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
@@ -445,9 +444,9 @@ impl PyTensor {
 const NO_NUMPY: &str = ".numpy() is not supported for tensor subclasses.";
 
 /// Refuses a tensor whose class handles its calls, as such have no data of their own.
-fn check_own_data(slf: &Bound<'_, PyTensor>, text: &str) -> PyResult<()> {
+fn check_own_data(slf: &Bound<'_, PyTensor>, text: impl FnOnce() -> String) -> PyResult<()> {
     if slf.get().get().is_python() {
-        return Err(PyRuntimeError::new_err(text.to_owned()));
+        return Err(PyRuntimeError::new_err(text()));
     }
     super::batch::check_memory(slf.get().get())
 }

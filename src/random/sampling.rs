@@ -3,6 +3,7 @@
 use super::generator::Generator;
 use super::kernels::RandomElement;
 use crate::{Result, ensure};
+use num_traits::Float;
 
 /// `bernoulli` with a double probability for each element; two words each.
 ///
@@ -189,36 +190,44 @@ pub fn multinomial_with_replacement<T: RandomElement + PartialOrd + Into<f64>>(
     if cols == 0 || samples == 0 {
         return Ok(());
     }
-    let mut cum: Vec<f64> = Vec::with_capacity(cols);
     // Sums are kept in the weights' type, those of 16-bit types in f32.
-    let round = |v: f64| {
-        if T::DTYPE.size() <= 4 {
-            f64::from(v as f32)
-        } else {
-            v
-        }
-    };
-    for (row, out) in weights
-        .chunks_exact(cols)
-        .zip(out.chunks_exact_mut(samples))
-    {
-        cum.clear();
-        let mut sum = 0f64;
-        for &w in row {
-            sum = round(sum + w.into());
-            cum.push(sum);
-        }
-        for c in &mut cum {
-            *c = round(*c / sum);
-        }
-        cum[cols - 1] = 1.0;
-        for o in out {
-            let u = g.d53();
-            *o = cum.partition_point(|&c| c < u) as i64;
-        }
+    if T::DTYPE.size() <= 4 {
+        draw_rows::<T, f32>(g, out, weights, [cols, samples]);
+    } else {
+        draw_rows::<T, f64>(g, out, weights, [cols, samples]);
     }
     Ok(())
 }
+
+/// Draws samples of each row by its running sums, which are kept as `A`.
+fn draw_rows<T: RandomElement + Into<f64>, A: Float>(
+    g: &mut Generator,
+    out: &mut [i64],
+    weights: &[T],
+    [cols, samples]: [usize; 2],
+) {
+    let number = |v: f64| A::from(v).unwrap_or_else(A::nan);
+    let mut cum = vec![A::zero(); cols];
+    let rows = weights.chunks_exact(cols);
+    for (row, out) in rows.zip(out.chunks_exact_mut(samples)) {
+        let mut sum = A::zero();
+        for (c, &w) in cum.iter_mut().zip(row) {
+            sum = sum + number(w.into());
+            *c = sum;
+        }
+        for c in &mut cum {
+            *c = *c / sum;
+        }
+        cum[cols - 1] = A::one();
+        for o in out {
+            let u = g.d53();
+            *o = cum.partition_point(|c| c.to_f64().is_some_and(|c| c < u)) as i64;
+        }
+    }
+}
+
+/// Weights that are looked at together.
+const PART: usize = 256;
 
 fn check_weights<T: RandomElement + Into<f64>>(
     weights: &[T],
@@ -234,9 +243,10 @@ fn check_weights<T: RandomElement + Into<f64>>(
         weights.len()
     );
     ensure!(
-        weights
-            .iter()
-            .all(|&w| (0.0..f64::INFINITY).contains(&w.into())),
+        weights.chunks(PART).all(|part| {
+            let inside = |w: f64| (w >= 0.0) & (w < f64::INFINITY);
+            part.iter().fold(true, |all, &w| all & inside(w.into()))
+        }),
         Runtime,
         "probability tensor contains either `inf`, `nan` or element < 0"
     );

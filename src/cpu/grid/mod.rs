@@ -64,6 +64,21 @@ simd_fn! { stream
 
 // Not `wide`, as above.
 simd_fn! { stream
+    /// The same of a plane whose first element is finite, so that it adds nothing where it has no weight.
+    fn near_sums<T: Real>(plane: &[T], near: &[([i64; RUN], [T; RUN])], to: &mut [T]) {
+        let mut all = [T::default(); RUN];
+        for (at, weight) in near {
+            for j in 0..RUN {
+                // SAFETY: places are in the plane, which is not empty.
+                all[j] += unsafe { *plane.get_unchecked(at[j] as usize) } * weight[j];
+            }
+        }
+        to.copy_from_slice(&all[..to.len()]);
+    }
+}
+
+// Not `wide`, as above.
+simd_fn! { stream
     /// Adds how much samples change along some dimensions, of one channel, times their gradients.
     fn add_slopes<T: Real>(plane: &[T], at: &[[i64; RUN]], slopes: &[[[T; RUN]; 3]], dims: Range<usize>, grads: &[T; RUN], to: &mut [[T; RUN]; 3]) {
         for (at, slopes) in at.iter().zip(slopes) {
@@ -141,11 +156,16 @@ impl Sampling {
                         &l,
                         false,
                     );
+                    reads.find_near();
                     for c in n * l.channels..(n + 1) * l.channels {
                         let plane = &from[c * l.volume..][..l.volume];
                         // SAFETY: the places of these samples in the dense result.
                         let to = unsafe { to.part(c * l.places + p, run.len()) };
-                        sums(plane, &reads.at, &reads.weight, to);
+                        if plane[0] - plane[0] == T::default() {
+                            near_sums(plane, &reads.near, to);
+                        } else {
+                            sums(plane, &reads.at, &reads.weight, to);
+                        }
                     }
                     i = run.end;
                 }

@@ -176,6 +176,8 @@ pub(super) struct Reads<T> {
     /// Where they are in a plane; -1: beyond the image.
     pub at: Vec<[i64; RUN]>,
     pub weight: Vec<[T; RUN]>,
+    /// Places and weights once more: the plane's first element without weight in place of what is beyond the image.
+    pub near: Vec<([i64; RUN], [T; RUN])>,
     /// How the weights change along depth, height and width.
     pub slopes: Vec<[[T; RUN]; 3]>,
 }
@@ -186,7 +188,23 @@ impl<T: Real> Reads<T> {
             axes: std::array::from_fn(|_| Axis::whole()),
             at: Vec::new(),
             weight: Vec::new(),
+            near: Vec::new(),
             slopes: Vec::new(),
+        }
+    }
+
+    /// Finds what is read of planes whose first element is finite.
+    pub fn find_near(&mut self) {
+        self.near
+            .resize(self.at.len(), ([0; RUN], [T::default(); RUN]));
+        for (near, (at, weight)) in self.near.iter_mut().zip(self.at.iter().zip(&self.weight)) {
+            for j in 0..RUN {
+                let beyond = at[j] < 0;
+                near.0[j] = at[j].max(0);
+                let factor = if beyond { T::default() } else { T::of(1.0) };
+                // Weights of places that are no number stay that.
+                near.1[j] = weight[j] * factor;
+            }
         }
     }
 

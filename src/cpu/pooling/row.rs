@@ -57,6 +57,19 @@ simd_fn! { wide
 }
 
 simd_fn! { wide
+    /// The same of elements that are all in one place.
+    fn larger_from<T: Pooled>(a: &mut [T], place: &mut [i64], b: &[T], from: i64) {
+        let veil = Veil::new();
+        for ((a, at), &b) in a.iter_mut().zip(place).zip(b) {
+            let (kept, there) = (veil.over(*a), veil.over(*at));
+            let more = (b > kept) | b.nan();
+            *a = if more { b } else { kept };
+            *at = if more { from } else { there };
+        }
+    }
+}
+
+simd_fn! { wide
     /// `a[i] += b[i]`.
     pub fn plus<T: Sum>(a: &mut [T], b: &[T]) {
         for (a, &b) in a.iter_mut().zip(b) {
@@ -75,25 +88,38 @@ impl<T: Pooled> Row<'_, T> {
         }
     }
 
-    /// Maxima, with positions where there is room for them.
-    pub(super) fn max_at(&self, out: &mut [T], mut at: Option<&mut [i64]>) {
+    /// Maxima with their positions, of all inner elements of a window at once.
+    pub(super) fn max_at(&self, out: &mut [T], at: &mut [i64]) {
         let n = self.inner;
+        let results = out.chunks_exact_mut(n).zip(at.chunks_exact_mut(n));
+        for ((out, at), w) in results.zip(self.w) {
+            let first = (self.d.start * self.size[1] + self.h.start) * self.size[2] + w.start;
+            out.fill(T::LEAST);
+            at.fill(first as i64);
+            self.lines(|line| {
+                for i in (line + w.start..line + w.end).step_by(w.step) {
+                    larger_from(out, at, &self.x[i * n..][..n], i as i64);
+                }
+            });
+        }
+    }
+
+    /// Maxima of planes one by one, with positions where there is room for them.
+    fn max_each(&self, out: &mut [T], mut at: Option<&mut [i64]>) {
         for (o, w) in self.w.iter().enumerate() {
             let first = (self.d.start * self.size[1] + self.h.start) * self.size[2] + w.start;
-            for c in 0..n {
-                let (mut best, mut place) = (T::LEAST, first);
-                self.lines(|line| {
-                    for i in (line + w.start..line + w.end).step_by(w.step) {
-                        let v = self.x[i * n + c];
-                        if v > best || v.nan() {
-                            (best, place) = (v, i);
-                        }
+            let (mut best, mut place) = (T::LEAST, first);
+            self.lines(|line| {
+                for i in (line + w.start..line + w.end).step_by(w.step) {
+                    let v = self.x[i];
+                    if v > best || v.nan() {
+                        (best, place) = (v, i);
                     }
-                });
-                out[o * n + c] = best;
-                if let Some(at) = &mut at {
-                    at[o * n + c] = place as i64;
                 }
+            });
+            out[o] = best;
+            if let Some(at) = &mut at {
+                at[o] = place as i64;
             }
         }
     }
@@ -122,7 +148,7 @@ impl<T: Pooled> Row<'_, T> {
             let w = &self.w[part.clone()];
             let (row, out) = (Row { w, ..*self }, &mut out[part.clone()]);
             match (at.as_deref_mut(), done.is_empty()) {
-                (at, false) => row.max_at(out, at.map(|at| &mut at[part])),
+                (at, false) => row.max_each(out, at.map(|at| &mut at[part])),
                 (Some(at), true) => row.max_lines_at(out, at, lines),
                 (None, true) => row.max_lines(out, lines),
             }
@@ -135,7 +161,7 @@ impl<T: Pooled> Row<'_, T> {
         let width = self.size[2];
         let first = (self.d.start * self.size[1] + self.h.start) * width;
         let Ok(end) = i32::try_from(self.x.len()) else {
-            return self.max_at(out, Some(at));
+            return self.max_each(out, Some(at));
         };
         lines.best.fill(T::LEAST);
         lines.place.clear();
