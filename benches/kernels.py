@@ -130,6 +130,35 @@ INTEGERS = {
     "add_f64": ("f64", "x + x"),
     "exp_f64": ("f64", "x.exp()"),
 }
+# Shapes and layouts beside whole rows: `w` has few columns, `s` short rows, `c` channels innermost.
+BESIDE = {
+    "sum_narrow": ("f32", "w.sum(0)"),
+    "amax_narrow": ("i64", "w.amax(0)"),
+    "softmax_pairs": ("f32", "x.view(-1, 2).softmax(-1)"),
+    "softmax_short": ("f32", "s.softmax(-1)"),
+    "log_softmax_short": ("f32", "s.log_softmax(-1)"),
+    "logsumexp_short": ("f32", "w.logsumexp(-1)"),
+    "logsumexp_columns": ("f32", "m.logsumexp(0)"),
+    "max_apart": ("f32", "x[::2].max()"),
+    "sum_apart": ("f32", "x[::2].sum()"),
+    "max_cut_rows": ("f32", "s[:, :40].max()"),
+    "argmax_single": ("f32", "x.view(-1, 1).argmax(1)"),
+    "any_single": ("bool", "x.view(-1, 1).any(1)"),
+    "exp_cut_rows": ("f32", "m[:, :-3].exp()"),
+    "lerp_row": ("f32", "torch.lerp(m, m[0], 0.3)"),
+    "add_channels": ("f32", "c + x[:64].view(-1, 1, 1)"),
+    "add_outer": ("u8", "m[:, :1] + m[0]"),
+    "add_complex": ("f32", "z + z"),
+    "mul_complex": ("f32", "z * z"),
+    "tril_turned": ("f32", "w.t().contiguous().t().tril()"),
+    "cast_cut_rows": ("u8", "w[:, :3].to(torch.float32)"),
+    "cast_f64_i32": ("f64", "x.to(torch.int32)"),
+    "equal": ("f32", "torch.equal(x, x.clone())"),
+    "unequal": ("f32", "torch.equal(x, y)"),
+    "pad_channels": ("f32", "F.pad(c, (1, 1, 1, 1), 'reflect')"),
+    "max_pool_channels": ("f32", "F.max_pool2d(c, 2, return_indices=True)"),
+    "multinomial": ("f32", "m.multinomial(9, True)"),
+}
 PRODUCTS = {
     "matmul": "x @ y",
     "matmul_nt": "x @ y.t()",
@@ -167,6 +196,9 @@ def cases() -> dict[str, tuple[str, str]]:
             "p = 0.99 + 0.02 * (g > 0.5).to(torch.float32)",
             "q = p.view(m.shape)",
             "k = g > 0.5",
+            f"w, s = x[:{n // 7 * 7}].view(-1, 7), x[:{n // 43 * 43}].view(-1, 43)",
+            f"c = x[:{n // 4096 * 4096}].view(-1, 8, 8, 64).permute(0, 3, 1, 2)",
+            "z = torch.view_as_complex(g.view(-1, 2))",
         ]
         out[f"{name}/{dtype}/{size}"] = ("; ".join(setup), code)
 
@@ -181,7 +213,7 @@ def cases() -> dict[str, tuple[str, str]]:
             if name in HALF_REDUCTIONS:
                 add(name, size, "bf16", code)
                 add(name, size, "f16", code)
-        for name, (dtype, code) in {**CASTS, **INTEGERS}.items():
+        for name, (dtype, code) in {**CASTS, **INTEGERS, **BESIDE}.items():
             add(name, size, dtype, code)
     for dtype in ("f32", "bf16", "f64"):
         for n in (256, 512, 1024, 2048):
