@@ -77,7 +77,7 @@ fn sum_in<T: Real, F: Term<T>, const N: usize>(x: &[T], f: F) -> T {
     let tail = rest.remainder();
     let first = x.len() % N - tail.len();
     match x.last_chunk::<STEP>() {
-        Some(last) if F::LONG && N >= STEP => {
+        Some(last) if F::LONG && N >= STEP && !tail.is_empty() => {
             let mut terms = *last;
             for v in &mut terms {
                 *v = f.term(*v);
