@@ -318,3 +318,10 @@ def test_what_leads_to_no_input_is_not_computed(make, kernel):
     # What hooks are told, and what is gathered, is the same.
     out.backward(seed, inputs=[y])
     assert x.grad is None and y.grad.shape == (3, 3)
+
+
+def test_a_traceback_of_a_forward_call_ends_where_it_was_made(recwarn):
+    with torch.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="nan values"):
+        torch.sqrt(torch.tensor(-1.0, requires_grad=True)).backward()
+    (told,) = [str(w.message) for w in recwarn if "forward call" in str(w.message)]
+    assert "anomaly_mode.py" not in told and "torch.sqrt(torch.tensor(-1.0" in told

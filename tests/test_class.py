@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import operator
 import pickle
 import subprocess
@@ -235,3 +236,13 @@ sys.kept = [x, y, z, layer]
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_functions_of_layers_have_signatures():
+    functional = torch.nn.functional
+    signature = inspect.signature(functional.cross_entropy)
+    assert list(signature.parameters)[:2] == ["input", "target"]
+    assert signature.parameters["ignore_index"].default == -100
+    assert signature.parameters["reduction"].default == "mean"
+    assert "input" in inspect.signature(functional.layer_norm).parameters
+    assert functional.relu.__doc__.startswith("relu(")

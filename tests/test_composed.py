@@ -282,3 +282,19 @@ def test_heads_that_share_keys_are_those_with_keys_of_their_own(queries, how, tu
     made = attention(q, k, v, enable_gqa=True, **options)
     k, v = (t.repeat_interleave(3, 1) for t in (k, v))
     torch.testing.assert_close(made, attention(q, k, v, **options))
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "strides"),
+    [
+        ("ab,bc->ca", [(2, 3), (3, 4)], (2, 1)),
+        ("ab,bc->ac", [(2, 3), (3, 4)], (4, 1)),
+        ("abd,abc->cda", [(2, 3, 5), (2, 3, 4)], (5, 1, 20)),
+        ("abd,abc->dca", [(2, 3, 5), (2, 3, 4)], (4, 1, 20)),
+        ("abc,bde->deac", [(2, 3, 4), (3, 5, 6)], (48, 8, 4, 1)),
+        ("abc,bde->daec", [(2, 3, 4), (3, 5, 6)], (6, 120, 1, 30)),
+    ],
+)
+def test_einsum_multiplies_so_that_results_lie_in_order(equation, shapes, strides):
+    made = torch.einsum(equation, *[torch.rand(s) for s in shapes])
+    assert made.stride() == strides

@@ -141,3 +141,17 @@ def test_what_is_written_is_the_argument_itself():
         result = return_and_correct_aliasing(func, args, kwargs, made)
         pairs = zip(result, want, strict=True) if isinstance(want, tuple) else [(result, want)]
         assert all(a is b for a, b in pairs)
+
+
+def test_a_reshape_is_one_view():
+    def shown(call, x):
+        Passing.log.clear()
+        call(x.as_subclass(Passing))
+        return Passing.log[:]
+
+    x = torch.arange(6.0).view(2, 3)
+    assert shown(lambda x: x.reshape(-1), x) == ["aten.view.default"]
+    assert shown(lambda x: x.flatten(), x) == ["aten.view.default"]
+    copied = ["aten.clone.default", "aten._unsafe_view.default"]
+    assert shown(lambda x: x.reshape(-1), x.t()) == copied
+    assert shown(lambda x: x.flatten(), x.t()) == copied

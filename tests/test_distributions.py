@@ -457,3 +457,13 @@ def test_constraints_and_transforms_check_what_they_are_given():
     transforms = torch.distributions.transforms
     with pytest.raises(AssertionError, match="reinterpreted_batch_ndims must be >= 0, got -1"):
         transforms.IndependentTransform(transforms.ExpTransform(), -1)
+
+
+def test_samples_are_checked_in_whole_batches():
+    x = torch.tensor([[0.5, 2.0], [3.0, 1.0]])
+    density = torch.func.vmap(lambda v: D.Exponential(2.0).log_prob(v))
+    assert torch.equal(density(x), D.Exponential(2.0).log_prob(x))
+    slopes = torch.func.vmap(torch.func.grad(lambda s: D.Normal(0.0, s).log_prob(x).sum()))
+    assert slopes(torch.tensor([1.0, 2.0])).shape == (2,)
+    with pytest.raises(ValueError, match="to be within the support"):
+        density(-x)

@@ -365,3 +365,12 @@ def test_modes_inside_a_fake_one_see_tensors_of_numbers():
     with FakeTensorMode(), FlopCounterMode(display=False) as counter:
         torch.tensor([[2.0, 3.0]]) @ torch.ones(2, 4)
     assert counter.get_total_flops() == 16
+
+
+def test_copies_of_parameters_in_a_mode_are_parameters():
+    with FakeTensorMode():
+        layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+        layers(torch.ones(1, 3, 8)).sum().backward()
+    weight = layers.layers[1].linear1.weight
+    assert isinstance(weight, nn.Parameter) and weight.is_leaf and weight.grad.shape == (16, 8)
+    assert len(list(layers.parameters())) == 24

@@ -198,3 +198,57 @@ def test_numbers_beyond_64_bits_are_no_indices():
     for i in (2**63, -(2**70)):
         kind, text = told(lambda i=i: torch.ones(3)[i])
         assert (kind, text) == (ValueError, "Overflow when unpacking long long")
+
+
+@pytest.mark.parametrize(
+    ("call", "kernel"),
+    [
+        (lambda t: t + 1, "add_stub"),
+        (lambda t: torch.rsub(t, t), "add_stub"),
+        (lambda t: t.square(), "pow"),
+        (lambda t: t.sgn(), "sign_cpu"),
+        (lambda t: t.relu(), "clamp_min_scalar_cpu"),
+        (lambda t: t.clamp(max=1), "clamp_max_scalar_cpu"),
+        (lambda t: t.clamp(0, 1), "clamp_scalar_cpu"),
+        (lambda t: torch.clamp(t, t, t), "clamp_cpu"),
+        (lambda t: torch.fmax(t, t), "maximum_cpu"),
+        (lambda t: torch.nn.functional.softshrink(t), "softshrink_check"),
+        (lambda t: torch.fmin(t.to(torch.float8_e5m2), t.to(torch.float8_e5m2)), "fmin_cpu"),
+        (lambda t: t.to(torch.float8_e5m2).exp(), "exp_vml_cpu"),
+        (lambda t: t.to(torch.float8_e5m2).nan_to_num(), "nan_to_num"),
+    ],
+)
+def test_kernels_have_pytorchs_names(call, kernel):
+    kind, text = told(lambda: call(torch.ones(2, dtype=torch.uint16)))
+    assert kind is NotImplementedError
+    assert text.startswith(f'"{kernel}" not implemented for ')
+
+
+@pytest.mark.parametrize(
+    ("call", "want"),
+    [
+        (
+            lambda: torch.cholesky_solve(torch.ones(3, 1), torch.eye(2)),
+            "Incompatible matrix sizes for cholesky_solve: each A matrix is 2 by 2 but each b matrix is 3 by 1",
+        ),
+        (
+            lambda: torch.triangular_solve(torch.ones(3, 1), torch.ones(3, 2)),
+            "A must be batches of square matrices, but they are 3 by 2 matrices",
+        ),
+        (
+            lambda: torch.cholesky_solve(torch.ones(3, 1), torch.ones(3, 2).double()),
+            "Expected b and A to have the same dtype, but found b of type Float and A of type Double instead.",
+        ),
+        (
+            lambda: torch.addmm(torch.ones(7, 7), torch.ones(3, 4), torch.ones(4, 5)),
+            "The expanded size of the tensor (5) must match the existing size (7) at non-singleton dimension 1.  "
+            "Target sizes: [3, 5].  Tensor sizes: [7, 7]",
+        ),
+        (
+            lambda: torch.einsum("ii,i", torch.ones(3, 4), torch.ones(3)),
+            "einsum(): subscript i is repeated for operand 0 but the sizes don't match, 4 != 3",
+        ),
+    ],
+)
+def test_the_first_thing_that_is_wrong_is_told(call, want):
+    assert told(call) == (RuntimeError, want)

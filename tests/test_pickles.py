@@ -9,6 +9,7 @@ import copy
 import pickle
 import pickletools
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,16 @@ def test_classes_of_results_take_a_sequence() -> None:
     ):
         with pytest.raises(TypeError, match=text):
             kind(*given)
+
+
+def test_pickling_tells_nothing() -> None:
+    """The storage of old in a tensor's pickle is no reason to warn of it."""
+    import torchlike
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = pickle.loads(pickle.dumps(torchlike.arange(3.0)))
+    assert x.tolist() == [0, 1, 2]
 
 
 if __name__ == "__main__":

@@ -230,6 +230,11 @@ def test_parts_and_rearrangements():
         torch.ones(2, 2, 2).to_sparse_csr().t()
 
 
+def test_shares_of_entries_tell_nothing_of_how_they_are_found(recwarn):
+    torch.sparse.softmax(torch.eye(3).to_sparse(), 1)
+    assert not [w for w in recwarn if "index_reduce" in str(w.message)]
+
+
 def test_shares_and_sums_of_entries():
     s = uncoalesced()
     t = s.to_dense()

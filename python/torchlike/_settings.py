@@ -268,7 +268,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     global _matmul_precision
     if precision not in ("highest", "high", "medium"):
         warnings.warn(
-            f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current"
             f"setFloat32MatmulPrecision call has no effect.",
             stacklevel=2,
         )

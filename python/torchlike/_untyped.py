@@ -305,7 +305,7 @@ def from_buffer(
 
 def reduce_storage(storage: Any) -> Any:
     """A storage's plain pickle, as PyTorch has it: a file with nothing else in it; of one on meta its size."""
-    if storage.device.type == "meta":
+    if getattr(storage, "_untyped_storage", storage).device.type == "meta":
         return storage.__reduce__()
     import io
 

@@ -243,7 +243,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let root = root_class(py)?;
     m.add("_VariableFunctionsClass", &root)?;
     for (i, ((module, name, method, _), ops)) in gathered.iter().enumerate() {
-        let definition = definition(i, module, name, document(name, ops, *method))?;
+        let definition = definition(i, module, name, document(module, name, ops, *method))?;
         let function = if *method {
             add_method(py, name, definition)?
         } else {
@@ -346,14 +346,35 @@ fn add_function<'py>(
     Ok(function)
 }
 
-/// Docstring: a signature line an overload (which `inspect` reads if there is one), then the sentence.
-fn document(name: &str, ops: &[&'static Op], method: bool) -> String {
+/// Docstring: a signature line an overload, then the sentence. What is a function of Python in PyTorch has one for `inspect` before
+/// it, which `__doc__` does not show.
+fn document(module: &str, name: &str, ops: &[&'static Op], method: bool) -> String {
     let doc = ops.first().map_or("", |op| op.def.doc);
     let lines: Vec<String> = ops
         .iter()
         .map(|op| format!("{name}({})", signature(op, method)))
         .collect();
-    format!("{}\n\n{doc}", lines.join("\n"))
+    let told = match ops {
+        [op] if module == "nn.functional" => format!("{name}({})\n--\n\n", plain_signature(op)),
+        _ => String::new(),
+    };
+    format!("{told}{}\n\n{doc}", lines.join("\n"))
+}
+
+/// The arguments as `inspect` reads them.
+fn plain_signature(op: &Op) -> String {
+    let mut parts = Vec::new();
+    for (i, p) in op.schema.params.iter().enumerate() {
+        if p.kwonly && !op.schema.params[..i].iter().any(|q| q.kwonly) {
+            parts.push("*".to_owned());
+        }
+        let name = if p.name == "self" { "input" } else { p.name };
+        parts.push(match p.default_text {
+            "" => name.to_owned(),
+            text => format!("{name}={text}"),
+        });
+    }
+    parts.join(", ")
 }
 
 /// The arguments as PyTorch's messages list them.

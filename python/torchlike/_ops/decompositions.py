@@ -138,9 +138,10 @@ def _copied(x: Any, sizes: list[int]) -> Any:
 
 
 def _viewable(x: Any, sizes: list[int]) -> bool:
+    # Asked of a twin, for what handles its own calls would be shown the question.
     try:
         with modes.without():
-            x.view(sizes)
+            _C._root.empty_strided(x.shape, x.stride(), device="meta").view(sizes)
     except RuntimeError:
         return False
     return True
@@ -152,6 +153,8 @@ def reshape(self: Any, shape: Any) -> Any:
     sizes, rest = list(shape), -math.prod(shape)
     if sizes.count(-1) == 1 and rest > 0 and self.numel() % rest == 0:
         sizes = [self.numel() // rest if s == -1 else s for s in sizes]
+    if self.is_contiguous():
+        return aten.view(self, list(shape))
     if _viewable(self, sizes):
         return aten.view(self, list(shape) if is_exporting() else sizes)
     return _copied(self, sizes)

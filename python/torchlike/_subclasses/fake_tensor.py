@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._subclasses.meta_utils import Converter
-from torchlike._tensor import _deepcopy
+from torchlike._tensor import _deepcopy, _with_state
 from torchlike.overrides import TorchFunctionMode
 from torchlike.utils._python_dispatch import TorchDispatchMode
 from torchlike.utils.weak import WeakIdKeyDictionary
@@ -130,8 +130,15 @@ class FakeTensor(_C.Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A copy; outside of the mode it is of a mode of its own, as that is copied with it."""
-        if _C._fake_mode_here() is not None or not self.is_leaf:
+        if not self.is_leaf:
             return _deepcopy(self, memo)
+        if _C._fake_mode_here() is not None:
+            if id(self) not in memo:
+                made = memo[id(self)] = self.detach().clone()
+                if getattr(self, "_is_param", False):
+                    made._is_param = True
+                _with_state(made, self, memo)
+            return memo[id(self)]
         if id(self) not in memo:
             old = self.fake_mode
             mode = memo.setdefault(

@@ -17,7 +17,7 @@ _WITHIN = "parent_"
 
 def _made(node: Any, within: Any) -> None:
     """Notes where a node's call was made, and by which node's run if it was by one."""
-    node.metadata[_STACK] = traceback.format_stack()
+    node.metadata[_STACK] = traceback.format_stack()[:-1]
     if within is not None:
         # The node itself may be gone by the time that it is asked for.
         node.metadata[_WITHIN] = (within.name(), within.metadata)

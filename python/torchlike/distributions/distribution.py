@@ -61,7 +61,7 @@ class Distribution:
                 continue  # made of another parameter
             value = getattr(self, name)
             valid = constraint.check(value)
-            if not valid.is_meta and not valid.all():
+            if not valid.is_meta and not valid._is_all_true():
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of "
                     f"distribution {self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n"
@@ -184,7 +184,7 @@ class Distribution:
             )
             return
         valid = support.check(value)
-        if not valid.is_meta and not valid.all():
+        if not valid.is_meta and not valid._is_all_true():
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
                 f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"

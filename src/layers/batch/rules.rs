@@ -65,6 +65,7 @@ pub fn run(c: &Call, levels: &Levels) -> Result<Ret> {
         Batch::Shared(mask) if examples.differ(mask) => None,
         Batch::Shared(mask) => examples.by_dimension(mask, 0)?,
         Batch::Inserting => examples.by_dimension(0, 1)?,
+        Batch::Together => return examples.call(&examples.whole(0)?),
         Batch::Pointwise => Some(examples.pointwise(target.is_none())?),
         Batch::Unknown => return Err(batch::dynamic(op.public_name())),
         Batch::Derived if pointwise => Some(examples.pointwise(false)?),

@@ -19,9 +19,15 @@ pub fn refused(args: &Args, d: DType) -> Option<Error> {
 #[cold]
 #[must_use]
 pub fn not_implemented(args: &Args, d: DType) -> Error {
-    match bound_kernel(args) {
-        Some(kernel) => d.no_kernel(kernel),
-        None => d.no_kernel(kernel(args.name())),
+    let scalar = !matches!(args.values.get(1), Some(Arg::Tensor(_)));
+    match (bound_kernel(args), args.name()) {
+        (Some(kernel), _) => d.no_kernel(kernel),
+        (None, "clamp_min" | "relu") if scalar => d.no_kernel("clamp_min_scalar_cpu"),
+        (None, "clamp_max") if scalar => d.no_kernel("clamp_max_scalar_cpu"),
+        (None, "_clamp" | "hardtanh") if scalar => d.no_kernel("clamp_scalar_cpu"),
+        (None, "_clamp") => d.no_kernel("clamp_cpu"),
+        (None, "fmax" | "fmin") if d.is_float() => d.no_kernel(format_args!("{}_cpu", args.name())),
+        (None, name) => d.no_kernel(kernel(name)),
     }
 }
 
@@ -102,15 +108,22 @@ fn kernel(name: &str) -> String {
         "floor_divide" => "div_floor_cpu",
         "_div_trunc" => "div_trunc_cpu",
         "addcmul" | "addcdiv" => return format!("{name}_cpu_out"),
-        "pow" => "pow",
-        "digamma" => "digamma",
+        "add" | "sub" | "rsub" => "add_stub",
+        "pow" | "square" => "pow",
+        "sgn" => "sign_cpu",
+        "fmax" => "maximum_cpu",
+        "fmin" => "minimum_cpu",
+        "digamma" | "exp2" | "nan_to_num" => return name.to_owned(),
+        "softshrink" => "softshrink_check",
         "gelu" => "GeluKernelImpl",
         "gelu_backward" => "GeluBackwardKernelImpl",
         "threshold_backward" => "threshold_cpu",
         "hardtanh_backward" => "hardshrink_backward_cpu",
         "hardsigmoid_backward" => "hardsigmoid_backward",
         "softshrink_backward" | "hardshrink_backward" => "shrink_backward_cpu",
-        "ceil" | "floor" | "round" | "trunc" | "erf" | "erfc" | "erfinv" | "lgamma" | "i0" => {
+        "ceil" | "floor" | "round" | "trunc" | "erf" | "erfc" | "erfinv" | "lgamma" | "i0"
+        | "acos" | "asin" | "atan" | "cos" | "exp" | "expm1" | "log" | "log10" | "log1p"
+        | "log2" | "sin" | "sqrt" | "tan" | "tanh" => {
             return format!("{name}_vml_cpu");
         }
         _ => return format!("{name}_cpu"),

@@ -22,6 +22,8 @@ pub enum Batch {
     Shared(u16),
     /// The result has a dimension more, which the row names.
     Inserting,
+    /// The row takes all examples at once, and its result is the same for all.
+    Together,
     /// Another call; nothing: one call an example.
     As(fn(&Args, Hidden) -> Result<Option<Ret>>),
     /// One call an example.

@@ -10,7 +10,7 @@ use crate::ops::core::op::{
 };
 use crate::ops::f;
 use crate::ops::linalg::rules::{
-    batch_note, check, columnwise, cubic, fits, lead, plan, same_types, tail, with_numbers,
+    batch_note, check, columnwise, cubic, lead, older, plan, tail, with_numbers,
 };
 use crate::{DType, Dims, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
@@ -180,9 +180,7 @@ fn solve_rule(a: &calls::CholeskySolve) -> Result<(Plan, Dims)> {
             x.ndim()
         );
     }
-    check(l, "cholesky_solve", true)?;
-    same_types("cholesky_solve", l, b)?;
-    let batch = fits("cholesky_solve", l.shape(), b.shape(), true)?;
+    let batch = older("cholesky_solve", l, b)?;
     let result = columnwise(batch.concat(tail(b.shape())), b.dtype());
     Ok((plan([result]), batch))
 }

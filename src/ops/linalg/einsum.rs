@@ -165,8 +165,7 @@ fn einsum(a: &calls::Einsum) -> Result<Tensor> {
     let spread = terms
         .iter()
         .zip(&operands)
-        .enumerate()
-        .map(|(i, (term, t))| spread(t, term, i, &places))
+        .map(|(term, t)| spread(t, term, &places))
         .collect::<Result<_>>()?;
     multiply(spread, &places)
 }
@@ -272,7 +271,7 @@ fn check_sizes(terms: &[Vec<usize>], operands: &[&Tensor]) -> Result<()> {
     let mut sizes = [1i64; ELLIPSIS];
     for (i, (term, t)) in terms.iter().zip(operands).enumerate() {
         let missing = t.ndim() + usize::from(term.contains(&ELLIPSIS)) - term.len();
-        let mut d = 0;
+        let (mut d, mut own) = (0, [None; ELLIPSIS]);
         for &l in term {
             if l == ELLIPSIS {
                 d += missing;
@@ -280,7 +279,14 @@ fn check_sizes(terms: &[Vec<usize>], operands: &[&Tensor]) -> Result<()> {
             }
             let s = t.shape()[d];
             d += 1;
-            if s != 1 {
+            if let Some(first) = own[l].replace(s) {
+                ensure!(
+                    s == first,
+                    Runtime,
+                    "einsum(): subscript {} is repeated for operand {i} but the sizes don't match, {s} != {first}",
+                    letter(l)
+                );
+            } else if s != 1 {
                 ensure!(
                     sizes[l] == 1 || sizes[l] == s,
                     Runtime,
@@ -296,7 +302,7 @@ fn check_sizes(terms: &[Vec<usize>], operands: &[&Tensor]) -> Result<()> {
 }
 
 /// An operand with all dimensions of the sum, in their common order.
-fn spread(t: &Tensor, term: &[usize], i: usize, places: &Places) -> Result<Tensor> {
+fn spread(t: &Tensor, term: &[usize], places: &Places) -> Result<Tensor> {
     let own = t.ndim() + usize::from(term.contains(&ELLIPSIS)) - term.len();
     let mut perm = vec![usize::MAX; places.total];
     let mut t = t.clone();
@@ -312,7 +318,7 @@ fn spread(t: &Tensor, term: &[usize], i: usize, places: &Places) -> Result<Tenso
                 j += 1;
             }
         } else if perm[place] != usize::MAX {
-            t = repeated(&t, l, i, perm[place], j)?;
+            t = repeated(&t, perm[place], j)?;
         } else {
             perm[place] = j;
             j += 1;
@@ -320,7 +326,7 @@ fn spread(t: &Tensor, term: &[usize], i: usize, places: &Places) -> Result<Tenso
     }
     for p in &mut perm {
         if *p == usize::MAX {
-            t = f::unsqueeze(&t, -1)?;
+            t = f::unsqueeze(&t, j as i64)?;
             *p = j;
             j += 1;
         }
@@ -329,14 +335,7 @@ fn spread(t: &Tensor, term: &[usize], i: usize, places: &Places) -> Result<Tenso
 }
 
 /// The diagonal of two dimensions with one label, in the place of the first.
-fn repeated(t: &Tensor, label: usize, i: usize, first: usize, second: usize) -> Result<Tensor> {
-    let (a, b) = (t.shape()[second], t.shape()[first]);
-    ensure!(
-        a == b,
-        Runtime,
-        "einsum(): subscript {} is repeated for operand {i} but the sizes don't match, {a} != {b}",
-        letter(label)
-    );
+fn repeated(t: &Tensor, first: usize, second: usize) -> Result<Tensor> {
     let line = f::Diagonal::new(t)
         .dim1(first as i64)
         .dim2(second as i64)
@@ -357,6 +356,12 @@ fn pair(left: &Tensor, right: &Tensor, summed: &[usize]) -> Result<Tensor> {
             (true, false) => lo.push(d),
             _ => ro.push(d),
         }
+    }
+    // As the other product, a result that begins with what is only on the right lies in order.
+    if let (Some(first), Some(last)) = (lo.first(), ro.last())
+        && last < first
+    {
+        return pair(right, left, summed);
     }
     let size = |t: &Tensor, dims: &[usize]| {
         dims::numel(&dims.iter().map(|&d| t.shape()[d]).collect::<Dims>())

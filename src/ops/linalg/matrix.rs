@@ -167,7 +167,7 @@ pub(in crate::ops) fn check_expand(t: &Tensor, to: &[i64]) -> Result<()> {
             t.ndim()
         );
     }
-    for i in 0..t.ndim() {
+    for i in (0..t.ndim()).rev() {
         let (at, have) = (to.len() - t.ndim() + i, t.shape()[i]);
         ensure!(
             have == 1 || have == to[at],

@@ -97,14 +97,32 @@ pub(super) fn tail(shape: &[i64]) -> &[i64] {
     &shape[shape.len() - 2..]
 }
 
-/// Both sides of an equation have one dtype; functions that are older than `linalg` word it in another way.
-pub(super) fn same_types(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
+/// The checks of functions that are older than `linalg`, in their order and words; gives the batch of the equation.
+pub(super) fn older(name: &str, a: &Tensor, b: &Tensor) -> Result<Dims> {
     let (p, q) = (a.dtype().scalar_type(), b.dtype().scalar_type());
     ensure!(
-        a.dtype() == b.dtype() || name.contains('.'),
+        a.dtype() == b.dtype(),
         Runtime,
         "Expected b and A to have the same dtype, but found b of type {q} and A of type {p} instead."
     );
+    let (n, m, r, c) = (a.size(-2)?, a.size(-1)?, b.size(-2)?, b.size(-1)?);
+    ensure!(
+        n == m,
+        Runtime,
+        "A must be batches of square matrices, but they are {n} by {m} matrices"
+    );
+    ensure!(
+        n == r,
+        Runtime,
+        "Incompatible matrix sizes for {name}: each A matrix is {n} by {n} but each b matrix is {r} by {c}"
+    );
+    check_numbers(a.dtype(), name)?;
+    dims::broadcast(&lead(b.shape()), &lead(a.shape()))
+}
+
+/// Both sides of an equation have one dtype.
+pub(super) fn same_types(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
+    let (p, q) = (a.dtype().scalar_type(), b.dtype().scalar_type());
     let left = if name == "linalg.lu_solve" { "LU" } else { "A" };
     ensure!(
         a.dtype() == b.dtype(),

@@ -5,7 +5,7 @@ use crate::cpu::dense::triangular::{MANY, Triangle, solve_left, solve_right};
 use crate::cpu::matrices::{self, Stack};
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, Plan, X, kernel};
 use crate::ops::linalg::rules::{
-    check, columnwise, fits, lead, plan, same_types, tail, with_numbers,
+    check, columnwise, fits, lead, older, plan, same_types, tail, with_numbers,
 };
 use crate::{Dims, Result, Tensor, ensure};
 use torchlike_macros::operators;
@@ -102,14 +102,6 @@ fn solutions<T: Number>(
 }
 
 fn old_rule(a: &calls::TriangularSolve) -> Result<(Plan, Dims)> {
-    crate::warn_once!(
-        "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangularand will be removed in a future \
-         PyTorch release.\n\
-         torch.linalg.solve_triangular has its arguments reversed and does not return a copy of one of the inputs.\n\
-         X = torch.triangular_solve(B, A).solution\n\
-         should be replaced with\n\
-         X = torch.linalg.solve_triangular(A, B)."
-    );
     let (b, t) = (a.input, a.A);
     for (x, name) in [(b, "b"), (t, "A")] {
         ensure!(
@@ -119,9 +111,15 @@ fn old_rule(a: &calls::TriangularSolve) -> Result<(Plan, Dims)> {
             x.ndim()
         );
     }
-    check(t, "triangular_solve", true)?;
-    same_types("triangular_solve", t, b)?;
-    let batch = fits("triangular_solve", t.shape(), b.shape(), true)?;
+    let batch = older("triangular_solve", t, b)?;
+    crate::warn_once!(
+        "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangularand will be removed in a future \
+         PyTorch release.\n\
+         torch.linalg.solve_triangular has its arguments reversed and does not return a copy of one of the inputs.\n\
+         X = torch.triangular_solve(B, A).solution\n\
+         should be replaced with\n\
+         X = torch.linalg.solve_triangular(A, B)."
+    );
     let outs = [b, t].map(|x| columnwise(batch.concat(tail(x.shape())), x.dtype()));
     Ok((plan(outs), batch))
 }

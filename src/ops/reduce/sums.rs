@@ -159,7 +159,8 @@ pub static OPS: &[OpDef] = &[
             f::all(a.input)
         },
         "True if all truth values are.",
-    ).samples("b8[3, 4]"),
+    ).samples("b8[3, 4]")
+    .batch(Batch::Together),
     compose(
         "_is_any_true",
         "(Tensor self)",
@@ -169,7 +170,8 @@ pub static OPS: &[OpDef] = &[
             f::any(a.input)
         },
         "True if a truth value is.",
-    ).samples("b8[3, 4]"),
+    ).samples("b8[3, 4]")
+    .batch(Batch::Together),
     kernel(
         "all",
         "(Tensor self)",

@@ -108,7 +108,10 @@ pub(crate) fn softmax(c: Coo, dim: i64, log: bool) -> Result<Coo> {
         f64::NEG_INFINITY,
     )
     .call()?;
-    let most = f::index_reduce(&most, 0, &group, &c.values, "amax")?;
+    let mut lead = Dims::filled(c.values.ndim(), 1);
+    lead[0] = group.numel();
+    let each = f::expand(&f::view(&group, &lead)?, c.values.shape())?;
+    let most = f::scatter_reduce(&most, 0, &each, &c.values, "amax")?;
     let from_top = f::sub(&c.values, &f::index_select(&most, 0, &group)?)?;
     let exponentials = f::exp(&from_top)?;
     let sums = f::index_select(&gathered(&exponentials, &group, count)?, 0, &group)?;
