@@ -432,3 +432,11 @@ def test_a_leaf_that_was_frozen_gathers_nothing(freeze):
     x.requires_grad_()
     again.backward()
     assert x.grad.tolist() == [4.0, 4.0]
+
+
+def test_gradients_of_convolutions_have_pytorchs_name():
+    x, w = torch.ones(1, 1, 4).requires_grad_(), torch.ones(1, 1, 2).requires_grad_()
+    for wanted in (x, w):
+        total = F.conv1d(x, w).pow(2).sum()
+        (grad,) = torch.autograd.grad(total, wanted, create_graph=True)
+        assert grad.grad_fn.name() == "ConvolutionBackwardBackward0"

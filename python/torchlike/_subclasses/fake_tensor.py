@@ -134,7 +134,8 @@ class FakeTensor(_C.Tensor):
             return _deepcopy(self, memo)
         if _C._fake_mode_here() is not None:
             if id(self) not in memo:
-                made = memo[id(self)] = self.detach().clone()
+                made: Any = self.detach().clone()
+                memo[id(self)] = made
                 if getattr(self, "_is_param", False):
                     made._is_param = True
                 _with_state(made, self, memo)
