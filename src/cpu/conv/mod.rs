@@ -3,7 +3,6 @@
 //!
 //! A transposed convolution is a few ordinary ones, one for each residue of the output position modulo the stride.
 
-
 mod backward;
 mod blocks;
 mod direct;
