@@ -244,7 +244,7 @@ fn check_weights<T: RandomElement + Into<f64>>(
     );
     ensure!(
         weights.chunks(PART).all(|part| {
-            let inside = |w: f64| (w >= 0.0) & (w < f64::INFINITY);
+            let inside = |w: f64| (w >= 0.0) & w.is_finite();
             part.iter().fold(true, |all, &w| all & inside(w.into()))
         }),
         Runtime,
