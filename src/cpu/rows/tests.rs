@@ -196,8 +196,8 @@ fn of_short_rows(shape: &[i64], steps: [&[i64]; 2], d: crate::DType) {
         let ends = shape.iter().zip(steps).map(|(n, s)| (n - 1) * s);
         ends.sum::<i64>() + 1
     };
-    let values: Vec<f32> = (0..4096).map(|i| ((i * 37) % 101) as f32).collect();
-    let all = Tensor::from_slice(&values, &[4096]).unwrap();
+    let values: Vec<f32> = (0..1 << 15).map(|i| ((i * 37) % 101) as f32).collect();
+    let all = Tensor::from_slice(&values, &[1 << 15]).unwrap();
     let all = copy::converted(&all, d).unwrap();
     let view = |t: &Tensor, steps: &[i64], offset: i64| {
         assert!(count(steps) + offset <= t.numel());
@@ -216,7 +216,7 @@ fn of_short_rows(shape: &[i64], steps: [&[i64]; 2], d: crate::DType) {
         .unwrap();
     let over = copy::converted(&copy::dense(&a, d).unwrap(), d).unwrap();
     for (steps, over) in [(&dense, None), (&apart, None), (&dense, Some(over))] {
-        let room = Tensor::empty(&[65536], d, Device::CPU).unwrap();
+        let room = Tensor::empty(&[1 << 17], d, Device::CPU).unwrap();
         let out = over.clone().unwrap_or_else(|| view(&room, steps, 0));
         let first = over.as_ref().unwrap_or(&a);
         let operands = [Operand::Tensor(first), Operand::Tensor(&b)];
