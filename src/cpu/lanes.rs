@@ -15,13 +15,35 @@ pub trait Real:
 {
     /// The smallest value.
     const LOWEST: Self;
+    /// What makes a vector of numbers 0, then what keeps them: by [`masked`](Real::masked).
+    const KEPT: &'static [Self; 2 * STEP];
+
+    /// The number whose bits are those that are set in both.
+    fn masked(self, by: Self) -> Self;
 }
-impl Real for f32 {
-    const LOWEST: Self = f32::NEG_INFINITY;
+
+macro_rules! real {
+    ($t:ty) => {
+        impl Real for $t {
+            const LOWEST: Self = <$t>::NEG_INFINITY;
+            const KEPT: &'static [Self; 2 * STEP] = &{
+                let mut bits = [0.0; 2 * STEP];
+                let mut l = STEP;
+                while l < 2 * STEP {
+                    bits[l] = <$t>::from_bits(!0);
+                    l += 1;
+                }
+                bits
+            };
+            #[inline(always)]
+            fn masked(self, by: Self) -> Self {
+                Self::from_bits(self.to_bits() & by.to_bits())
+            }
+        }
+    };
 }
-impl Real for f64 {
-    const LOWEST: Self = f64::NEG_INFINITY;
-}
+real!(f32);
+real!(f64);
 
 const LANES: usize = 64;
 /// Elements behind the whole groups of a row that are taken at a time: a vector of single precision.
@@ -32,8 +54,6 @@ pub const SHORT: usize = 8;
 /// What an element adds to a sum. Short closures are terms; longer ones would stay functions of their own, compiled for the
 /// baseline: those are types with an `#[inline(always)]` method.
 pub trait Term<T>: Copy {
-    /// Whether it takes so long that the elements behind the last whole vector are worth being laid out as one.
-    const LONG: bool = false;
     /// The term of an element.
     fn term(self, v: T) -> T;
 }
@@ -48,51 +68,22 @@ impl<T, F: Fn(T) -> T + Copy> Term<T> for F {
 /// The sum of `f` over a row, in lanes; long rows are summed in blocks, which keeps f32 sums exact enough.
 #[inline(always)]
 pub fn sum_by<T: Real>(x: &[T], f: impl Term<T>) -> T {
-    // The lanes that short rows do not reach would add nothing.
-    if x.len() <= SHORT {
-        return sum_in::<T, _, SHORT>(x, f);
-    }
     let mut total = T::of(0.0);
     for block in x.chunks(4096) {
-        total += sum_in::<T, _, LANES>(block, f);
+        total += sum2_by(block, block, First(f));
     }
     total
 }
 
-#[inline(always)]
-fn sum_in<T: Real, F: Term<T>, const N: usize>(x: &[T], f: F) -> T {
-    let mut acc = [T::of(0.0); N];
-    let mut chunks = x.chunks_exact(N);
-    for c in &mut chunks {
-        for l in 0..N {
-            acc[l] += f.term(c[l]);
-        }
+/// A term of the first of two elements.
+#[derive(Clone, Copy)]
+struct First<F>(F);
+
+impl<T, F: Term<T>> Two<T> for First<F> {
+    #[inline(always)]
+    fn of(self, x: T, _: T) -> T {
+        self.0.term(x)
     }
-    let mut rest = chunks.remainder().chunks_exact(STEP);
-    for (x, acc) in (&mut rest).zip(acc.chunks_exact_mut(STEP)) {
-        for l in 0..STEP {
-            acc[l] += f.term(x[l]);
-        }
-    }
-    let tail = rest.remainder();
-    let first = x.len() % N - tail.len();
-    match x.last_chunk::<STEP>() {
-        Some(last) if F::LONG && N >= STEP && !tail.is_empty() => {
-            let mut terms = *last;
-            for v in &mut terms {
-                *v = f.term(*v);
-            }
-            for (acc, &v) in acc[first..].iter_mut().zip(&terms[STEP - tail.len()..]) {
-                *acc += v;
-            }
-        }
-        _ => {
-            for (acc, &v) in acc[first..].iter_mut().zip(tail) {
-                *acc += f.term(v);
-            }
-        }
-    }
-    across(acc, |a, b| a + b)
 }
 
 /// Writes the terms of a row, the last ones as a whole vector with some before them.
@@ -116,6 +107,27 @@ pub fn map_by<T: Real>(x: &[T], out: &mut [T], f: impl Term<T>) {
             for (o, &v) in out[whole..].iter_mut().zip(&x[whole..]) {
                 *o = f.term(v);
             }
+        }
+    }
+}
+
+/// Multiplies a row, the last elements as a whole vector with some before them.
+#[inline(always)]
+pub fn scale_by<T: Real>(row: &mut [T], factor: T) {
+    let whole = match row.len() {
+        n if n < STEP => n,
+        n => n / STEP * STEP,
+    };
+    // Before those that it shares with the others become products.
+    let last = row.last_chunk::<STEP>().copied();
+    for v in &mut row[..whole] {
+        *v = *v * factor;
+    }
+    if let (Some(last), true) = (last, whole < row.len())
+        && let Some(to) = row.last_chunk_mut::<STEP>()
+    {
+        for l in 0..STEP {
+            to[l] = last[l] * factor;
         }
     }
 }
@@ -145,10 +157,17 @@ pub trait Cell: Copy {
     fn zip(self, other: Self, f: impl Two<Self::T>) -> Self;
 }
 
-/// A function of two numbers: a type, as longer closures would stay functions of their own.
+/// A function of two numbers: a short closure, or a type, as longer closures would stay functions of their own.
 pub trait Two<T>: Copy {
     /// Its value.
     fn of(self, x: T, y: T) -> T;
+}
+
+impl<T, F: Fn(T, T) -> T + Copy> Two<T> for F {
+    #[inline(always)]
+    fn of(self, x: T, y: T) -> T {
+        self(x, y)
+    }
 }
 
 impl<T: Real> Cell for T {
@@ -166,27 +185,67 @@ impl<T: Real> Cell for T {
 
 /// The sum of `f` over two rows.
 #[inline(always)]
-pub fn sum2_by<C: Cell>(x: &[C], y: &[C], f: impl Fn(C::T, C::T) -> C::T) -> C::T {
-    let mut acc = [[<C::T as RealFns>::of(0.0); LANES]; 2];
+pub fn sum2_by<C: Cell>(x: &[C], y: &[C], f: impl Two<C::T>) -> C::T {
     let n = x.len().min(y.len());
     let (x, y) = (&x[..n], &y[..n]);
+    let (Some(last_x), Some(last_y)) = (x.last_chunk::<STEP>(), y.last_chunk::<STEP>()) else {
+        // The lanes that short rows do not reach would add nothing.
+        return match n {
+            ..=SHORT => sum2_of_few::<C, SHORT>(x, y, f),
+            _ => sum2_of_few::<C, STEP>(x, y, f),
+        };
+    };
+    let mut acc = [[<C::T as RealFns>::of(0.0); LANES]; 2];
     let lanes = LANES / C::N;
     let (mut xs, mut ys) = (x.chunks_exact(lanes), y.chunks_exact(lanes));
     for (a, b) in (&mut xs).zip(&mut ys) {
         for l in 0..lanes {
             for i in 0..C::N {
-                acc[i][l] += f(a[l].get(i), b[l].get(i));
+                acc[i][l] += f.of(a[l].get(i), b[l].get(i));
             }
         }
     }
-    for (l, (&a, &b)) in xs.remainder().iter().zip(ys.remainder()).enumerate() {
-        for i in 0..C::N {
-            acc[i][l] += f(a.get(i), b.get(i));
+    let (xs, ys) = (
+        xs.remainder().chunks_exact(STEP),
+        ys.remainder().chunks_exact(STEP),
+    );
+    for (a, b) in xs.zip(ys) {
+        for l in 0..STEP {
+            for i in 0..C::N {
+                acc[i][l] += f.of(a[l].get(i), b[l].get(i));
+            }
         }
     }
-    let [mut sums, others] = acc;
+    if n % STEP > 0 {
+        // The last ones as a vector, of which those before them become 0. A length that the compiler knows something of would
+        // have it take lanes apart.
+        let kept = &<C::T as Real>::KEPT[std::hint::black_box(n % STEP)..][..STEP];
+        for l in 0..STEP {
+            for i in 0..C::N {
+                acc[i][l] += f.of(last_x[l].get(i), last_y[l].get(i)).masked(kept[l]);
+            }
+        }
+    }
+    together::<C, LANES>(acc)
+}
+
+/// The same of up to `N` cells.
+#[inline(always)]
+fn sum2_of_few<C: Cell, const N: usize>(x: &[C], y: &[C], f: impl Two<C::T>) -> C::T {
+    let mut acc = [[<C::T as RealFns>::of(0.0); N]; 2];
+    for (l, (x, y)) in x.iter().zip(y).take(N).enumerate() {
+        for i in 0..C::N {
+            acc[i][l] += f.of(x.get(i), y.get(i));
+        }
+    }
+    together::<C, N>(acc)
+}
+
+/// The sum of the lanes of the numbers of cells.
+#[inline(always)]
+fn together<C: Cell, const N: usize>([mut sums, others]: [[C::T; N]; 2]) -> C::T {
     if C::N > 1 {
-        for l in 0..lanes {
+        for l in 0..N {
             sums[l] += others[l];
         }
     }
@@ -196,24 +255,72 @@ pub fn sum2_by<C: Cell>(x: &[C], y: &[C], f: impl Fn(C::T, C::T) -> C::T) -> C::
 /// The largest value of a row; NaN are passed over.
 #[inline(always)]
 pub fn max_of<T: Real>(x: &[T]) -> T {
-    if x.len() <= SHORT {
-        return x.iter().fold(T::LOWEST, |m, &v| if v > m { v } else { m });
-    }
+    let larger = |m, v| if v > m { v } else { m };
+    let Some(last) = x.last_chunk::<STEP>() else {
+        return x.iter().fold(T::LOWEST, |m, &v| larger(m, v));
+    };
     let mut acc = [T::LOWEST; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for c in &mut chunks {
         for l in 0..LANES {
-            acc[l] = if c[l] > acc[l] { c[l] } else { acc[l] };
+            acc[l] = larger(acc[l], c[l]);
         }
     }
-    let mut rest = chunks.remainder().chunks_exact(STEP);
-    for x in &mut rest {
+    for x in chunks.remainder().chunks_exact(STEP) {
         for l in 0..STEP {
-            acc[l] = if x[l] > acc[l] { x[l] } else { acc[l] };
+            acc[l] = larger(acc[l], x[l]);
         }
     }
-    for (l, &v) in rest.remainder().iter().enumerate() {
-        acc[l] = if v > acc[l] { v } else { acc[l] };
+    // Some of them a second time, which changes nothing.
+    for l in 0..STEP {
+        acc[l] = larger(acc[l], last[l]);
     }
-    across(acc, |m, v| if v > m { v } else { m })
+    across(acc, larger)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows whose whole vectors and rests are of all sizes; sums of whole numbers are exact in any order.
+    fn of_every_length<T: Real + std::fmt::Debug>() {
+        for n in 1..=150 {
+            let x: Vec<T> = (0..n)
+                .map(|i| T::of(f64::from((i * 37 + n) % 23) - 11.0))
+                .collect();
+            let total = x.iter().fold(T::of(0.0), |sum, &v| sum + v);
+            assert_eq!(sum_by(&x, |v| v), total, "{n}");
+            assert_eq!(
+                sum2_by(&x, &x, |a, b| a + b + T::of(1.0)),
+                total + total + T::of(f64::from(n))
+            );
+            let most = x.iter().fold(T::LOWEST, |m, &v| if v > m { v } else { m });
+            assert_eq!(max_of(&x), most, "{n}");
+            let (mut made, mut scaled) = (x.clone(), x.clone());
+            map_by(&x, &mut made, |v| v * v);
+            scale_by(&mut scaled, T::of(3.0));
+            for (i, &v) in x.iter().enumerate() {
+                assert_eq!([made[i], scaled[i]], [v * v, v * T::of(3.0)], "{i} of {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn rests_of_rows_count_once() {
+        of_every_length::<f32>();
+        of_every_length::<f64>();
+    }
+
+    #[test]
+    fn nan_and_infinity_spread_to_sums_alone() {
+        for (n, place) in [(20, 3), (20, 19), (43, 27), (100, 85), (9, 8)] {
+            let mut x = vec![1.0f32; n];
+            x[place] = f32::NAN;
+            assert!(sum_by(&x, |v| v).is_nan());
+            assert_eq!(max_of(&x), 1.0);
+            x[place] = f32::INFINITY;
+            assert_eq!(sum_by(&x, |v| v), f32::INFINITY);
+            assert_eq!(max_of(&x), f32::INFINITY);
+        }
+    }
 }

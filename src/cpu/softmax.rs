@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
-use super::lanes::{Real, SHORT, Term, map_by, max_of, sum_by};
+use super::lanes::{Real, SHORT, Term, map_by, max_of, scale_by, sum_by};
 use super::lines::{self, Shared};
 use super::math::Elementary;
 use super::stored::{each_line, each_piece};
@@ -90,9 +90,7 @@ simd_fn! { wide
     fn row<T: Real>(x: &[T], out: &mut [T]) {
         map_by(x, out, ExpBelow(max_of(x)));
         let scale = T::of(1.0) / sum_by(out, |v| v);
-        for o in out {
-            *o = *o * scale;
-        }
+        scale_by(out, scale);
     }
 }
 
@@ -101,7 +99,6 @@ simd_fn! { wide
 struct ExpBelow<T>(T);
 
 impl<T: Real> Term<T> for ExpBelow<T> {
-    const LONG: bool = true;
     #[inline(always)]
     fn term(self, v: T) -> T {
         (v - self.0).exp_()
