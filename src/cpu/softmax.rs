@@ -4,12 +4,12 @@
 
 use super::lanes::{Real, SHORT, Term, map_by, max_of, scale_by, sum_by};
 use super::lines::{self, Shared};
-use super::math::Elementary;
-use super::stored::{each_line, each_piece};
+use super::math::{Elementary, RealFns};
+use super::stored::{Stored, each_line, each_piece};
 use super::{pool, slice, slice_mut};
 use crate::cpu::room::Room;
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Result, Tensor, with_dtype};
+use crate::{Result, Tensor, with_dtype};
 
 /// Writes the softmax of `x` along `dim`, or its logarithm, into `out`, whose dtype decides that of the arithmetic.
 ///
@@ -27,28 +27,19 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
         .skip(dim + 1)
         .map(|&d| d as usize)
         .product();
-    if inner == 1 {
-        let result = lines::results(out, out.dtype())?;
-        with_dtype!(out.dtype(), [half float] => E, {
-            let (x, out) = (slice::<E>(&x), slice_mut::<E>(&result));
-            if (1..=SHORT).contains(&n) {
-                each_piece([x], out, n, |[x], _, out| beside(x, out, n, log));
-            } else {
-                each_line(x, out, [x.len() / n, n], |_, x, out| {
-                    if log { log_row(x, out) } else { row(x, out) }
-                });
-            }
-        }, else {});
-        return lines::put(out, &result);
-    }
-    if out.dtype() == DType::F64 {
-        let result = lines::results(out, DType::F64)?;
-        columns_of(slice::<f64>(&x), slice_mut(&result), n, inner, log);
-        return lines::put(out, &result);
-    }
-    let x = super::copy::dense(&x, DType::F32)?;
-    let result = lines::results(out, DType::F32)?;
-    columns_of(slice::<f32>(&x), slice_mut(&result), n, inner, log);
+    let result = lines::results(out, out.dtype())?;
+    with_dtype!(out.dtype(), [half float] => E, {
+        let (x, out) = (slice::<E>(&x), slice_mut::<E>(&result));
+        if inner > 1 {
+            columns_of(x, out, n, inner, log);
+        } else if (1..=SHORT).contains(&n) {
+            each_piece([x], out, n, |[x], _, out| beside(x, out, n, log));
+        } else {
+            each_line(x, out, [x.len() / n, n], |_, x, out| {
+                if log { log_row(x, out) } else { row(x, out) }
+            });
+        }
+    }, else {});
     lines::put(out, &result)
 }
 
@@ -56,34 +47,54 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
 ///
 /// # Errors
 /// If a size overflows.
-pub fn scratch(room: &mut Room, out: &Tensor, x: &Tensor, dim: usize) -> Result<()> {
+pub fn scratch(room: &mut Room, out: &Tensor, x: &Tensor) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let x = room.dense(x, out.dtype())?;
-    let inner: i64 = x.shape().iter().skip(dim + 1).product();
-    if inner == 1 || out.dtype() == DType::F64 {
-        return room.dense(out, out.dtype()).map(drop);
-    }
-    room.all_dense([Some(&x), Some(out)], DType::F32)
+    room.all_dense([Some(x), Some(out)], out.dtype())
 }
 
-fn columns_of<T: Real>(x: &[T], out: &mut [T], n: usize, inner: usize, log: bool) {
-    let outer = x.len() / (n * inner);
-    let grain = (8192 / (n * inner).max(1)).max(1);
+/// Of matrices of `n` rows, some columns a task.
+fn columns_of<E: Stored>(x: &[E], out: &mut [E], n: usize, inner: usize, log: bool) {
+    let strips = inner.div_ceil(WIDTH);
+    let tasks = x.len() / (n * inner) * strips;
+    let grain = (8192 / (n * WIDTH.min(inner))).max(1);
     let shared = Shared::new(out);
-    pool::parallel_for(outer, grain, |range| {
-        for r in range {
-            let (at, len) = (r * n * inner, n * inner);
-            // SAFETY: every matrix has its own part.
-            columns(
-                &x[at..at + len],
-                unsafe { shared.part(at, len) },
-                inner,
-                log,
-            );
+    pool::parallel_for(tasks, grain, |range| {
+        let mut rooms = [Vec::new(), Vec::new()];
+        for task in range {
+            let start = task % strips * WIDTH;
+            let at = task / strips * n * inner + start;
+            let width = WIDTH.min(inner - start);
+            let x = &x[at..][..(n - 1) * inner + width];
+            strip(x, shared, at, [n, inner, width], &mut rooms, log);
         }
     });
+}
+
+/// Columns of a matrix, whose part of the result begins at `at`: by way of tiles where elements have to be converted.
+fn strip<E: Stored>(
+    x: &[E],
+    out: Shared<E>,
+    at: usize,
+    [n, inner, width]: [usize; 3],
+    [tile, made]: &mut [Vec<E::Wide>; 2],
+    log: bool,
+) {
+    if let Some(out) = E::shared(out) {
+        return columns(E::wide(x, tile), out, [at, inner], [inner, width], log);
+    }
+    let zero = <E::Wide as RealFns>::of(0.0);
+    tile.resize(n * width, zero);
+    made.resize(n * width, zero);
+    for (row, to) in x.chunks(inner).zip(tile.chunks_exact_mut(width)) {
+        E::widen(&row[..width], to);
+    }
+    columns(tile, Shared::new(made), [0, width], [width, width], log);
+    for (r, row) in made.chunks_exact(width).enumerate() {
+        // SAFETY: every strip has its own columns of each row.
+        E::store(row, unsafe { out.part(at + r * inner, width) });
+    }
 }
 
 simd_fn! { wide
@@ -134,7 +145,7 @@ simd_fn! { wide
         let (mut tile, mut made) = ([T::of(0.0); SHORT * WIDTH], [T::of(0.0); SHORT * WIDTH]);
         for (x, out) in x.chunks(n * WIDTH).zip(out.chunks_mut(n * WIDTH)) {
             turned(x, n, &mut tile);
-            columns(&tile[..n * WIDTH], &mut made[..n * WIDTH], WIDTH, log);
+            columns(&tile[..n * WIDTH], Shared::new(&mut made), [0, WIDTH], [WIDTH, WIDTH], log);
             for (j, column) in made.chunks_exact(WIDTH).take(n).enumerate() {
                 for (&v, line) in column.iter().zip(out.chunks_exact_mut(n)) {
                     line[j] = v;
@@ -145,33 +156,32 @@ simd_fn! { wide
 }
 
 simd_fn! { wide
-    fn columns<T: Real>(x: &[T], out: &mut [T], inner: usize, log: bool) {
-        let mut start = 0;
-        while start < inner {
-            let w = WIDTH.min(inner - start);
-            let (mut m, mut s) = ([T::LOWEST; WIDTH], [T::of(0.0); WIDTH]);
-            for row in x.chunks_exact(inner) {
-                for (m, &v) in m.iter_mut().zip(&row[start..start + w]) {
-                    *m = if v > *m { v } else { *m };
-                }
+    /// Of columns: the step between their rows and how many there are; where the results begin, and their step.
+    fn columns<T: Real>(x: &[T], out: Shared<T>, place: [usize; 2], shape: [usize; 2], log: bool) {
+        let ([at, to_step], [step, width]) = (place, shape);
+        let (mut m, mut s) = ([T::LOWEST; WIDTH], [T::of(0.0); WIDTH]);
+        let rows = || x.chunks(step).map(|row| &row[..width]);
+        // SAFETY: nobody else has these columns of the results.
+        let to = |r: usize| unsafe { out.part(at + r * to_step, width) };
+        for row in rows() {
+            for (m, &v) in m.iter_mut().zip(row) {
+                *m = if v > *m { v } else { *m };
             }
-            for (row, o) in x.chunks_exact(inner).zip(out.chunks_exact_mut(inner)) {
-                let (row, o) = (&row[start..start + w], &mut o[start..start + w]);
-                for j in 0..w {
-                    let e = (row[j] - m[j]).exp_();
-                    s[j] += e;
-                    o[j] = if log { row[j] - m[j] } else { e };
-                }
+        }
+        for (r, row) in rows().enumerate() {
+            for (((o, &v), &m), s) in to(r).iter_mut().zip(row).zip(&m).zip(&mut s) {
+                let e = (v - m).exp_();
+                *s += e;
+                *o = if log { v - m } else { e };
             }
-            for s in &mut s[..w] {
-                *s = if log { s.log_() } else { T::of(1.0) / *s };
+        }
+        for s in &mut s[..width] {
+            *s = if log { s.log_() } else { T::of(1.0) / *s };
+        }
+        for r in 0..x.len().div_ceil(step) {
+            for (o, &s) in to(r).iter_mut().zip(&s) {
+                *o = if log { *o - s } else { *o * s };
             }
-            for o in out.chunks_exact_mut(inner) {
-                for (o, &s) in o[start..start + w].iter_mut().zip(&s) {
-                    *o = if log { *o - s } else { *o * s };
-                }
-            }
-            start += w;
         }
     }
 }

@@ -17,6 +17,12 @@ pub trait Stored: Element {
     /// Converts a line into one as long.
     fn widen(line: &[Self], to: &mut [Self::Wide]);
 
+    /// Converts a line back into one as long.
+    fn store(line: &[Self::Wide], to: &mut [Self]);
+
+    /// The same memory, if elements are stored as they are computed in.
+    fn shared(memory: Shared<Self>) -> Option<Shared<Self::Wide>>;
+
     /// The elements of a line, in `room` if they have to be converted.
     fn wide<'a>(line: &'a [Self], room: &'a mut Vec<Self::Wide>) -> &'a [Self::Wide];
 
@@ -29,6 +35,12 @@ macro_rules! as_they_are {
         type Wide = $t;
         fn widen(line: &[$t], to: &mut [$t]) {
             to.copy_from_slice(line);
+        }
+        fn store(line: &[$t], to: &mut [$t]) {
+            to.copy_from_slice(line);
+        }
+        fn shared(memory: Shared<$t>) -> Option<Shared<$t>> {
+            Some(memory)
         }
         fn wide<'a>(line: &'a [$t], _: &'a mut Vec<$t>) -> &'a [$t] {
             line
@@ -45,6 +57,12 @@ macro_rules! halves {
         type Wide = f32;
         fn widen(line: &[$t], to: &mut [f32]) {
             widened(line, to);
+        }
+        fn store(line: &[f32], to: &mut [$t]) {
+            narrowed(line, to);
+        }
+        fn shared(_: Shared<$t>) -> Option<Shared<f32>> {
+            None
         }
         fn wide<'a>(line: &'a [$t], room: &'a mut Vec<f32>) -> &'a [f32] {
             room.resize(line.len(), 0.0);

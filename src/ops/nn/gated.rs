@@ -94,7 +94,7 @@ pub static OPS: &[OpDef] = &[
         "softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
-        body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), anywhere: softmax, scratch: |a, dim, outs, room| cpu::softmax::scratch(room, &outs[0], a.input, *dim)),
+        body!(|a| rule_softmax(a.input, a.dim, a.dtype, false), anywhere: softmax, scratch: |a, _, outs, room| cpu::softmax::scratch(room, &outs[0], a.input)),
         "exp(x) over the sum of exp(x) along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
     .grad("self: _softmax_backward_data(grad, result, dim, self.dtype)")
@@ -103,7 +103,7 @@ pub static OPS: &[OpDef] = &[
         "log_softmax",
         "(Tensor self, int dim, dtype? dtype=None)",
         FMO | X,
-        body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), anywhere: log_softmax, scratch: |a, dim, outs, room| cpu::softmax::scratch(room, &outs[0], a.input, *dim)),
+        body!(|a| rule_softmax(a.input, a.dim, a.dtype, true), anywhere: log_softmax, scratch: |a, _, outs, room| cpu::softmax::scratch(room, &outs[0], a.input)),
         "The logarithm of softmax along a dimension.",
     ).samples("f32[3, 4], 0; b8[3, 4], -1, dtype=f64; f32[3, 4], 0, dtype=f64")
     .grad("self: _log_softmax_backward_data(grad, result, dim, self.dtype)")
