@@ -62,7 +62,17 @@ HALF = (
     "div",
     "cumsum",
 )
-HALF_REDUCTIONS = ("sum", "mean", "amax", "sum_rows", "sum_columns", "max_rows", "softmax", "softmax_columns", "var")
+HALF_REDUCTIONS = (
+    "sum",
+    "mean",
+    "amax",
+    "sum_rows",
+    "sum_columns",
+    "max_rows",
+    "softmax",
+    "softmax_columns",
+    "var",
+)
 CASTS = {
     "cast_f32_bf16": ("f32", "x.to(torch.bfloat16)"),
     "cast_bf16_f32": ("bf16", "x.to(torch.float32)"),
