@@ -126,8 +126,8 @@ pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
     } else {
         DType::F32
     };
-    let (from, sizes) = match columns_of(input, dims, d) {
-        Some(sizes) => (input.clone(), sizes),
+    let (from, sizes) = match columns_of(input, dims) {
+        Some(sizes) => (super::copy::dense(input, d)?, sizes),
         None => {
             let from = lines::read(input, dims, d)?;
             let n = from.shape()[1] as usize;
@@ -146,11 +146,10 @@ pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
 }
 
 /// The elements along `dims` and those inside them, if several of these lie side by side as they are.
-fn columns_of(input: &Tensor, dims: &[usize], d: DType) -> Option<[usize; 2]> {
+fn columns_of(input: &Tensor, dims: &[usize]) -> Option<[usize; 2]> {
     let &[dim] = dims else { return None };
     let inner: i64 = input.shape().get(dim + 1..)?.iter().product();
-    let dense = input.dtype() == d && input.is_contiguous() && !input.is_lazy();
-    (dense && inner >= 8).then(|| [input.shape()[dim] as usize, inner as usize])
+    (input.is_contiguous() && inner >= 8).then(|| [input.shape()[dim] as usize, inner as usize])
 }
 
 /// NaN, or what stands for it among integers.
