@@ -48,6 +48,13 @@ impl Dims {
         }
     }
 
+    /// Those that are not kept inline: the first ones, one more, and the rest.
+    #[cold]
+    fn long(first: [i64; INLINE], next: i64, rest: &mut dyn Iterator<Item = i64>) -> Self {
+        let all = first.into_iter().chain([next]).chain(rest);
+        Self(Repr::Heap(all.collect()))
+    }
+
     /// `n` copies of `value`.
     #[must_use]
     pub fn filled(n: usize, value: i64) -> Self {
@@ -165,10 +172,7 @@ impl FromIterator<i64> for Dims {
         let mut n = 0;
         while let Some(v) = iter.next() {
             if n == INLINE {
-                let mut long = buf.to_vec();
-                long.push(v);
-                long.extend(iter);
-                return Self(Repr::Heap(long.into()));
+                return Self::long(buf, v, &mut iter);
             }
             buf[n] = v;
             n += 1;
@@ -246,6 +250,7 @@ pub fn numel(shape: &[i64]) -> Result<i64> {
 }
 
 #[cold]
+#[inline(never)]
 fn overflow(shape: &[i64]) -> crate::Error {
     err!(
         Runtime,
@@ -276,15 +281,21 @@ pub fn storage_bytes(
     }
     last.and_then(|n| n.checked_add(1)?.checked_mul(itemsize as i64))
         .map(|n| n as usize)
-        .ok_or_else(|| match numel(shape) {
-            Ok(_) if contiguous_strides(shape)[..] != *strides => err!(
-                Runtime,
-                "Storage size calculation overflowed with sizes={} and strides={}",
-                Dims::new(shape),
-                Dims::new(strides)
-            ),
-            _ => overflow(shape),
-        })
+        .ok_or_else(|| too_far(shape, strides))
+}
+
+#[cold]
+#[inline(never)]
+fn too_far(shape: &[i64], strides: &[i64]) -> crate::Error {
+    match numel(shape) {
+        Ok(_) if contiguous_strides(shape)[..] != *strides => err!(
+            Runtime,
+            "Storage size calculation overflowed with sizes={} and strides={}",
+            Dims::new(shape),
+            Dims::new(strides)
+        ),
+        _ => overflow(shape),
+    }
 }
 
 /// Refuses shapes without elements whose strides no number holds.

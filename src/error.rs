@@ -70,6 +70,14 @@ impl Error {
         Self(Box::new((kind, message.into())))
     }
 
+    /// Makes an error of a text that is put together here, so that places that report one are short.
+    #[cold]
+    #[inline(never)]
+    #[must_use]
+    pub fn formatted(kind: ErrorKind, text: fmt::Arguments<'_>) -> Self {
+        Self::new(kind, text.to_string())
+    }
+
     /// The kind of mistake.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -120,7 +128,7 @@ impl From<std::io::Error> for Error {
 #[macro_export]
 macro_rules! err {
     ($kind:ident, $($fmt:tt)+) => {
-        $crate::Error::new($crate::ErrorKind::$kind, format!($($fmt)+))
+        $crate::Error::formatted($crate::ErrorKind::$kind, format_args!($($fmt)+))
     };
 }
 

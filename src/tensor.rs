@@ -135,7 +135,6 @@ impl Tensor {
     ///
     /// # Errors
     /// If the size overflows, a dimension is negative, or memory cannot be had.
-    #[inline]
     pub fn empty(shape: &[i64], dtype: DType, device: Device) -> Result<Self> {
         Self::empty_strided(
             Dims::new(shape),

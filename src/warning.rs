@@ -37,9 +37,15 @@ pub fn say(text: &str) {
 #[inline]
 pub fn once(said: &AtomicBool, text: Arguments<'_>) {
     if !said.load(Relaxed) || is_always() {
-        said.store(true, Relaxed);
-        say(&text.to_string());
+        say_now(said, text);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn say_now(said: &AtomicBool, text: Arguments<'_>) {
+    said.store(true, Relaxed);
+    say(&text.to_string());
 }
 
 /// Says something (a format) the first time that this place is reached.

@@ -197,7 +197,7 @@ pub fn module(rows: &[Row]) -> TokenStream {
         "/// The arguments of each operator here, by name, and its function.
         pub mod calls {
             #![allow(unused_imports, non_snake_case, non_camel_case_types, clippy::should_implement_trait, clippy::too_many_arguments, clippy::module_name_repetitions, clippy::new_ret_no_self, clippy::wrong_self_convention, reason = \"made from schemas\")]
-            use crate::ops::core::typed::{Operand, OptTensors, Read, Tensors, Write};
+            use crate::ops::core::typed::{self, Operand, OptTensors, Read, Tensors, Write};
             use crate::ops::{Args, Ret};
             use crate::parts::Layout;
             use crate::random::SharedGenerator;
@@ -290,40 +290,32 @@ fn class(row: &Row) -> String {
             ///
             /// # Errors
             /// If the operator is not in the table.
-            pub fn args(&self) -> Result<Args<'_>> {{
-                let mut args = Args::empty(crate::op!({row_name:?})?);
-                self.write(&mut args.values);
-                Ok(args)
-            }}
-            // Arguments are written where they are used: they are large enough that moving them would take a call.
-            fn write<'b>(&'b self, values: &mut crate::ops::core::args::Values<'b>) {{
-                {writes}
-            }}
+            #[inline] pub fn args(&self) -> Result<Args<'_>> {{ typed::args(self) }}
             /// Calls the operator.
             ///
             /// # Errors
             /// What its rule or kernel reports.
-            pub fn call(&self) -> Result<{result}> {{
-                let mut args = Args::empty(crate::op!({row_name:?})?);
-                self.write(&mut args.values);
-                crate::ops::core::typed::{gather}(&args)
-            }}
+            #[inline] pub fn call(&self) -> Result<{result}> {{ typed::made(self, typed::{gather}) }}
             /// Calls it in place: the result is written into the first argument.
             ///
             /// # Errors
             /// As `call`, and if the result does not fit.
-            pub fn call_(&self) -> Result<()> {{ crate::ops::core::typed::in_place(&self.args()?) }}
+            #[inline] pub fn call_(&self) -> Result<()> {{ typed::made(self, typed::in_place) }}
             /// Calls it with results that are there already, and are resized if their shape differs.
             ///
             /// # Errors
             /// As `call`, and if a result cannot be cast.
-            pub fn call_out(&self, outs: &mut [Tensor]) -> Result<()> {{ crate::ops::core::typed::into(&self.args()?, outs) }}
+            #[inline] pub fn call_out(&self, outs: &mut [Tensor]) -> Result<()> {{ typed::made(self, |args| typed::into(args, outs)) }}
+        }}
+        impl typed::Typed for {name}<'_> {{
+            #[inline] fn row() -> Result<&'static crate::ops::Op> {{ crate::op!({row_name:?}) }}
+            #[inline] fn write<'b>(&'b self, values: &mut crate::ops::core::args::Values<'b>) {{ {writes} }}
         }}
         #[doc = {about:?}]
         ///
         /// # Errors
         /// What its rule or kernel reports.
-        pub fn {function}<'a>({taken}) -> Result<{result}> {{ {name}::<'a>::new({passed}).call() }}
+        #[inline] pub fn {function}<'a>({taken}) -> Result<{result}> {{ {name}::<'a>::new({passed}).call() }}
         ",
         about = format!("`{public}`."),
         new_doc = "The arguments without default; setters change the others.",

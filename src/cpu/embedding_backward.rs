@@ -112,7 +112,7 @@ fn add(out: &Tensor, g: &Tensor, entries: Vec<Entry>) -> Result<()> {
                     to.fill(zero);
                     continue;
                 }
-                E::fill(to, &mut room, |sum| {
+                E::fill(to, &mut room, &mut |sum| {
                     sum.fill(RealFns::of(0.0));
                     for e in &entries[first..next] {
                         let row = &g[e.from * width..][..width];

@@ -141,7 +141,7 @@ impl<E: Stored> Groups<'_, E> {
                 E::wide(&x[at.clone()], &mut b),
             );
             let w = w.map(|w| &w[at.start / size..]);
-            E::fill(&mut out[at], &mut c, |to| {
+            E::fill(&mut out[at], &mut c, &mut |to| {
                 finish(g, x, w, size, [mean, rstd, shift, slope], to);
             });
         }

@@ -145,13 +145,13 @@ impl<E: Stored> Rows<'_, E> {
             let at = first * n..rows.end.min(first + step) * n;
             let g = E::wide(&self.g[at.clone()], &mut a);
             let x = E::wide(&self.x[at.clone()], &mut b);
-            let sums = sums.as_deref_mut();
+            let mut sums = sums.as_deref_mut();
             match &mut to {
                 Some(to) => {
                     let start = rows.start * n;
                     let to = &mut to[at.start - start..at.end - start];
-                    E::fill(to, &mut c, |to| {
-                        block(&self.stats, first, g, x, sums, Some(to))
+                    E::fill(to, &mut c, &mut |to| {
+                        block(&self.stats, first, g, x, sums.as_deref_mut(), Some(to))
                     });
                 }
                 None => block(&self.stats, first, g, x, sums, None),

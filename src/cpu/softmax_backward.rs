@@ -71,7 +71,7 @@ trait Lines: Stored {
         let [a, b, c] = rooms;
         let (g, y) = (Self::wide(g, a), Self::wide(y, b));
         let sum = total(g, y, log);
-        Self::fill(out, c, |to| finish(g, y, to, sum, log));
+        Self::fill(out, c, &mut |to| finish(g, y, to, sum, log));
     }
 }
 
@@ -154,7 +154,7 @@ fn strip<E: Stored>(
         let (g, y) = (E::wide(g, a), E::wide(y, b));
         // SAFETY: every strip has its own columns of each row.
         let to = unsafe { out.part(at + r * inner + start, width) };
-        E::fill(to, c, |to| finish_row(g, y, &sums, to, log));
+        E::fill(to, c, &mut |to| finish_row(g, y, &sums, to, log));
     }
 }
 

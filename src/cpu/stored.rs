@@ -26,8 +26,9 @@ pub trait Stored: Element {
     /// The elements of a line, in `room` if they have to be converted.
     fn wide<'a>(line: &'a [Self], room: &'a mut Vec<Self::Wide>) -> &'a [Self::Wide];
 
-    /// Has a line filled, by way of `room` if the elements have to be converted.
-    fn fill(line: &mut [Self], room: &mut Vec<Self::Wide>, f: impl FnOnce(&mut [Self::Wide]));
+    /// Has a line filled, by way of `room` if the elements have to be converted. What fills it is alike for all types that
+    /// compute in one, and stands on its own.
+    fn fill(line: &mut [Self], room: &mut Vec<Self::Wide>, f: &mut dyn FnMut(&mut [Self::Wide]));
 }
 
 macro_rules! as_they_are {
@@ -45,7 +46,7 @@ macro_rules! as_they_are {
         fn wide<'a>(line: &'a [$t], _: &'a mut Vec<$t>) -> &'a [$t] {
             line
         }
-        fn fill(line: &mut [$t], _: &mut Vec<$t>, f: impl FnOnce(&mut [$t])) {
+        fn fill(line: &mut [$t], _: &mut Vec<$t>, f: &mut dyn FnMut(&mut [$t])) {
             f(line);
         }
     })+ };
@@ -69,7 +70,7 @@ macro_rules! halves {
             widened(line, room);
             room
         }
-        fn fill(line: &mut [$t], room: &mut Vec<f32>, f: impl FnOnce(&mut [f32])) {
+        fn fill(line: &mut [$t], room: &mut Vec<f32>, f: &mut dyn FnMut(&mut [f32])) {
             room.resize(line.len(), 0.0);
             f(room);
             narrowed(room, line);
@@ -114,6 +115,19 @@ pub fn each_piece<E: Stored, const N: usize>(
     n: usize,
     f: impl Fn([&[E::Wide]; N], usize, &mut [E::Wide]) + Sync,
 ) {
+    pieces(operands, out, n, &f);
+}
+
+/// What is done to the elements of pieces, the first line of each and its part of the result.
+type Piece<'a, W, const N: usize> = &'a (dyn Fn([&[W]; N], usize, &mut [W]) + Sync);
+
+/// The same for all functions: a piece is long.
+fn pieces<E: Stored, const N: usize>(
+    operands: [&[E]; N],
+    out: &mut [E],
+    n: usize,
+    f: Piece<'_, E::Wide, N>,
+) {
     let n = n.max(1);
     let (lines, shared) = (out.len() / n, Shared::new(out));
     pool::parallel_for(lines, (GRAIN / n).max(1), |range| {
@@ -133,7 +147,7 @@ pub fn each_piece<E: Stored, const N: usize>(
             });
             // SAFETY: every line has its own part.
             let part = unsafe { shared.part(at.start, at.len()) };
-            E::fill(part, &mut to, |to| f(wide, first, to));
+            E::fill(part, &mut to, &mut |to| f(wide, first, to));
         }
     });
 }
@@ -176,7 +190,7 @@ mod tests {
         let (mut room, mut out) = (Vec::new(), vec![bf16::ZERO; 100]);
         let wide = bf16::wide(&line, &mut room).to_vec();
         assert_eq!(wide[99], 99.0);
-        bf16::fill(&mut out, &mut Vec::new(), |o| o.copy_from_slice(&wide));
+        bf16::fill(&mut out, &mut Vec::new(), &mut |o| o.copy_from_slice(&wide));
         assert_eq!(out, line);
         assert_eq!(f64::wide(&[0.5], &mut Vec::new()), [0.5]);
     }

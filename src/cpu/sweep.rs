@@ -78,6 +78,7 @@ fn far_start(base: *const u8, outer: &[(usize, isize)], k: usize) -> *const u8 {
 
 /// Whether a level gets loops in lanes: machines without AVX2 have too few registers for many, and are too few themselves
 /// for more code.
+#[inline(always)]
 const fn unrolled(level: u8) -> bool {
     level > Level::Baseline as u8 || cfg!(not(target_arch = "x86_64"))
 }

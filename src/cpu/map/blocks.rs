@@ -38,7 +38,7 @@ unsafe fn sides<'a, O: Op<A>, A>(
 }
 
 /// A block function, compiled as [`simd_fn!`](crate::cpu::simd::simd_fn) says; gives that for a level. One that is `spare` is
-/// left out on machines without AVX2, which are too few for more code than does; one that is `wide` goes by single elements there.
+/// left out on machines without AVX2, which are too few for more code than does; the others go by single elements there.
 macro_rules! block_fn {
     ($name:ident, $kind:ident, $form:expr, |$out:ident, $x:ident, $c:ident| $body:block) => {
         block_fn!($name: Op, $kind, |out, operands, $c| {
@@ -64,7 +64,14 @@ macro_rules! block_fn {
         Some(baseline::<O, A>)
     }};
     (@once $bound:ident $level:ident) => {{ let _ = $level; block_fn!(@baseline $bound) }};
-    (@stream $bound:ident $level:ident) => {{ block_fn!(@set $bound $level, Avx2, "avx2,fma,f16c"); block_fn!(@baseline $bound) }};
+    (@stream $bound:ident $level:ident) => {{
+        block_fn!(@set $bound $level, Avx2, "avx2,fma,f16c");
+        #[cfg(not(target_arch = "x86_64"))]
+        let found = block_fn!(@baseline $bound);
+        #[cfg(target_arch = "x86_64")]
+        let found = in_turn::<O, A>($level);
+        found
+    }};
     (@spare $bound:ident $level:ident) => {{
         block_fn!(@set $bound $level, Avx2, "avx2,fma,f16c");
         #[cfg(not(target_arch = "x86_64"))]
@@ -104,6 +111,16 @@ block_fn!(plain_numbers, once, Form::Numbers, |out, x, c| {
 block_fn!(by_one, once, Form::Dense, |out, x, c| {
     for (i, o) in out.iter_mut().enumerate() {
         o.write(one::<O, A>([x[0][i], x[1][i], x[2][i]], c));
+    }
+});
+#[cfg(target_arch = "x86_64")]
+block_fn!(in_turn, once, Form::Dense, |out, x, c| {
+    let n = out.len();
+    let [x, y, z] = x.map(|x| &x[..n]);
+    for i in 0..n {
+        // Something happens between elements, so that they are not taken together.
+        std::hint::black_box(());
+        out[i].write(O::f([x[i], y[i], z[i]], c));
     }
 });
 block_fn!(light_dense, stream, Form::Dense, |out, x, c| {

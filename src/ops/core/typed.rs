@@ -1,9 +1,9 @@
 //! Typed arguments: what `#[operators]` reads from a call and writes into one.
 
-use crate::ops::core::args::{Arg, Args};
+use crate::ops::core::args::{Arg, Args, Values};
 use crate::ops::core::call::Call;
 use crate::ops::core::dispatch;
-use crate::ops::core::op::Ret;
+use crate::ops::core::op::{Op, Ret};
 use crate::parts::Layout;
 use crate::random::SharedGenerator;
 use crate::{DType, Device, Dims, MemoryFormat, Result, Scalar, Tensor, bail};
@@ -263,6 +263,37 @@ kinds! {
     Layout, "torch.layout", { Arg::Layout(l) => *l }, |w| Arg::Layout(*w);
     MemoryFormat, "torch.memory_format", { Arg::Format(f) => *f }, |w| Arg::Format(*w);
     &'a SharedGenerator, "torch.Generator", { Arg::Generator(g) => g }, |w| Arg::Generator((*w).clone());
+}
+
+/// The arguments of one operator. What takes any of them is compiled for those that are called, not for every row.
+pub trait Typed {
+    /// The row.
+    ///
+    /// # Errors
+    /// If the operator is not in the table.
+    fn row() -> Result<&'static Op>;
+    /// Writes the arguments in schema order, where they are used: they are large enough that moving them would take a call.
+    fn write<'b>(&'b self, values: &mut Values<'b>);
+}
+
+/// The arguments of a call, in schema order.
+///
+/// # Errors
+/// If the operator is not in the table.
+pub fn args<C: Typed>(call: &C) -> Result<Args<'_>> {
+    let mut args = Args::empty(C::row()?);
+    call.write(&mut args.values);
+    Ok(args)
+}
+
+/// What a function of the arguments makes of a call.
+///
+/// # Errors
+/// What the function reports.
+pub fn made<C: Typed, R>(call: &C, f: impl FnOnce(&Args) -> Result<R>) -> Result<R> {
+    let mut args = Args::empty(C::row()?);
+    call.write(&mut args.values);
+    f(&args)
 }
 
 /// Any result of a call.
