@@ -166,11 +166,17 @@ macro_rules! simd_fn {
                     return unsafe { avx2 $(::<$($g),+>)? ($($arg),*) };
                 }
             }
-            $crate::cpu::simd::simd_fn!(@plain [$($plain)?] body, [$(::<$($g),+>)?], ($($arg),*))
+            $crate::cpu::simd::simd_fn!(@plain [$($plain)?] body, [$(<$($g: $b),+>)?], [$(::<$($g),+>)?], ($($arg: $ty),*), ($($ret)?))
         }
     };
-    (@plain [] $body:ident, [$($fish:tt)*], ($($arg:ident),*)) => { $body $($fish)* ($($arg),*) };
-    (@plain [$plain:ident] $body:ident, [$($fish:tt)*], ($($arg:ident),*)) => {{
+    // On x86-64 for few machines: in a function of its own it is not put where others choose among instruction sets.
+    (@plain [] $body:ident, [$($params:tt)*], [$($fish:tt)*], ($($arg:ident : $ty:ty),*), ($($ret:ty)?)) => {{
+        #[cfg_attr(target_arch = "x86_64", cold, inline(never))]
+        #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+        fn plain $($params)* ($($arg: $ty),*) $(-> $ret)? { $body $($fish)* ($($arg),*) }
+        plain $($fish)* ($($arg),*)
+    }};
+    (@plain [$plain:ident] $body:ident, [$($params:tt)*], [$($fish:tt)*], ($($arg:ident : $ty:ty),*), ($($ret:ty)?)) => {{
         #[cfg(target_arch = "x86_64")]
         let found = $plain $($fish)* ($($arg),*);
         #[cfg(not(target_arch = "x86_64"))]

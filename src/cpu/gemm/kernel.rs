@@ -319,8 +319,10 @@ impl<P: Policy> Block<P> {
                         height!(1 2 3 4 5 6 7 8 9);
                     } else if P::MR > 4 {
                         height!(1 2 3 4 5 6);
-                    } else {
+                    } else if P::MR > 2 {
                         height!(1 2 3 4);
+                    } else {
+                        height!(1 2);
                     }
                 }
             }

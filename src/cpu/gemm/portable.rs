@@ -22,9 +22,10 @@ macro_rules! portable_policy {
             type V = [$acc; 4];
             type B = [$acc; 4];
             const W: usize = 4;
-            const MR: usize = 4;
+            // Those of x86-64 that have no AVX2 are too few for many kinds of tiles, and for code of their own elsewhere.
+            const MR: usize = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
             const KC: usize = $kc;
-            // Machines without AVX2 are too few for it.
+            const ROWS: bool = Self::IN_PLACE && cfg!(not(target_arch = "x86_64"));
             const ONCE: bool = cfg!(not(target_arch = "x86_64"));
             #[inline(always)]
             unsafe fn zero() -> [$acc; 4] { [0.0; 4] }

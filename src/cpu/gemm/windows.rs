@@ -186,8 +186,10 @@ impl<P: Policy> Task for Run<'_, P> {
                         height!(1 2 3 4 5 6 7 8 9 10 11 12);
                     } else if P::TALL > 4 {
                         height!(1 2 3 4 5 6);
-                    } else {
+                    } else if P::TALL > 2 {
                         height!(1 2 3 4);
+                    } else {
+                        height!(1 2);
                     }
                 }
                 j += 2 * P::W;
