@@ -1,7 +1,8 @@
-"""What it costs to have torchlike: import time beyond NumPy, and size. `python benches/footprint.py [--torch PYTHON]`
+"""What it costs to have torchlike: import time beyond NumPy, and size.
 
-Times are processor time of fresh interpreters with warm bytecode caches, the best of some turns taken in alternation,
-so that a busy machine changes them little.
+`python benches/footprint.py [--torch PYTHON] [--build]`; with `--build` also what a release build from nothing takes,
+and the size of its library. Times of imports are processor time of fresh interpreters with warm bytecode caches, the
+best of some turns taken in alternation, so that a busy machine changes them little.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import torchlike
@@ -37,10 +39,26 @@ def imports(python: str, module: str, turns: int) -> tuple[float, float]:
     return best[0], best[1] - best[0]
 
 
-def size_mb(folder: Path) -> float:
-    """Megabytes of the files in a folder, bytecode aside."""
-    files = (f for f in folder.rglob("*") if f.is_file() and "__pycache__" not in f.parts)
-    return sum(f.stat().st_size for f in files) / 1e6
+def size_mb(folder: Path) -> tuple[float, float]:
+    """Megabytes of the compiled and of the other files in a folder, bytecode aside."""
+    files = [f for f in folder.rglob("*") if f.is_file() and "__pycache__" not in f.parts]
+    everything = sum(f.stat().st_size for f in files)
+    compiled = sum(f.stat().st_size for f in files if f.suffix == ".so")
+    return compiled / 1e6, (everything - compiled) / 1e6
+
+
+def build() -> str:
+    """A release build from nothing, in a folder of its own, in words."""
+    with tempfile.TemporaryDirectory() as target:
+        call = ["cargo", "build", "--quiet", "--release", "--features", "python,cli,cuda", "--lib"]
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        env = os.environ | {"CARGO_TARGET_DIR": target}
+        subprocess.run(call, check=True, env=env, cwd=Path(__file__).parents[1])
+        took, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        made = Path(target, "release").glob("libtorchlike.*")
+        size = sum(f.stat().st_size for f in made if f.suffix in {".so", ".dylib"}) / 1e6
+    return f"{took:.0f} s ({spent:.0f} s of {os.cpu_count()} processors) for a library of {size:.1f} MB"
 
 
 def main() -> None:
@@ -48,10 +66,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torch", default=os.environ.get("TORCHLIKE_BENCH_TORCH"))
     parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--build", action="store_true")
     args = parser.parse_args()
     numpy, beyond = imports(sys.executable, "torchlike", args.turns)
-    folder = Path(torchlike.__file__).parent
-    print(f"torchlike: {beyond:.0f} ms beyond NumPy ({numpy:.0f} ms), {size_mb(folder):.1f} MB")
+    compiled, other = size_mb(Path(torchlike.__file__).parent)
+    size = f"{compiled + other:.1f} MB, {compiled:.1f} of them compiled"
+    print(f"torchlike: {beyond:.0f} ms beyond NumPy ({numpy:.0f} ms), {size}")
+    if args.build:
+        print(f"release build: {build()}")
     if args.torch:
         numpy, other = imports(args.torch, "torch", 3)
         print(f"torch: {other:.0f} ms beyond NumPy ({numpy:.0f} ms); ratio {other / beyond:.0f}")
