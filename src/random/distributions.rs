@@ -2,8 +2,8 @@
 
 use super::generator::Generator;
 use super::kernels::{
-    RandomElement, advance_normal_serial, fill_cauchy, fill_log_normal, fill_normal_serial,
-    fill_serial,
+    BLOCK, RandomElement, advance_normal_serial, fill_by, fill_cauchy, fill_log_normal,
+    fill_normal_serial,
 };
 use crate::{DType, Result, bail, ensure};
 
@@ -41,6 +41,34 @@ pub enum Distribution {
 enum Ints {
     Range { range: u64, base: i64, wide: bool },
     Full,
+}
+
+impl Ints {
+    /// The next integers.
+    fn draw(self, g: &mut Generator, room: &mut [i64]) {
+        match self {
+            Self::Full => room.fill_with(|| g.u64() as i64),
+            Self::Range {
+                range,
+                base,
+                wide: true,
+            } => room.fill_with(|| (g.u64() % range).wrapping_add(base as u64) as i64),
+            Self::Range { range, base, .. } => draw_narrow(g, room, range, base),
+        }
+    }
+}
+
+/// One word a value, `word % range + base`; `range` is below 2^32 here.
+fn draw_narrow(g: &mut Generator, room: &mut [i64], range: u64, base: i64) {
+    let mut rest = room;
+    while !rest.is_empty() {
+        let words = g.mt.take(rest.len());
+        let (now, later) = rest.split_at_mut(words.len());
+        for (o, &w) in now.iter_mut().zip(words) {
+            *o = (u64::from(w) % range).wrapping_add(base as u64) as i64;
+        }
+        rest = later;
+    }
 }
 
 /// Digits of the significand for floats; `None` for other types.
@@ -359,48 +387,41 @@ impl Distribution {
         contiguous: bool,
     ) -> Result<()> {
         self.check(T::DTYPE)?;
-        match *self {
-            Self::Uniform { from, to } => T::fill_uniform(g, out, from, to),
-            Self::Normal { mean, std } if contiguous && out.len() >= 16 => {
-                T::fill_normal_block(g, out, mean, std)
+        match (*self, T::OWN) {
+            (Self::Uniform { from, to }, Some(own)) => (own.uniform)(g, out, from, to),
+            (Self::Normal { mean, std }, Some(own)) if contiguous && out.len() >= 16 => {
+                (own.normal)(g, out, mean, std);
             }
-            Self::Normal { mean, std } => fill_normal_serial(g, out, mean, std),
-            Self::LogNormal { mean, std } => fill_log_normal(g, out, mean, std),
-            Self::Exponential { lambda } => {
-                fill_serial(g, out, |g| -1.0 / lambda * (-g.d53()).ln_1p())
+            (Self::Random | Self::RandomRange { .. }, _) => {
+                let ints = self.ints(T::DTYPE)?;
+                let draw = &mut |room: &mut [i64]| ints.draw(g, room);
+                fill_by(out, &mut [0; BLOCK], draw, T::from_i64);
             }
-            Self::Cauchy { median, sigma } => fill_cauchy(g, out, median, sigma),
-            Self::Geometric { p } => {
-                let scale = (-p).ln_1p();
-                fill_serial(g, out, |g| (g.d53().ln() / scale).ceil());
+            _ => {
+                let draw = &mut |room: &mut [f64]| self.draw(g, room);
+                fill_by(out, &mut [0.0; BLOCK], draw, T::from_f64);
             }
-            Self::Bernoulli { p } => {
-                let (zero, one) = (T::from_i64(0), T::from_i64(1));
-                for o in out {
-                    *o = if g.d53() < p { one } else { zero };
-                }
-            }
-            Self::Random | Self::RandomRange { .. } => match self.ints(T::DTYPE)? {
-                Ints::Full => out
-                    .iter_mut()
-                    .for_each(|o| *o = T::from_i64(g.u64() as i64)),
-                Ints::Range {
-                    range,
-                    base,
-                    wide: true,
-                } => {
-                    out.iter_mut().for_each(|o| {
-                        *o = T::from_i64((g.u64() % range).wrapping_add(base as u64) as i64)
-                    });
-                }
-                Ints::Range {
-                    range,
-                    base,
-                    wide: false,
-                } => fill_narrow(g, out, range, base),
-            },
         }
         Ok(())
+    }
+
+    /// The next numbers; none where integers are drawn.
+    fn draw(&self, g: &mut Generator, room: &mut [f64]) {
+        match *self {
+            Self::Uniform { from, to } => room.fill_with(|| g.d53() * (to - from) + from),
+            Self::Normal { mean, std } => fill_normal_serial(g, room, mean, std),
+            Self::LogNormal { mean, std } => fill_log_normal(g, room, mean, std),
+            Self::Exponential { lambda } => {
+                room.fill_with(|| -1.0 / lambda * (-g.d53()).ln_1p());
+            }
+            Self::Cauchy { median, sigma } => fill_cauchy(g, room, median, sigma),
+            Self::Geometric { p } => {
+                let scale = (-p).ln_1p();
+                room.fill_with(|| (g.d53().ln() / scale).ceil());
+            }
+            Self::Bernoulli { p } => room.fill_with(|| f64::from(u8::from(g.d53() < p))),
+            Self::Random | Self::RandomRange { .. } => {}
+        }
     }
 
     /// Moves the generator exactly as filling `n` elements of `dtype` would, without making the values.
@@ -432,19 +453,6 @@ impl Distribution {
             _ => g.skip(2 * n),
         }
         Ok(())
-    }
-}
-
-/// One word a value, `word % range + base`; `range` is below 2^32 here.
-fn fill_narrow<T: RandomElement>(g: &mut Generator, out: &mut [T], range: u64, base: i64) {
-    let mut rest = out;
-    while !rest.is_empty() {
-        let words = g.mt.take(rest.len());
-        let (now, later) = rest.split_at_mut(words.len());
-        for (o, &w) in now.iter_mut().zip(words) {
-            *o = T::from_i64((u64::from(w) % range).wrapping_add(base as u64) as i64);
-        }
-        rest = later;
     }
 }
 

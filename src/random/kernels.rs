@@ -20,15 +20,19 @@ pub trait RandomElement: Element {
     fn from_f64(v: f64) -> Self;
     /// From an integer, wrapping or rounding.
     fn from_i64(v: i64) -> Self;
-    /// Uniform on [from, to).
-    fn fill_uniform(g: &mut Generator, out: &mut [Self], from: f64, to: f64) {
-        fill_serial(g, out, |g| g.d53() * (to - from) + from);
-    }
-    /// Normals of the block algorithm; `out` holds at least 16.
-    fn fill_normal_block(g: &mut Generator, out: &mut [Self], mean: f64, std: f64) {
-        fill_normal_serial(g, out, mean, std);
-    }
+    /// Loops of its own, if it has them.
+    const OWN: Option<Own<Self>> = None;
 }
+
+/// Loops that draw in a type itself; the numbers are the parameters.
+pub struct Own<T> {
+    /// Uniform on [from, to).
+    pub uniform: Fill<T>,
+    /// Normals of the block algorithm, at least 16.
+    pub normal: Fill<T>,
+}
+
+type Fill<T> = fn(&mut Generator, &mut [T], f64, f64);
 
 macro_rules! int_random {
     ($($t:ty)+) => { $(impl RandomElement for $t {
@@ -80,14 +84,22 @@ fn fma64<const F: bool>(a: f64, b: f64, c: f64) -> f64 {
     if F { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// Fills `out` with what `f` makes of the generator, element by element.
-pub(super) fn fill_serial<T: RandomElement>(
-    g: &mut Generator,
+/// Numbers that are drawn at a time before they become elements.
+pub(super) const BLOCK: usize = 128;
+
+/// Fills `out` with what becomes of numbers, which are drawn alike for all types.
+pub(super) fn fill_by<V: Copy, T>(
     out: &mut [T],
-    mut f: impl FnMut(&mut Generator) -> f64,
+    room: &mut [V; BLOCK],
+    draw: &mut dyn FnMut(&mut [V]),
+    f: impl Fn(V) -> T,
 ) {
-    for v in out {
-        *v = T::from_f64(f(g));
+    for part in out.chunks_mut(BLOCK) {
+        let room = &mut room[..part.len()];
+        draw(room);
+        for (to, &v) in part.iter_mut().zip(&*room) {
+            *to = f(v);
+        }
     }
 }
 
@@ -317,35 +329,18 @@ pub(super) fn serial_normal(g: &mut Generator) -> f64 {
 }
 
 #[inline(always)]
-fn normal_serial_body<const F: bool, T: RandomElement>(
-    g: &mut Generator,
-    out: &mut [T],
-    mean: f64,
-    std: f64,
-) {
-    fill_serial(g, out, |g| fma64::<F>(serial_normal(g), std, mean));
+fn normal_serial_body<const F: bool>(g: &mut Generator, out: &mut [f64], mean: f64, std: f64) {
+    out.fill_with(|| fma64::<F>(serial_normal(g), std, mean));
 }
 
 #[inline(always)]
-fn log_normal_body<const F: bool, T: RandomElement>(
-    g: &mut Generator,
-    out: &mut [T],
-    mean: f64,
-    std: f64,
-) {
-    fill_serial(g, out, |g| fma64::<F>(serial_normal(g), std, mean).exp());
+fn log_normal_body<const F: bool>(g: &mut Generator, out: &mut [f64], mean: f64, std: f64) {
+    out.fill_with(|| fma64::<F>(serial_normal(g), std, mean).exp());
 }
 
 #[inline(always)]
-fn cauchy_body<const F: bool, T: RandomElement>(
-    g: &mut Generator,
-    out: &mut [T],
-    median: f64,
-    sigma: f64,
-) {
-    fill_serial(g, out, |g| {
-        fma64::<F>(sigma, (PI * (g.d53() - 0.5)).tan(), median)
-    });
+fn cauchy_body<const F: bool>(g: &mut Generator, out: &mut [f64], median: f64, sigma: f64) {
+    out.fill_with(|| fma64::<F>(sigma, (PI * (g.d53() - 0.5)).tan(), median));
 }
 
 fused_or_not! { fn uniform32<T: Float32Like>(g: &mut Generator, out: &mut [T], from: f64, to: f64) = uniform32_body }
@@ -355,15 +350,15 @@ fused_or_not! { fn normal_half<T: Float32Like>(g: &mut Generator, out: &mut [T],
 fused_or_not! { fn normal_f64(g: &mut Generator, out: &mut [f64], mean: f64, std: f64) = normal_f64_body }
 fused_or_not! {
     /// Normals one after the other in double precision, sharing the generator's cache.
-    pub(super) fn fill_normal_serial<T: RandomElement>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) = normal_serial_body
+    pub(super) fn fill_normal_serial(g: &mut Generator, out: &mut [f64], mean: f64, std: f64) = normal_serial_body
 }
 fused_or_not! {
     /// The exponentials of serial normals.
-    pub(super) fn fill_log_normal<T: RandomElement>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) = log_normal_body
+    pub(super) fn fill_log_normal(g: &mut Generator, out: &mut [f64], mean: f64, std: f64) = log_normal_body
 }
 fused_or_not! {
     /// Cauchy variates by inversion.
-    pub(super) fn fill_cauchy<T: RandomElement>(g: &mut Generator, out: &mut [T], median: f64, sigma: f64) = cauchy_body
+    pub(super) fn fill_cauchy(g: &mut Generator, out: &mut [f64], median: f64, sigma: f64) = cauchy_body
 }
 
 /// Moves the generator as `n` serial normals would, cache included.
@@ -390,8 +385,7 @@ macro_rules! float_random {
         fn from_f64(v: f64) -> Self { $of(v) }
         #[inline(always)]
         fn from_i64(v: i64) -> Self { $of(v as f64) }
-        fn fill_uniform(g: &mut Generator, out: &mut [Self], from: f64, to: f64) { $uniform(g, out, from, to) }
-        fn fill_normal_block(g: &mut Generator, out: &mut [Self], mean: f64, std: f64) { $normal(g, out, mean, std) }
+        const OWN: Option<Own<Self>> = Some(Own { uniform: $uniform, normal: $normal });
     })+ };
 }
 float_random! {
