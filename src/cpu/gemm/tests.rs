@@ -11,6 +11,33 @@ fn place(s: (isize, isize), i: usize, j: usize) -> usize {
     (i as isize * s.0 + j as isize * s.1) as usize
 }
 
+/// An element of a matrix of so many columns: rows that follow each other differ.
+fn element(cols: usize, i: usize, j: usize, first: usize) -> i64 {
+    value(i * (cols + usize::from(cols % 5 == 0)) + j + first)
+}
+
+/// Memory of a matrix whose elements are the same wherever they lie, with other numbers between and behind them.
+fn laid(len: usize, (rows, cols): (usize, usize), s: (isize, isize), first: usize) -> Vec<i64> {
+    let mut v: Vec<i64> = (0..len).map(|i| value(i + first + 1)).collect();
+    for (i, j) in (0..rows).flat_map(|i| (0..cols).map(move |j| (i, j))) {
+        v[place(s, i, j)] = element(cols, i, j, first);
+    }
+    v
+}
+
+/// The product of such matrices, row by row.
+fn product(m: usize, n: usize, k: usize) -> Vec<i64> {
+    let b = laid(k * n, (k, n), (n as isize, 1), 3);
+    let mut c = vec![0; m * n];
+    for (i, p) in (0..m).flat_map(|i| (0..k).map(move |p| (i, p))) {
+        let a = element(k, i, p, 0);
+        for (c, b) in c[i * n..][..n].iter_mut().zip(&b[p * n..]) {
+            *c += a * b;
+        }
+    }
+    c
+}
+
 fn check<T: GemmElement + PartialEq + std::fmt::Debug>(
     make: impl Fn(i64) -> T,
     scale: impl Fn(i64) -> T::Scale,
@@ -38,6 +65,7 @@ fn check<T: GemmElement + PartialEq + std::fmt::Debug>(
     ];
     let factors = [(1, 0, false), (2, 1, true), (1, -1, false)];
     for (turn, (m, n, k)) in sizes.into_iter().enumerate() {
+        let sums = product(m, n, k);
         // Layouts: (A transposed, B transposed, C transposed, spread).
         for layout in 0..16usize {
             let spread = 1 + (layout >> 3);
@@ -55,9 +83,9 @@ fn check<T: GemmElement + PartialEq + std::fmt::Debug>(
                 strides(k, n, layout & 2 != 0),
                 strides(m, n, layout & 4 != 0),
             );
-            let av: Vec<i64> = (0..len(m, k)).map(value).collect();
-            let bv: Vec<i64> = (0..len(k, n)).map(|i| value(i + 3)).collect();
-            let cv: Vec<i64> = (0..len(m, n)).map(|i| value(i + 5)).collect();
+            let av = laid(len(m, k), (m, k), at, 0);
+            let bv = laid(len(k, n), (k, n), bt, 3);
+            let cv = laid(len(m, n), (m, n), ct, 5);
             let bias: Vec<T> = (0..n).map(|i| make(value(i))).collect();
             let (a, b): (Vec<T>, Vec<T>) = (
                 av.iter().map(|&v| make(v)).collect(),
@@ -83,11 +111,8 @@ fn check<T: GemmElement + PartialEq + std::fmt::Debug>(
             let mut want: Vec<i64> = cv.clone();
             for i in 0..m {
                 for j in 0..n {
-                    let sum: i64 = (0..k)
-                        .map(|p| av[place(at, i, p)] * bv[place(bt, p, j)])
-                        .sum();
                     let w = &mut want[place(ct, i, j)];
-                    *w = alpha * sum + beta * *w + if with_bias { value(j) } else { 0 };
+                    *w = alpha * sums[i * n + j] + beta * *w + if with_bias { value(j) } else { 0 };
                 }
             }
             for (i, (&c, &w)) in c.iter().zip(&want).enumerate() {
