@@ -438,3 +438,34 @@ def test_hooks_of_modules_take_tuples_of_anything(recwarn):
     layer.register_full_backward_hook(lambda m, given, taken: None)
     layer(torch.ones(1, 1, 2, requires_grad=True))[0].sum().backward()
     assert not recwarn.list
+
+
+def test_loading_exchanges_what_is_told_to() -> None:
+    from torchlike import __future__ as future
+
+    class Given(torch.Tensor):
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.Tensor.module_load:
+                return args[1]
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    layer = nn.BatchNorm1d(2)
+    held = [layer.weight, layer.running_mean]
+    state = {name: torch.full_like(t, 3) for name, t in layer.state_dict().items()}
+    state["running_mean"] = state["running_mean"].double()
+    future.set_swap_module_params_on_conversion(True)
+    try:
+        layer.load_state_dict(state, assign=True)
+        assert layer.weight is held[0] and layer.running_mean is held[1]
+        assert held[0].tolist() == [3, 3] and held[1].dtype == torch.float64
+        assert held[0].requires_grad and isinstance(held[0], nn.Parameter)
+        state["bias"] = state["bias"].as_subclass(Given)
+        with pytest.raises(
+            RuntimeError, match=r'While swapping the parameter named "bias".*of self or other'
+        ):
+            layer.load_state_dict(state)
+    finally:
+        future.set_swap_module_params_on_conversion(False)

@@ -182,9 +182,10 @@ def _load_one(
             stacklevel=2,
         )
         return
+    swaps = future.get_swap_module_params_on_conversion()
     try:
         with torch.no_grad():
-            if future.get_swap_module_params_on_conversion() and name in module._parameters:
+            if swaps:
                 _swap_in(target, value, assign)
                 return
             if not assign:
@@ -198,7 +199,7 @@ def _load_one(
             setattr(module, name, value)
     except Exception as error:
         errors.append(
-            f'While copying the parameter named "{key}", '
+            f'While {"swapping" if swaps else "copying"} the parameter named "{key}", '
             f"whose dimensions in the model are {target.size()} and "
             f"whose dimensions in the checkpoint are {value.size()}, "
             f"an exception occurred : {error.args}."
@@ -206,10 +207,18 @@ def _load_one(
 
 
 def _swap_in(target: Any, value: Any, assign: bool) -> None:
-    """Makes a parameter what it becomes by loading; whoever holds it sees that."""
+    """Makes a parameter or buffer what it becomes by loading; whoever holds it sees that."""
     made = target.module_load(value, assign=assign)
-    if not isinstance(made, Parameter) or made is target:
-        made = Parameter(made, requires_grad=target.requires_grad)
+    if made is target or made is value:
+        raise RuntimeError(
+            "module_load returned one of self or other, please .detach() "
+            "the result if returning one of the inputs in module_load"
+        )
+    if isinstance(target, Parameter):
+        if isinstance(made, Parameter):
+            made.requires_grad_(target.requires_grad)
+        else:
+            made = Parameter(made, requires_grad=target.requires_grad)
     swap_tensors(target, made)
 
 
