@@ -371,6 +371,16 @@ def test_one_call_is_not_taken_over_again_and_those_inside_are() -> None:
     assert overrides.has_torch_function((a,))
 
 
+def test_gradients_are_taken_over_once() -> None:
+    w = torch.ones(2, requires_grad=True)
+    loss = (w * 3).sum().as_subclass(Logged)
+    Logged.seen.clear()
+    (grad,) = torch.autograd.grad(loss, w, retain_graph=True)
+    torch.autograd.backward(loss)
+    assert grad.tolist() == [3, 3] and w.grad is not None
+    assert [n for n in Logged.seen if n in ("grad", "backward")] == ["grad", "backward"]
+
+
 def test_operators_of_libraries() -> None:
     @library.triton_op("torchlike_tests::double", mutates_args=())
     def double(x: torch.Tensor) -> torch.Tensor:

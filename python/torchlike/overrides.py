@@ -51,13 +51,16 @@ class _Hop(threading.local):
 _hop = _Hop()
 
 
+def _is_passed_over() -> bool:
+    """True once for a call that `redispatch_function` makes: nobody takes it over."""
+    skipped, _hop.skipped = _hop.skipped, False
+    return skipped
+
+
 def _asked(ask: Callable[..., bool]) -> Callable[..., bool]:
     @functools.wraps(ask)
     def answer(*args: Any) -> bool:
-        if _hop.skipped:
-            _hop.skipped = False
-            return False
-        return ask(*args)
+        return not _is_passed_over() and ask(*args)
 
     return answer
 

@@ -127,6 +127,15 @@ def _tuple(value: Any) -> tuple[Any, ...]:
     return (value,) if alone else tuple(value)
 
 
+def _is_taken_over(asked: tuple[Any, ...]) -> bool:
+    """Whether a mode or one of these takes a call over."""
+    if not _C._watched(asked, {}):
+        return False
+    from torchlike.overrides import _is_passed_over
+
+    return not _is_passed_over()
+
+
 def _given(grads: Any, count: int) -> tuple[Any, ...]:
     if grads is None:
         return (None,) * count
@@ -176,7 +185,7 @@ def backward(
         grad_tensors = grad_variables
     outputs = _tuple(tensors)
     wanted = () if inputs is None else _tuple(inputs)
-    if _C._watched((*outputs, *wanted), {}):
+    if _is_taken_over((*outputs, *wanted)):
         options = {
             "grad_tensors": grad_tensors,
             "retain_graph": retain_graph,
@@ -253,7 +262,7 @@ def grad(
     allow = materialize_grads if allow_unused is None else allow_unused
     results = _tuple(outputs)
     wanted = _tuple(inputs)
-    if _C._watched((*results, *wanted), {}):
+    if _is_taken_over((*results, *wanted)):
         options = {
             "grad_outputs": grad_outputs,
             "retain_graph": retain_graph,
