@@ -133,3 +133,10 @@ def test_sparse_tensors_with_dense_dimensions() -> None:
     with pytest.raises(ValueError, match="masked softmax expects strided tensor"):
         masked.softmax(SPARSE.to_sparse(), 1)
     assert masked.sum(SPARSE, 1, mask=LETS.to_sparse()).tolist() == [1, 0, 8]
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin"])
+def test_sparse_numbers_have_no_dimension(name) -> None:
+    number = tl.tensor(3.0).to_sparse()
+    made = getattr(masked, name)(number, mask=tl.tensor(True).to_sparse())
+    assert (made.layout, made.shape, made.to_dense().item()) == (tl.sparse_coo, (), 3)

@@ -19,10 +19,11 @@ def _entries(input: Tensor, mask: Tensor | None, identity: float) -> tuple[Tenso
         own = input.coalesce()
         return own.indices(), own.values(), torch.ones_like(own.values(), dtype=torch.bool)
     within = mask.flatten(input.sparse_dim()).any(-1) if input.dense_dim() else mask
-    at = within.nonzero(as_tuple=True)
-    values = input.to_dense()[at]
-    counted = mask[at]
-    return torch.stack(at), torch.where(counted, values, values.new_full((), identity)), counted
+    places = within.nonzero()
+    # A dimension more, as a number has none to be indexed by.
+    at = (places.new_zeros(len(places)), *places.unbind(1))
+    values, counted = input.to_dense()[None][at], mask[None][at]
+    return places.t(), torch.where(counted, values, values.new_full((), identity)), counted
 
 
 def _fold(op: str, values: Tensor, groups: Tensor, count: int, identity: float) -> Tensor:
