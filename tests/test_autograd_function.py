@@ -301,3 +301,27 @@ def test_examples_whose_tangents_differ_apart_from_them(dims):
         return torch.vmap(call, dims)(*given) if 0 in dims else call(*given)
 
     torch.testing.assert_close(change(Product.apply), change(torch.mul))
+
+
+@pytest.mark.parametrize("wants", [True, False])
+def test_an_input_that_is_given_back_is_saved_as_it_is(wants):
+    seen = []
+
+    class Through(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.extend((t.requires_grad, t.is_leaf) for t in ctx.saved_tensors)
+            x, y = ctx.saved_tensors
+            return grad * x * y, grad * x
+
+    x, y = torch.tensor([2.0], requires_grad=wants), torch.tensor([3.0], requires_grad=True)
+    (first,) = torch.autograd.grad(Through.apply(x, y), y, create_graph=True)
+    assert seen == [(wants, True), (True, True)] and first.item() == 2
+    if wants:
+        (second,) = torch.autograd.grad(first, x)
+        assert second.item() == 1

@@ -429,12 +429,12 @@ def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any
             metas.append(None)
             continue
         outputs[i], differentiable = _passed(o, ids, tracked)
-        if differentiable:
+        history[i] = outputs[i] if differentiable else None
+        if differentiable and outputs[i] is o:  # an input that is given back is saved as that
             saved_outputs[id(o)] = i
-            history[i] = outputs[i]
         metas.append((o.shape, o.dtype, o.device, differentiable))
     ctx._metas = tuple(metas)
-    if saved_outputs:
+    if any(t is not None for t in history):
         written = [id(o) in ids[1] for o in outputs if isinstance(o, Tensor)]
         inputs = [args[i] for i in ctx._places]
         if written == [True]:
