@@ -155,3 +155,72 @@ def test_a_reshape_is_one_view():
     # What the class above makes of the copy is plain.
     assert shown(lambda x: x.reshape(-1), x.t()) == ["aten.clone.default"]
     assert shown(lambda x: x.flatten(), x.t()) == ["aten.clone.default"]
+
+
+class Held(torch.Tensor):
+    """A wrapper of one tensor, whose handler says what is an argument and what is new."""
+
+    @staticmethod
+    def __new__(cls, held):
+        said = {"dtype": held.dtype, "strides": held.stride()}
+        return torch.Tensor._make_wrapper_subclass(cls, held.shape, **said)
+
+    def __init__(self, held):
+        self.held = held
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        inner = [a.held if isinstance(a, Held) else a for a in args]
+        out = Held(func(*inner, **(kwargs or {})))
+        return return_and_correct_aliasing(func, args, kwargs, out)
+
+
+class Anew(Held):
+    """Answers every call with another wrapper."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return Anew(func(*(a.held if isinstance(a, Held) else a for a in args), **(kwargs or {})))
+
+
+@pytest.mark.parametrize("cls", [Held, Anew])
+def test_parameters_that_are_written_stay_parameters(cls):
+    p = torch.nn.Parameter(cls(torch.ones(2)))
+    with torch.no_grad():
+        assert torch.nn.init.constant_(p, 3) is p
+    assert p.requires_grad and p.is_leaf and p.held.tolist() == [3, 3]
+    (p * 2).sum().backward()
+    p.grad = cls(torch.ones(2))
+    torch.optim.SGD([p], lr=1.0).step()
+    assert p.requires_grad and p.held.tolist() == [2, 2]
+    made = copy.deepcopy(p)
+    assert (
+        isinstance(made, torch.nn.Parameter) and type(made) is cls and made.held.tolist() == [2, 2]
+    )
+
+
+def test_views_in_place_change_what_a_wrapper_says():
+    x = Held(torch.zeros(2, 3))
+    assert x.transpose_(0, 1) is x
+    assert (x.shape, x.stride(), x.held.shape) == ((3, 2), (1, 3), (3, 2))
+    assert x.unsqueeze_(0).shape == (1, 3, 2) and x.squeeze_().shape == (3, 2)
+    assert x.add_(1) is x and x.held.tolist() == [[1, 1]] * 3
+
+
+def test_views_in_place_by_the_class_above():
+    x = Passing(torch.arange(6.0).reshape(2, 3))
+    assert x.t_() is x and (x.shape, x.stride()) == ((3, 2), (1, 3))
+    assert x.unsqueeze_(0).shape == (1, 3, 2) and x.sum().item() == 15
+    assert x.set_(torch.ones(4)) is x and x.neg().tolist() == [-1] * 4 and type(x) is Passing
+
+
+def test_a_handler_may_give_nothing():
+    class Silent(Held):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return None
+
+    x = Silent(torch.ones(2))
+    assert x + 1 is None and x.add_(1) is x
+    with pytest.raises(RuntimeError, match="None to Tensor"):
+        torch.nn.functional.softsign(x)

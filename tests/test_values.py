@@ -61,6 +61,17 @@ def test_refusals(value: Any, error: type[Exception], text: str) -> None:
         torch.tensor(value)
 
 
+def test_lists_that_are_no_box() -> None:
+    around: list[Any] = [0]
+    around.append(around)
+    with pytest.raises(TypeError, match="self-referential lists are incompatible"):
+        torch.tensor(around)
+    with pytest.raises(TypeError, match="must be real number, not list"):
+        torch.tensor([1, [2]], dtype=torch.float32)
+    with pytest.raises(TypeError, match="'list' object cannot be interpreted as an integer"):
+        torch.tensor([1, [2]])
+
+
 def test_dlpack_objects_and_buffers() -> None:
     class Other:
         def __dlpack__(self, **options: Any) -> Any:

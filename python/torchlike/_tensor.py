@@ -176,10 +176,10 @@ def _is_parameter(t: Tensor) -> bool:
 
 
 def _with_state(made: Any, t: Tensor, memo: dict[int, Any]) -> Any:
-    """A copy that requires gradients as the tensor does; if that is no parameter, with its attributes and gradient."""
+    """A copy that requires gradients as the tensor does; with its attributes and gradient, but for plain parameters."""
     if t.requires_grad:
         made.requires_grad_()
-    if _is_parameter(t):
+    if _is_plain(t) and type(t) is not Tensor:
         return made
     if t.__dict__:
         import copy as copying

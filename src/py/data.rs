@@ -135,10 +135,11 @@ impl Nest {
                 return self.holds(t.dtype());
             }
             if is_sequence(o) {
-                return Err(PyTypeError::new_err(format!(
-                    "'{}' object cannot be interpreted as an integer",
-                    type_name(o)
-                )));
+                let name = type_name(o);
+                return Err(PyTypeError::new_err(match self.wanted {
+                    Some(d) if d.is_float() => format!("must be real number, not {name}"),
+                    _ => format!("'{name}' object cannot be interpreted as an integer"),
+                }));
             }
             return self.other(o, depth);
         }
@@ -156,7 +157,17 @@ impl Nest {
                 list.len()
             )));
         }
-        list.iter().try_for_each(|item| self.fill(item, depth + 1))
+        for item in &*list {
+            match self.fill(item, depth + 1) {
+                Err(_) if item.is(o) && self.wanted.is_none() => {
+                    return Err(PyTypeError::new_err(
+                        "new(): self-referential lists are incompatible",
+                    ));
+                }
+                done => done?,
+            }
+        }
+        Ok(())
     }
 
     /// An item that is neither a number nor a tensor: an array of one, or an integer of more than 64 bits.

@@ -147,7 +147,8 @@ fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)
             parted = true;
             return Ok(None);
         }
-        taken(&seen, &c).map(Some)
+        let first = shown.get_item(2)?.get_item(0);
+        taken(&seen, &c, first.as_ref().unwrap_or(&seen)).map(Some)
     });
     let Some(ret) = answered.map_err(carried)? else {
         Python::attach(noted::prune);
@@ -354,6 +355,20 @@ fn without_handlers<'py>(
     Ok(o.clone())
 }
 
+/// Lets an object lie as the plain tensor that stood for it does now: a view in place, or other memory, was asked of it.
+fn relaid(plain: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let (Ok(plain), Ok(holder)) = (plain.cast::<PyTensor>(), object.cast::<PyTensor>()) {
+        let (now, was) = (plain.get().get().clone(), holder.get().get().clone());
+        if !now.shares_storage(&was) {
+            wrappers::register(object, now.storage(), None)?;
+        }
+        if !now.lies_as(&was) {
+            holder.get().set(now.in_place_of(&was));
+        }
+    }
+    Ok(())
+}
+
 /// As a class's `__torch_dispatch__`: calls on its objects are ordinary ones.
 #[pyfunction]
 #[pyo3(signature = (func, types, args=None, kwargs=None))]
@@ -377,6 +392,9 @@ fn _disabled_torch_dispatch_impl<'py>(
         named.set_item(name, without_handlers(&value, &mut pairs)?)?;
     }
     let made = func.call(PyTuple::new(py, plain)?, Some(&named))?;
+    pairs
+        .iter()
+        .try_for_each(|(plain, object)| relaid(plain, object))?;
     let same = pairs.into_iter().find(|(plain, _)| plain.is(&made));
     Ok(same.map_or(made, |(_, object)| object))
 }

@@ -36,12 +36,14 @@ fn taken_gaps(o: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Tensor>>> {
     super::data::items(o)?.iter().map(taken).collect()
 }
 
-/// What Python answered, as the result of the call.
-pub fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
+/// What Python answered, as the result of the call; `first` is the object of the first argument.
+pub fn taken(answer: &Bound<'_, PyAny>, c: &Call, first: &Bound<'_, PyAny>) -> PyResult<Ret> {
     match &c.form {
+        Form::InPlace(_) | Form::Within(_) if answer.is_none() => return Ok(Ret::Same(0)),
         Form::InPlace(target) | Form::Within(target) => {
             let t = taken_tensor(answer)?;
-            return Ok(if is_same(&t, target) {
+            // A write gives what was written, whatever else a handler made: it may have changed its shape, no more.
+            return Ok(if is_same(&t, target) || !answer.is(first) {
                 Ret::Same(0)
             } else {
                 Ret::Become(Box::new(t))
@@ -64,6 +66,7 @@ pub fn taken(answer: &Bound<'_, PyAny>, c: &Call) -> PyResult<Ret> {
         },
         // Some functions give one tensor, or more if they are asked to.
         Returns::One if answer.is_instance_of::<PyTuple>() => Ret::Tuple(taken_tensors(answer)?),
+        Returns::One if answer.is_none() => Ret::Value(Value::None),
         Returns::One => same_or_one(taken_tensor(answer)?, c.args),
         _ if is_tensor(answer) => same_or_one(taken_tensor(answer)?, c.args),
         // Before numbers: a tensor of one integer passes for one.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchlike import _C
 from torchlike._ops import modes
+from torchlike._tags import Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,6 +130,9 @@ def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> 
     }
     if not written or not schema.returns:
         return out
+    if Tag.inplace_view in func.tags:
+        # What the wrapper holds has been viewed already: this is for the sizes that it says itself.
+        _C._disabled_torch_dispatch_impl(func, (), args, kwargs)
     made = (out,) if len(schema.returns) == 1 else out
     results = [
         written.get(r.alias_info.names, value) if r.alias_info is not None else value
