@@ -220,7 +220,8 @@ def test_a_handler_may_give_nothing():
         def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
             return None
 
-    x = Silent(torch.ones(2))
+    x, other = Silent(torch.ones(2)), Anew(torch.ones(2))
     assert x + 1 is None and x.add_(1) is x
+    assert other.set_(torch.zeros(3)) is other and other.shape == (2,)
     with pytest.raises(RuntimeError, match="None to Tensor"):
         torch.nn.functional.softsign(x)

@@ -6,8 +6,9 @@ use super::object::{PyTensor, base_or_self, is_plain_tensor, tensor_ref, viewing
 use super::results::{scalar, to_python};
 use super::types::{self, PyDType};
 use super::watch::{self, Style};
-use crate::ops::{Arg, Call, dispatch, f};
-use crate::{DType, Device, Dims, Scalar, Tensor, op};
+use crate::ops::core::typed::changed;
+use crate::ops::{Arg, f};
+use crate::{DType, Device, Dims, Scalar, op};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
@@ -21,11 +22,6 @@ impl PyTensor {
             None
         }
     }
-}
-
-/// What argument 0 of an in-place call becomes.
-fn changed(args: crate::ops::Args<'_>) -> crate::Result<Tensor> {
-    dispatch::call(Call::in_place(&args)?)?.one()
 }
 
 /// The only element, for Python's own conversions to numbers.
@@ -368,24 +364,24 @@ impl PyTensor {
         let t = slf.get().get().clone();
         let source = source.filter(|o| !o.is_none());
         let made = match source.map(|o| (o, tensor_ref(o).cloned())) {
-            None => changed(f::Set::new(&t).args()?)?,
+            None => changed(&f::Set::new(&t).args()?)?,
             Some((_, Some(source))) => match &shape {
-                None => changed(f::SetTensor::new(&t, &source).args()?)?,
+                None => changed(&f::SetTensor::new(&t, &source).args()?)?,
                 Some(shape) => {
                     let offset = storage_offset.unwrap_or(0);
                     let call = f::SetTensorLayout::new(&t, &source, offset, shape);
-                    changed(call.stride(strides.as_deref()).args()?)?
+                    changed(&call.stride(strides.as_deref()).args()?)?
                 }
             },
             Some((o, None)) => {
                 super::storage::check_typed(o, t.dtype())?;
                 let bytes = super::storage::PyStorage(super::storage::storage_of(o)?).bytes();
                 match &shape {
-                    None => changed(f::SetStorage::new(&t, &bytes).args()?)?,
+                    None => changed(&f::SetStorage::new(&t, &bytes).args()?)?,
                     Some(shape) => {
                         let offset = storage_offset.unwrap_or(0);
                         let call = f::SetStorageLayout::new(&t, offset, shape, &bytes);
-                        changed(call.stride(strides.as_deref()).args()?)?
+                        changed(&call.stride(strides.as_deref()).args()?)?
                     }
                 }
             }
