@@ -57,6 +57,7 @@ pub(crate) mod neighbour;
 pub(crate) mod nest;
 pub(crate) mod norm;
 pub(crate) mod norm_backward;
+pub mod packed;
 pub(crate) mod pad;
 pub(crate) mod parts;
 pub(crate) mod past;

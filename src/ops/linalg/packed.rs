@@ -1,7 +1,7 @@
 //! Products with integers: of bytes, and of weights that are kept in eight or four bits.
 
 use super::matrix::GPU;
-use crate::ops::core::op::{F, O, OpDef, Plan, X, compose, kernel};
+use crate::ops::core::op::{F, O, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Result, Tensor, cpu, ensure};
 use torchlike_macros::operators;
@@ -34,6 +34,18 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4], i8[2, 4], f32[2]; bf16[3, 4], i8[2, 4], bf16[2]"),
     kernel(
+        "_int8_product",
+        "(Tensor self, Tensor weight, Tensor scales)",
+        0,
+        body!(
+            |a| product_rule(a.input, a.weight.size(0)?),
+            |a, _, o| cpu::packed::of_bytes(&o[0], a.input, a.weight, a.scales)
+        ).unmeasured(),
+        "",
+    )
+    .samples("f32[3, 4], i8[2, 4], f32[2]; bf16[3, 4], i8[2, 4], bf16[2]")
+    .through(typed!(int8_by_reals)),
+    kernel(
         "_convert_weight_to_int4pack_for_cpu",
         "(Tensor self, int innerKTiles)",
         F,
@@ -62,7 +74,24 @@ pub static OPS: &[OpDef] = &[
         "The product with the transpose of packed numbers of four bits, groups of columns having scales and zeros.",
     )
     .samples("f32[3, 32], u8[32, 16], 32, f32[1, 32, 2]"),
+    kernel(
+        "_int4_product",
+        "(Tensor self, Tensor weight, int group, Tensor numbers)",
+        0,
+        body!(
+            |a| product_rule(a.input, a.weight.size(0)?),
+            |a, _, o| cpu::packed::of_nibbles(&o[0], a.input, a.weight, a.group as usize, a.numbers)
+        ).unmeasured(),
+        "",
+    )
+    .samples("f32[3, 32], u8[32, 16], 32, f32[1, 32, 2]; bf16[3, 64], u8[48, 32], 32, bf16[2, 48, 2]")
+    .through(typed!(int4_by_reals)),
 ];
+
+/// So many columns; the callers have checked all else.
+fn product_rule(x: &Tensor, columns: i64) -> Result<Plan> {
+    Ok(Plan::contiguous(&[x.size(0)?, columns], x.dtype()))
+}
 
 fn int_mm_rule(a: &Tensor, b: &Tensor) -> Result<Plan> {
     for (t, name) in [(a, "self"), (b, "mat2")] {
@@ -134,9 +163,15 @@ fn int8_mm(a: &calls::_WeightInt8packMm) -> Result<Tensor> {
         x.dtype().scalar_type(),
         scales.dtype().scalar_type()
     );
+    f::_int8_product(x, w, scales)
+}
+
+/// The same by way of the weights' real numbers, which has gradients.
+fn int8_by_reals(a: &calls::_Int8Product) -> Result<Ret> {
     let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
-    let product = f::mm(&wide(x)?, &f::t(&wide(w)?)?)?;
-    f::to_dtype(&f::mul(&product, &wide(scales)?)?, x.dtype())
+    let product = f::mm(&wide(a.input)?, &f::t(&wide(a.weight)?)?)?;
+    let made = f::mul(&product, &wide(a.scales)?)?;
+    f::to_dtype(&made, a.input.dtype()).map(Ret::One)
 }
 
 fn pack_rule(a: &calls::_ConvertWeightToInt4packForCpu) -> Result<Plan> {
@@ -168,31 +203,12 @@ fn pack_rule(a: &calls::_ConvertWeightToInt4packForCpu) -> Result<Plan> {
     ))
 }
 
-/// Calls `f(row, row of the pair, column, place)` for each byte of a packed matrix.
-fn for_each_pair(rows: usize, columns: usize, mut f: impl FnMut(usize, usize, usize, usize)) {
-    for start in (0..rows).step_by(32) {
-        let half = (rows - start).min(32) / 2;
-        for k in 0..columns {
-            for n in 0..half {
-                let place = start * columns / 2 + k * half + n;
-                // Sixteen rows that are left over are pairs of neighbours.
-                let (a, b) = if half == 16 {
-                    (n, n + 16)
-                } else {
-                    (2 * n, 2 * n + 1)
-                };
-                f(start + a, start + b, k, place);
-            }
-        }
-    }
-}
-
 fn pack(t: &Tensor, out: &Tensor) -> Result<()> {
     let (rows, columns) = (t.shape()[0] as usize, t.shape()[1] as usize);
     let dense = cpu::copy::dense(t, DType::I32)?;
     let from = cpu::slice::<i32>(&dense);
     let mut bytes = vec![0u8; rows * columns / 2];
-    for_each_pair(rows, columns, |a, b, k, place| {
+    cpu::packed::for_each_pair(rows, columns, |a, b, k, place| {
         let (low, high) = (from[a * columns + k], from[b * columns + k]);
         bytes[place] = (low & 15) as u8 | ((high & 15) as u8) << 4;
     });
@@ -204,7 +220,7 @@ fn unpack(t: &Tensor, out: &Tensor) -> Result<()> {
     let dense = cpu::copy::dense(t, DType::U8)?;
     let from = cpu::slice::<u8>(&dense);
     let mut numbers = vec![0i32; rows * columns];
-    for_each_pair(rows, columns, |a, b, k, place| {
+    cpu::packed::for_each_pair(rows, columns, |a, b, k, place| {
         numbers[a * columns + k] = i32::from(from[place] & 15);
         numbers[b * columns + k] = i32::from(from[place] >> 4);
     });
@@ -241,12 +257,19 @@ fn int4_mm(a: &calls::_WeightInt4packMmForCpu) -> Result<Tensor> {
         Runtime,
         "{name}: expect qScaleAndZeros to be 3d tensor with sizes [:, {n}, 2]"
     );
+    f::_int4_product(x, w, group, qs)
+}
+
+/// As [`int8_by_reals`].
+fn int4_by_reals(a: &calls::_Int4Product) -> Result<Ret> {
+    let (x, w, group) = (a.input, a.weight, a.group);
+    let (n, k) = (w.shape()[0], x.shape()[1]);
     let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
-    let groups = f::narrow(&wide(qs)?, 0, 0, k / group)?;
+    let groups = f::narrow(&wide(a.numbers)?, 0, 0, k / group)?;
     let of = |i: i64| f::unsqueeze(&f::t(&f::select(&groups, 2, i)?)?, -1);
     let numbers = f::sub(&wide(&f::_unpack_int4(w)?)?, 8.0)?;
     let numbers = f::reshape(&numbers, &[n, k / group, group])?;
     let real = f::add(&f::mul(&numbers, &of(0)?)?, &of(1)?)?;
     let product = f::mm(&wide(x)?, &f::t(&f::reshape(&real, &[n, k])?)?)?;
-    f::to_dtype(&product, x.dtype())
+    f::to_dtype(&product, x.dtype()).map(Ret::One)
 }
