@@ -77,6 +77,8 @@ impl<T: Element + std::ops::Add<Output = Self>> Sum for T {}
 /// Elements that pooling is done in.
 trait Pooled: Sum + PartialOrd {
     const LEAST: Self;
+    /// Whether equal elements are the same, so that the order in which they are compared is no matter.
+    const WHOLE: bool = false;
     fn nan(self) -> bool;
     fn over(self, n: i64) -> Self;
 }
@@ -102,22 +104,27 @@ impl Pooled for f64 {
         self / n as f64
     }
 }
-impl Pooled for i64 {
-    const LEAST: Self = i64::MIN;
-    #[inline(always)]
-    fn nan(self) -> bool {
-        false
-    }
-    #[inline(always)]
-    fn over(self, n: i64) -> Self {
-        self.wrapping_div(n)
-    }
+macro_rules! pooled_integers {
+    ($($t:ty)+) => { $(impl Pooled for $t {
+        const LEAST: Self = <$t>::MIN;
+        const WHOLE: bool = true;
+        #[inline(always)]
+        fn nan(self) -> bool {
+            false
+        }
+        #[inline(always)]
+        fn over(self, n: i64) -> Self {
+            i64::from(self).wrapping_div(n) as $t
+        }
+    })+ };
 }
+pooled_integers!(u8 i8 i64);
 
 /// The dtype that a dtype is pooled in.
-pub(super) fn working(d: DType) -> DType {
+pub(super) fn working(d: DType, rule: Rule) -> DType {
     match d {
         DType::F64 => DType::F64,
+        DType::U8 | DType::I8 if matches!(rule, Rule::Max) => d,
         d if d.is_float() => DType::F32,
         _ => DType::I64,
     }
@@ -222,7 +229,7 @@ fn pool(
     shared: bool,
     windows: &(dyn Fn(usize) -> Windows + Sync),
 ) -> Result<()> {
-    let d = working(x.dtype());
+    let d = working(x.dtype(), rule);
     let convert = |t: &Tensor| {
         if t.dtype() == d {
             Ok(t.clone())
@@ -239,6 +246,8 @@ fn pool(
     match d {
         DType::F32 => typed::<f32>(&sum, at, &x, l, rule, shared, windows),
         DType::F64 => typed::<f64>(&sum, at, &x, l, rule, shared, windows),
+        DType::U8 => typed::<u8>(&sum, at, &x, l, rule, shared, windows),
+        DType::I8 => typed::<i8>(&sum, at, &x, l, rule, shared, windows),
         _ => typed::<i64>(&sum, at, &x, l, rule, shared, windows),
     }
     if out.dtype() == d {
@@ -328,7 +337,7 @@ fn typed<T: Pooled>(
                         here.max(out, at, &mut lines, alike.as_ref())
                     }
                     (Rule::Max, Some(at)) => here.max_at(out, at),
-                    (Rule::Max, None) => here.max_inner(out),
+                    (Rule::Max, None) => here.max_inner(out, &mut lines),
                     (Rule::Mean { divisor, padding }, _) => {
                         here.mean(out, &mut lines, divisor, padding)
                     }

@@ -1,6 +1,6 @@
 //! What pooling and its gradient take besides their results: the allocations of their kernels, in their order.
 
-use super::pooling::working;
+use super::pooling::{Rule, working};
 use super::room::Room;
 use crate::{DType, MemoryFormat, Result, Tensor, dims};
 
@@ -8,7 +8,12 @@ use crate::{DType, MemoryFormat, Result, Tensor, dims};
 ///
 /// # Errors
 /// If a size overflows.
-pub fn forward(room: &mut Room, format: MemoryFormat, x: &Tensor, outs: &[Tensor]) -> Result<()> {
+pub fn forward(
+    room: &mut Room,
+    (format, rule): (MemoryFormat, Rule),
+    x: &Tensor,
+    outs: &[Tensor],
+) -> Result<()> {
     let out = &outs[0];
     if out.numel() == 0 {
         return Ok(());
@@ -23,7 +28,7 @@ pub fn forward(room: &mut Room, format: MemoryFormat, x: &Tensor, outs: &[Tensor
     for t in outs.iter().filter(|t| *t.strides() != strides) {
         room.empty(t.shape(), t.dtype())?;
     }
-    let d = working(x.dtype());
+    let d = working(x.dtype(), rule);
     if input.dtype() != d {
         room.converted(&input, d)?;
     }

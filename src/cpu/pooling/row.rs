@@ -44,6 +44,40 @@ simd_fn! { wide
 }
 
 simd_fn! { wide
+    /// The largest of `n` neighbours each in windows of lines, which begin at `starts`.
+    fn max_windows<T: Pooled>(out: &mut [T], x: &[T], n: usize, starts: &[usize], w: &[Window]) {
+        let veil = Veil::new();
+        for (out, w) in out.chunks_exact_mut(n).zip(w) {
+            out.fill(T::LEAST);
+            for line in starts {
+                for i in (line + w.start..line + w.end).step_by(w.step) {
+                    for (a, &b) in out.iter_mut().zip(&x[i * n..(i + 1) * n]) {
+                        let kept = veil.over(*a);
+                        *a = if b > kept || b.nan() { b } else { kept };
+                    }
+                }
+            }
+        }
+    }
+}
+
+simd_fn! { wide
+    /// The sums of `n` neighbours each over windows of lines, which begin at `starts`.
+    fn sum_windows<T: Pooled>(out: &mut [T], x: &[T], n: usize, starts: &[usize], w: &[Window]) {
+        for (out, w) in out.chunks_exact_mut(n).zip(w) {
+            out.fill(T::default());
+            for line in starts {
+                for i in line + w.start..line + w.end {
+                    for (a, &b) in out.iter_mut().zip(&x[i * n..(i + 1) * n]) {
+                        *a = *a + b;
+                    }
+                }
+            }
+        }
+    }
+}
+
+simd_fn! { wide
     /// The same, with the places of the elements, the first of which is `first`.
     fn larger_at<T: Pooled>(a: &mut [T], place: &mut [i32], b: &[T], first: i32) {
         let veil = Veil::new();
@@ -204,16 +238,19 @@ impl<T: Pooled> Row<'_, T> {
     }
 
     /// Maxima with channels innermost.
-    pub(super) fn max_inner(&self, out: &mut [T]) {
-        let n = self.inner;
-        for (o, w) in out.chunks_exact_mut(n).zip(self.w) {
-            o.fill(T::LEAST);
-            self.lines(|line| {
-                for i in (line + w.start..line + w.end).step_by(w.step) {
-                    larger(o, &self.x[i * n..(i + 1) * n]);
-                }
-            });
+    pub(super) fn max_inner(&self, out: &mut [T], lines: &mut Lines<T>) {
+        lines.starts.clear();
+        self.lines(|line| lines.starts.push(line));
+        if !T::WHOLE {
+            return max_windows(out, self.x, self.inner, &lines.starts, self.w);
         }
+        let n = self.size[2] * self.inner;
+        lines.best.clear();
+        lines.best.resize(n, T::LEAST);
+        for line in &lines.starts {
+            larger(&mut lines.best, &self.x[line * self.inner..][..n]);
+        }
+        max_windows(out, &lines.best, self.inner, &[0], self.w);
     }
 
     pub(super) fn mean(
@@ -246,18 +283,14 @@ impl<T: Pooled> Row<'_, T> {
             }
             return;
         }
+        lines.starts.clear();
+        self.lines(|line| lines.starts.push(line));
+        sum_windows(out, self.x, n, &lines.starts, self.w);
         for (o, w) in out.chunks_exact_mut(n).zip(self.w) {
-            o.fill(zero);
-            if empty || w.end <= w.start {
-                continue;
+            if !empty && w.end > w.start {
+                let by = count(w);
+                o.iter_mut().for_each(|v| *v = v.over(by));
             }
-            self.lines(|line| {
-                for i in line + w.start..line + w.end {
-                    plus(o, &self.x[i * n..(i + 1) * n]);
-                }
-            });
-            let by = count(w);
-            o.iter_mut().for_each(|v| *v = v.over(by));
         }
     }
 }

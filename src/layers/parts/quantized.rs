@@ -138,16 +138,23 @@ fn moved(args: &Args, q: &Quantized, u: Uniform) -> Result<Ret> {
     })
 }
 
-/// What the call gives for the integers as real numbers, as which they are exact: it chooses among them.
-fn pooled(args: &Args, q: &Quantized, u: Uniform) -> Result<Ret> {
+/// What the call gives for the integers, as others where it does not take their type, in which they are exact: it chooses among
+/// them.
+fn chosen_in(args: &Args, q: &Quantized, u: Uniform, through: Option<DType>) -> Result<Ret> {
     let kept = q.integers.dtype();
-    let wide = if kept == DType::I32 {
-        DType::F64
-    } else {
-        DType::F32
-    };
+    let wide = through.unwrap_or(kept);
     let made = with_first(args, &f::to_dtype(&q.integers, wide)?)?.one()?;
     u.over(&f::to_dtype(&made, kept)?).map(Ret::One)
+}
+
+/// The largest of windows.
+fn pooled(args: &Args, q: &Quantized, u: Uniform) -> Result<Ret> {
+    let through = match q.integers.dtype() {
+        DType::I32 => Some(DType::F64),
+        _ if args.op.def.name == "max_pool1d" => Some(DType::F32),
+        _ => None,
+    };
+    chosen_in(args, q, u, through)
 }
 
 /// The integer that is nearest to a number.
@@ -190,7 +197,12 @@ fn mapped(args: &Args, q: &Quantized, u: Uniform, to: Uniform, d: DType) -> Resu
 fn resized(args: &Args, q: &Quantized, u: Uniform, d: DType) -> Result<Ret> {
     let mode = args.str(2).unwrap_or("");
     if mode.starts_with("nearest") {
-        return pooled(args, q, u);
+        let through = match q.integers.dtype() {
+            DType::U8 => None,
+            DType::I8 => Some(DType::F32),
+            _ => Some(DType::F64),
+        };
+        return chosen_in(args, q, u, through);
     }
     ensure!(
         mode == "bilinear",
@@ -203,7 +215,9 @@ fn resized(args: &Args, q: &Quantized, u: Uniform, d: DType) -> Result<Ret> {
 
 /// Means of the steps from zero, which are whole numbers: so that halves are told from what is near them.
 fn by_steps(args: &Args, q: &Quantized, u: Uniform, d: DType) -> Result<Tensor> {
-    let mut steps = f::sub(&f::to_dtype(&q.integers, DType::F32)?, u.zero)?;
+    let whole = &q.integers;
+    let mut steps =
+        f::_quantized_reals(whole, &number(1.0, whole)?, &number(u.zero as f64, whole)?)?;
     if args.op.def.name == "nn.functional.avg_pool3d" && steps.ndim() == 5 {
         let last = MemoryFormat::ChannelsLast3d;
         steps = f::Contiguous::new(&steps).memory_format(last).call()?;

@@ -40,7 +40,7 @@ pub static OPS: &[OpDef] = &[
         "_adaptive_avg_pool2d",
         "(Tensor input, int?[] output_size)",
         0,
-        body!(|a| means(a.input, a.output_size, 2), anywhere: run, scratch: |_, p, outs, room| forward(room, p.format, p.x, outs)),
+        body!(|a| means(a.input, a.output_size, 2), anywhere: run, scratch: |_, p, outs, room| forward(room, (p.format, p.rule), p.x, outs)),
         "Means of as many windows as asked for.",
     )
     .samples("f32[2, 3, 4], [5, 5]; f32[2, 3, 4], [5, None]")
@@ -62,7 +62,7 @@ pub static OPS: &[OpDef] = &[
         "_adaptive_avg_pool3d",
         "(Tensor input, int?[] output_size)",
         0,
-        body!(|a| means(a.input, a.output_size, 3), anywhere: run, scratch: |_, p, outs, room| forward(room, p.format, p.x, outs)),
+        body!(|a| means(a.input, a.output_size, 3), anywhere: run, scratch: |_, p, outs, room| forward(room, (p.format, p.rule), p.x, outs)),
         "Means of as many windows as asked for.",
     )
     .samples("f32[8, 8, 8, 8], [5, 7, 4]")
@@ -86,7 +86,7 @@ pub static OPS: &[OpDef] = &[
         "adaptive_max_pool2d",
         "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
         0,
-        body!(|a| maxima(a.input, a.output_size, 2), anywhere: run, scratch: |_, p, outs, room| forward(room, p.format, p.x, outs)),
+        body!(|a| maxima(a.input, a.output_size, 2), anywhere: run, scratch: |_, p, outs, room| forward(room, (p.format, p.rule), p.x, outs)),
         "Maxima of as many windows as asked for, and their positions.",
     )
     .samples("f32[1, 2, 6, 6], [2, 3]; f32[2, 6, 6], [2, None]")
@@ -96,7 +96,7 @@ pub static OPS: &[OpDef] = &[
         "adaptive_max_pool3d",
         "(Tensor input, int?[] output_size) -> (Tensor, Tensor)",
         0,
-        body!(|a| maxima(a.input, a.output_size, 3), anywhere: run, scratch: |_, p, outs, room| forward(room, p.format, p.x, outs)),
+        body!(|a| maxima(a.input, a.output_size, 3), anywhere: run, scratch: |_, p, outs, room| forward(room, (p.format, p.rule), p.x, outs)),
         "Maxima of as many windows as asked for, and their positions.",
     )
     .samples("f32[1, 2, 4, 4, 4], [2, 2, 2]")

@@ -105,7 +105,7 @@ pub(in crate::ops) fn scratch<A>(
     outs: &[Tensor],
     room: &mut Room,
 ) -> Result<()> {
-    pooling_room::forward(room, p.format, p.x, outs)
+    pooling_room::forward(room, (p.format, p.rule), p.x, outs)
 }
 
 /// Checks parameters and input; the windows.
