@@ -16,6 +16,8 @@ pub trait Stored: Element + Copy + Sync {
     fn of(v: f32, low: f32) -> Self;
     /// As a real number.
     fn real(self) -> f32;
+    /// In double precision, which has all of them.
+    fn double(self) -> f64;
 }
 macro_rules! stored {
     ($($t:ty: $v:ident => $e:expr;)+) => { $(
@@ -28,6 +30,8 @@ macro_rules! stored {
             }
             #[inline(always)]
             fn real(self) -> f32 { self as f32 }
+            #[inline(always)]
+            fn double(self) -> f64 { self as f64 }
         }
     )+ };
 }
@@ -48,7 +52,8 @@ stored! {
 trait Step: Copy + Sync {
     type In: Copy;
     type Out: Copy;
-    fn of(self, x: Self::In, a: f32, b: f32) -> Self::Out;
+    type By: Copy;
+    fn of(self, x: Self::In, a: Self::By, b: Self::By) -> Self::Out;
 }
 
 /// The nearest integer, so many steps from zero: `a` is the inverse of the scale, `b` the zero point.
@@ -57,6 +62,7 @@ struct Nearest<T>(std::marker::PhantomData<T>);
 impl<T: Stored> Step for Nearest<T> {
     type In = f32;
     type Out = T;
+    type By = f32;
     #[inline(always)]
     fn of(self, x: f32, a: f32, b: f32) -> T {
         let v = if size_of::<T>() == 1 {
@@ -74,9 +80,23 @@ struct Real<T>(std::marker::PhantomData<T>);
 impl<T: Stored> Step for Real<T> {
     type In = T;
     type Out = f32;
+    type By = f32;
     #[inline(always)]
     fn of(self, x: T, a: f32, b: f32) -> f32 {
         (x.real() - b) * a
+    }
+}
+
+/// The real number by way of double precision: `a` is the scale, `b` the zero point.
+#[derive(Clone, Copy)]
+struct RealOfDoubles<T>(std::marker::PhantomData<T>);
+impl<T: Stored> Step for RealOfDoubles<T> {
+    type In = T;
+    type Out = f32;
+    type By = f64;
+    #[inline(always)]
+    fn of(self, x: T, a: f64, b: f64) -> f32 {
+        ((x.double() - b) * a) as f32
     }
 }
 
@@ -86,6 +106,7 @@ struct RealOnce<T>(std::marker::PhantomData<T>);
 impl<T: Stored> Step for RealOnce<T> {
     type In = T;
     type Out = f32;
+    type By = f32;
     #[inline(always)]
     fn of(self, x: T, a: f32, b: f32) -> f32 {
         x.real().mul_add(a, b)
@@ -109,11 +130,23 @@ impl<S, T> Rescaled<S, T> {
 impl<S: Sum, T: Stored> Step for Rescaled<S, T> {
     type In = S;
     type Out = T;
+    type By = f32;
     #[inline(always)]
     fn of(self, x: S, a: f32, b: f32) -> T {
         let v = ((x.single() + b) * a).round_ties_even() + self.zero;
         T::of(v, self.low)
     }
+}
+
+/// Sums of a line whose elements have numbers of their own, in 32 bits, as integers of another scale: as [`rescaled`].
+pub(super) fn rescaled_line(
+    to: &mut [u8],
+    sums: &[i32],
+    factors: &[f32],
+    biases: &[f32],
+    ends: (f32, f32),
+) {
+    apart(Rescaled::<i32, u8>::new(ends), to, sums, factors, biases);
 }
 
 /// What exact sums are kept in.
@@ -141,7 +174,7 @@ impl Sum for i32 {
 
 simd_fn! { wide
     /// A run of neighbours that share both numbers.
-    fn alike<S: Step>(s: S, out: &mut [S::Out], x: &[S::In], a: f32, b: f32) {
+    fn alike<S: Step>(s: S, out: &mut [S::Out], x: &[S::In], a: S::By, b: S::By) {
         for (to, &x) in out.iter_mut().zip(x) {
             *to = s.of(x, a, b);
         }
@@ -150,7 +183,7 @@ simd_fn! { wide
 
 simd_fn! { wide
     /// A run of neighbours that have numbers of their own.
-    fn apart<S: Step>(s: S, out: &mut [S::Out], x: &[S::In], a: &[f32], b: &[f32]) {
+    fn apart<S: Step>(s: S, out: &mut [S::Out], x: &[S::In], a: &[S::By], b: &[S::By]) {
         for (((to, &x), &a), &b) in out.iter_mut().zip(x).zip(a).zip(b) {
             *to = s.of(x, a, b);
         }
@@ -160,7 +193,9 @@ simd_fn! { wide
 /// Does a step for every element of `x`; both numbers broadcast.
 fn each<S: Step>(s: S, out: &Tensor, x: &Tensor, a: &Tensor, b: &Tensor) {
     let (a, b) = (a.expand_to(out.shape()), b.expand_to(out.shape()));
-    let sizes = [size_of::<S::Out>(), size_of::<S::In>(), 4, 4];
+    let by = size_of::<S::By>();
+    let sizes = [size_of::<S::Out>(), size_of::<S::In>(), by, by];
+    let by = by as isize;
     let walk = Walk::<4>::new(
         out.shape(),
         [out.data_ptr(), x.data_ptr(), a.data_ptr(), b.data_ptr()],
@@ -171,8 +206,8 @@ fn each<S: Step>(s: S, out: &Tensor, x: &Tensor, a: &Tensor, b: &Tensor) {
         // SAFETY: a run of the walk has `n` elements of each operand at these steps, and runs of the result do not overlap.
         unsafe {
             let dense = s4[0] == sizes[0] as isize && s4[1] == sizes[1] as isize;
-            let (pa, pb) = (p[2].cast::<f32>(), p[3].cast::<f32>());
-            if dense && (s4[2] | s4[3] == 0 || s4[2] == 4 && s4[3] == 4) {
+            let (pa, pb) = (p[2].cast::<S::By>(), p[3].cast::<S::By>());
+            if dense && (s4[2] | s4[3] == 0 || s4[2] == by && s4[3] == by) {
                 let to = std::slice::from_raw_parts_mut(p[0].cast::<S::Out>(), n);
                 let from = std::slice::from_raw_parts(p[1].cast::<S::In>(), n);
                 if s4[2] == 0 {
@@ -212,12 +247,15 @@ pub fn nearest(out: &Tensor, x: &Tensor, inverse: &Tensor, zero: &Tensor) -> Res
     Ok(())
 }
 
-/// The real numbers that integers stand for; with `once`, `zero` is the product of scale and zero point with its sign changed.
+/// The real numbers that integers stand for; with `once`, `zero` is the product of scale and zero point with its sign changed. Numbers
+/// in double precision make products of it, which are rounded.
 ///
 /// # Errors
 /// If `x` is of no type that stores quantised numbers.
 pub fn real(out: &Tensor, x: &Tensor, scale: &Tensor, zero: &Tensor, once: bool) -> Result<()> {
-    by_stored!(x.dtype(), T => if once {
+    by_stored!(x.dtype(), T => if scale.dtype() == DType::F64 {
+        each(RealOfDoubles::<T>(std::marker::PhantomData), out, x, scale, zero)
+    } else if once {
         each(RealOnce::<T>(std::marker::PhantomData), out, x, scale, zero)
     } else {
         each(Real::<T>(std::marker::PhantomData), out, x, scale, zero)

@@ -149,10 +149,10 @@ impl Quantized {
             bail!(Runtime, "expected a quantized tensor");
         };
         let (axis, q) = (*axis as usize, &self.integers);
-        let along = |p: &Tensor| super::along(p, q, axis);
-        let steps = f::sub(&f::to_dtype(q, zero_points.dtype())?, &along(zero_points)?)?;
-        let real = f::mul(&f::to_dtype(&steps, scales.dtype())?, &along(scales)?)?;
-        f::to_dtype(&real, DType::F32)
+        // What zero points and scales are kept in decides what the numbers are computed in.
+        let by = scales.dtype();
+        let along = |p: &Tensor| f::to_dtype(&super::along(p, q, axis)?, by);
+        f::_quantized_reals(q, &along(scales)?, &along(zero_points)?)
     }
 }
 

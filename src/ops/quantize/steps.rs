@@ -29,13 +29,13 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| {
                 check_stored(a.input.dtype())?;
-                like(a.input, [a.scale, a.zero_point], DType::F32)
+                reals_rule(a)
             },
             |a, _, o| cpu::quantize::real(&o[0], a.input, a.scale, a.zero_point, a.once)
         ),
         "The real numbers that integers stand for; rounded once if `zero_point` is its product with the scale, its sign changed.",
     )
-    .samples("u8[2, 3], f32(2.), f32(1.); i8[2, 3].T, f32[3], f32[3]; i32[3], f32(2.), f32(1.), True")
+    .samples("u8[2, 3], f32(2.), f32(1.); i8[2, 3].T, f32[3], f32[3]; i32[3], f32(2.), f32(1.), True; u8[2, 3], f64[2, 1], f64(1.)")
     .refused(),
     kernel(
         "_quantized_anew",
@@ -129,18 +129,29 @@ pub static OPS: &[OpDef] = &[
 
 /// A result of the same sizes that lies as the operand does; `by` are numbers in single precision that broadcast over it.
 fn like(t: &Tensor, by: [&Tensor; 2], dtype: DType) -> Result<Plan> {
+    like_by(t, by, DType::F32, dtype)
+}
+
+/// The same for numbers of single precision, or of double precision, which have to be rounded to be results.
+fn reals_rule(a: &calls::_QuantizedReals) -> Result<Plan> {
+    let double = a.scale.dtype() == DType::F64 && !a.once;
+    let by = if double { DType::F64 } else { DType::F32 };
+    like_by(a.input, [a.scale, a.zero_point], by, DType::F32)
+}
+
+fn like_by(t: &Tensor, by: [&Tensor; 2], numbers: DType, dtype: DType) -> Result<Plan> {
     if dtype != DType::F32 {
         check_stored(dtype)?;
     }
-    for numbers in by {
-        let d = numbers.dtype();
-        d.check_kernel(d == DType::F32, "quantized")?;
-        let both = dims::broadcast(numbers.shape(), t.shape())?;
+    for by in by {
+        let d = by.dtype();
+        d.check_kernel(d == numbers, "quantized")?;
+        let both = dims::broadcast(by.shape(), t.shape())?;
         ensure!(
             both == *t.shape(),
             Runtime,
             "numbers of shape {} do not broadcast over a tensor of shape {}",
-            numbers.shape(),
+            by.shape(),
             t.shape()
         );
     }
