@@ -94,6 +94,59 @@ def test_convolutions_are_exact_sums_rounded_once(groups, inputs):
     assert (packed.stride(), packed.padding(), packed.groups()) == ([2, 1], [1, 0], groups)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "groups", "window", "moves", "zero"),
+    [
+        (3, 64, 1, (7, 7), ([2, 2], [3, 3], [1, 1]), 0),
+        (64, 32, 1, (3, 3), ([1, 1], [1, 1], [1, 1]), 5),
+        (6, 34, 2, (3, 2), ([1, 2], [0, 1], [2, 1]), 5),
+        (70, 48, 1, (1, 1), ([1, 1], [0, 0], [1, 1]), 0),
+        (600, 33, 1, (3, 3), ([2, 1], [2, 1], [1, 2]), 5),
+    ],
+)
+def test_convolutions_of_many_outputs(inputs, outputs, groups, window, moves, zero, threads):
+    x = activation(inputs, 3, inputs, 13, 11, zero=200)
+    w = weight(outputs, outputs, inputs // groups, *window, channels=True, zero=zero)
+    bias = torch.linspace(-3, 3, outputs)
+    packed = Q.conv2d_prepack(w, bias, *moves, groups)
+    differences, scales = parts(packed.unpack()[0])
+    real = torch.nn.functional.conv2d(
+        x.int_repr().double() - 200, torch.from_numpy(differences).double(), None, *moves, groups
+    )
+    sums = real.permute(0, 2, 3, 1).numpy()
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for name, relu in (("conv2d", False), ("conv2d_relu", True)):
+            made = getattr(Q, name)(x, packed, 4.5, 70)
+            want = rounded(sums, scales, x, bias, 4.5, 70, relu)
+            assert (made.int_repr().permute(0, 2, 3, 1).numpy() == want).all()
+            assert made.is_contiguous(memory_format=torch.channels_last)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_convolutions_of_volumes_are_exact():
+    x, w = activation(5, 2, 8, 4, 5, 6), weight(6, 40, 8, 3, 2, 2, channels=True)
+    moves = [2, 1, 1], [1, 0, 1], [1, 2, 1]
+    packed = Q.conv3d_prepack(w, None, *moves, 1)
+    differences, scales = parts(packed.unpack()[0])
+    exact = torch.from_numpy(differences).double()
+    real = torch.nn.functional.conv3d(x.int_repr().double() - 40, exact, None, *moves)
+    made = Q.conv3d(x, packed, 2.5, 70).int_repr().permute(0, 2, 3, 4, 1).numpy()
+    want = rounded(real.permute(0, 2, 3, 4, 1).numpy(), scales, x, None, 2.5, 70)
+    assert (made == want).all()
+
+
+def test_few_rows_meet_columns_where_they_lie():
+    for rows in (1, 33, 64):
+        x, y = bytes_of(1, rows, 128, low=-128, high=128), bytes_of(2, 300, 128, low=-128, high=128)
+        for a in (x, x.to(torch.uint8)):
+            want = a.numpy().astype(np.int64) @ y.numpy().astype(np.int64).T
+            assert (torch._int_mm(a, y.t()).numpy() == want).all()
+
+
 def test_other_convolutions():
     for count, transposed in [(1, False), (1, True), (2, True), (3, False), (3, True)]:
         x = activation(count, 1, 4, *[5] * count)

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "passes checked layouts to the matrix kernels")]
 
 use super::dense::{number::Number, vector};
+use super::gemm::tiled::Kind;
 use super::gemm::{GemmElement, Mat, MatMut, bytes, gemm, gemm_batch};
 use super::lines::Shared;
 use super::products::dot_as_product;
@@ -166,7 +167,11 @@ pub fn product_of_bytes(c: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
         m,
         n,
         k,
-        signed: a.dtype() == DType::I8,
+        kind: if a.dtype() == DType::I8 {
+            Kind::Bytes
+        } else {
+            Kind::Unsigned
+        },
         a: mat(a),
         b: mat(b),
         c: MatMut::new(c.data_ptr().cast(), steps(c)[0], steps(c)[1]),

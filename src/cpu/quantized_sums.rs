@@ -5,6 +5,7 @@
     reason = "columns of one result are written by different tasks"
 )]
 
+use super::gemm::bytes;
 use super::iter::GRAIN;
 use super::lines::{self, Shared};
 use super::simd::simd_fn;
@@ -59,7 +60,9 @@ pub fn sums(out: &Tensor, x: &Tensor, zero: i64, w: &Tensor, zeros: &Tensor) -> 
     let made = lines::results(out, DType::I32)?;
     let (x, w) = (copy::dense(x, x.dtype())?, copy::dense(w, DType::I8)?);
     if x.shape()[0] as usize <= FEW {
-        few_rows(&made, &x, zero as i16, &w, &zeros);
+        if !few_bytes(&made, &x, zero as i32, &w, &zeros) {
+            few_rows(&made, &x, zero as i16, &w, &zeros);
+        }
     } else {
         many_rows(&made, &x, zero as i32, &w, &zeros)?;
     }
@@ -78,6 +81,50 @@ fn shorts(x: &Tensor, zero: i16) -> Vec<i16> {
             .map(|&v| i16::from(v) - zero)
             .collect(),
     }
+}
+
+/// The sums of few rows of bytes by products of bytes, less what zero points add; false where the machine has none.
+fn few_bytes(made: &Tensor, x: &Tensor, zero: i32, w: &Tensor, zeros: &[i32]) -> bool {
+    let [m, k] = [0, 1].map(|d| x.shape()[d] as usize);
+    let n = w.shape()[0] as usize;
+    if x.dtype() != DType::U8 || bytes::dots(&[], [&[]]).is_none() {
+        return false;
+    }
+    let (weights, x) = (slice::<i8>(w), slice::<u8>(x));
+    let rows: Vec<&[u8]> = (0..m).map(|i| &x[i * k..(i + 1) * k]).collect();
+    // What a step of a weight's zero point takes from the sums of a row.
+    let own: Vec<i32> = rows
+        .iter()
+        .map(|x| sum_of(x, false) - zero * k as i32)
+        .collect();
+    let to = Shared::new(slice_mut::<i32>(made));
+    let grain = (GRAIN * 16 / (k * m).max(1)).max(1);
+    pool::parallel_for(n, grain, |range| {
+        for j in range {
+            let line = &weights[j * k..(j + 1) * k];
+            let each = zeros[j % zeros.len()];
+            let put = |i: usize, sum: i32, all: i32| {
+                let sum = sum
+                    .wrapping_sub(zero.wrapping_mul(all))
+                    .wrapping_sub(each.wrapping_mul(own[i]));
+                // SAFETY: each column belongs to one task.
+                unsafe { to.part(i * n + j, 1)[0] = sum };
+            };
+            let whole = m / ROWS * ROWS;
+            for i in (0..whole).step_by(ROWS) {
+                let rows: [&[u8]; ROWS] = std::array::from_fn(|r| rows[i + r]);
+                if let Some((sums, all)) = bytes::dots(line, rows) {
+                    (i..).zip(sums).for_each(|(i, sum)| put(i, sum, all));
+                }
+            }
+            for i in whole..m {
+                if let Some(([sum], all)) = bytes::dots(line, [rows[i]]) {
+                    put(i, sum, all);
+                }
+            }
+        }
+    });
+    true
 }
 
 /// The sums of few rows: weights are read as they are.

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code, reason = "copies from images through checked layouts")]
 
-use super::gather::copy_lines;
+use super::gather::{copy_line, copy_lines};
 use super::runs::{Run, every_second, turn, zero};
 use super::{Geometry, Phase, inside};
 use crate::cpu::gemm::SLACK;
@@ -170,6 +170,20 @@ impl<'a> Frames<'a> {
         channels.flat_map(of_channel).collect()
     }
 
+    /// Taps that read neighbours on a line, in the order in which they do; [`Frames::table`] has places by these numbers.
+    pub(super) fn runs(&self) -> Vec<Vec<usize>> {
+        let mut order: Vec<usize> = (0..self.taps.len()).collect();
+        order.sort_by_key(|&tap| self.taps[tap]);
+        let follows = |a: usize, b: usize| {
+            let (plane, [line, column]) = self.taps[a];
+            self.taps[b] == (plane, [line, column + 1])
+        };
+        order
+            .chunk_by(|&a, &b| follows(a, b))
+            .map(<[usize]>::to_vec)
+            .collect()
+    }
+
     /// Whether zeros lie at the same places in another block of the same size.
     pub(super) fn alike(&self, a: &Block, b: &Block) -> bool {
         let flat = self.g.size[0] == 1 && self.phase.count[0] == 1;
@@ -233,6 +247,55 @@ impl<'a> Frames<'a> {
                             n: hi - lo,
                         };
                         run.copy(channels, to.add(lo), each);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies `channels` neighbours of each pixel, the pixels `pixel` apart and those of the copy `each`, with a byte for all
+    /// around them.
+    ///
+    /// # Safety
+    /// The channels lie at `x` in dense images of the geometry's size, `to` has room for `each` bytes of every place of the copy.
+    pub(super) unsafe fn fill_pixels(
+        &self,
+        b: &Block,
+        channels: usize,
+        (x, pixel): (*const u8, usize),
+        (to, each): (*mut u8, usize),
+        around: u8,
+    ) {
+        let (s, size) = (self.sizes(b), self.g.size);
+        let (image, advance) = (self.g.steps().0, self.phase.advance);
+        // SAFETY: the caller's.
+        unsafe { to.write_bytes(around, self.planes() * s.plane * each) };
+        let whole = channels == each && pixel == each && advance[2] == 1;
+        for (i, plane) in self.planes.iter().enumerate() {
+            let (lo, hi) = self.valid(1, plane[2], b.first[1], b.count[1] + self.reach[1]);
+            let (top, end) = self.valid(0, plane[1], b.first[0], b.count[0] + self.reach[0]);
+            let from = (b.first[1] as i64 + self.low[1] + lo as i64) * advance[2] + plane[2];
+            for (slice, (n, d)) in self.slices(b).enumerate() {
+                let z = d as i64 * advance[0] + plane[0];
+                if z < 0 || z >= size[0] as i64 || lo >= hi {
+                    continue;
+                }
+                for row in top..end {
+                    let y = ((b.first[0] + row) as i64 + self.low[0]) * advance[1] + plane[1];
+                    let at = ((z * size[1] as i64 + y) * size[2] as i64 + from) as usize;
+                    let place = i * s.plane + (slice * s.lines + row) * s.pitch + lo;
+                    // SAFETY: line and elements lie in the image, and the copy has room for them.
+                    unsafe {
+                        let from = x.add(n * image + at * pixel);
+                        let to = to.add(place * each);
+                        if whole {
+                            std::ptr::copy_nonoverlapping(from, to, (hi - lo) * each);
+                            continue;
+                        }
+                        for p in 0..hi - lo {
+                            let from = from.add(p * advance[2] as usize * pixel);
+                            copy_line(from, to.add(p * each), channels);
+                        }
                     }
                 }
             }

@@ -5,6 +5,7 @@
 
 mod backward;
 mod blocks;
+pub mod bytes;
 mod direct;
 mod fold;
 mod frame;

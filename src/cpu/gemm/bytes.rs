@@ -17,10 +17,12 @@ const COLUMNS: usize = 256;
 const ROWS: usize = 2 * SIDE;
 /// Steps of a part of the sums, where there are more than twice as many.
 const PART: usize = 8;
+/// Rows of A up to which columns of B are better read than packed.
+const FEW: usize = 64;
 /// Multiply-adds that are worth a thread.
 const SHARE: usize = 1 << 20;
 
-/// `C = A B` of bytes, B with a sign.
+/// `C = A B` of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Product {
     /// Rows of A and C.
@@ -29,8 +31,8 @@ pub struct Product {
     pub n: usize,
     /// Columns of A and rows of B.
     pub k: usize,
-    /// Whether A has a sign.
-    pub signed: bool,
+    /// Which operands have a sign.
+    pub kind: Kind,
     /// A.
     pub a: Mat<u8>,
     /// B.
@@ -52,6 +54,12 @@ impl Product {
             }
             return;
         }
+        // Columns that lie in one piece are rows of the transposed product, which few others meet: they are read in place.
+        let in_place = self.b.rs == 1 && self.b.cs > 0 && self.b.cs % EACH as isize == 0;
+        if in_place && self.k.is_multiple_of(EACH * WORDS) && self.n > 2 * FEW && self.m <= FEW {
+            // SAFETY: the caller's.
+            return unsafe { self.turned().run() };
+        }
         let cuts = self.n.div_ceil(COLUMNS);
         let threads = pool::num_threads();
         let tiles = self.m.div_ceil(ROWS);
@@ -72,6 +80,24 @@ impl Product {
         pool::parallel_for(cuts * parts, (SHARE / work.max(1)).max(1), |range| {
             range.for_each(|task| each.call(task));
         });
+    }
+
+    /// The transposed product.
+    fn turned(self) -> Self {
+        let kind = match self.kind {
+            Kind::Unsigned => Kind::Signed,
+            Kind::Signed => Kind::Unsigned,
+            other => other,
+        };
+        Self {
+            m: self.n,
+            n: self.m,
+            k: self.k,
+            kind,
+            a: self.b.t(),
+            b: self.a.t(),
+            c: self.c.t(),
+        }
     }
 
     /// Some rows, and at most [`COLUMNS`] columns from `j0` on.
@@ -106,11 +132,7 @@ impl Product {
                     Rows::packed(a, steps)
                 };
                 let product = Tiled {
-                    kind: if self.signed {
-                        Kind::Bytes
-                    } else {
-                        Kind::Unsigned
-                    },
+                    kind: self.kind,
                     m: len,
                     n: columns,
                     a: left,
@@ -123,6 +145,12 @@ impl Product {
                     add: false,
                 };
                 product.run();
+                if self.c.rs == 1 && self.c.cs > 0 {
+                    let to = (self.c.at(r0, j0).ptr.cast(), self.c.cs as usize);
+                    let from = (sums.cast_const().cast(), pitch);
+                    transpose::plane(EACH, to, from, [len, columns]);
+                    continue;
+                }
                 for i in 0..len {
                     let (from, to) = (sums.add(i * pitch).cast::<i32>(), self.c.at(r0 + i, j0));
                     if self.c.cs == 1 {
@@ -210,13 +238,34 @@ unsafe fn pack_columns(b: Mat<u8>, k: usize, columns: usize, to: &mut [u32], pit
     }
 }
 
+/// Products of a row of signed bytes with some of others, and its sum, where the machine has the instruction.
+#[must_use]
+pub fn dots<const N: usize>(w: &[i8], x: [&[u8]; N]) -> Option<([i32; N], i32)> {
+    #[cfg(target_arch = "x86_64")]
+    if has_vectors() && x.iter().all(|x| x.len() == w.len()) {
+        // SAFETY: the instructions are there, and all rows have as many elements.
+        return Some(unsafe { vnni::dots(w, x.map(<[u8]>::as_ptr)) });
+    }
+    let _ = (w, x);
+    None
+}
+
+/// Whether this machine multiplies and adds four bytes of a word by one instruction.
+pub(super) fn has_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("avx512vnni")
+        && std::is_x86_feature_detected!("avx512bw");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// A product of bytes without tile registers.
 ///
 /// # Safety
 /// As [`Tiled::run`], but for the registers.
 pub(super) unsafe fn run(p: &Tiled) {
     #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx512vnni") && std::is_x86_feature_detected!("avx512bw") {
+    if has_vectors() {
         // SAFETY: the caller's; the instructions are there.
         return unsafe { vnni::run(p) };
     }
@@ -227,13 +276,13 @@ pub(super) unsafe fn run(p: &Tiled) {
 fn row_at(p: &Tiled, row: usize, step: usize) -> *const u32 {
     let a = &p.a;
     let tile = row / (2 * SIDE) * a.both + row / SIDE % 2 * a.second;
-    a.at.wrapping_add(tile + step * a.step + row % SIDE * a.row)
+    a.at.wrapping_add(tile + a.steps.start(step) + row % SIDE * a.row)
 }
 
 simd_fn! { wide
     /// Sixteen sums at a time. The caller's promises are those of [`run`].
     fn plain(p: &Tiled) {
-        let unsigned = p.kind == Kind::Unsigned;
+        let (plain_a, plain_b) = (p.kind == Kind::Unsigned, p.kind == Kind::Signed);
         for row in 0..p.m {
             for c0 in (0..p.n).step_by(SIDE) {
                 let mut sums = [0i32; SIDE];
@@ -246,9 +295,11 @@ simd_fn! { wide
                         };
                         for i in 0..EACH {
                             let byte = (a >> (8 * i)) as u8;
-                            let by = if unsigned { i32::from(byte) } else { i32::from(byte as i8) };
+                            let by = if plain_a { i32::from(byte) } else { i32::from(byte as i8) };
                             for (sum, b) in sums.iter_mut().zip(b) {
-                                *sum = sum.wrapping_add(by * i32::from((b >> (8 * i)) as i8));
+                                let byte = (b >> (8 * i)) as u8;
+                                let b = if plain_b { i32::from(byte) } else { i32::from(byte as i8) };
+                                *sum = sum.wrapping_add(by * b);
                             }
                         }
                     }
@@ -280,11 +331,36 @@ mod vnni {
     const TURN: i32 = i32::from_le_bytes([0x80; 4]);
 
     /// # Safety
+    /// All rows have as many elements; the instructions are there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) unsafe fn dots<const N: usize>(w: &[i8], x: [*const u8; N]) -> ([i32; N], i32) {
+        let mut sums = [_mm512_setzero_si512(); N];
+        let mut all = _mm512_setzero_si512();
+        for i in (0..w.len()).step_by(64) {
+            let part = u64::MAX >> (64 - (w.len() - i).min(64));
+            // SAFETY: the elements of the part are there.
+            unsafe {
+                let w = _mm512_maskz_loadu_epi8(part, w.as_ptr().add(i));
+                all = _mm512_dpbusd_epi32(all, _mm512_set1_epi8(1), w);
+                for (sum, x) in sums.iter_mut().zip(x) {
+                    let x = _mm512_maskz_loadu_epi8(part, x.add(i).cast());
+                    *sum = _mm512_dpbusd_epi32(*sum, x, w);
+                }
+            }
+        }
+        (
+            sums.map(|v| _mm512_reduce_add_epi32(v)),
+            _mm512_reduce_add_epi32(all),
+        )
+    }
+
+    /// # Safety
     /// As [`super::run`]; the instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) unsafe fn run(p: &Tiled) {
         // The instruction multiplies bytes without a sign by such with one.
-        let turn = if p.kind == Kind::Unsigned { 0 } else { TURN };
+        let turn = if p.kind == Kind::Bytes { TURN } else { 0 };
+        let signed = p.kind == Kind::Signed;
         for r0 in (0..p.m).step_by(HIGH) {
             for c0 in (0..p.n).step_by(2 * LANES) {
                 let mut sums = [[_mm512_setzero_si512(); 2]; HIGH];
@@ -300,7 +376,8 @@ mod vnni {
                                 let a = row.add(word).read_unaligned() as i32 ^ turn;
                                 let a = _mm512_set1_epi32(a);
                                 for v in 0..2 {
-                                    sums[v] = _mm512_dpbusd_epi32(sums[v], a, b[v]);
+                                    let (a, b) = if signed { (b[v], a) } else { (a, b[v]) };
+                                    sums[v] = _mm512_dpbusd_epi32(sums[v], a, b);
                                 }
                             }
                             if turn != 0 {
@@ -358,7 +435,7 @@ mod tests {
                 words(steps * WORDS * pitch, 8),
             );
             let places: Vec<usize> = (0..steps).map(|i| i * WORDS * pitch).collect();
-            for kind in [Kind::Bytes, Kind::Unsigned] {
+            for kind in [Kind::Bytes, Kind::Unsigned, Kind::Signed] {
                 let mut made: Vec<Vec<u32>> = Vec::new();
                 let ways: [unsafe fn(&Tiled); 3] = [
                     |p| plain(p),

@@ -25,40 +25,69 @@ pub fn on_tiles() -> bool {
     false
 }
 
+/// Whether this machine has instructions for words of four bytes.
+#[must_use]
+pub fn has_bytes() -> bool {
+    on_tiles() || super::bytes::has_vectors()
+}
+
 /// What words are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Two numbers of bf16; sums have single precision.
     Halves,
-    /// Four bytes with a sign; sums are integers of 32 bits, as those of the last kind.
+    /// Four bytes with a sign; sums are integers of 32 bits, as those of the other kinds of bytes.
     Bytes,
     /// Bytes without a sign in A, and with one in B.
     Unsigned,
+    /// Bytes with a sign in A, and without one in B.
+    Signed,
+}
+
+/// Where the steps along k of a row begin, in words from its first.
+#[derive(Clone, Copy, Debug)]
+pub enum Steps<'a> {
+    /// So far apart.
+    Even(usize),
+    /// Anywhere.
+    At(&'a [usize]),
+}
+
+impl Steps<'_> {
+    /// The first word of a step.
+    #[inline(always)]
+    #[must_use]
+    pub fn start(self, step: usize) -> usize {
+        match self {
+            Self::Even(each) => step * each,
+            Self::At(places) => places[step],
+        }
+    }
 }
 
 /// Rows of A, 32 at a time; distances in words.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows {
+pub struct Rows<'a> {
     /// The first word.
     pub at: *const u32,
     /// From one row of a tile to the next.
     pub row: usize,
-    /// From one step along k to the next.
-    pub step: usize,
+    /// Its steps along k.
+    pub steps: Steps<'a>,
     /// From the first sixteen rows to the others.
     pub second: usize,
     /// From 32 rows to the next.
     pub both: usize,
 }
 
-impl Rows {
+impl<'a> Rows<'a> {
     /// Tiles of sixteen rows, two of each step side by side.
     #[must_use]
     pub fn packed(at: *const u32, steps: usize) -> Self {
         Self {
             at,
             row: WORDS,
-            step: 2 * SIDE * WORDS,
+            steps: Steps::Even(2 * SIDE * WORDS),
             second: SIDE * WORDS,
             both: steps * 2 * SIDE * WORDS,
         }
@@ -70,9 +99,18 @@ impl Rows {
         Self {
             at,
             row,
-            step: WORDS,
+            steps: Steps::Even(WORDS),
             second: SIDE * row,
             both: 2 * SIDE * row,
+        }
+    }
+
+    /// Runs of words that overlap, `row` words apart, of which each row has those that begin at `places`.
+    #[must_use]
+    pub fn windows(at: *const u32, row: usize, places: &'a [usize]) -> Self {
+        Self {
+            steps: Steps::At(places),
+            ..Self::apart(at, row)
         }
     }
 }
@@ -87,7 +125,7 @@ pub struct Tiled<'a> {
     /// Columns of B and C.
     pub n: usize,
     /// A.
-    pub a: Rows,
+    pub a: Rows<'a>,
     /// Where the table counts from.
     pub b: *const u32,
     /// For every step along k where the first of its sixteen rows of B begins.

@@ -6,6 +6,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::conv;
+use crate::plan::ViewPlan;
 use crate::{DType, MemoryFormat, Result, Tensor, cpu, dims, ensure};
 use torchlike_macros::operators;
 
@@ -43,6 +44,29 @@ pub static OPS: &[OpDef] = &[
         "A convolution of a quantised tensor with a quantised weight, and a bias, quantised.",
     )
     .samples("see tests/test_quantized_products.py")
+    .no_grad(),
+    kernel(
+        "_quantized_windows",
+        "(Tensor self, int from_zero, Tensor weight, Tensor zeros, Tensor factor, Tensor bias, int[] stride, int[] padding, int[] dilation, int groups, int zero_point, int low)",
+        0,
+        body!(windows_rule, |a, g, o| {
+            let ends = cpu::conv::bytes::Ends {
+                from: a.from_zero as u8,
+                zeros: a.zeros,
+                factors: a.factor,
+                biases: a.bias,
+                zero: a.zero_point,
+                low: a.low,
+            };
+            cpu::conv::bytes::convolve(&o[0], a.input, a.weight, g, &ends)
+        })
+        .unmeasured(),
+        "A convolution of bytes, less their zero points, as bytes of another scale.",
+    )
+    .samples(
+        "u8[1, 2, 5, 6], 3, i8[17, 2, 3, 3], i64[1], f32[1].unit, f32[17], [1, 1], [1, 1], [1, 1], 1, 7, 0; \
+         u8[2, 70, 5, 6].cl, 200, i8[32, 35, 3, 2], i64[32], f32[32].unit, f32[1], [2, 1], [1, 0], [1, 2], 2, 7, 7",
+    )
     .no_grad(),
     kernel(
         "_exact_linear",
@@ -103,6 +127,58 @@ fn convolution_rule(a: &calls::_ExactConvolution) -> Result<(Plan, cpu::conv::Ge
     geometry.exact = true;
     let strides = dims::format_strides(&shape, conv::format_of(a.input, a.weight))?;
     Ok((Plan::one(shape, strides, d), geometry))
+}
+
+fn windows_rule(a: &calls::_QuantizedWindows) -> Result<(Plan, cpu::conv::Geometry)> {
+    let (x, w) = (a.input, a.weight);
+    ensure!(
+        x.dtype() == DType::U8 && w.dtype() == DType::I8 && matches!(x.ndim(), 4 | 5),
+        Runtime,
+        "expected images of bytes, and weights of signed bytes"
+    );
+    let (shape, mut geometry) = bytes_geometry(x, w, a.stride, a.padding, a.dilation, a.groups)?;
+    ensure!(
+        (0..256).contains(&a.from_zero) && geometry.inputs > 0,
+        Runtime,
+        "expected a byte as zero point, and channels"
+    );
+    for (t, d) in [
+        (a.zeros, DType::I64),
+        (a.factor, DType::F32),
+        (a.bias, DType::F32),
+    ] {
+        ensure!(
+            t.dtype() == d && t.ndim() == 1 && [1, shape[1]].contains(&t.numel()),
+            Runtime,
+            "expected a number for each output"
+        );
+    }
+    geometry.exact = true;
+    let format = match x.ndim() {
+        4 => MemoryFormat::ChannelsLast,
+        _ => MemoryFormat::ChannelsLast3d,
+    };
+    let strides = dims::format_strides(&shape, format)?;
+    Ok((Plan::one(shape, strides, DType::U8), geometry))
+}
+
+/// Sizes of a convolution of bytes.
+fn bytes_geometry(
+    x: &Tensor,
+    w: &Tensor,
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    groups: i64,
+) -> Result<(crate::Dims, cpu::conv::Geometry)> {
+    // Convolutions are of one type; signs are no matter of sizes.
+    let (shape, strides) = (w.shape().clone(), w.strides().clone());
+    let view = ViewPlan::reinterpret(x.dtype(), shape, strides, w.offset());
+    let w = cpu::view::of(w, view)?;
+    let none = vec![0; stride.len()];
+    conv::geometry(&f::Convolution::new(
+        x, &w, None, stride, padding, dilation, false, &none, groups,
+    ))
 }
 
 /// What a product of integers becomes: a factor a channel, and what is added before it.
@@ -299,6 +375,32 @@ fn convolution(a: &calls::_QuantizedConvolution) -> Result<Tensor> {
     let from = x.uniform(name)?;
     let w = Quantized::expected(a.weight, name)?;
     let (scales, zeros, axis) = w.numbers()?;
+    let factors = Factors::new(from.scale, &scales)?;
+    let factor = f::div(&factors.step, &number(a.scale, &scales)?)?;
+    let bias = factors.bias(a.bias)?;
+    let low = if a.relu { a.zero_point } else { 0 };
+    let to = Uniform {
+        scale: a.scale,
+        zero: a.zero_point,
+    };
+    if by_words(a, &x.integers, &w.integers, (from.zero, axis))? {
+        let flat = |t: &Tensor| f::reshape(t, &[-1]);
+        let made = f::_quantized_windows(
+            &x.integers,
+            from.zero,
+            &w.integers,
+            &zeros,
+            &flat(&factor)?,
+            &flat(&bias)?,
+            a.stride,
+            a.padding,
+            a.dilation,
+            a.groups,
+            a.zero_point,
+            low,
+        )?;
+        return to.over(&made);
+    }
     let inputs = differences(&x.integers, &number(from.zero as f64, &x.integers)?)?;
     let format = match a.input.ndim() {
         4 => MemoryFormat::ChannelsLast,
@@ -328,18 +430,31 @@ fn convolution(a: &calls::_QuantizedConvolution) -> Result<Tensor> {
         a.output_padding,
         a.groups,
     )?;
-    let factors = Factors::new(from.scale, &scales)?;
-    let factor = f::div(&factors.step, &number(a.scale, &scales)?)?;
     let along = |t: &Tensor| match t.numel() {
         1 => f::reshape(t, &[]),
         _ => super::along(t, &sums, 1),
     };
-    let bias = along(&factors.bias(a.bias)?)?;
-    let low = if a.relu { a.zero_point } else { 0 };
-    let made = f::_quantized_anew(&sums, &along(&factor)?, &bias, a.zero_point, low, DType::U8)?;
-    Uniform {
-        scale: a.scale,
-        zero: a.zero_point,
+    let made = f::_quantized_anew(
+        &sums,
+        &along(&factor)?,
+        &along(&bias)?,
+        a.zero_point,
+        low,
+        DType::U8,
+    )?;
+    to.over(&made)
+}
+
+/// Whether a convolution is computed by words of bytes.
+fn by_words(
+    a: &calls::_QuantizedConvolution,
+    x: &Tensor,
+    w: &Tensor,
+    (zero, axis): (i64, usize),
+) -> Result<bool> {
+    if a.transposed || axis != 0 || !matches!(x.ndim(), 4 | 5) || !(0..256).contains(&zero) {
+        return Ok(false);
     }
-    .over(&made)
+    let (_, g) = bytes_geometry(x, w, a.stride, a.padding, a.dilation, a.groups)?;
+    Ok(cpu::conv::bytes::suits(&g))
 }

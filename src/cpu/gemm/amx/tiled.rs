@@ -4,26 +4,35 @@
 
 use super::super::tiled::{Kind, SIDE, Tiled};
 use super::Configured;
+use smallvec::SmallVec;
 
 /// # Safety
 /// As [`Tiled::run`].
 pub(in crate::cpu::gemm) unsafe fn run(p: &Tiled) {
     let part = p.part.max(1);
+    let places: SmallVec<[Place; 64]> = (0..)
+        .zip(p.places)
+        .map(|(step, &b)| Place {
+            a: p.a.steps.start(step),
+            b,
+        })
+        .collect();
     let kernels = match p.kind {
         Kind::Halves => &halves::KERNELS,
         Kind::Bytes => &bytes::KERNELS,
         Kind::Unsigned => &unsigned::KERNELS,
+        Kind::Signed => &signed::KERNELS,
     };
     // SAFETY: the caller's.
     let _configured = unsafe { Configured::new() };
     for r0 in (0..p.m).step_by(2 * SIDE) {
         let two = p.m - r0 > SIDE;
         for from in (0..p.places.len()).step_by(part) {
-            let places = &p.places[from..p.places.len().min(from + part)];
+            let places = &places[from..places.len().min(from + part)];
             for c0 in (0..p.n).step_by(2 * SIDE) {
                 // SAFETY: the tiles are there.
                 unsafe {
-                    let at = r0 / (2 * SIDE) * p.a.both + from * p.a.step;
+                    let at = r0 / (2 * SIDE) * p.a.both;
                     let tiles = Tiles {
                         product: p,
                         a: p.a.at.add(at),
@@ -39,12 +48,19 @@ pub(in crate::cpu::gemm) unsafe fn run(p: &Tiled) {
     }
 }
 
+/// Where a step begins in both operands, in words.
+#[repr(C)]
+struct Place {
+    a: usize,
+    b: usize,
+}
+
 /// Tiles of rows and two of columns.
 struct Tiles<'a> {
     product: &'a Tiled<'a>,
     a: *const u32,
     b: *const u32,
-    places: &'a [usize],
+    places: &'a [Place],
     c: *mut u32,
 }
 
@@ -60,21 +76,21 @@ macro_rules! product {
                 asm!(
                     $($begin,)+
                     "2:",
-                    "mov {b1}, [{places}]",
+                    "mov {a1}, [{places}]",
+                    "lea {a1}, [{a} + {a1}*4]",
+                    "mov {b1}, [{places} + 8]",
                     "lea {b1}, [{b} + {b1}*4]",
-                    "lea {a2}, [{a} + {second}]",
+                    "lea {a2}, [{a1} + {second}]",
                     $($step,)+
-                    "add {a}, {step}",
-                    "add {places}, 8",
+                    "add {places}, 16",
                     "dec {n}",
                     "jnz 2b",
                     "mov {a2}, {pitch}",
                     "shl {a2}, 4",
                     "add {a2}, {c}",
                     $($end,)+
-                    a = inout(reg) t.a => _,
+                    a = in(reg) t.a,
                     row = in(reg) a.row * size_of::<u32>(),
-                    step = in(reg) a.step * size_of::<u32>(),
                     second = in(reg) a.second * size_of::<u32>(),
                     b = in(reg) t.b,
                     places = inout(reg) t.places.as_ptr() => _,
@@ -82,6 +98,7 @@ macro_rules! product {
                     n = inout(reg) t.places.len() => _,
                     c = in(reg) t.c,
                     pitch = in(reg) t.product.pitch * size_of::<u32>(),
+                    a1 = out(reg) _,
                     b1 = out(reg) _,
                     a2 = out(reg) _,
                     options(nostack),
@@ -92,7 +109,7 @@ macro_rules! product {
     // The sums of two tiles of rows.
     ($name:ident of two by $dot:literal, $($begin:literal)+) => {
         product! { $name, [$($begin)+]
-            ["tileloadd tmm6, [{b1} + {lane}*1]", "tileloadd tmm4, [{a} + {row}*1]", concat!($dot, " tmm0, tmm4, tmm6"),
+            ["tileloadd tmm6, [{b1} + {lane}*1]", "tileloadd tmm4, [{a1} + {row}*1]", concat!($dot, " tmm0, tmm4, tmm6"),
              "tileloadd tmm5, [{a2} + {row}*1]", concat!($dot, " tmm2, tmm5, tmm6"),
              "tileloadd tmm7, [{b1} + {lane}*1 + 64]", concat!($dot, " tmm1, tmm4, tmm7"), concat!($dot, " tmm3, tmm5, tmm7")]
             ["tilestored [{c} + {pitch}*1], tmm0" "tilestored [{c} + {pitch}*1 + 64], tmm1"
@@ -101,7 +118,7 @@ macro_rules! product {
     // Of one tile of rows.
     ($name:ident of one by $dot:literal, $($begin:literal)+) => {
         product! { $name, [$($begin)+]
-            ["tileloadd tmm4, [{a} + {row}*1]", "tileloadd tmm6, [{b1} + {lane}*1]", concat!($dot, " tmm0, tmm4, tmm6"),
+            ["tileloadd tmm4, [{a1} + {row}*1]", "tileloadd tmm6, [{b1} + {lane}*1]", concat!($dot, " tmm0, tmm4, tmm6"),
              "tileloadd tmm7, [{b1} + {lane}*1 + 64]", concat!($dot, " tmm1, tmm4, tmm7")]
             ["tilestored [{c} + {pitch}*1], tmm0" "tilestored [{c} + {pitch}*1 + 64], tmm1"] }
     };
@@ -126,4 +143,4 @@ macro_rules! kernels {
         }
     )+ };
 }
-kernels! { halves "tdpbf16ps" bytes "tdpbssd" unsigned "tdpbusd" }
+kernels! { halves "tdpbf16ps" bytes "tdpbssd" unsigned "tdpbusd" signed "tdpbsud" }
