@@ -260,3 +260,31 @@ def test_rows_of_histograms_refuse_what_does_not_fit():
     assert torch.histogram(x, 2, weight=torch.ones(12)).hist.tolist() == [6, 6]
     with pytest.raises(RuntimeError):
         torch._chunk_cat([x], 0, 2**63 - 1)
+
+
+def test_numbers_at_edges_belong_to_the_bin_above():
+    edges = torch.linspace(0.1, 0.8, 22)
+    uneven = torch.tensor([0.0, 0.1, 0.5, 0.50001, 0.50001, 1.0])
+    for bins in (edges, uneven):
+        x = torch.cat([bins, torch.rand(500), torch.tensor([torch.nan, -1.0, 2.0])])
+        counts = torch.histogram(x, bins).hist.tolist()
+        pairs = zip(bins.tolist(), bins[1:].tolist(), strict=False)
+        want = [((x >= a) & (x < b)).sum().item() for a, b in pairs]
+        want[-1] += (x == bins[-1]).sum().item()
+        assert counts == want
+    x = torch.rand(1000)
+    assert torch.histc(x, 10).sum() == 1000 and torch.histc(x, 10, 0.2, 0.6).sum() < 1000
+    x[70] = torch.nan
+    with pytest.raises(RuntimeError, match="finite"):
+        torch.histc(x, 10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [0.5, 3.0, torch.inf])
+def test_distances_of_any_power(p, dtype):
+    x, y = torch.randn(7, 300, dtype=dtype), torch.randn(5, 300, dtype=dtype)
+    gaps = (x[:, None] - y).abs()
+    want = gaps.amax(-1) if p == torch.inf else gaps.pow(p).sum(-1).pow(1 / p)
+    torch.testing.assert_close(torch.cdist(x, y, p), want)
+    x[3, 200] = torch.nan
+    assert torch.equal(torch.cdist(x, y, p).isnan().any(1), x.isnan().any(1))

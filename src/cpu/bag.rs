@@ -69,26 +69,31 @@ struct Rows<'a, T: Row> {
     factors: Option<&'a [T::Wide]>,
 }
 
-/// Columns whose sums stay in registers.
-const BLOCK: usize = 128;
-
 simd_fn! { wide
     /// Adds chosen rows, each times its factor if there are some, into `to`; `skip` does not count. Gives how many do.
     fn sum_rows<T: Row>(weight: &[T], width: usize, chosen: &[i64], factors: Option<&[T::Wide]>, skip: Option<i64>, to: &mut [T::Wide]) -> i64 {
         let counted = || chosen.iter().enumerate().filter(|(_, i)| Some(**i) != skip);
         let by = |k: usize| factors.map_or(T::Wide::of(1.0), |f| f[k]);
-        let whole = width / BLOCK * BLOCK;
-        for first in (0..whole).step_by(BLOCK) {
-            let mut sums = [T::Wide::of(0.0); BLOCK];
-            for (k, &i) in counted() {
-                let row = &weight[i as usize * width + first..][..BLOCK];
-                let by = by(k);
-                for j in 0..BLOCK {
-                    sums[j] += row[j].widen() * by;
+        let mut whole = 0;
+        // Columns whose sums stay in registers: all of a usual row.
+        macro_rules! columns {
+            ($n:literal) => {
+                while whole + $n <= width {
+                    let mut sums = [T::Wide::of(0.0); $n];
+                    for (k, &i) in counted() {
+                        let row = &weight[i as usize * width + whole..][..$n];
+                        let by = by(k);
+                        for j in 0..$n {
+                            sums[j] += row[j].widen() * by;
+                        }
+                    }
+                    to[whole..whole + $n].copy_from_slice(&sums);
+                    whole += $n;
                 }
-            }
-            to[first..first + BLOCK].copy_from_slice(&sums);
+            };
         }
+        columns!(128);
+        columns!(64);
         let rest = &mut to[whole..width];
         rest.fill(T::Wide::of(0.0));
         for (k, &i) in counted() {

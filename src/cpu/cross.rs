@@ -1,6 +1,8 @@
 //! The vector product of three-dimensional space.
 
-use super::{copy, slice};
+use super::lines;
+use super::simd::simd_fn;
+use super::{copy, slice, slice_mut};
 use crate::{DType, Element, Result, Tensor, dims, with_dtype};
 
 /// What a vector product needs of its elements.
@@ -12,11 +14,13 @@ trait Minor: Element + Copy {
 macro_rules! minors {
     ([$($int:ty)+] [$($float:ty)+]) => {
         $(impl Minor for $int {
+            #[inline(always)]
             fn minor(a: Self, b: Self, c: Self, d: Self) -> Self {
                 a.wrapping_mul(b).wrapping_sub(c.wrapping_mul(d))
             }
         })+
         $(impl Minor for $float {
+            #[inline(always)]
             fn minor(a: Self, b: Self, c: Self, d: Self) -> Self {
                 a * b - c * d
             }
@@ -43,23 +47,45 @@ pub fn cross(out: &Tensor, x: &Tensor, y: &Tensor, dim: usize) -> Result<()> {
         copy::dense(&x.expand_to(out.shape()), compute)?,
         copy::dense(&y.expand_to(out.shape()), compute)?,
     );
+    let made = lines::results(out, compute)?;
     with_dtype!(compute, [int float complex] => T, {
-        let made = lines(slice::<T>(&x), slice::<T>(&y), out.shape(), dim);
-        return copy::copy(out, &Tensor::from_slice(&made, out.shape())?);
+        products(slice::<T>(&x), slice::<T>(&y), slice_mut::<T>(&made), out.shape(), dim);
+        return lines::put(out, &made);
     }, else {});
     Err(compute.no_kernel("cross"))
 }
 
-fn lines<T: Minor>(x: &[T], y: &[T], shape: &[i64], dim: usize) -> Vec<T> {
+fn products<T: Minor>(x: &[T], y: &[T], out: &mut [T], shape: &[i64], dim: usize) {
     let step = dims::contiguous_strides(shape)[dim] as usize;
-    (0..x.len())
-        .map(|at| {
-            let i = at / step % 3;
-            let first = at - i * step;
-            let (j, k) = (first + (i + 1) % 3 * step, first + (i + 2) % 3 * step);
-            T::minor(x[j], y[k], x[k], y[j])
-        })
-        .collect()
+    if step == 1 {
+        return neighbours(out, x, y);
+    }
+    let parts = x.chunks_exact(3 * step).zip(y.chunks_exact(3 * step));
+    for (out, (x, y)) in out.chunks_exact_mut(3 * step).zip(parts) {
+        let part = |i: usize| i % 3 * step..(i % 3 + 1) * step;
+        for (i, to) in out.chunks_exact_mut(step).enumerate() {
+            let (j, k) = (part(i + 1), part(i + 2));
+            apart(to, [&x[j.clone()], &y[k.clone()]], [&x[k], &y[j]]);
+        }
+    }
+}
+
+simd_fn! { wide
+    fn neighbours<T: Minor>(out: &mut [T], x: &[T], y: &[T]) {
+        for ((to, x), y) in out.chunks_exact_mut(3).zip(x.chunks_exact(3)).zip(y.chunks_exact(3)) {
+            to[0] = T::minor(x[1], y[2], x[2], y[1]);
+            to[1] = T::minor(x[2], y[0], x[0], y[2]);
+            to[2] = T::minor(x[0], y[1], x[1], y[0]);
+        }
+    }
+}
+
+simd_fn! { wide
+    fn apart<T: Minor>(out: &mut [T], ab: [&[T]; 2], cd: [&[T]; 2]) {
+        for ((((to, &a), &b), &c), &d) in out.iter_mut().zip(ab[0]).zip(ab[1]).zip(cd[0]).zip(cd[1]) {
+            *to = T::minor(a, b, c, d);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use super::simd::simd_fn;
 use super::{copy, groups, halves, slice, sort};
 use crate::{DType, Result, Tensor};
 
+/// Numbers that are compared at a time.
+const LANES: usize = 8;
+
 /// How many elements fall in each of `bins` equal bins from `lo` to `hi`.
 ///
 /// # Errors
@@ -16,6 +19,14 @@ pub fn count(t: &Tensor, bins: usize, (lo, hi): (f64, f64)) -> Result<Vec<i64>> 
         for &x in slice::<f64>(&copy::dense(t, DType::F64)?) {
             if x >= lo && x <= hi {
                 count(((x - lo) * bins as f64 / (hi - lo)) as i64);
+            }
+        }
+    } else if t.dtype() == DType::F32 {
+        let (lo, hi, all) = (lo as f32, hi as f32, bins as f32);
+        let width = hi - lo;
+        for &x in slice::<f32>(&copy::dense(t, DType::F32)?) {
+            if x >= lo && x <= hi {
+                count(((x - lo) * all / width) as i64);
             }
         }
     } else {
@@ -38,16 +49,30 @@ pub fn count(t: &Tensor, bins: usize, (lo, hi): (f64, f64)) -> Result<Vec<i64>> 
 /// If memory cannot be had.
 pub fn range(t: &Tensor) -> Result<(f64, f64)> {
     let t = copy::dense(t, DType::F64)?;
-    let all = slice::<f64>(&t).iter();
-    Ok(
-        all.fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), &x| {
-            if x.is_nan() || lo.is_nan() {
-                (f64::NAN, f64::NAN)
-            } else {
-                (lo.min(x), hi.max(x))
+    Ok(span(slice::<f64>(&t)))
+}
+
+simd_fn! { wide
+    fn span(all: &[f64]) -> (f64, f64) {
+        let (mut lo, mut hi) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
+        let mut numbers = true;
+        let mut each = |l: usize, x: f64| {
+            lo[l] = if x < lo[l] { x } else { lo[l] };
+            hi[l] = if x > hi[l] { x } else { hi[l] };
+            numbers &= !x.is_nan();
+        };
+        let (whole, rest) = all.as_chunks::<LANES>();
+        for x in whole {
+            for l in 0..LANES {
+                each(l, x[l]);
             }
-        }),
-    )
+        }
+        rest.iter().for_each(|&x| each(0, x));
+        if !numbers {
+            return (f64::NAN, f64::NAN);
+        }
+        (lo.into_iter().fold(lo[0], f64::min), hi.into_iter().fold(hi[0], f64::max))
+    }
 }
 
 /// The edges of `bins` equal bins: the numbers that linspace gives in the dtype of the input.
@@ -83,9 +108,18 @@ pub fn sums(
     let weights = weights.map(|w| copy::dense(w, DType::F64)).transpose()?;
     let weights = weights.as_ref().map(slice::<f64>);
     let mut sums = vec![0f64; bins];
+    let each = bins as f64 / (edges[bins] - edges[0]);
+    // Even bins are where they are expected, or next to it.
+    let place_of = |x: f64| {
+        let guess = (((x - edges[0]) * each) as usize).min(bins - 1);
+        if edges[guess] <= x && x < edges[guess + 1] {
+            return guess;
+        }
+        (sort::search(edges, None, x, true) as usize - 1).min(bins - 1)
+    };
     for (i, &x) in slice::<f64>(&x).iter().enumerate() {
         if bins > 0 && x >= edges[0] && x <= edges[bins] {
-            let place = (sort::search(edges, None, x, true) as usize - 1).min(bins - 1);
+            let place = place_of(x);
             sums[place] += weights.map_or(1.0, |w| w[i]);
         }
     }

@@ -329,9 +329,13 @@ fn distances_of<T: super::lanes::Real>(
     });
 }
 
+/// Elements whose powers are computed together.
+const TOGETHER: usize = 128;
+
 crate::cpu::simd::simd_fn! { wide
     fn distance<T: super::lanes::Real>(x: &[T], y: &[T], p: f64, out: &mut T) {
-        use super::lanes::sum2_by;
+        use super::lanes::{max_of, sum2_by};
+        use super::vmath64::pow;
         let gap = |a: T, b: T| if a < b { b - a } else { a - b };
         *out = if p == 2.0 {
             sum2_by(x, y, |a, b| (a - b) * (a - b)).sqrt_()
@@ -340,12 +344,27 @@ crate::cpu::simd::simd_fn! { wide
         } else if p == 0.0 {
             sum2_by(x, y, |a, b| if a == b { T::of(0.0) } else { T::of(1.0) })
         } else if p == f64::INFINITY {
-            x.iter().zip(y).fold(T::of(0.0), |m, (&a, &b)| {
-                let d = gap(a, b);
-                if d > m || d != d { d } else { m }
-            })
+            let mut gaps = [T::of(0.0); TOGETHER];
+            let mut most = T::of(0.0);
+            for (x, y) in x.chunks(TOGETHER).zip(y.chunks(TOGETHER)) {
+                let gaps = &mut gaps[..x.len()];
+                gaps.iter_mut().zip(x).zip(y).for_each(|((to, &a), &b)| *to = gap(a, b));
+                let here = max_of(gaps);
+                most = if here > most { here } else { most };
+            }
+            // Of no numbers but these is the sum none.
+            let all = sum2_by(x, y, gap);
+            if all != all { all } else { most }
         } else {
-            let sum: f64 = x.iter().zip(y).map(|(&a, &b)| gap(a, b).f64_().powf(p)).sum();
+            let mut powers = [0f64; TOGETHER];
+            let mut sum = 0f64;
+            for (x, y) in x.chunks(TOGETHER).zip(y.chunks(TOGETHER)) {
+                let powers = &mut powers[..x.len()];
+                for ((to, &a), &b) in powers.iter_mut().zip(x).zip(y) {
+                    *to = pow(gap(a, b).f64_(), p);
+                }
+                powers.iter().for_each(|v| sum += v);
+            }
             T::of(sum.powf(1.0 / p))
         };
     }
