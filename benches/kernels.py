@@ -186,6 +186,33 @@ QUANTIZED = {
     "linear_dynamic": "Q.linear_dynamic(r[:32], w)",
     "conv2d": "Q.conv2d(i, c, 0.1, 3)",
     "max_pool2d": "torch.max_pool2d(i, [2, 2], [2, 2], [0, 0], [1, 1], False)",
+    "avg_pool2d": "F.avg_pool2d(i, 2)",
+    "adaptive_avg_pool2d": "F.adaptive_avg_pool2d(i, 1)",
+    "interpolate": "F.interpolate(i, scale_factor=2)",
+    "dequantize_channels": "p.dequantize()",
+}
+# Of weights in eight and four bits, by rows of the other operand.
+PACKED = {
+    "int8pack": (
+        "w = torch.randint(-128, 128, (2048, 2048), dtype=torch.int8); s = torch.rand(2048).bfloat16()",
+        "torch._weight_int8pack_mm(x, w, s)",
+    ),
+    "int4pack": (
+        "w = torch.randint(0, 16, (2048, 2048), dtype=torch.int32); s = torch.rand(32, 2048, 2).bfloat16(); "
+        "w = torch._convert_weight_to_int4pack_for_cpu(w, 2)",
+        "torch._weight_int4pack_mm_for_cpu(x, w, 64, s)",
+    ),
+}
+NARROW = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+DISTANCES = {
+    "cdist_1": "torch.cdist(x, y, 1.0)",
+    "cdist_2": "torch.cdist(x, y)",
+    "cdist_3": "torch.cdist(x, y, 3.0)",
+    "cdist_inf": "torch.cdist(x, y, float('inf'))",
+    "cross": "torch.linalg.cross(v, w)",
+    "cross_first": "torch.linalg.cross(v.t(), w.t(), dim=0)",
+    "histc": "torch.histc(z, 100)",
+    "histogram": "torch.histogram(z, 100)",
 }
 WHOLE_PRODUCTS = {"matmul": "x @ y", "dot": "x.view(-1).dot(y.view(-1))"}
 
@@ -260,9 +287,43 @@ def cases() -> dict[str, tuple[str, str]]:
         "v = torch.quantize_per_tensor(torch.randn(64, 64, 3, 3), 0.05, 0, torch.qint8)",
         "c = Q.conv2d_prepack(v, None, [1, 1], [1, 1], [1, 1], 1)",
         "i = q[:784].reshape(4, 64, 56, 56).contiguous(memory_format=torch.channels_last)",
+        "s, o = torch.rand(1024) + 0.01, torch.zeros(1024, dtype=torch.int64)",
+        "p = torch.quantize_per_channel(r, s, o, 0, torch.qint8)",
     ]
     out |= {f"quantized_{name}": ("; ".join(setup), code) for name, code in QUANTIZED.items()}
-    return out
+    return out | narrow()
+
+
+def narrow() -> dict[str, tuple[str, str]]:
+    """Numbers of eight bits and fewer, and what is done to vectors and to bins."""
+    out = {}
+    for c, o, k, stride, size in (
+        (3, 64, 7, 2, 112),
+        (64, 256, 1, 1, 56),
+        (128, 128, 3, 2, 56),
+        (512, 512, 3, 1, 7),
+    ):
+        setup = [
+            f"i = torch.quantize_per_tensor(torch.randn(2, {c}, {size}, {size}), 0.05, 60, torch.quint8)",
+            "i = i.contiguous(memory_format=torch.channels_last)",
+            f"s, z = torch.rand({o}) + 0.01, torch.zeros({o}, dtype=torch.int64)",
+            f"v = torch.quantize_per_channel(torch.randn({o}, {c}, {k}, {k}), s, z, 0, torch.qint8)",
+            "Q = torch.ops.quantized",
+            f"c = Q.conv2d_prepack(v, torch.randn({o}), [{stride}] * 2, [{k // 2}] * 2, [1, 1], 1)",
+        ]
+        name = f"quantized_conv2d/{c}-{o}/{k}x{k}/{stride}/{size}"
+        out[name] = ("; ".join(setup), "Q.conv2d_relu(i, c, 0.1, 3)")
+    for rows in (1, 8, 64):
+        for name, (setup, code) in PACKED.items():
+            made = f"x = torch.randn({rows}, 2048).bfloat16(); {setup}"
+            out[f"{name}/{rows}"] = (made, code)
+    for d in NARROW:
+        for wide in ("float32", "bfloat16"):
+            made = f"x = torch.randn(1000000).to(torch.{wide})"
+            out[f"cast/{wide}/{d}"] = (made, f"x.to(torch.{d})")
+            out[f"cast/{d}/{wide}"] = (f"{made}.to(torch.{d})", f"x.to(torch.{wide})")
+    made = "x, y = torch.rand(200, 64), torch.rand(300, 64); v, w = torch.rand(2, 30000, 3); z = torch.rand(100000)"
+    return out | {name: (made, code) for name, code in DISTANCES.items()}
 
 
 def tiled() -> dict[str, tuple[str, str]]:
