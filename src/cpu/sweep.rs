@@ -362,38 +362,8 @@ unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
         let wide = ((base, beside as isize * s, whole), (m * beside, item));
         for (rows, (width, step)) in [wide, ((behind, s, rest), (m, job.step))] {
             // SAFETY: the job stays within the tensor.
-            unsafe { joined::<F, LEVEL>(rows, (width, step, job.p), accs, &mut first) };
+            unsafe { down::<F, LEVEL>(rows, (width, step, job.p), accs, &mut first) };
         }
-    }
-}
-
-/// [`down`] in a function of its own, which is called for whole rows and for those behind them.
-#[cfg(target_arch = "x86_64")]
-#[inline(never)]
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn down_avx2<F: Fold>(
-    rows: (*const u8, isize, usize),
-    columns: (usize, isize, f64),
-    accs: &mut [F::Acc],
-    first: &mut bool,
-) {
-    // SAFETY: as the caller promises.
-    unsafe { down::<F, { Level::Avx2 as u8 }>(rows, columns, accs, first) }
-}
-#[inline(always)]
-unsafe fn joined<F: Fold, const LEVEL: u8>(
-    rows: (*const u8, isize, usize),
-    columns: (usize, isize, f64),
-    accs: &mut [F::Acc],
-    first: &mut bool,
-) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        if LEVEL == Level::Avx2 as u8 {
-            return down_avx2::<F>(rows, columns, accs, first);
-        }
-        down::<F, LEVEL>(rows, columns, accs, first);
     }
 }
 
