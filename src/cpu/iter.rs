@@ -78,7 +78,7 @@ impl<const N: usize> Walk<N> {
             return;
         }
         pool::parallel_for(self.total, grain, |range| {
-            self.run_range(range.start, range.end, &mut |p, s, n| f(p, s, n))
+            self.run_range(range.start, range.end, &f)
         });
     }
 
@@ -102,12 +102,11 @@ impl<const N: usize> Walk<N> {
     }
 
     /// Elements `start..end`. Rows that follow each other in the second dimension are stepped to without asking about others.
-    /// One loop for all functions: few are so short that the compiler would put them into it.
     fn run_range(
         &self,
         start: usize,
         end: usize,
-        f: &mut dyn FnMut(&[*mut u8; N], &[isize; N], usize),
+        mut f: impl FnMut(&[*mut u8; N], &[isize; N], usize),
     ) {
         let (sizes, strides) = (&self.sizes[..], &self.strides[..]);
         let mut index: SmallVec<[usize; 6]> = SmallVec::new();
