@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code, reason = "products by pointer over dense buffers")]
 
-use super::gemm::{Mat, MatMut, gemm};
+use super::gemm::{GemmElement, Mat, MatMut, gemm};
+use super::lanes::Real;
 use super::lines::{self, Shared};
+use super::norm::{by_type, compute_type};
 use super::simd::simd_fn;
 use super::{copy, pool, slice, slice_mut};
 use crate::{DType, Result, Tensor};
@@ -13,21 +15,27 @@ const ROOM: usize = 64 << 10;
 /// Rows of packed weights that share their bytes.
 const SHARED: usize = 32;
 
+/// What weights become.
+trait Number: Real + GemmElement<Scale = Self> + From<i8> {}
+impl Number for f32 {}
+impl Number for f64 {}
+
 /// `out = x w` for `n` columns of a result, some of which `make` gives at a time: those from `first` on, as a matrix in `room`.
-fn by_parts(
+fn by_parts<T: Number>(
     out: &Tensor,
     x: &Tensor,
     [n, each]: [usize; 2],
-    make: impl Fn(usize, usize, &mut [f32]) -> Mat<f32> + Sync,
-    finish: impl Fn(usize, &mut [f32]) + Sync,
+    make: impl Fn(usize, usize, &mut [T]) -> Mat<T> + Sync,
+    finish: impl Fn(usize, &mut [T]) + Sync,
 ) -> Result<()> {
     let [m, k] = [0, 1].map(|d| x.shape()[d] as usize);
-    let x = copy::dense(x, DType::F32)?;
-    let made = lines::results(out, DType::F32)?;
-    let to = Shared::new(slice_mut::<f32>(&made));
-    let from = slice::<f32>(&x);
+    let x = copy::dense(x, T::DTYPE)?;
+    let made = lines::results(out, T::DTYPE)?;
+    let to = Shared::new(slice_mut::<T>(&made));
+    let from = slice::<T>(&x);
+    let (zero, one) = (T::from(0), T::from(1));
     pool::parallel_for(n.div_ceil(each), 1, |parts| {
-        let mut room = vec![0f32; each * k];
+        let mut room = vec![zero; each * k];
         for part in parts {
             let first = part * each;
             let count = each.min(n - first);
@@ -36,7 +44,7 @@ fn by_parts(
             unsafe {
                 let a = Mat::new(from.as_ptr(), k as isize, 1);
                 let c = MatMut::new(to.get().add(first), n as isize, 1);
-                gemm(m, count, k, 1.0, a, b, 0.0, c, None);
+                gemm(m, count, k, one, a, b, zero, c, None);
                 (0..m).for_each(|i| finish(first, to.part(i * n + first, count)));
             }
         }
@@ -45,17 +53,17 @@ fn by_parts(
 }
 
 simd_fn! { wide
-    fn reals(to: &mut [f32], from: &[i8]) {
+    fn reals<T: Number>(to: &mut [T], from: &[i8]) {
         for (to, &from) in to.iter_mut().zip(from) {
-            *to = f32::from(from);
+            *to = T::from(from);
         }
     }
 }
 
 simd_fn! { wide
-    fn scaled(row: &mut [f32], by: &[f32]) {
+    fn scaled<T: Number>(row: &mut [T], by: &[T]) {
         for (v, &by) in row.iter_mut().zip(by) {
-            *v *= by;
+            *v = *v * by;
         }
     }
 }
@@ -65,9 +73,13 @@ simd_fn! { wide
 /// # Errors
 /// If memory cannot be had.
 pub fn of_bytes(out: &Tensor, x: &Tensor, w: &Tensor, scales: &Tensor) -> Result<()> {
+    by_type!(compute_type(x.dtype()), T => bytes_by::<T>(out, x, w, scales))
+}
+
+fn bytes_by<T: Number>(out: &Tensor, x: &Tensor, w: &Tensor, scales: &Tensor) -> Result<()> {
     let [n, k] = [0, 1].map(|d| w.shape()[d] as usize);
-    let (w, scales) = (copy::dense(w, DType::I8)?, copy::dense(scales, DType::F32)?);
-    let (w, scales) = (slice::<i8>(&w), slice::<f32>(&scales));
+    let (w, scales) = (copy::dense(w, DType::I8)?, copy::dense(scales, T::DTYPE)?);
+    let (w, scales) = (slice::<i8>(&w), slice::<T>(&scales));
     let each = (ROOM / k.max(1)).next_multiple_of(SHARED).min(n.max(1));
     by_parts(
         out,
@@ -101,24 +113,24 @@ pub fn for_each_pair(rows: usize, columns: usize, mut f: impl FnMut(usize, usize
 }
 
 /// What the numbers of some rows stand for, of a group of columns: scales, and what is added, row after row.
-struct Group<'a> {
-    scales: &'a [f32],
-    zeros: &'a [f32],
+struct Group<'a, T> {
+    scales: &'a [T],
+    zeros: &'a [T],
 }
 
 simd_fn! { wide
     /// The numbers of a group of columns `[column][row]`, whose bytes have rows of the first half in their lower bits.
-    fn unpacked(to: &mut [f32], bytes: &[u8], group: &Group) {
+    fn unpacked<T: Number>(to: &mut [T], bytes: &[u8], group: &Group<T>) {
         let half = group.scales.len() / 2;
         let (scale_low, scale_high) = group.scales.split_at(half);
         let (zero_low, zero_high) = group.zeros[..2 * half].split_at(half);
         for (to, bytes) in to.chunks_exact_mut(2 * half).zip(bytes.chunks_exact(half)) {
             let (low, high) = to.split_at_mut(half);
             for i in 0..half {
-                low[i] = (i32::from(bytes[i] & 15) - 8) as f32 * scale_low[i] + zero_low[i];
+                low[i] = T::from((bytes[i] & 15) as i8 - 8) * scale_low[i] + zero_low[i];
             }
             for i in 0..half {
-                high[i] = (i32::from(bytes[i] >> 4) - 8) as f32 * scale_high[i] + zero_high[i];
+                high[i] = T::from((bytes[i] >> 4) as i8 - 8) * scale_high[i] + zero_high[i];
             }
         }
     }
@@ -136,19 +148,26 @@ pub fn of_nibbles(
     group: usize,
     numbers: &Tensor,
 ) -> Result<()> {
+    by_type!(compute_type(x.dtype()), T => nibbles_by::<T>(out, x, w, group, numbers))
+}
+
+fn nibbles_by<T: Number>(
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    group: usize,
+    numbers: &Tensor,
+) -> Result<()> {
     let (n, k) = (w.shape()[0] as usize, x.shape()[1] as usize);
-    let (w, numbers) = (
-        copy::dense(w, DType::U8)?,
-        copy::dense(numbers, DType::F32)?,
-    );
-    let (w, numbers) = (slice::<u8>(&w), slice::<f32>(&numbers));
+    let (w, numbers) = (copy::dense(w, DType::U8)?, copy::dense(numbers, T::DTYPE)?);
+    let (w, numbers) = (slice::<u8>(&w), slice::<T>(&numbers));
     by_parts(
         out,
         x,
         [n, SHARED],
         |first, count, room| {
             let bytes = &w[first * k / 2..][..count * k / 2];
-            let of = |g: usize, i: usize| -> Vec<f32> {
+            let of = |g: usize, i: usize| -> Vec<T> {
                 let numbers = &numbers[(g * n + first) * 2..][..2 * count];
                 numbers.iter().skip(i).step_by(2).copied().collect()
             };
@@ -162,7 +181,7 @@ pub fn of_nibbles(
                 }
                 for_each_pair(count, to.len() / count, |a, b, k, place| {
                     for (row, number) in [(a, bytes[place] & 15), (b, bytes[place] >> 4)] {
-                        let steps = f32::from(number) - 8.0;
+                        let steps = T::from(number as i8 - 8);
                         to[k * count + row] = steps * scales[row] + zeros[row];
                     }
                 });

@@ -38,7 +38,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, Tensor weight, Tensor scales)",
         0,
         body!(
-            |a| product_rule(a.input, a.weight.size(0)?),
+            |a| product_rule(a.input, (a.weight, DType::I8, 1), (a.scales, 1)),
             |a, _, o| cpu::packed::of_bytes(&o[0], a.input, a.weight, a.scales)
         ).unmeasured(),
         "",
@@ -79,7 +79,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, Tensor weight, int group, Tensor numbers)",
         0,
         body!(
-            |a| product_rule(a.input, a.weight.size(0)?),
+            |a| nibbles_rule(a),
             |a, _, o| cpu::packed::of_nibbles(&o[0], a.input, a.weight, a.group as usize, a.numbers)
         ).unmeasured(),
         "",
@@ -88,9 +88,44 @@ pub static OPS: &[OpDef] = &[
     .through(typed!(int4_by_reals)),
 ];
 
-/// So many columns; the callers have checked all else.
-fn product_rule(x: &Tensor, columns: i64) -> Result<Plan> {
-    Ok(Plan::contiguous(&[x.size(0)?, columns], x.dtype()))
+/// The product of a matrix with rows of packed weights, so many to a byte, of one size `k`; and numbers for each row.
+fn product_rule(
+    x: &Tensor,
+    (w, d, each): (&Tensor, DType, i64),
+    (numbers, ndim): (&Tensor, usize),
+) -> Result<Plan> {
+    ensure!(
+        x.dtype().is_float() && x.ndim() == 2 && w.dtype() == d && w.ndim() == 2,
+        Runtime,
+        "expected a matrix of real numbers, and one of {d}"
+    );
+    let rows = w.shape()[0];
+    ensure!(
+        w.shape()[1] * each == x.shape()[1]
+            && numbers.dtype().is_float()
+            && numbers.ndim() == ndim
+            && numbers.shape()[ndim / 2] == rows,
+        Runtime,
+        "expected rows of {} weights, and real numbers for each of {rows} rows",
+        x.shape()[1]
+    );
+    Ok(Plan::contiguous(&[x.shape()[0], rows], x.dtype()))
+}
+
+fn nibbles_rule(a: &calls::_Int4Product) -> Result<Plan> {
+    let plan = product_rule(a.input, (a.weight, DType::U8, 2), (a.numbers, 3))?;
+    let (n, k, groups) = (a.weight.shape()[0], a.input.shape()[1], a.numbers.shape());
+    ensure!(
+        n % 16 == 0
+            && a.group > 0
+            && k % a.group == 0
+            && groups[0] >= k / a.group
+            && groups[2] == 2,
+        Runtime,
+        "expected a scale and a zero for each group of {} columns, and sixteen rows or a multiple",
+        a.group
+    );
+    Ok(plan)
 }
 
 fn int_mm_rule(a: &Tensor, b: &Tensor) -> Result<Plan> {
@@ -168,7 +203,7 @@ fn int8_mm(a: &calls::_WeightInt8packMm) -> Result<Tensor> {
 
 /// The same by way of the weights' real numbers, which has gradients.
 fn int8_by_reals(a: &calls::_Int8Product) -> Result<Ret> {
-    let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
+    let wide = |t: &Tensor| f::to_dtype(t, cpu::norm::compute_type(a.input.dtype()));
     let product = f::mm(&wide(a.input)?, &f::t(&wide(a.weight)?)?)?;
     let made = f::mul(&product, &wide(a.scales)?)?;
     f::to_dtype(&made, a.input.dtype()).map(Ret::One)
@@ -264,7 +299,7 @@ fn int4_mm(a: &calls::_WeightInt4packMmForCpu) -> Result<Tensor> {
 fn int4_by_reals(a: &calls::_Int4Product) -> Result<Ret> {
     let (x, w, group) = (a.input, a.weight, a.group);
     let (n, k) = (w.shape()[0], x.shape()[1]);
-    let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
+    let wide = |t: &Tensor| f::to_dtype(t, cpu::norm::compute_type(x.dtype()));
     let groups = f::narrow(&wide(a.numbers)?, 0, 0, k / group)?;
     let of = |i: i64| f::unsqueeze(&f::t(&f::select(&groups, 2, i)?)?, -1);
     let numbers = f::sub(&wide(&f::_unpack_int4(w)?)?, 8.0)?;
