@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-# The compiler's memory in huge pages, a third less time; where the system maps single pages slowly, nine tenths.
+# The compiler's memory in huge pages: it goes from pointer to pointer, and on some machines single pages are found slowly.
 export MALLOC_CONF ?= thp:always
 
 .PHONY: setup build demo test lint bench bless gpu sanitize miri nightly

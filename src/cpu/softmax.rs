@@ -156,7 +156,7 @@ simd_fn! { wide
 }
 
 simd_fn! { wide
-    /// Of columns: the step between their rows and how many there are; where the results begin, and their step.
+    /// Of columns: where the results begin and the step between their rows; that of the elements, and how many columns there are.
     fn columns<T: Real>(x: &[T], out: Shared<T>, place: [usize; 2], shape: [usize; 2], log: bool) {
         let ([at, to_step], [step, width]) = (place, shape);
         let (mut m, mut s) = ([T::LOWEST; WIDTH], [T::of(0.0); WIDTH]);

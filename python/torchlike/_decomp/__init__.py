@@ -32,8 +32,8 @@ def core_aten_decompositions() -> dict[Any, Callable[..., Any]]:
 
 def get_decompositions(aten_ops: Iterable[Any]) -> dict[Any, Callable[..., Any]]:
     """Those of some operators, which are given as overloads, or as names with all their overloads."""
-    found = {}
+    table, found = _filled(), {}
     for given in aten_ops:
         overloads = given.real() if hasattr(given, "real") else [given]
-        found.update({o: _filled()[o] for o in overloads if o in _filled()})
+        found.update({o: table[o] for o in overloads if o in table})
     return found

@@ -388,18 +388,6 @@ def is_nonzero(self: Any) -> Any:
     return bool(aten._local_scalar_dense(self))
 
 
-@of("nanmean")
-def nanmean(self: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    """The sum without NaN, divided by the number of those that are none."""
-    if not self.is_floating_point():
-        return NotImplemented
-    dims = [dim] if isinstance(dim, int) else dim
-    apart = aten.detach(self)
-    there = aten.logical_not_(aten.ne.Tensor(apart, apart))
-    count = aten.sum.dim_IntList(there, dims, keepdim)
-    return aten.div.Tensor(aten.nansum(self, dims, keepdim, dtype=dtype), count)
-
-
 @of("conj_physical")
 def conj_physical(self: Any) -> Any:
     """The operator, for numbers that have an imaginary part."""
@@ -477,24 +465,6 @@ def isclose(
     return aten.bitwise_or_.Tensor(
         close, aten.bitwise_and_.Tensor(finite, aten.le.Tensor(error, allowed))
     )
-
-
-@of("var", "std", "var_mean", "std_mean")
-def spread(
-    self: Any,
-    unbiased: Any = None,
-    dim: Any = None,
-    correction: Any = None,
-    keepdim: bool = False,
-    name: str = "",
-) -> Any:
-    """The form that says by how much the divisor is corrected."""
-    if unbiased is not None:
-        correction = int(unbiased)
-    if dim is None and correction == 1:
-        correction = None
-    dims = [dim] if isinstance(dim, int) else dim
-    return getattr(aten, name).correction(self, dims, correction=correction, keepdim=keepdim)
 
 
 @of("mT")

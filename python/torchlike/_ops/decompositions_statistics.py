@@ -25,6 +25,36 @@ def _holds(test: Any) -> bool:
     )
 
 
+@of("nanmean")
+def nanmean(self: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """The sum without NaN, divided by the number of those that are none."""
+    if not self.is_floating_point():
+        return NotImplemented
+    dims = [dim] if isinstance(dim, int) else dim
+    apart = aten.detach(self)
+    there = aten.logical_not_(aten.ne.Tensor(apart, apart))
+    count = aten.sum.dim_IntList(there, dims, keepdim)
+    return aten.div.Tensor(aten.nansum(self, dims, keepdim, dtype=dtype), count)
+
+
+@of("var", "std", "var_mean", "std_mean")
+def spread(
+    self: Any,
+    unbiased: Any = None,
+    dim: Any = None,
+    correction: Any = None,
+    keepdim: bool = False,
+    name: str = "",
+) -> Any:
+    """The form that says by how much the divisor is corrected."""
+    if unbiased is not None:
+        correction = int(unbiased)
+    if dim is None and correction == 1:
+        correction = None
+    dims = [dim] if isinstance(dim, int) else dim
+    return getattr(aten, name).correction(self, dims, correction=correction, keepdim=keepdim)
+
+
 @of("cov")
 def cov(self: Any, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
     """Products of what deviates from the mean; numbers of observations are tensors."""

@@ -179,6 +179,11 @@ fn own(w: &[i8], count: usize, zeros: &[i32], from: u8) -> Vec<i32> {
     w.chunks_exact(count).zip(zeros).map(less).collect()
 }
 
+/// The steps along k of a run of taps whose pixels have so many bytes.
+fn steps_of(run: &[usize], pixel: usize) -> usize {
+    (run.len() * pixel).div_ceil(STEP)
+}
+
 /// How weights `[output][tap][channel]` become words.
 struct Packing<'a> {
     w: &'a [i8],
@@ -203,12 +208,8 @@ impl Packing<'_> {
         self.columns().next_multiple_of(OUTPUTS) | SIDE
     }
 
-    fn steps_of(&self, run: &[usize]) -> usize {
-        (run.len() * self.pixel).div_ceil(STEP)
-    }
-
     fn steps(&self) -> usize {
-        self.runs.iter().map(|run| self.steps_of(run)).sum()
+        self.runs.iter().map(|run| steps_of(run, self.pixel)).sum()
     }
 
     /// The weights of all groups `[group][step][word][output]`.
@@ -251,7 +252,7 @@ impl Packing<'_> {
                 let from = &self.w[from..from + self.channels];
                 to.iter_mut().zip(from).for_each(|(to, &w)| *to = w as u8);
             }
-            at += self.steps_of(run) * STEP;
+            at += steps_of(run, self.pixel) * STEP;
         }
     }
 }
@@ -295,7 +296,7 @@ impl Words<'_> {
         let table = self.frames.table(b, 0..1);
         rooms.windows.clear();
         for run in self.runs {
-            let steps = (run.len() * self.pixel).div_ceil(STEP);
+            let steps = steps_of(run, self.pixel);
             let first = table[run[0]] * words;
             rooms.windows.extend((0..steps).map(|i| first + i * WORDS));
         }
