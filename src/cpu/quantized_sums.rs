@@ -87,7 +87,7 @@ fn shorts(x: &Tensor, zero: i16) -> Vec<i16> {
 fn few_bytes(made: &Tensor, x: &Tensor, zero: i32, w: &Tensor, zeros: &[i32]) -> bool {
     let [m, k] = [0, 1].map(|d| x.shape()[d] as usize);
     let n = w.shape()[0] as usize;
-    if x.dtype() != DType::U8 || bytes::dots(&[], [&[]]).is_none() {
+    if x.dtype() != DType::U8 || !bytes::has_vectors() {
         return false;
     }
     let (weights, x) = (slice::<i8>(w), slice::<u8>(x));

@@ -251,7 +251,8 @@ pub fn dots<const N: usize>(w: &[i8], x: [&[u8]; N]) -> Option<([i32; N], i32)> 
 }
 
 /// Whether this machine multiplies and adds four bytes of a word by one instruction.
-pub(super) fn has_vectors() -> bool {
+#[must_use]
+pub fn has_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::is_x86_feature_detected!("avx512vnni")
         && std::is_x86_feature_detected!("avx512bw");
