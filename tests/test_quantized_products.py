@@ -360,7 +360,7 @@ def rows():
         "_quantized_looked_up": ((x, turned, 0.05, 215), real.neg()),
         "_quantized_linear": ((x, w, bias, 0.2, 128), real @ w.dequantize().t() + bias),
         "_quantized_convolution": (
-            (image, windows, None, one, none, one, False, none, 1, 0.2, 128),
+            (image, windows, None, None, one, none, one, False, none, 1, 0.2, 128),
             torch.conv2d(image.dequantize(), windows.dequantize()),
         ),
         "_quantized_linear_dynamic": ((real, w, bias), real @ w.dequantize().t() + bias),

@@ -126,11 +126,12 @@ simd_fn! { wide
         let (zero_low, zero_high) = group.zeros[..2 * half].split_at(half);
         for (to, bytes) in to.chunks_exact_mut(2 * half).zip(bytes.chunks_exact(half)) {
             let (low, high) = to.split_at_mut(half);
-            for i in 0..half {
-                low[i] = T::from((bytes[i] & 15) as i8 - 8) * scale_low[i] + zero_low[i];
+            let real = |number: u8, scale: T, zero: T| T::from(number as i8 - 8) * scale + zero;
+            for (((to, &b), &s), &z) in low.iter_mut().zip(bytes).zip(scale_low).zip(zero_low) {
+                *to = real(b & 15, s, z);
             }
-            for i in 0..half {
-                high[i] = T::from((bytes[i] >> 4) as i8 - 8) * scale_high[i] + zero_high[i];
+            for (((to, &b), &s), &z) in high.iter_mut().zip(bytes).zip(scale_high).zip(zero_high) {
+                *to = real(b >> 4, s, z);
             }
         }
     }

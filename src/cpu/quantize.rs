@@ -138,15 +138,33 @@ impl<S: Sum, T: Stored> Step for Rescaled<S, T> {
     }
 }
 
-/// Sums of a line whose elements have numbers of their own, in 32 bits, as integers of another scale: as [`rescaled`].
-pub(super) fn rescaled_line(
-    to: &mut [u8],
-    sums: &[i32],
-    factors: &[f32],
-    biases: &[f32],
-    ends: (f32, f32),
-) {
-    apart(Rescaled::<i32, u8>::new(ends), to, sums, factors, biases);
+/// What is done to the sums of some columns.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<'a> {
+    /// What is taken from each.
+    pub own: &'a [i32],
+    /// Factors, and what is added before.
+    pub factors: &'a [f32],
+    pub biases: &'a [f32],
+    /// The result's zero point, and what it is at least.
+    pub ends: (f32, f32),
+}
+
+simd_fn! { wide
+    /// Rows of sums, `pitch` apart, as bytes of another scale, `step` apart: as [`rescaled`]. There is room for all.
+    pub(super) fn rescaled_rows(to: *mut u8, step: usize, sums: &[i32], pitch: usize, c: Columns) {
+        let n = c.own.len();
+        let rescaled = Rescaled::<i32, u8>::new(c.ends);
+        let (factors, biases) = (&c.factors[..n], &c.biases[..n]);
+        for (row, sums) in sums.chunks(pitch).enumerate() {
+            // SAFETY: the caller's.
+            let to = unsafe { std::slice::from_raw_parts_mut(to.add(row * step), n) };
+            let numbers = c.own.iter().zip(factors).zip(biases);
+            for ((to, &sum), ((&own, &a), &b)) in to.iter_mut().zip(sums).zip(numbers) {
+                *to = rescaled.of(sum.wrapping_sub(own), a, b);
+            }
+        }
+    }
 }
 
 /// What exact sums are kept in.

@@ -5,7 +5,7 @@
     reason = "columns of one result are written by different tasks"
 )]
 
-use super::gemm::bytes;
+use super::gemm::bytes::{self, TOGETHER};
 use super::iter::GRAIN;
 use super::lines::{self, Shared};
 use super::simd::simd_fn;
@@ -98,28 +98,34 @@ fn few_bytes(made: &Tensor, x: &Tensor, zero: i32, w: &Tensor, zeros: &[i32]) ->
         .map(|x| sum_of(x, false) - zero * k as i32)
         .collect();
     let to = Shared::new(slice_mut::<i32>(made));
-    let grain = (GRAIN * 16 / (k * m).max(1)).max(1);
-    pool::parallel_for(n, grain, |range| {
-        for j in range {
-            let line = &weights[j * k..(j + 1) * k];
-            let each = zeros[j % zeros.len()];
-            let put = |i: usize, sum: i32, all: i32| {
-                let sum = sum
-                    .wrapping_sub(zero.wrapping_mul(all))
-                    .wrapping_sub(each.wrapping_mul(own[i]));
-                // SAFETY: each column belongs to one task.
-                unsafe { to.part(i * n + j, 1)[0] = sum };
+    let line = |j: usize| &weights[j.min(n - 1) * k..][..k];
+    let grain = (GRAIN * 4 / (k * m).max(1)).max(1);
+    pool::parallel_for(n.div_ceil(TOGETHER), grain, |range| {
+        for first in range.map(|i| i * TOGETHER) {
+            let lines: [&[i8]; TOGETHER] = std::array::from_fn(|j| line(first + j));
+            let put = |i: usize, j: usize, sum: i32, all: i32| {
+                let j = first + j;
+                if j < n {
+                    let each = zeros[j % zeros.len()];
+                    let sum = sum
+                        .wrapping_sub(zero.wrapping_mul(all))
+                        .wrapping_sub(each.wrapping_mul(own[i]));
+                    // SAFETY: each column belongs to one task.
+                    unsafe { to.part(i * n + j, 1)[0] = sum };
+                }
             };
             let whole = m / ROWS * ROWS;
             for i in (0..whole).step_by(ROWS) {
                 let rows: [&[u8]; ROWS] = std::array::from_fn(|r| rows[i + r]);
-                if let Some((sums, all)) = bytes::dots(line, rows) {
-                    (i..).zip(sums).for_each(|(i, sum)| put(i, sum, all));
+                if let Some((sums, all)) = bytes::dots(lines, rows) {
+                    for (j, sums) in sums.iter().enumerate() {
+                        (i..).zip(sums).for_each(|(i, &sum)| put(i, j, sum, all[j]));
+                    }
                 }
             }
             for i in whole..m {
-                if let Some(([sum], all)) = bytes::dots(line, [rows[i]]) {
-                    put(i, sum, all);
+                if let Some((sums, all)) = bytes::dots(lines, [rows[i]]) {
+                    (0..TOGETHER).for_each(|j| put(i, j, sums[j][0], all[j]));
                 }
             }
         }

@@ -149,6 +149,7 @@ pub mod f {
     pub use super::quantize::products::calls::*;
     pub use super::quantize::steps::calls::*;
     pub use super::quantize::tensors::calls::*;
+    pub use super::quantize::windows::calls::*;
     pub use super::random::calls::*;
     pub use super::reduce::extreme::calls::*;
     pub use super::reduce::gradient::calls::*;
@@ -293,6 +294,7 @@ static FAMILIES: &[&[OpDef]] = &[
     quantize::products::OPS,
     quantize::steps::OPS,
     quantize::tensors::OPS,
+    quantize::windows::OPS,
     quantize::fake::OPS,
     linalg::packed::OPS,
     linalg::grouped::OPS,

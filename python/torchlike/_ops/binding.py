@@ -68,13 +68,13 @@ def choose(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[str, An
     overloads = packet.real()
     if len(overloads) == 1 and packet._qualified_op_name.partition("::")[0] != "aten":
         return overloads[0]
-    reasons = []
     for numbers in (False, True):
         for overload in overloads:
+            if not _has_enough(overload._schema, args, kwargs):
+                continue
             try:
                 values = bind(overload._schema, args, kwargs)
-            except RuntimeError as e:
-                reasons.append(str(e))
+            except RuntimeError:
                 continue
             if all(
                 fits(a, values[a.name], numbers) or a.has_default
@@ -82,7 +82,22 @@ def choose(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[str, An
             ):
                 return overload
     text = "Overloaded torch operator invoked from Python failed to match any schema:\n"
-    raise RuntimeError(text + "\n\n".join(dict.fromkeys(reasons)))
+    reasons = (_misfit(overload._schema, args, kwargs) for overload in overloads)
+    raise RuntimeError(text + "\n\n".join(dict.fromkeys(r for r in reasons if r)))
+
+
+def _has_enough(schema: FunctionSchema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether all arguments without defaults are given; words for those that are not cost more."""
+    return all(a.has_default or a.name in kwargs for a in schema.arguments[len(args) :])
+
+
+def _misfit(schema: FunctionSchema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Why a call does not fit; nothing if it does."""
+    try:
+        bind(schema, args, kwargs)
+    except RuntimeError as e:
+        return str(e)
+    return ""
 
 
 def spelled(

@@ -3,13 +3,13 @@
 
 #![allow(unsafe_code, reason = "products by pointer over checked layouts")]
 
-use super::Geometry;
 use super::backward::innermost;
 use super::frame::{Block, Frames};
 use super::tasks::{Bytes, Tasks, worth_copies};
+use super::{Geometry, Phase};
 use crate::cpu::gemm::tiled::{Kind, Rows, SIDE, Tiled, WORDS, has_bytes};
 use crate::cpu::lines::Shared;
-use crate::cpu::quantize::rescaled_line;
+use crate::cpu::quantize::{Columns, rescaled_rows};
 use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, pool, slice, slice_mut, transpose};
 use crate::{DType, Device, Result, Tensor, bail};
@@ -71,7 +71,7 @@ struct Words<'a> {
     /// The runs of taps.
     runs: &'a [Vec<usize>],
     /// Packed weights `[group][step][word][output]`.
-    w: &'a [u32],
+    w: &'a [i32],
     /// Steps along k.
     steps: usize,
     /// From one row of weights to the next.
@@ -91,11 +91,17 @@ fn all<T: Copy>(numbers: &[T], outputs: usize) -> Vec<T> {
     (0..outputs).map(|o| numbers[o % numbers.len()]).collect()
 }
 
-/// The convolution of bytes with weights `w` of signed bytes into `out`, of bytes.
+/// The convolution of bytes with weights `w` of signed bytes, which may be [`packed`] already, into `out`, of bytes.
 ///
 /// # Errors
 /// If a zero point is no byte, or memory cannot be had.
-pub fn convolve(out: &Tensor, x: &Tensor, w: &Tensor, g: &Geometry, e: &Ends) -> Result<()> {
+pub fn convolve(
+    out: &Tensor,
+    x: &Tensor,
+    (w, packed): (&Tensor, Option<&Tensor>),
+    g: &Geometry,
+    e: &Ends,
+) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
@@ -103,7 +109,7 @@ pub fn convolve(out: &Tensor, x: &Tensor, w: &Tensor, g: &Geometry, e: &Ends) ->
         channels_last: true,
         ..g.clone()
     };
-    let (x, w) = (innermost(x, DType::U8)?, innermost(w, DType::I8)?);
+    let x = innermost(x, DType::U8)?;
     let order: Vec<usize> = std::iter::once(0).chain(2..out.ndim()).chain([1]).collect();
     let turned = out.permuted(&order);
     let made = crate::cpu::lines::results(&turned, DType::U8)?;
@@ -124,18 +130,18 @@ pub fn convolve(out: &Tensor, x: &Tensor, w: &Tensor, g: &Geometry, e: &Ends) ->
     let phase = &phases[0];
     let frames = Frames::new(g, phase);
     let runs = frames.runs();
-    let cg = g.inputs / g.groups;
-    let packing = Packing {
-        w: slice::<i8>(&w),
-        runs: &runs,
-        outputs: g.outputs / g.groups,
-        channels: cg,
-        pixel: cg.next_multiple_of(EACH),
-        taps: phase.taps.len(),
-        ones: shifted,
+    let packing = Packing::of(g, phase, &runs);
+    let packed = match packed.filter(|p| p.numel() as usize == packing.size(g)) {
+        Some(p) => copy::dense(p, DType::I32)?,
+        None => packing.packed(w, g)?,
     };
-    let packed = packing.packed(g.groups)?;
-    let own = own(slice::<i8>(&w), cg * phase.taps.len(), &zeros, e.from);
+    let (packed, sums) = slice::<i32>(&packed).split_at(packing.words(g));
+    let count = (packing.channels * packing.taps) as i32;
+    let from = i32::from(e.from);
+    // What the input's zero point takes from the sums of each output.
+    let own =
+        |(&sum, &zero): (&i32, &i32)| from.wrapping_mul(sum.wrapping_sub(count.wrapping_mul(zero)));
+    let own: Vec<i32> = sums.iter().zip(&zeros).map(own).collect();
     let tasks = Tasks::new(frames, BYTES);
     let words = Words {
         frames: &tasks.frames,
@@ -143,7 +149,7 @@ pub fn convolve(out: &Tensor, x: &Tensor, w: &Tensor, g: &Geometry, e: &Ends) ->
         x: slice(&x),
         pixel: packing.pixel,
         runs: &runs,
-        w: words_of(&packed),
+        w: packed,
         steps: packing.steps(),
         lane: packing.lane(),
         own: &own,
@@ -160,23 +166,28 @@ pub fn convolve(out: &Tensor, x: &Tensor, w: &Tensor, g: &Geometry, e: &Ends) ->
     crate::cpu::lines::put(&turned, &made)
 }
 
-fn words_of(t: &Tensor) -> &[u32] {
-    // SAFETY: a dense tensor of 32-bit integers.
-    unsafe { std::slice::from_raw_parts(t.data_ptr().cast_const().cast(), t.numel() as usize) }
+/// Elements of [`packed`] weights of a convolution.
+#[must_use]
+pub fn size_of_packed(g: &Geometry) -> usize {
+    let phases = g.phases();
+    let runs = Frames::new(g, &phases[0]).runs();
+    Packing::of(g, &phases[0], &runs).size(g)
+}
+
+/// The weights of a convolution as [`convolve`] reads them, and behind them their sums.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn packed(w: &Tensor, g: &Geometry) -> Result<Tensor> {
+    let phases = g.phases();
+    let runs = Frames::new(g, &phases[0]).runs();
+    Packing::of(g, &phases[0], &runs).packed(w, g)
 }
 
 simd_fn! { wide
     fn sum_of(w: &[i8]) -> i32 {
         w.iter().map(|&w| i32::from(w)).sum()
     }
-}
-
-/// What the input's zero point takes from the sums of each output, of `count` products.
-fn own(w: &[i8], count: usize, zeros: &[i32], from: u8) -> Vec<i32> {
-    let less = |(row, &zero): (&[i8], &i32)| {
-        i32::from(from).wrapping_mul(sum_of(row).wrapping_sub(zero.wrapping_mul(count as i32)))
-    };
-    w.chunks_exact(count).zip(zeros).map(less).collect()
 }
 
 /// The steps along k of a run of taps whose pixels have so many bytes.
@@ -186,7 +197,6 @@ fn steps_of(run: &[usize], pixel: usize) -> usize {
 
 /// How weights `[output][tap][channel]` become words.
 struct Packing<'a> {
-    w: &'a [i8],
     runs: &'a [Vec<usize>],
     /// Outputs of a group.
     outputs: usize,
@@ -194,13 +204,33 @@ struct Packing<'a> {
     channels: usize,
     pixel: usize,
     taps: usize,
-    /// Whether a column of ones sums the inputs.
-    ones: bool,
 }
 
-impl Packing<'_> {
+impl<'a> Packing<'a> {
+    fn of(g: &Geometry, phase: &Phase, runs: &'a [Vec<usize>]) -> Self {
+        let channels = g.inputs / g.groups;
+        Self {
+            runs,
+            outputs: g.outputs / g.groups,
+            channels,
+            pixel: channels.next_multiple_of(EACH),
+            taps: phase.taps.len(),
+        }
+    }
+
+    /// Columns of a group: its outputs, and one of ones, which sums the inputs.
     fn columns(&self) -> usize {
-        self.outputs + usize::from(self.ones)
+        self.outputs + 1
+    }
+
+    /// Words of all groups, with what the last tile reads behind them.
+    fn words(&self, g: &Geometry) -> usize {
+        g.groups * self.steps() * WORDS * self.lane() + OUTPUTS
+    }
+
+    /// The same with the sums of the weights.
+    fn size(&self, g: &Geometry) -> usize {
+        self.words(g) + g.outputs
     }
 
     /// Sixteen rows of words do not share sets of the first cache.
@@ -212,11 +242,19 @@ impl Packing<'_> {
         self.runs.iter().map(|run| steps_of(run, self.pixel)).sum()
     }
 
-    /// The weights of all groups `[group][step][word][output]`.
-    fn packed(&self, groups: usize) -> Result<Tensor> {
+    /// The weights of all groups `[group][step][word][output]`, and the sum of each output's.
+    fn packed(&self, w: &Tensor, g: &Geometry) -> Result<Tensor> {
+        let groups = g.groups;
+        let w = innermost(w, DType::I8)?;
+        let w = slice::<i8>(&w);
         let (words, lane) = (self.steps() * WORDS, self.lane());
-        let size = groups * words * lane + OUTPUTS;
-        let to = Tensor::empty(&[size as i64], DType::I32, Device::CPU)?;
+        let to = Tensor::empty(&[self.size(g) as i64], DType::I32, Device::CPU)?;
+        slice_mut::<i32>(&to).fill(0);
+        let sums = w.chunks_exact((self.taps * self.channels).max(1));
+        let ends = &mut slice_mut::<i32>(&to)[self.words(g)..];
+        ends.iter_mut()
+            .zip(sums)
+            .for_each(|(to, row)| *to = sum_of(row));
         let start = Shared::new(slice_mut::<i32>(&to));
         let pieces = self.columns().div_ceil(OUTPUTS);
         pool::parallel_for(groups * pieces, 1, |range| {
@@ -225,7 +263,7 @@ impl Packing<'_> {
                 let (group, first) = (i / pieces, i % pieces * OUTPUTS);
                 let count = OUTPUTS.min(self.columns() - first);
                 for (o, row) in (first..first + count).zip(rows.chunks_exact_mut(words * EACH)) {
-                    self.row(group, o, row);
+                    self.row(w, group * self.outputs, o, row);
                 }
                 // SAFETY: the columns of each piece are written by one task, and lie within the tensor.
                 unsafe {
@@ -238,8 +276,8 @@ impl Packing<'_> {
         Ok(to)
     }
 
-    /// The bytes of one output, or of the column of ones.
-    fn row(&self, group: usize, o: usize, to: &mut [u8]) {
+    /// The bytes of one output of a group, whose outputs begin at `first`, or of the column of ones.
+    fn row(&self, w: &[i8], first: usize, o: usize, to: &mut [u8]) {
         let mut at = 0;
         for run in self.runs {
             for (i, &tap) in run.iter().enumerate() {
@@ -248,8 +286,8 @@ impl Packing<'_> {
                     to.fill(1);
                     continue;
                 }
-                let from = ((group * self.outputs + o) * self.taps + tap) * self.channels;
-                let from = &self.w[from..from + self.channels];
+                let from = ((first + o) * self.taps + tap) * self.channels;
+                let from = &w[from..from + self.channels];
                 to.iter_mut().zip(from).for_each(|(to, &w)| *to = w as u8);
             }
             at += steps_of(run, self.pixel) * STEP;
@@ -272,19 +310,10 @@ struct Rooms {
 }
 
 simd_fn! { wide
-    /// Takes what zero points add to the sums of a position.
-    fn less(sums: &mut [i32], own: &[i32]) {
-        for (sum, &own) in sums.iter_mut().zip(own) {
-            *sum = sum.wrapping_sub(own);
-        }
-    }
-}
-
-simd_fn! { wide
-    /// The same, and the sum of the inputs so often as an output says.
-    fn less_inputs(sums: &mut [i32], own: &[i32], each: &[i32], inputs: i32) {
-        for ((sum, &own), &each) in sums.iter_mut().zip(own).zip(each) {
-            *sum = sum.wrapping_sub(own).wrapping_sub(each.wrapping_mul(inputs));
+    /// Takes the sum of the inputs of a position so often as each output says.
+    fn less_inputs(sums: &mut [i32], each: &[i32], inputs: i32) {
+        for (sum, &each) in sums.iter_mut().zip(each) {
+            *sum = sum.wrapping_sub(each.wrapping_mul(inputs));
         }
     }
 }
@@ -345,7 +374,7 @@ impl Words<'_> {
     }
 
     /// Products of all positions with some columns of the weights; from one row of sums to the next.
-    fn product(&self, flat: usize, w: &[u32], columns: Range<usize>, rooms: &mut Rooms) -> usize {
+    fn product(&self, flat: usize, w: &[i32], columns: Range<usize>, rooms: &mut Rooms) -> usize {
         let pitch = columns.len().next_multiple_of(OUTPUTS);
         rooms.sums.resize(flat.next_multiple_of(SIDE) * pitch, 0);
         let product = Tiled {
@@ -353,7 +382,7 @@ impl Words<'_> {
             m: flat,
             n: columns.len(),
             a: Rows::windows(rooms.frame.as_ptr(), self.pixel / EACH, &rooms.windows),
-            b: w[columns.start..].as_ptr(),
+            b: w[columns.start..].as_ptr().cast(),
             places: &rooms.places,
             lane: self.lane,
             part: if self.steps > 2 * PART {
@@ -374,27 +403,28 @@ impl Words<'_> {
     fn finish(&self, b: &Block, outputs: Range<usize>, pitch: usize, rooms: &mut Rooms) {
         let (g, s) = (self.frames.g, self.frames.sizes(b));
         let positions = g.out.iter().product::<usize>();
-        let own = &self.own[outputs.clone()];
-        let each = self.each.map(|each| &each[outputs.clone()]);
-        let (factors, biases) = (
-            &self.factors[outputs.clone()],
-            &self.biases[outputs.clone()],
-        );
+        let columns = Columns {
+            own: &self.own[outputs.clone()],
+            factors: &self.factors[outputs.clone()],
+            biases: &self.biases[outputs.clone()],
+            ends: self.ends,
+        };
+        let n = b.count[1];
         for (slice, (image, depth)) in self.frames.slices(b).enumerate() {
             for row in 0..b.count[0] {
                 let line = (depth * g.out[1] + b.first[0] + row) * g.out[2] + b.first[1];
                 let from = (slice * s.lines + row) * s.pitch;
-                for i in 0..b.count[1] {
-                    let sums = &mut rooms.sums[(from + i) * pitch..][..outputs.len()];
-                    match each {
-                        Some(each) => less_inputs(sums, own, each, rooms.inputs[from + i]),
-                        None => less(sums, own),
+                let sums = &mut rooms.sums[from * pitch..(from + n) * pitch];
+                if let Some(each) = self.each {
+                    let each = &each[outputs.clone()];
+                    for (sums, &inputs) in sums.chunks_exact_mut(pitch).zip(&rooms.inputs[from..]) {
+                        less_inputs(sums, each, inputs);
                     }
-                    let at = (image * positions + line + i) * g.outputs + outputs.start;
-                    // SAFETY: no other task has these outputs of this position.
-                    let to = unsafe { self.out.part(at, outputs.len()) };
-                    rescaled_line(to, sums, factors, biases, self.ends);
                 }
+                let at = (image * positions + line) * g.outputs + outputs.start;
+                // The line's positions lie within the result, and no other task has these outputs of them.
+                let to = self.out.get().wrapping_add(at);
+                rescaled_rows(to, g.outputs, sums, pitch, columns);
             }
         }
     }

@@ -238,13 +238,24 @@ unsafe fn pack_columns(b: Mat<u8>, k: usize, columns: usize, to: &mut [u32], pit
     }
 }
 
-/// Products of a row of signed bytes with some of others, and its sum, where the machine has the instruction.
+/// Rows of signed bytes that meet others at a time.
+pub const TOGETHER: usize = 4;
+
+/// Products of some rows of signed bytes with others, and the sums of the former, where the machine has the instruction and all
+/// rows are as long.
 #[must_use]
-pub fn dots<const N: usize>(w: &[i8], x: [&[u8]; N]) -> Option<([i32; N], i32)> {
+pub fn dots<const N: usize>(
+    w: [&[i8]; TOGETHER],
+    x: [&[u8]; N],
+) -> Option<([[i32; N]; TOGETHER], [i32; TOGETHER])> {
     #[cfg(target_arch = "x86_64")]
-    if has_vectors() && x.iter().all(|x| x.len() == w.len()) {
+    if has_vectors() && {
+        let n = w[0].len();
+        w.iter().all(|w| w.len() == n) && x.iter().all(|x| x.len() == n)
+    } {
+        let n = w[0].len();
         // SAFETY: the instructions are there, and all rows have as many elements.
-        return Some(unsafe { vnni::dots(w, x.map(<[u8]>::as_ptr)) });
+        return Some(unsafe { vnni::dots(n, w.map(<[i8]>::as_ptr), x.map(<[u8]>::as_ptr)) });
     }
     let _ = (w, x);
     None
@@ -321,7 +332,7 @@ simd_fn! { wide
 
 #[cfg(target_arch = "x86_64")]
 mod vnni {
-    use super::{Kind, Tiled, WORDS, row_at};
+    use super::{Kind, TOGETHER, Tiled, WORDS, row_at};
     use std::arch::x86_64::*;
 
     /// Words of a vector.
@@ -334,25 +345,36 @@ mod vnni {
     /// # Safety
     /// All rows have as many elements; the instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    pub(super) unsafe fn dots<const N: usize>(w: &[i8], x: [*const u8; N]) -> ([i32; N], i32) {
-        let mut sums = [_mm512_setzero_si512(); N];
-        let mut all = _mm512_setzero_si512();
-        for i in (0..w.len()).step_by(64) {
-            let part = u64::MAX >> (64 - (w.len() - i).min(64));
+    pub(super) unsafe fn dots<const N: usize>(
+        n: usize,
+        w: [*const i8; TOGETHER],
+        x: [*const u8; N],
+    ) -> ([[i32; N]; TOGETHER], [i32; TOGETHER]) {
+        let mut sums = [[_mm512_setzero_si512(); N]; TOGETHER];
+        let mut all = [_mm512_setzero_si512(); TOGETHER];
+        for i in (0..n).step_by(64) {
+            let part = u64::MAX >> (64 - (n - i).min(64));
             // SAFETY: the elements of the part are there.
             unsafe {
-                let w = _mm512_maskz_loadu_epi8(part, w.as_ptr().add(i));
-                all = _mm512_dpbusd_epi32(all, _mm512_set1_epi8(1), w);
-                for (sum, x) in sums.iter_mut().zip(x) {
-                    let x = _mm512_maskz_loadu_epi8(part, x.add(i).cast());
-                    *sum = _mm512_dpbusd_epi32(*sum, x, w);
+                let x: [_; N] =
+                    std::array::from_fn(|r| _mm512_maskz_loadu_epi8(part, x[r].add(i).cast()));
+                for j in 0..TOGETHER {
+                    let w = _mm512_maskz_loadu_epi8(part, w[j].add(i));
+                    all[j] = _mm512_dpbusd_epi32(all[j], _mm512_set1_epi8(1), w);
+                    for r in 0..N {
+                        sums[j][r] = _mm512_dpbusd_epi32(sums[j][r], x[r], w);
+                    }
                 }
             }
         }
-        (
-            sums.map(|v| _mm512_reduce_add_epi32(v)),
-            _mm512_reduce_add_epi32(all),
-        )
+        let mut made = ([[0; N]; TOGETHER], [0; TOGETHER]);
+        for j in 0..TOGETHER {
+            for r in 0..N {
+                made.0[j][r] = _mm512_reduce_add_epi32(sums[j][r]);
+            }
+            made.1[j] = _mm512_reduce_add_epi32(all[j]);
+        }
+        made
     }
 
     /// # Safety

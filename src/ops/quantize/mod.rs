@@ -6,6 +6,7 @@ pub(crate) mod parts;
 pub mod products;
 pub mod steps;
 pub mod tensors;
+pub mod windows;
 
 use crate::ops::f;
 use crate::{Result, Scalar, Tensor, bail};

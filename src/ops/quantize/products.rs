@@ -2,11 +2,11 @@
 
 use super::parts::{Quantized, Uniform, number};
 use super::tensors::chosen;
+use super::windows::bytes_geometry;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
 use crate::ops::nn::conv;
-use crate::plan::ViewPlan;
 use crate::{DType, MemoryFormat, Result, Tensor, cpu, dims, ensure};
 use torchlike_macros::operators;
 
@@ -38,35 +38,12 @@ pub static OPS: &[OpDef] = &[
     .no_grad(),
     compose(
         "_quantized_convolution",
-        "(Tensor self, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, float scale, int zero_point, bool relu=False, float most=0.)",
+        "(Tensor self, Tensor weight, Tensor? bias, Tensor? packed, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, float scale, int zero_point, bool relu=False, float most=0.)",
         F,
         convolution,
         "A convolution of a quantised tensor with a quantised weight, and a bias, quantised.",
     )
     .samples("see tests/test_quantized_products.py")
-    .no_grad(),
-    kernel(
-        "_quantized_windows",
-        "(Tensor self, int from_zero, Tensor weight, Tensor zeros, Tensor factor, Tensor bias, int[] stride, int[] padding, int[] dilation, int groups, int zero_point, int low)",
-        0,
-        body!(windows_rule, |a, g, o| {
-            let ends = cpu::conv::bytes::Ends {
-                from: a.from_zero as u8,
-                zeros: a.zeros,
-                factors: a.factor,
-                biases: a.bias,
-                zero: a.zero_point,
-                low: a.low,
-            };
-            cpu::conv::bytes::convolve(&o[0], a.input, a.weight, g, &ends)
-        })
-        .unmeasured(),
-        "A convolution of bytes, less their zero points, as bytes of another scale.",
-    )
-    .samples(
-        "u8[1, 2, 5, 6], 3, i8[17, 2, 3, 3], i64[1], f32[1].unit, f32[17], [1, 1], [1, 1], [1, 1], 1, 7, 0; \
-         u8[2, 70, 5, 6].cl, 200, i8[32, 35, 3, 2], i64[32], f32[32].unit, f32[1], [2, 1], [1, 0], [1, 2], 2, 7, 7",
-    )
     .no_grad(),
     kernel(
         "_exact_linear",
@@ -127,58 +104,6 @@ fn convolution_rule(a: &calls::_ExactConvolution) -> Result<(Plan, cpu::conv::Ge
     geometry.exact = true;
     let strides = dims::format_strides(&shape, conv::format_of(a.input, a.weight))?;
     Ok((Plan::one(shape, strides, d), geometry))
-}
-
-fn windows_rule(a: &calls::_QuantizedWindows) -> Result<(Plan, cpu::conv::Geometry)> {
-    let (x, w) = (a.input, a.weight);
-    ensure!(
-        x.dtype() == DType::U8 && w.dtype() == DType::I8 && matches!(x.ndim(), 4 | 5),
-        Runtime,
-        "expected images of bytes, and weights of signed bytes"
-    );
-    let (shape, mut geometry) = bytes_geometry(x, w, a.stride, a.padding, a.dilation, a.groups)?;
-    ensure!(
-        (0..256).contains(&a.from_zero) && geometry.inputs > 0,
-        Runtime,
-        "expected a byte as zero point, and channels"
-    );
-    for (t, fits) in [
-        (a.zeros, a.zeros.dtype() == DType::I64),
-        (a.factor, a.factor.dtype().is_float()),
-        (a.bias, a.bias.dtype().is_float()),
-    ] {
-        ensure!(
-            fits && t.ndim() == 1 && [1, shape[1]].contains(&t.numel()),
-            Runtime,
-            "expected a number for each output"
-        );
-    }
-    geometry.exact = true;
-    let format = match x.ndim() {
-        4 => MemoryFormat::ChannelsLast,
-        _ => MemoryFormat::ChannelsLast3d,
-    };
-    let strides = dims::format_strides(&shape, format)?;
-    Ok((Plan::one(shape, strides, DType::U8), geometry))
-}
-
-/// Sizes of a convolution of bytes.
-fn bytes_geometry(
-    x: &Tensor,
-    w: &Tensor,
-    stride: &[i64],
-    padding: &[i64],
-    dilation: &[i64],
-    groups: i64,
-) -> Result<(crate::Dims, cpu::conv::Geometry)> {
-    // Convolutions are of one type; signs are no matter of sizes.
-    let (shape, strides) = (w.shape().clone(), w.strides().clone());
-    let view = ViewPlan::reinterpret(x.dtype(), shape, strides, w.offset());
-    let w = cpu::view::of(w, view)?;
-    let none = vec![0; stride.len()];
-    conv::geometry(&f::Convolution::new(
-        x, &w, None, stride, padding, dilation, false, &none, groups,
-    ))
 }
 
 /// What a product of integers becomes: a factor a channel, and what is added before it.
@@ -389,6 +314,7 @@ fn convolution(a: &calls::_QuantizedConvolution) -> Result<Tensor> {
             &x.integers,
             from.zero,
             &w.integers,
+            a.packed,
             &zeros,
             &flat(&factor)?,
             &flat(&bias)?,

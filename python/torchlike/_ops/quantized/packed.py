@@ -9,6 +9,7 @@ import torchlike as torch
 from torchlike import _C
 from torchlike._script_objects import ScriptObject, holding, registered
 
+_root: Any = torch
 _LINEAR = "quantized.LinearPackedParamsBase"
 _CONV = "quantized.Conv{}dPackedParamsBase"
 _EMBEDDING = "quantized.EmbeddingPackedParamsBase"
@@ -78,6 +79,14 @@ class _Conv:
         """What a sum of distances of weights from zero is at most."""
         outer = 1 if self._transposed else 0
         return _reach(self._weight, tuple(d for d in range(self._weight.dim()) if d != outer))
+
+    @functools.cached_property
+    def packed(self) -> Any:
+        """The weight as kernels read it; None where they do not."""
+        integers = _C._integers(self._weight)
+        if self._transposed or integers.dim() not in (4, 5) or not integers.numel():
+            return None
+        return _root._quantized_packed(integers, *self._moves[:3], self._groups)
 
     def weight(self) -> Any:
         """The weight."""

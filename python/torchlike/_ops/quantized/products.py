@@ -202,6 +202,7 @@ def _convolve(name: str, x: Any, params: Any, scale: float, zero_point: int, rel
         x,
         weight,
         held._bias,
+        held.packed,
         stride,
         padding,
         dilation,
