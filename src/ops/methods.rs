@@ -112,10 +112,12 @@ impl Tensor {
                 self.dtype()
             );
         }
-        if !self.batch().is_empty() {
+        let settled = self.settled();
+        let all = settled.as_ref().unwrap_or(self);
+        if !all.batch().is_empty() {
             return Err(helpers::data_dependent());
         }
-        let real = self.to_device(Device::CPU)?.contiguous()?;
+        let real = all.to_device(Device::CPU)?.contiguous()?;
         // A fake tensor may claim to be on the host.
         if real.storage().is_hollow() && real.numel() > 0 {
             bail!(NotImplemented, "Cannot copy out of meta tensor; no data!");

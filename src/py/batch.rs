@@ -126,7 +126,7 @@ fn _batch_whole<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Vec<u32>, Bound<'py,
 #[pyfunction]
 fn _func_input<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Bound<'py, PyAny>, bool)> {
     let own = views::current(&t.get().get().whole())?.into_owned();
-    let own = batch::example_like(&own, t.get().get())?;
+    let own = batch::same_example(&own, t.get().get())?;
     let (input, tracked) = input(&own)?;
     Ok((wrap(t.py(), input)?, tracked))
 }
@@ -141,7 +141,7 @@ fn input(t: &Tensor) -> Result<(Tensor, bool)> {
     } else {
         whole.fresh_leaf()
     };
-    Ok((batch::example_like(&made, &each)?, tracked))
+    Ok((batch::same_example(&made, &each)?, tracked))
 }
 
 fn edges(tensors: &[Bound<'_, PyAny>]) -> Result<Vec<Edge>> {
@@ -166,12 +166,12 @@ fn _untracked<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
     let own = t.get().get();
     let whole = own.whole();
     let made = whole.untracked().of_its_own();
-    wrap(t.py(), batch::example_like(&made, own)?)
+    wrap(t.py(), batch::same_example(&made, own)?)
 }
 
 /// Refuses to read the value of an example.
 pub fn check_item(t: &Tensor) -> PyResult<()> {
-    if t.batch().is_empty() {
+    if !t.batch().iter().any(|d| !d.alike) {
         return Ok(());
     }
     Err(PyRuntimeError::new_err(
@@ -183,7 +183,7 @@ pub fn check_item(t: &Tensor) -> PyResult<()> {
 
 /// Refuses to decide by the value of an example.
 pub fn check_choice(t: &Tensor) -> PyResult<()> {
-    if t.batch().is_empty() {
+    if !t.batch().iter().any(|d| !d.alike) {
         return Ok(());
     }
     Err(PyRuntimeError::new_err(
@@ -194,7 +194,7 @@ pub fn check_choice(t: &Tensor) -> PyResult<()> {
 
 /// Refuses to hand out the memory of an example.
 pub fn check_memory(t: &Tensor) -> PyResult<()> {
-    if t.batch().is_empty() {
+    if !t.batch().iter().any(|d| !d.alike) {
         return Ok(());
     }
     Err(PyRuntimeError::new_err(

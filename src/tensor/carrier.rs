@@ -19,6 +19,8 @@ pub struct BatchDim {
     pub size: i64,
     /// From one to the next, in elements.
     pub stride: i64,
+    /// All examples have the same values: they are apart only for what is differentiated along each.
+    pub alike: bool,
 }
 
 /// What such a tensor has in place of its place in the graph: that place, and what it carries.
@@ -166,6 +168,7 @@ impl Tensor {
                 level,
                 size,
                 stride,
+                alike: false,
             })
             .collect();
         let mut t = self.clone();
@@ -178,5 +181,42 @@ impl Tensor {
         }
         .link();
         t
+    }
+
+    /// The same example, where all of some levels are known to have the same values.
+    #[must_use]
+    pub fn alike_at(mut self, levels: &[u32]) -> Self {
+        let known = |d: &BatchDim| d.alike || levels.contains(&d.level);
+        if self.batch().iter().all(|d| d.alike == known(d)) {
+            return self;
+        }
+        let all = self.batch().iter();
+        let batch = all.map(|d| BatchDim {
+            alike: known(d),
+            ..d.clone()
+        });
+        self.link = Carrier {
+            batch: batch.collect(),
+            ..self.carrier().cloned().unwrap_or_default()
+        }
+        .link();
+        self
+    }
+
+    /// What a reader of values needs of it: the first example, of levels where all are alike, without history and tangents. None if
+    /// there is no such level.
+    #[must_use]
+    pub fn settled(&self) -> Option<Self> {
+        let batch = self.batch();
+        if !batch.iter().any(|d| d.alike) {
+            return None;
+        }
+        let mut t = self.bare();
+        t.link = Carrier {
+            batch: batch.iter().filter(|d| !d.alike).cloned().collect(),
+            ..Carrier::default()
+        }
+        .link();
+        Some(t)
     }
 }

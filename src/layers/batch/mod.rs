@@ -4,9 +4,13 @@
 //! asks for a shape sees one example. This layer stands above all others, so that they see whole batches, and one graph serves every nesting:
 //! composed rows run as they are, others by a rule (`rules.rs`) as a call of whole batches, and the rest one example after the other.
 
+mod alike;
 mod random;
 mod rules;
+mod shared;
 mod single;
+
+use alike::varies;
 
 use super::{Layer, Next};
 use crate::layers::autograd::gather;
@@ -218,6 +222,16 @@ pub fn example_like(whole: &Tensor, like: &Tensor) -> Result<Tensor> {
     Ok(reordered(&whole.whole(), &now, all.iter())?.example(&numbers(&all)))
 }
 
+/// As [`example_like`], of the same values: what is alike in `like` is so in it.
+///
+/// # Errors
+/// If the dimensions are not there.
+pub fn same_example(whole: &Tensor, like: &Tensor) -> Result<Tensor> {
+    let alike = like.batch().iter().filter(|d| d.alike).map(|d| d.level);
+    let alike: SmallVec<[u32; 2]> = alike.collect();
+    Ok(example_like(whole, like)?.alike_at(&alike))
+}
+
 fn sorted(a: &Levels, b: &Levels) -> Levels {
     let mut all: Levels = a.iter().chain(b).copied().collect();
     all.sort_unstable();
@@ -248,7 +262,12 @@ pub fn each_apart(t: &Tensor) -> Result<Tensor> {
         return Ok(t.clone());
     }
     let levels: Levels = OPEN.with_borrow(|l| l.iter().map(|l| (l.number, l.size)).collect());
-    Ok(aligned(t, &levels, true)?.example(&numbers(&levels)))
+    let alike: SmallVec<[u32; 2]> = numbers(&levels)
+        .into_iter()
+        .filter(|&l| !varies(t, l))
+        .collect();
+    let apart = aligned(t, &levels, true)?.example(&numbers(&levels));
+    Ok(apart.alike_at(&alike))
 }
 
 /// Levels with their numbers of examples, in ascending order.
@@ -313,6 +332,15 @@ fn aligned(t: &Tensor, levels: &[(u32, i64)], expand: bool) -> Result<Tensor> {
 
 impl Layer for Batching {
     fn call(&self, c: Call, next: Next) -> Result<Ret> {
+        if !alike::any(c.args) {
+            return self.batched(c, next);
+        }
+        alike::call(&c, |c| self.batched(c, next))
+    }
+}
+
+impl Batching {
+    fn batched(&self, c: Call, next: Next) -> Result<Ret> {
         let levels = levels(c.args);
         let op = c.args.op;
         if let Body::Kernel(k) = &op.def.body
@@ -352,36 +380,11 @@ impl Layer for Batching {
                 Err(batch::dynamic(op.public_name()))
             }
             _ => {
-                check_written(&c, &levels)?;
+                shared::check(&c, &levels)?;
                 rules::run(&c, &levels)
             }
         }
     }
-}
-
-/// Refuses to write what differs from example to example to a tensor that is the same for all.
-fn check_written(c: &Call, levels: &[(u32, i64)]) -> Result<()> {
-    let op = c.args.op;
-    let mutates = match &op.def.body {
-        Body::Kernel(k) => k.traits.mutates,
-        _ => 0,
-    };
-    let same = |t: &Tensor| levels.iter().any(|l| !is_at(t, l.0));
-    let mut shared = c.form.target().is_some_and(same);
-    c.args
-        .for_each_tensor(|i, t| shared |= i < 16 && mutates & 1 << i != 0 && same(t));
-    if shared {
-        bail!(
-            Runtime,
-            "vmap: aten::{}_(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more \
-             elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. \
-             Please try to use out-of-place operators instead of {}_. If said operator is being called inside the PyTorch \
-             framework, please file a bug report instead.",
-            op.public_name(),
-            op.public_name()
-        );
-    }
-    Ok(())
 }
 
 /// Runs a composition, whose calls come here again.

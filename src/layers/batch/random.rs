@@ -1,7 +1,9 @@
 //! Random operators under `vmap`: each open level, the innermost first, makes the call one of all its examples, or of one that stands
 //! for all. So numbers are drawn in PyTorch's order: those of the outermost level's first example come first.
 
-use super::{Level, OPEN, Randomness, hide, is_at, rules, set_aside, show, single, take_back};
+use super::{
+    Level, OPEN, Randomness, hide, is_at, rules, set_aside, show, single, take_back, varies,
+};
 use crate::layers::Next;
 use crate::layers::autograd::gather;
 use crate::ops::core::op::{Batch, Body};
@@ -97,7 +99,7 @@ fn same(c: &Call, level: Level) -> Result<Ret> {
 fn different(c: &Call, level: Level) -> Result<Ret> {
     let Level { number, size, .. } = level;
     let target = c.form.target();
-    if target.is_some_and(|t| !is_at(t, number)) {
+    if target.is_some_and(|t| !varies(t, number)) {
         bail!(
             Runtime,
             "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If this \

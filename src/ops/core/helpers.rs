@@ -128,6 +128,8 @@ pub fn readable(t: &Tensor, text: &str) -> Result<Tensor> {
 }
 
 fn to_host(t: &Tensor, text: &str) -> Result<Tensor> {
+    let settled = t.settled();
+    let t = settled.as_ref().unwrap_or(t);
     if !t.batch().is_empty() {
         return Err(data_dependent());
     }

@@ -1,0 +1,84 @@
+//! Examples that are all the same. What a transform inside of `vmap` differentiates is apart for each example, so that gradients are, even if
+//! its values are not; who reads values alone is given one of them.
+
+use super::levels;
+use crate::ops::core::op::{Body, Grad};
+use crate::ops::core::schema::Returns;
+use crate::ops::{Args, Call, Form, OwnedArgs, Ret};
+use crate::{Result, Tensor, mode};
+use smallvec::SmallVec;
+
+/// True if the values of a tensor differ from example to example of a level.
+pub fn varies(t: &Tensor, level: u32) -> bool {
+    t.batch().iter().any(|d| d.level == level && !d.alike)
+}
+
+/// Whether an argument's examples are alike at some level.
+pub fn any(args: &Args) -> bool {
+    let mut found = false;
+    args.for_each_tensor(|_, t| found |= t.batch().iter().any(|d| d.alike));
+    found
+}
+
+/// Whether the values of an argument differ from example to example of a level.
+pub fn differ(args: &Args, level: u32) -> bool {
+    let mut found = false;
+    args.for_each_tensor(|_, t| found |= varies(t, level));
+    found
+}
+
+/// Makes a call, some of whose arguments are alike: of those that only their values matter of, for one of them. Its results are alike where no
+/// argument differs, and one for all if they are no numbers that gradients go through.
+///
+/// # Errors
+/// What the call reports.
+pub fn call(c: &Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+    let args = settled(c)?;
+    let args = args.borrow();
+    let mut alike: SmallVec<[u32; 2]> = levels(&args).iter().map(|l| l.0).collect();
+    alike.retain(|l| !differ(&args, *l));
+    let form = c.form.again(&args)?;
+    let fresh = matches!(form, Form::New)
+        && matches!(c.args.op.def.body, Body::Kernel(_))
+        && !is_factory(&args);
+    let made = run(Call { args: &args, form })?;
+    if alike.is_empty() {
+        return Ok(made);
+    }
+    made.map(|_, t| {
+        let (d, t) = (t.dtype(), t.alike_at(&alike));
+        let whole = fresh && !d.is_float() && !d.is_complex();
+        Ok(whole.then(|| t.settled()).flatten().unwrap_or(t))
+    })
+}
+
+/// True for a row that makes something like its argument, for somebody to write in.
+fn is_factory(args: &Args) -> bool {
+    args.op.schema.position("device").is_some()
+}
+
+/// The arguments, with the first example in place of those whose values are read by a row without gradients, or written to another
+/// tensor without history.
+fn settled(c: &Call) -> Result<OwnedArgs> {
+    let mut args = c.args.to_owned();
+    let (def, schema) = (&c.args.op.def, &c.args.op.schema);
+    let reads = match &def.body {
+        Body::Kernel(_) | Body::Compose(_) => {
+            let never = matches!(def.grad, Grad::Zero | Grad::Refused);
+            never && !is_factory(c.args) || matches!(schema.returns, Returns::Value(_))
+        }
+        _ => false,
+    };
+    let written = match &def.body {
+        Body::Kernel(k) => k.traits.mutates | u16::from(c.form.target().is_some()),
+        _ => 0,
+    };
+    let history =
+        |t: &Tensor| t.requires_grad() && mode::grad_enabled() || !t.tangents().is_empty();
+    args.replace_tensors(|i, t| {
+        let stays = i < 16 && written & 1 << i != 0;
+        let read = reads || written != 0 && !history(t);
+        Ok((read && !stays).then(|| t.settled()).flatten())
+    })?;
+    Ok(args)
+}

@@ -1,0 +1,123 @@
+"""What is the same for all examples, inside of transforms that differentiate it for each."""
+
+import pytest
+
+import torchlike as torch
+from torchlike.func import grad, hessian, jacrev, jvp, vjp, vmap
+
+W = torch.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
+V = torch.arange(12.0).reshape(2, 2, 3)
+
+
+def each(of, **how):
+    """`of(v)` for each example, at once and one after the other."""
+    return vmap(of, **how)(V), torch.stack([of(v) for v in V])
+
+
+def by_sign(w, v):
+    return (w * v).sum() if w.sum() > 0 else (w * w * v).sum()
+
+
+READERS = {
+    "item": lambda w, v: (w * v).sum() * w.max().item(),
+    "choice": by_sign,
+    "tolist": lambda w, v: (w * v).sum() * w[0].tolist()[2],
+    "mask": lambda w, v: w[w > 0].sum() * v.sum(),
+    "nonzero": lambda w, v: (w * v).sum() * torch.nonzero(w.detach() > 0).sum(),
+    "allclose": lambda w, v: (w * v).sum() * (3 if torch.allclose(w, w) else 2),
+    "equal": lambda w, v: (w * v).sum() * (3 if torch.equal(w, w) else 2),
+    "index": lambda w, v: (w[:, w[0].argmax().item()] * v[:, 0]).sum(),
+    "factory": lambda w, v: (torch.zeros_like(w).add_(w.detach()).mul_(w) * v).sum(),
+    "part": lambda w, v: (written_in_parts(w) * v).sum(),
+}
+
+
+def written_in_parts(w):
+    made = torch.zeros_like(w)
+    part = made[0]
+    made.add_(1)
+    part.mul_(w[1])
+    return made
+
+
+@pytest.mark.parametrize("name", list(READERS))
+def test_values_can_be_read(name):
+    got, want = each(lambda v: grad(lambda w: READERS[name](w, v))(W))
+    torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("name", list(READERS))
+def test_values_can_be_read_by_jvp_of_gradients(name):
+    got, want = each(lambda v: jvp(grad(lambda w: READERS[name](w * w, V[0])), (W,), (v,))[1])
+    torch.testing.assert_close(got, want)
+
+
+def test_values_can_be_read_in_nested_transforms():
+    got, want = each(lambda v: hessian(lambda w: by_sign(w, v))(W))
+    torch.testing.assert_close(got, want)
+    got, want = each(lambda v: jacrev(jacrev(lambda w: by_sign(w**3, v)))(W))
+    torch.testing.assert_close(got, want)
+
+    def inner(w, v):
+        return vmap(lambda u: u.sum() * v[0, 1] if w.sum() > 0 else u.sum())(w).sum()
+
+    got, want = each(lambda v: grad(lambda w: inner(w, v))(W))
+    torch.testing.assert_close(got, want)
+
+
+def test_draws_are_of_one_where_all_are_the_same():
+    def drawn(v):
+        return grad(lambda w: (w.softmax(1).multinomial(1) * w * v).sum())(W)
+
+    torch.manual_seed(3)
+    got = vmap(drawn, randomness="same")(V)
+    torch.manual_seed(3)
+    chosen = W.softmax(1).multinomial(1)
+    torch.testing.assert_close(got, chosen * V)
+
+
+def test_gradients_stay_apart():
+    def both(v):
+        value, back = vjp(lambda w: w * 2, W)
+        return back(v)[0], value
+
+    gradients, values = vmap(both)(V)
+    assert gradients.equal(V * 2)
+    assert values.equal((W * 2).expand(2, 2, 3))
+
+
+def test_what_differs_is_not_written_to_what_is_the_same():
+    def writes(v, how):
+        return grad(lambda w: (how(w * 2, v) * w).sum())(W)
+
+    def part(w, v):
+        w[0] = v[0]
+        return w
+
+    for how in (part, torch.Tensor.mul_, torch.Tensor.copy_):
+        with pytest.raises(RuntimeError, match="vmap: inplace arithmetic"):
+            vmap(lambda v, how=how: writes(v, how))(V)
+    with pytest.raises(
+        RuntimeError,
+        match=r"output with shape \[2, 3\] doesn't match the broadcast shape \[2, 2, 3\]",
+    ):
+        vmap(lambda v: writes(v, torch.Tensor.add_))(V)
+    with pytest.raises(RuntimeError, match="inplace randomness on an unbatched tensor"):
+        vmap(
+            lambda v: grad(lambda w: (w * 2).bernoulli_(0.5).sum())(W) * v, randomness="different"
+        )(V)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    {
+        "inplace arithmetic": lambda w, v: w.sub_(v),
+        "scatter_add_": lambda w, v: w.scatter_add_(0, torch.zeros(1, 3, dtype=torch.int64), v),
+        "aten::pow_": lambda w, v: w.pow_(v),
+    }.items(),
+)
+def test_refusals_name_what_pytorch_names(name, call):
+    with pytest.raises(
+        RuntimeError, match=f"vmap: {name}\\(self, .*instead of {name.removeprefix('aten::')}"
+    ):
+        vmap(lambda v: call(W.clone(), v))(V)
