@@ -95,7 +95,8 @@ fn has_own_entries(grad: &Tensor) -> bool {
     }
 }
 
-/// True if a gradient lies as those of a variable should: as the variable if that is dense, row-major otherwise.
+/// True if a gradient lies as those of a variable should: as the variable if that is dense, row-major otherwise. The step of a dimension
+/// of one element may be any but 0, which expanded gradients have.
 fn obeys(variable: &Tensor, grad: &Tensor) -> bool {
     if !dims::is_dense(variable.shape(), variable.strides()) {
         return grad.is_contiguous();
@@ -103,7 +104,7 @@ fn obeys(variable: &Tensor, grad: &Tensor) -> bool {
     let sizes = variable.shape().iter();
     sizes
         .zip(variable.strides().iter().zip(grad.strides().iter()))
-        .all(|(n, (a, b))| *n == 1 || a == b)
+        .all(|(n, (a, b))| if *n == 1 { *b != 0 } else { a == b })
 }
 
 /// A copy that lies as gradients of the variable should.
