@@ -253,3 +253,14 @@ def test_signatures_have_ties_and_constants_as_they_are_used():
     assert copied == []
     want = model(torch.tensor([3, 0]))
     torch.testing.assert_close(core.module()(torch.tensor([3, 0])), want)
+
+
+def test_the_table_is_whole_and_can_be_made_smaller():
+    from torchlike._decomp import decomposition_table, remove_decompositions
+
+    table = torch._decomp.core_aten_decompositions()
+    assert decomposition_table == table
+    gone = torch.ops.aten.silu.default, torch.ops.aten.mse_loss.default
+    remove_decompositions(table, [torch.ops.aten.silu, gone[1]])
+    assert not {*gone} & {*table} and {*gone} <= {*decomposition_table}
+    remove_decompositions(table, gone)

@@ -346,3 +346,21 @@ def test_the_determinant_of_a_singular_matrix_has_a_gradient(dtype):
             twice, torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=dtype).diag().flip(0)
         )
         torch.testing.assert_close(torch.func.hessian(torch.linalg.det)(single).view(4, 4), twice)
+
+
+@pytest.mark.parametrize("of", [torch.tril, torch.triu])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int64, torch.bool])
+def test_triangles_are_written_into_memory_of_any_layout(of, dtype):
+    t = (torch.arange(24).reshape(2, 3, 4) + 1).to(dtype)
+    wanted = of(t, 1)
+    for out in (
+        torch.ones(2, 3, 4, 2, dtype=dtype)[..., 0],
+        torch.ones(2, 3, 8, dtype=dtype)[..., ::2],
+        torch.ones(4, 3, 2, dtype=dtype).permute(2, 1, 0),
+        torch.ones(2, 4, 3, dtype=dtype).mT,
+    ):
+        assert torch.equal(of(t, 1, out=out), wanted)
+        assert torch.equal(of(t.mT.contiguous().mT, 1, out=out.zero_()), wanted)
+    strided = torch.ones(2, 3, 4, 2, dtype=dtype)[..., 0].copy_(t)
+    assert torch.equal(of(strided, 1), wanted)
+    assert torch.equal(of(strided, 1, out=strided), wanted)

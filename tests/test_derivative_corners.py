@@ -153,3 +153,21 @@ def test_cross_entropy_of_probabilities_that_are_the_same_for_all(in_dims):
         return along(lambda x: F.binary_cross_entropy(x, y), x)
 
     same(torch.vmap(change, in_dims)(x.detach(), y), [2 * one.sum().item()] * 3)
+
+
+def test_weights_of_hinge_losses_want_no_gradient():
+    x, classes = torch.rand(2, 3, requires_grad=True), torch.tensor([0, 2])
+    weight = torch.rand(3)
+    F.multi_margin_loss(x, classes, weight=weight).backward()
+    assert x.grad.abs().sum() > 0
+    with pytest.raises(
+        RuntimeError, match="'multi_margin_loss' is not differentiable with respect"
+    ):
+        F.multi_margin_loss(x, classes, weight=weight.requires_grad_())
+
+
+def test_bounds_of_bytes_are_whole_numbers():
+    t = torch.tensor([0, 1, 5, 9], dtype=torch.uint8)
+    assert F.hardtanh(t, -0.5, 3.7).tolist() == [0, 1, 3, 3]
+    with pytest.raises(RuntimeError, match="unsigned type with negative limits"):
+        F.hardtanh(t, -1.5, 3.7)

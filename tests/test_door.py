@@ -233,3 +233,21 @@ def test_a_storage_that_shrank_is_an_error_wherever_a_view_is_used():
             uses(z)
         y.untyped_storage().resize_(40)
         assert z.shape == (8,) and (z.zero_() + 1).tolist() == [1.0] * 8
+
+
+def test_what_has_no_gradient_is_written_for_arguments_that_want_one():
+    p = nn.Parameter(torch.tensor([1.0, 0.0, 2.0]))
+    truth = torch.zeros(3, dtype=torch.bool)
+    assert torch.logical_and(p, p, out=truth) is truth and truth.tolist() == [True, False, True]
+    for call in (torch.eq, torch.ge):
+        assert call(p, p, out=truth).tolist() == [True] * 3
+    assert torch.any(p, 0, out=torch.tensor(False))
+    assert torch.argmax(p, out=torch.tensor(0)) == 2
+    counts = torch.histc(p, 2, out=torch.zeros(2))
+    assert counts.tolist() == [1, 2] and not counts.requires_grad
+    leaf, out = nn.Parameter(torch.zeros(3)), torch.zeros(3)
+    assert torch.equal(torch.special.bessel_j0(p, out=out), torch.special.bessel_j0(p))
+    with pytest.raises(RuntimeError, match=r"^aten::ones\(\): functions with out="):
+        torch.ones(3, out=leaf)
+    with pytest.raises(RuntimeError, match=r"^add\(\): functions with out="):
+        torch.add(p, p, out=torch.zeros(3))

@@ -133,3 +133,10 @@ def test_refused(call, text: str) -> None:
     with pytest.raises((RuntimeError, IndexError)) as e:
         call()
     assert text in str(e.value)
+
+
+@pytest.mark.parametrize("of", [fft.irfft, fft.hfft, fft.irfft2, fft.hfftn])
+def test_real_results_are_not_written_as_complex_ones(of):
+    name = of.__name__.removeprefix("fft_").replace("2", "n")
+    with pytest.raises(RuntimeError, match=f"{name} expects a floating point output tensor, but"):
+        of(tl.ones(3, 4), out=tl.empty(0, dtype=tl.complex128))

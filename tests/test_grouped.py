@@ -68,6 +68,9 @@ def test_scales():
     got = multiply(x, w, one, two, out_dtype=torch.float32)
     torch.testing.assert_close(got, plain * 1.5)
     assert torch._scaled_mm(x, w, one, two).dtype == f8
+    out = torch.empty(0)
+    assert multiply(x, w, one, two, out_dtype=torch.float32, out=out) is out
+    assert torch.equal(out, got)
     bias = torch.randn(8)
     got = torch._scaled_mm(x, w, one, two, bias=bias, out_dtype=torch.float32)
     torch.testing.assert_close(got, plain * 1.5 + bias)

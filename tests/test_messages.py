@@ -252,3 +252,20 @@ def test_kernels_have_pytorchs_names(call, kernel):
 )
 def test_the_first_thing_that_is_wrong_is_told(call, want):
     assert told(call) == (RuntimeError, want)
+
+
+@pytest.mark.parametrize(
+    ("value", "again", "once"),
+    [
+        (-1.0, "encountering probability entry < 0", "either `inf`, `nan` or element < 0"),
+        (float("nan"), "encountering probability entry < 0", "either `inf`, `nan` or element < 0"),
+        (float("inf"), "probability entry = infinity or NaN", "either `inf`, `nan` or element < 0"),
+    ],
+)
+def test_weights_of_draws(value, again, once):
+    weights = torch.tensor([1.0, value, 2.0])
+    with pytest.raises(RuntimeError, match=again):
+        torch.multinomial(weights, 2, replacement=True)
+    for replacement in (True, False):
+        with pytest.raises(RuntimeError, match=once):
+            torch.multinomial(weights, 1, replacement=replacement)

@@ -18,6 +18,10 @@ def nested(*tail, dtype=torch.float32, **options):
     return torch.nested.nested_tensor(parts(*tail, dtype=dtype), **options)
 
 
+def of_sizes(*sizes):
+    return torch.nested.nested_tensor([torch.ones(s) for s in sizes])
+
+
 def test_what_it_says_of_itself():
     t = nested(5)
     assert (t.is_nested, t.layout, t.dim(), t.numel(), t.size(0), t.size(-1)) == (
@@ -122,7 +126,38 @@ REFUSALS = [
     (lambda t: F.linear(t, torch.ones(4, 3)), "last_dim = 5, and weight.size"),
     (lambda t: F.linear(t.transpose(1, 2), torch.ones(4, 3)), "only supports contiguous"),
     (lambda t: t @ torch.ones(5, 2), "Expected both to be nested"),
-    (lambda t: t @ t, "last dimension of self has sizes 5"),
+    (lambda t: t.view([]), r"shape '\[\]' is invalid for a nested tensor"),
+    (lambda t: t.reshape(1), "reshape: For now nested reshape cannot change or infer the implicit"),
+    (lambda t: t.bmm(t), r"0-th nested matrices in batch cannot be multiplied \(2x5 and 2x5\)"),
+    (
+        lambda t: t @ t,
+        r"self has sizes 5\n 5\n 5\n\[ torch.LongTensor\{3\} \]second last dimension of mat2 has sizes 2\n 3\n 1\n",
+    ),
+    (
+        lambda t: t @ of_sizes([2], [3], [1]),
+        "inputs with >= 3 dims are currently supported. 2nd input has rank: 2",
+    ),
+    (
+        lambda t: t @ of_sizes([2, 5, 2], [2, 5, 2], [2, 5, 2]),
+        "both inputs must have the same rank",
+    ),
+    (lambda t: t @ of_sizes([5, 2]), "1st dimension of 2nd input tensor to be: 3 but got: 1"),
+    (
+        lambda t: of_sizes([2, 1, 5], [3, 1, 5]) @ of_sizes([2, 5, 1], [2, 5, 1]),
+        r"batch shapes for self  2\n 3\n\[ torch.LongTensor\{2,1\} \] and batch shapes for mat2  2\n 2",
+    ),
+    (
+        lambda t: F.linear(of_sizes([1, 2], [1, 10]), torch.ones(4, 2)),
+        r"trailing dimension, instead last dimension equals:   2\n 10\n\[ torch.LongTensor\{2\} \]",
+    ),
+    (
+        lambda t: F.layer_norm(t, (2, 5), torch.ones(2, 5), torch.ones(2, 5)),
+        "normalized_shape extends into irregular dimensions",
+    ),
+    (
+        lambda t: torch.cat([t, of_sizes([2, 5], [2, 5], [1, 5])], -1),
+        "matching ragged structures outside of the concatenated dim",
+    ),
     (lambda t: t.to_padded_tensor(0.0, (3, 2, 5)), "Truncation is not supported"),
     (lambda t: t.copy_(nested(4)), "copy_ only supports tensors that are the same size"),
     (lambda t: torch.cat([t, torch.ones(5)]), "expected each tensor in given list to be nested"),

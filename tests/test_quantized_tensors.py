@@ -180,3 +180,22 @@ def test_what_is_not_computed_says_so():
 def test_small_ranges_have_no_smaller_scales():
     q = torch.quantize_per_tensor_dynamic(torch.tensor([-1e-3, 2e-3]), torch.quint8, False)
     assert q.q_scale() == 6.0999998822808266e-05 and q.q_zero_point() == 85
+
+
+def test_unwritten_tensors_with_a_quantizer():
+    t = torch._empty_affine_quantized([2, 3], scale=0.1, zero_point=3, dtype=torch.quint8)
+    assert (t.shape, t.dtype, t.q_scale(), t.q_zero_point()) == ((2, 3), torch.quint8, 0.1, 3)
+    t = torch._empty_affine_quantized(
+        (2, 3, 2, 2), dtype=torch.qint8, memory_format=torch.channels_last
+    )
+    assert t.q_scale() == 1 and t.is_contiguous(memory_format=torch.channels_last)
+    scales, zeros = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0, 1, 2])
+    channels = torch._empty_per_channel_affine_quantized(
+        [3, 2], scales=scales, zero_points=zeros, axis=0, dtype=torch.qint8
+    )
+    assert channels.q_per_channel_zero_points().tolist() == [0, 1, 2]
+    other = torch.empty_quantized([3, 4], channels)
+    assert (other.shape, other.dtype, other.q_per_channel_axis()) == ((3, 4), torch.qint8, 0)
+    assert torch.empty_quantized([5], t).q_scale() == 1
+    with pytest.raises(RuntimeError, match="requires quantized dtype like"):
+        torch._empty_affine_quantized([2])

@@ -293,3 +293,37 @@ def test_linear_layers_of_sparse_factors(layout):
     torch.testing.assert_close(linear(x[0], pressed, bias), linear(x[0], weight, bias))
     torch.testing.assert_close(linear(x, pressed, bias), linear(x, weight, bias))
     torch.testing.assert_close(linear(pressed, x[0]), linear(weight, x[0]))
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
+def test_indices_keep_their_dtype_in_other_layouts(layout):
+    narrow = torch.tensor([0, 1, 2], dtype=torch.int32), torch.tensor([0, 1], dtype=torch.int32)
+    t = torch.sparse_csr_tensor(*narrow, torch.ones(2))
+    blocks = ((1, 1),) if layout.startswith("b") else ()
+    made = getattr(t, f"to_sparse_{layout}")(*blocks)
+    starts, places = (
+        (made.crow_indices(), made.col_indices())
+        if layout.endswith("r")
+        else (made.ccol_indices(), made.row_indices())
+    )
+    assert starts.dtype == places.dtype == torch.int32
+    assert torch.equal(made.to_dense(), torch.eye(2))
+    assert (t + t).crow_indices().dtype == torch.int32
+    with pytest.raises(RuntimeError, match=f"^to_sparse_{layout}: Expected product of batch dim"):
+        getattr(torch.zeros(0, 2, 2), f"to_sparse_{layout}")(*blocks)
+
+
+def test_starts_of_rows_and_rows_tell_each_other():
+    starts, places = torch.tensor([[0, 1, 3], [0, 2, 3]]), torch.tensor([[0, 1, 2], [0, 1, 1]])
+    both = torch._convert_indices_from_csr_to_coo(starts, places)
+    assert both.tolist() == [[0, 0, 0, 1, 1, 1], [0, 1, 1, 0, 0, 1], [0, 1, 2, 0, 1, 1]]
+    turned = torch._convert_indices_from_csr_to_coo(
+        starts[0], places[0], out_int32=True, transpose=True
+    )
+    assert turned.dtype == torch.int32 and turned.tolist() == [[0, 1, 2], [0, 1, 1]]
+    rows = torch.tensor([0, 1, 1], dtype=torch.int32)
+    assert torch._convert_indices_from_coo_to_csr(rows, 3).tolist() == [0, 1, 3, 3]
+    narrow = torch._convert_indices_from_coo_to_csr(rows, 2, out_int32=True)
+    assert narrow.dtype == torch.int32 and narrow.tolist() == [0, 1, 3]
+    with pytest.raises(RuntimeError, match="is said to have 5 entries, but there are 3"):
+        torch._convert_indices_from_csr_to_coo(torch.tensor([0, 5]), places[0])

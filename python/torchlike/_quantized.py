@@ -9,6 +9,9 @@ from torchlike import _C
 from torchlike._function import overridable
 
 __all__ = [
+    "_empty_affine_quantized",
+    "_empty_per_channel_affine_quantized",
+    "empty_quantized",
     "quantized_batch_norm",
     "quantized_max_pool1d",
     "quantized_max_pool2d",
@@ -134,3 +137,65 @@ def quantized_batch_norm(
     numbers = torchlike.round(centred * factor + shift) + output_zero_point
     ends = torchlike.iinfo(input.dtype)
     return _stored(numbers.clamp(ends.min, ends.max), input.dtype, output_scale, output_zero_point)
+
+
+def _unwritten(size: Any, dtype: Any, memory_format: Any, options: dict[str, Any]) -> Any:
+    """Numbers that are to be quantised, whose values nobody asked for."""
+    if dtype not in (torchlike.quint8, torchlike.qint8, torchlike.qint32):
+        raise RuntimeError(
+            "Creation of quantized tensor requires quantized dtype like torch.quint8"
+        )
+    if memory_format is not None:
+        options["memory_format"] = memory_format
+    return torchlike.empty(tuple(size), dtype=torchlike.float32, **options).zero_()
+
+
+def _empty_affine_quantized(
+    size: Any,
+    *,
+    scale: float = 1,
+    zero_point: int = 0,
+    memory_format: Any = None,
+    dtype: Any = None,
+    **options: Any,
+) -> Any:
+    """A tensor of a size that is quantised with one scale."""
+    made = _unwritten(size, dtype, memory_format, options)
+    return torchlike.quantize_per_tensor(made, scale, zero_point, dtype)
+
+
+def _empty_per_channel_affine_quantized(
+    size: Any,
+    *,
+    scales: Any,
+    zero_points: Any,
+    axis: int,
+    memory_format: Any = None,
+    dtype: Any = None,
+    **options: Any,
+) -> Any:
+    """A tensor of a size that is quantised with a scale for each channel."""
+    made = _unwritten(size, dtype, memory_format, options)
+    return torchlike.quantize_per_channel(made, scales, zero_points, axis, dtype)
+
+
+def empty_quantized(size: Any, qtensor: Any, *, memory_format: Any = None, **options: Any) -> Any:
+    """A tensor of another size that is quantised as `qtensor` is."""
+    options.setdefault("device", qtensor.device)
+    options.setdefault("dtype", qtensor.dtype)
+    if qtensor.qscheme() == torchlike.per_tensor_affine:
+        return _empty_affine_quantized(
+            size,
+            scale=qtensor.q_scale(),
+            zero_point=qtensor.q_zero_point(),
+            memory_format=memory_format,
+            **options,
+        )
+    return _empty_per_channel_affine_quantized(
+        size,
+        scales=qtensor.q_per_channel_scales(),
+        zero_points=qtensor.q_per_channel_zero_points(),
+        axis=qtensor.q_per_channel_axis(),
+        memory_format=memory_format,
+        **options,
+    )

@@ -27,7 +27,11 @@ pub fn keep(out: &Tensor, t: &Tensor, diagonal: i64, lower: bool) -> Result<()> 
     let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy() && t.dtype() == out.dtype();
     let turned = super::matrices::transposed;
     let across = !dense(out) && dense(&turned(out));
-    let fits = if across { dense(&turned(t)) } else { dense(t) };
+    let fits = if across {
+        dense(&turned(t))
+    } else {
+        dense(out) && dense(t)
+    };
     if !fits && !out.lies_as(t) {
         copy::copy(out, t)?;
         return keep(out, out, diagonal, lower);

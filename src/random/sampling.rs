@@ -2,7 +2,7 @@
 
 use super::generator::Generator;
 use super::kernels::RandomElement;
-use crate::{Result, ensure};
+use crate::{Result, bail, ensure};
 use num_traits::Float;
 
 /// `bernoulli` with a double probability for each element; two words each.
@@ -119,7 +119,7 @@ pub fn check_multinomial_weights<T: RandomElement + Into<f64>>(
     cols: usize,
     samples: usize,
 ) -> Result<()> {
-    check_weights(weights, rows, cols, rows * samples, samples)?;
+    check_weights(weights, [rows, cols], rows * samples, samples, false)?;
     ensure!(
         samples <= cols,
         Runtime,
@@ -186,7 +186,7 @@ pub fn multinomial_with_replacement<T: RandomElement + PartialOrd + Into<f64>>(
     cols: usize,
     samples: usize,
 ) -> Result<()> {
-    check_weights(weights, rows, cols, out.len(), samples)?;
+    check_weights(weights, [rows, cols], out.len(), samples, true)?;
     if cols == 0 || samples == 0 {
         return Ok(());
     }
@@ -229,12 +229,13 @@ fn draw_rows<T: RandomElement + Into<f64>, A: Float>(
 /// Weights that are looked at together.
 const PART: usize = 256;
 
+/// What a draw needs of its weights; one that puts back what it drew says which kind of number was wrong.
 fn check_weights<T: RandomElement + Into<f64>>(
     weights: &[T],
-    rows: usize,
-    cols: usize,
+    [rows, cols]: [usize; 2],
     out: usize,
     samples: usize,
+    again: bool,
 ) -> Result<()> {
     ensure!(
         rows.checked_mul(cols) == Some(weights.len()) && rows.checked_mul(samples) == Some(out),
@@ -242,14 +243,23 @@ fn check_weights<T: RandomElement + Into<f64>>(
         "multinomial: {} weights and {out} results do not make {rows} rows of {cols} and {samples}",
         weights.len()
     );
-    ensure!(
-        weights.chunks(PART).all(|part| {
-            let inside = |w: f64| (w >= 0.0) & w.is_finite();
-            part.iter().fold(true, |all, &w| all & inside(w.into()))
-        }),
-        Runtime,
-        "probability tensor contains either `inf`, `nan` or element < 0"
-    );
+    let inside = |w: f64| (w >= 0.0) & w.is_finite();
+    let fine = |part: &[T]| part.iter().fold(true, |all, &w| all & inside(w.into()));
+    if !weights.chunks(PART).all(fine) {
+        let wrong = weights.iter().map(|&w| w.into()).find(|&w| !inside(w));
+        let huge = wrong.is_some_and(|w| w >= 0.0);
+        bail!(
+            Runtime,
+            "{}",
+            match (again, huge) {
+                (false, _) => "probability tensor contains either `inf`, `nan` or element < 0",
+                (true, false) =>
+                    "invalid multinomial distribution (encountering probability entry < 0)",
+                (true, true) =>
+                    "invalid multinomial distribution (encountering probability entry = infinity or NaN)",
+            }
+        );
+    }
     ensure!(
         cols == 0
             || weights

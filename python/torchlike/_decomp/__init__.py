@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 from torchlike._decomp._table import TABLE, register_decomposition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["core_aten_decompositions", "get_decompositions", "register_decomposition"]
+    decomposition_table: dict[Any, Callable[..., Any]]
+
+__all__ = [
+    "core_aten_decompositions",
+    "decomposition_table",
+    "get_decompositions",
+    "register_decomposition",
+    "remove_decompositions",
+]
 
 
 def _filled() -> dict[Any, Callable[..., Any]]:
@@ -30,10 +38,26 @@ def core_aten_decompositions() -> dict[Any, Callable[..., Any]]:
     return dict(_filled())
 
 
+def _overloads(aten_ops: Iterable[Any]) -> Iterator[Any]:
+    for given in aten_ops:
+        yield from given.real() if hasattr(given, "real") else [given]
+
+
 def get_decompositions(aten_ops: Iterable[Any]) -> dict[Any, Callable[..., Any]]:
     """Those of some operators, which are given as overloads, or as names with all their overloads."""
-    table, found = _filled(), {}
-    for given in aten_ops:
-        overloads = given.real() if hasattr(given, "real") else [given]
-        found.update({o: table[o] for o in overloads if o in table})
-    return found
+    table = _filled()
+    return {o: table[o] for o in _overloads(aten_ops) if o in table}
+
+
+def remove_decompositions(
+    decompositions: dict[Any, Callable[..., Any]], aten_ops: Iterable[Any]
+) -> None:
+    """Takes those of some operators, which are given as in `get_decompositions`, out of a table."""
+    for overload in _overloads(aten_ops):
+        decompositions.pop(overload, None)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "decomposition_table":
+        return _filled()
+    raise AttributeError(f"module 'torchlike._decomp' has no attribute {name!r}")

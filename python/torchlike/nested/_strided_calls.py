@@ -269,6 +269,11 @@ def _cat(tensors: Any, dim: int = 0) -> StridedNestedTensor:
     dim = wrapped(first.dim(), dim)
     if dim == 0:
         return from_list([p for t in tensors for p in t.unbind()])
+    apart = {tuple(p.size[: dim - 1] + p.size[dim:] for p in t._parts) for t in tensors}
+    if len(apart) > 1:
+        raise RuntimeError(
+            "cat(): expected all nested tensors to have matching ragged structures outside of the concatenated dim"
+        )
     rows = zip(*(t.unbind() for t in tensors), strict=True)
     return from_list([torch.cat(row, dim - 1) for row in rows])
 

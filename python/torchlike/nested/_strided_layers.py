@@ -12,6 +12,21 @@ from torchlike.nested._strided import StridedNestedTensor, dense_parts, from_lis
 from torchlike.nested._strided_calls import _both, _is, _parts, answers
 
 
+def _printed(rows: list[tuple[int, ...]]) -> str:
+    """A matrix of sizes, or one column of them, as PyTorch's core prints a tensor."""
+    width = max((len(str(s)) for row in rows for s in row), default=0) + 1
+    lines = ["".join(f"{s:>{width}}" for s in row) for row in rows]
+    return "\n".join([*lines, "[ torch.LongTensor{"])
+
+
+def _column(sizes: list[int]) -> str:
+    return f"{_printed([(s,) for s in sizes])}{len(sizes)}}} ]"
+
+
+def _matrix(rows: list[tuple[int, ...]]) -> str:
+    return f"{_printed(rows)}{len(rows)},{len(rows[0])}}} ]"
+
+
 @answers("linear")
 def _linear(input: StridedNestedTensor, weight: Tensor, bias: Any = None) -> StridedNestedTensor:
     if input.dim() != 3 or weight.dim() != 2:
@@ -21,6 +36,12 @@ def _linear(input: StridedNestedTensor, weight: Tensor, bias: Any = None) -> Str
         )
     if not input.is_contiguous():
         raise RuntimeError("for now linear only supports contiguous nested tensor")
+    lasts = [p.size[-1] for p in input._parts]
+    if len(set(lasts)) > 1:
+        raise RuntimeError(
+            "Expected all tensors in nested tensor to have the same trailing dimension, instead last dimension equals: "
+            f"{_column(lasts)}"
+        )
     last = input.size(-1)
     if last != weight.shape[1]:
         raise RuntimeError(
@@ -32,22 +53,42 @@ def _linear(input: StridedNestedTensor, weight: Tensor, bias: Any = None) -> Str
     return StridedNestedTensor(made.reshape(-1), parts, input.dim())
 
 
+def _check_products(input: StridedNestedTensor, other: StridedNestedTensor) -> None:
+    """Refuses what is no batch of pairs of matrices, or of batches of them."""
+    for which, t in (("1st", input), ("2nd", other)):
+        if t.dim() < 3:
+            raise RuntimeError(
+                "matmul: For nested tensors, only inputs with >= 3 dims are currently supported. "
+                f"{which} input has rank: {t.dim()}"
+            )
+    if input.dim() != other.dim():
+        raise RuntimeError("matmul: both inputs must have the same rank")
+    first, second = ([p.size for p in t._parts] for t in (input, other))
+    if len(first) != len(second):
+        raise RuntimeError(
+            f"matmul: Expected size for the 1st dimension of 2nd input tensor to be: {len(first)} but got: "
+            f"{len(second)}."
+        )
+    if [s[:-2] for s in first] != [s[:-2] for s in second]:
+        raise RuntimeError(
+            "matmul: For nested tensors, batch dimensions must have the same sizes, no broadcasting is currently "
+            f"performed. Got batch shapes for self {_matrix([s[:-2] for s in first])} and batch shapes for mat2 "
+            f"{_matrix([s[:-2] for s in second])}"
+        )
+    lasts, befores = [s[-1] for s in first], [s[-2] for s in second]
+    if lasts != befores:
+        raise RuntimeError(
+            "matmul: Nested tensors cannot be matrix multiplied, last dimension of self has sizes"
+            f"{_column(lasts)}second last dimension of mat2 has sizes{_column(befores)}"
+        )
+
+
 @answers("matmul")
 def _matmul(input: Any, other: Any) -> StridedNestedTensor:
     if _is(input) and not _is(other) and input.dim() == 4 and other.dim() == 2:
         return _parts(input, lambda p: torch.matmul(p, other))
     _both(input, other, "both")
-    for p, q in zip(input._parts, other._parts, strict=True):
-        if p.size[-1] != q.size[-2]:
-            raise RuntimeError(
-                "matmul: Nested tensors cannot be matrix multiplied, last dimension of self has sizes "
-                f"{p.size[-1]}"
-                + (
-                    ""
-                    if input.dim() == 3
-                    else f" and second last dimension of other has sizes {q.size[-2]}"
-                )
-            )
+    _check_products(input, other)
     pairs = zip(input.unbind(), other.unbind(), strict=True)
     return from_list([torch.matmul(a, b) for a, b in pairs])
 
@@ -67,6 +108,12 @@ def _bmm(input: Any, mat2: Any) -> StridedNestedTensor:
         raise RuntimeError(
             f"Expected size for the 1st dimension of batch2 tensor to be: {len(first)} but got: {len(second)}."
         )
+    for i, (a, b) in enumerate(zip(first, second, strict=True)):
+        if a.shape[1] != b.shape[0]:
+            raise RuntimeError(
+                f"{i}-th nested matrices in batch cannot be multiplied ({a.shape[0]}x{a.shape[1]} and "
+                f"{b.shape[0]}x{b.shape[1]})"
+            )
     return from_list([torch.mm(a, b) for a, b in zip(first, second, strict=True)])
 
 
@@ -82,6 +129,10 @@ def _layer_norm(
     if weight is None or bias is None:
         raise ValueError("NestedTensor layer_norm requires weight and bias")
     shape = tuple(normalized_shape)
+    if len({p.size[-len(shape) :] for p in input._parts}) > 1:
+        raise RuntimeError(
+            "normalized_shape extends into irregular dimensions for the nested tensor"
+        )
     for p in input._parts:
         for d, size in enumerate(shape):
             if p.size[len(p.size) - len(shape) + d] != size:

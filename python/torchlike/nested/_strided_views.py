@@ -198,13 +198,13 @@ def _split(input: StridedNestedTensor, split_sizes: Any, dim: int = 0) -> Any:
     return _cut(input, lengths)
 
 
-def _shaped(input: StridedNestedTensor, size: list[int]) -> list[tuple[int, ...]]:
+def _shaped(input: StridedNestedTensor, size: list[int], name: str) -> list[tuple[int, ...]]:
     """The sizes of the parts in a view; -1 stands for what a part has there."""
-    if len(size) < 2:
-        raise RuntimeError("view: For now nested view requires at least 2 dimensions")
+    if not size:
+        raise RuntimeError("shape '[]' is invalid for a nested tensor")
     if size[0] != len(input._parts):
         raise RuntimeError(
-            "view: For now nested view cannot change or infer the implicit batch dimension"
+            f"{name}: For now nested {name} cannot change or infer the implicit batch dimension"
         )
     old = input.dim()
     made = []
@@ -219,7 +219,7 @@ def _shaped(input: StridedNestedTensor, size: list[int]) -> list[tuple[int, ...]
 
 
 def _reshaped(input: StridedNestedTensor, size: list[int], copy: bool) -> StridedNestedTensor:
-    wanted = _shaped(input, size)
+    wanted = _shaped(input, size, "reshape" if copy else "view")
     parts = []
     for p, shape in zip(input._parts, wanted, strict=True):
         strides = _view_strides(p, shape)

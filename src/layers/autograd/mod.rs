@@ -27,7 +27,7 @@ use crate::ops::core::writable;
 use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, f, helpers};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node};
-use crate::{Result, Tensor, bail, mode, storage, tensor};
+use crate::{DType, Result, Tensor, bail, mode, storage, tensor};
 use recorded::Before;
 use rule::Rule;
 use smallvec::SmallVec;
@@ -76,13 +76,19 @@ fn is_unfollowed(args: &Args) -> bool {
 /// Records a call, if its row has a gradient.
 fn track(c: Call, next: Next) -> Result<Ret> {
     if let Form::Out(outs) = &c.form {
-        if !wants(c.args) && !outs.iter().any(Tensor::requires_grad) {
+        // What has no gradient anyway is written; factories alone refuse leaves.
+        let flat = matches!(c.args.op.def.grad, Grad::Zero);
+        let mut made = flat;
+        c.args.for_each_tensor(|_, _| made = false);
+        let gradless = flat && !made || outs.iter().all(|t| t.dtype() == DType::Bool);
+        if gradless || !wants(c.args) && !outs.iter().any(Tensor::requires_grad) {
             return next.call(c);
         }
         bail!(
             Runtime,
-            "{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments \
+            "{}{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments \
                  requires grad.",
+            if made { "aten::" } else { "" },
             c.args.name()
         );
     }

@@ -248,6 +248,7 @@ struct Form {
     kind: Compressed,
     block: Option<[i64; 2]>,
     batch: usize,
+    index: DType,
 }
 
 impl Form {
@@ -256,16 +257,20 @@ impl Form {
             kind: p.kind,
             block: p.block(),
             batch: p.batch(),
+            index: p.plain.dtype(),
         }
     }
 
     /// Entries in this form.
     fn press(self, c: Coo) -> Result<Tensor> {
         if self.block.is_none() && self.batch == 0 {
-            return Pressed::of_coo(c, self.kind)?.build();
+            return Pressed::of_coo(c, self.kind)?
+                .indexed_by(self.index)?
+                .build();
         }
         let t = c.dense()?;
-        Pressed::of_dense(&t, self.kind, self.block, t.ndim() - self.batch - 2)?.build()
+        let made = Pressed::of_dense(&t, self.kind, self.block, t.ndim() - self.batch - 2)?;
+        made.indexed_by(self.index)?.build()
     }
 }
 

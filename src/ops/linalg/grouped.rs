@@ -1,7 +1,7 @@
 //! Products of groups of rows or columns, and of numbers of eight bits that have scales.
 
 use crate::ops::core::helpers;
-use crate::ops::core::op::{F, OpDef, compose};
+use crate::ops::core::op::{F, O, OpDef, compose};
 use crate::ops::f;
 use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
@@ -23,7 +23,7 @@ pub static OPS: &[OpDef] = &[
     compose(
         "_scaled_mm",
         "(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False)",
-        F,
+        F | O,
         scaled,
         "The product of two matrices of eight-bit floats with a scale each, or one for each row and column.",
     )

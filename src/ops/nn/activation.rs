@@ -234,7 +234,7 @@ fn shrink_ctx(a: &calls::_NnSoftshrink, d: DType) -> Result<Ctx> {
 fn hardtanh_ctx(a: &calls::_NnHardtanh, d: DType) -> Result<Ctx> {
     let ctx = numbers([a.min_val, a.max_val])?;
     ensure!(
-        d != DType::U8 || (ctx.f[0] >= 0.0 && ctx.f[1] >= 0.0),
+        d != DType::U8 || (ctx.i[0] >= 0 && ctx.i[1] >= 0),
         Runtime,
         "cannot do hardtanh on an unsigned type with negative limits"
     );

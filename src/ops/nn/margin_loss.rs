@@ -114,7 +114,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule_multi_margin, run_multi_margin).unmeasured(),
         "Hinge loss over classes.",
     ).samples("f32[2, 3], i64([0, 2]), 1, 1.0, None, 1; f32[2, 3], i64([0, 2]), 2, 0.5, f32[3], 0")
-    .grad("MultiMarginLossBackward0 | input: multi_margin_loss_backward(grad, input, target, p, margin, weight, reduction)"),
+    .grad("MultiMarginLossBackward0 | input: multi_margin_loss_backward(grad, input, target, p, margin, weight, reduction); weight: never('multi_margin_loss')"),
     compose(
         "nn.functional.multi_margin_loss",
         "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",

@@ -4,10 +4,10 @@ use super::coo::Coo;
 use super::pressed::{Pressed, kind_of};
 use super::{Sparse, is_sparse};
 use crate::ops::core::helpers::has_no_values;
-use crate::ops::core::op::{F, M, OpDef, Ret, compose};
+use crate::ops::core::op::{F, M, O, OpDef, Ret, compose};
 use crate::ops::f;
-use crate::parts::Layout;
-use crate::{Dims, Result, Tensor, bail, ensure};
+use crate::parts::{Compressed, Layout};
+use crate::{DType, Dims, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -57,6 +57,24 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("see tests/test_sparse.py")
     .grad("ToSparse{way sparse_dim=Backward0 layout=Backward1 csr=CsrBackward0 csc=CscBackward0 bsr=BsrBackward0 bsc=BscBackward0} | self: _grad.strided(grad, self)"),
+    compose(
+        "_convert_indices_from_coo_to_csr",
+        "(Tensor self, int size, *, bool out_int32=False)",
+        F | O,
+        starts,
+        "Where the entries of each of `size` rows begin, of sorted rows.",
+    )
+    .samples("i64([0, 1, 1]), 3; i32([0, 2]), 4, out_int32=True")
+    .no_grad(),
+    compose(
+        "_convert_indices_from_csr_to_coo",
+        "(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool transpose=False)",
+        F | O,
+        coordinates,
+        "The rows and columns of entries of compressed rows.",
+    )
+    .samples("i64([0, 1, 3]), i64([0, 1, 2]); i64([0, 1, 3]), i64([0, 1, 2]), out_int32=True, transpose=True")
+    .no_grad(),
     compose(
         "_to_dense",
         "(Tensor self, dtype? dtype=None, bool? masked_grad=None)",
@@ -184,7 +202,54 @@ fn to_sparse(a: &calls::_ToSparse) -> Result<Ret> {
         }
         (Some(s), _) => Pressed::of_dense(&s.coo()?.dense()?, kind, block, dense)?,
     };
+    let made = match Sparse::of(t) {
+        Some(Sparse::Pressed(p)) => made.indexed_by(p.plain.dtype())?,
+        _ => made,
+    };
     made.build().map(Ret::One)
+}
+
+/// The dtype of indices that a call asks for.
+fn index_dtype(out_int32: bool) -> DType {
+    if out_int32 { DType::I32 } else { DType::I64 }
+}
+
+/// Where the entries of each row begin, of rows in ascending order.
+fn starts(a: &calls::_ConvertIndicesFromCooToCsr) -> Result<Tensor> {
+    let rows = f::Arange::new(a.size.saturating_add(1))
+        .dtype(a.input.dtype())
+        .device(a.input.device())
+        .call()?;
+    f::Searchsorted::new(a.input, &rows)
+        .out_int32(a.out_int32)
+        .call()
+}
+
+/// The coordinates of entries, whose rows are told by where these begin.
+fn coordinates(a: &calls::_ConvertIndicesFromCsrToCoo) -> Result<Tensor> {
+    let (starts, plain) = (a.crow_indices, a.col_indices);
+    let batch = starts.ndim().saturating_sub(1);
+    ensure!(
+        starts.ndim() == plain.ndim()
+            && starts.ndim() > 0
+            && starts.shape()[..batch] == plain.shape()[..batch],
+        Runtime,
+        "crow_indices and col_indices are supposed to have the same dimensionality, but got {} and {}",
+        starts.ndim(),
+        plain.ndim()
+    );
+    let pressed = Pressed {
+        kind: if a.transpose {
+            Compressed::Csc
+        } else {
+            Compressed::Csr
+        },
+        compressed: starts.clone(),
+        plain: plain.clone(),
+        values: plain.clone(),
+        shape: Dims::new(starts.shape()),
+    };
+    f::to_dtype(&pressed.coordinates()?, index_dtype(a.out_int32))
 }
 
 fn sparse_mask(a: &calls::SparseMask) -> Result<Tensor> {

@@ -28,17 +28,22 @@ pub(crate) fn kind_of(name: &str) -> Result<Compressed> {
     })
 }
 
+/// What messages call a layout.
+fn word(kind: Compressed) -> &'static str {
+    match kind {
+        Compressed::Csr => "CSR",
+        Compressed::Csc => "CSC",
+        Compressed::Bsr => "BSR",
+        Compressed::Bsc => "BSC",
+    }
+}
+
 impl Pressed {
     pub fn build(self) -> Result<Tensor> {
-        let name = match self.kind {
-            Compressed::Csr => "CSR",
-            Compressed::Csc => "CSC",
-            Compressed::Bsr => "BSR",
-            Compressed::Bsc => "BSC",
-        };
         crate::warn_once!(
-            "Sparse {name} tensor support is in beta state. If you miss a functionality in the sparse tensor support, please \
-             submit a feature request to https://github.com/pytorch/pytorch/issues."
+            "Sparse {} tensor support is in beta state. If you miss a functionality in the sparse tensor support, please \
+             submit a feature request to https://github.com/pytorch/pytorch/issues.",
+            word(self.kind)
         );
         let dtype = self.values.dtype();
         Parts::Compressed {
@@ -95,20 +100,24 @@ impl Pressed {
         }
         let starts = numbers(&self.compressed)?;
         let width = self.compressed.shape()[self.batch()].max(1) as usize;
-        let mut all = Vec::with_capacity(self.plain.numel() as usize);
+        let room = self.plain.numel() as usize;
+        let mut all = Vec::with_capacity(room);
         for starts in starts.chunks_exact(width) {
             for (row, w) in starts.windows(2).enumerate() {
-                all.extend(std::iter::repeat_n(
-                    row as i64,
-                    (w[1] - w[0]).max(0) as usize,
-                ));
+                let entries = w[1].saturating_sub(w[0]).max(0) as usize;
+                ensure!(
+                    entries <= room - all.len(),
+                    Runtime,
+                    "row {row} is said to have {entries} entries, but there are {room} in all"
+                );
+                all.extend(std::iter::repeat_n(row as i64, entries));
             }
         }
         indices(&all, self.plain.shape(), &self.plain)
     }
 
     /// The coordinates of blocks (or elements), rows first, and one index for each dimension of a batch before them.
-    fn coordinates(&self) -> Result<Tensor> {
+    pub fn coordinates(&self) -> Result<Tensor> {
         let (major, minor) = (self.major()?, f::to_dtype(&self.plain, DType::I64)?);
         let (first, second) = if self.kind.rows() {
             (major, minor)
@@ -268,7 +277,8 @@ impl Pressed {
         let Some(first) = all.first() else {
             bail!(
                 Runtime,
-                "to_sparse: an empty batch of matrices cannot be compressed"
+                "to_sparse_{}: Expected product of batch dimensions to be non-zero.",
+                word(kind).to_lowercase()
             );
         };
         let entries = first.plain.numel();
@@ -288,6 +298,18 @@ impl Pressed {
             plain: joined(|p| &p.plain)?,
             values: joined(|p| &p.values)?,
             shape: t.shape().clone(),
+        })
+    }
+
+    /// With indices of a dtype, as those are that it was made from.
+    pub fn indexed_by(self, dtype: DType) -> Result<Self> {
+        if self.plain.dtype() == dtype {
+            return Ok(self);
+        }
+        Ok(Self {
+            compressed: f::to_dtype(&self.compressed, dtype)?,
+            plain: f::to_dtype(&self.plain, dtype)?,
+            ..self
         })
     }
 
