@@ -80,6 +80,9 @@ class TestBackward:
         t = torch.ones(3, 2).t().requires_grad_()
         t.sum().backward()
         assert t.grad.stride() == t.stride()
+        one = torch.ones(1, 2, 1, requires_grad=True)
+        one.sum((0, 2)).pow(2).sum().backward()
+        assert one.grad.stride() == (2, 1, 1)
 
     def test_messages(self):
         with pytest.raises(RuntimeError, match="element 0 of tensors does not require grad"):
