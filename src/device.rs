@@ -129,7 +129,7 @@ impl Device {
             Some((name, index)) => (name, Some(index)),
             None => (text, None),
         };
-        if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') || name.is_empty() {
+        if !name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_') || name.is_empty() {
             bail!(Runtime, "Invalid device string: '{text}'");
         }
         let index = match index {

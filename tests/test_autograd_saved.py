@@ -24,6 +24,32 @@ class TestSaved:
         assert (x * 2.5).grad_fn._saved_other.dtype == torch.float64
         assert (x**2).grad_fn._saved_exponent == 2
 
+    @pytest.mark.parametrize(
+        ("call", "names"),
+        [
+            (lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 3), ["self"]),
+            (lambda x: torch.nn.functional.adaptive_max_pool2d(x, 3), ["result1", "self"]),
+            (lambda x: x.unbind(1)[0], ["dim"]),
+            (lambda x: x.nansum(), ["dim", "keepdim", "self"]),
+            (lambda x: x.as_strided((2, 2), (1, 2)), ["size", "storage_offset", "stride"]),
+            (lambda x: x.select_scatter(x.detach()[0], 0, 0), ["dim", "index"]),
+            (lambda x: torch.nn.functional.pad(x, (1, 1, 1, 1), "replicate"), ["padding", "self"]),
+            (
+                lambda x: torch.nn.functional.interpolate(x[0], scale_factor=2, mode="linear"),
+                ["align_corners", "output_size", "scales", "self_sym_sizes"],
+            ),
+            (
+                lambda x: torch.nn.functional.nll_loss(x[0, 0], torch.tensor([0, 1])),
+                ["ignore_index", "reduction", "self", "target", "total_weight", "weight"],
+            ),
+        ],
+    )
+    def test_has_the_names_that_it_has_in_pytorch(self, call, names):
+        node = call(torch.ones(1, 2, 2, 2, requires_grad=True)).grad_fn
+        found = [name.removeprefix("_saved_") for name in dir(node) if name.startswith("_saved_")]
+        assert sorted(found) == names
+        assert all(getattr(node, "_saved_" + name) is not NotImplemented for name in names)
+
     def test_is_freed_even_if_it_is_a_number(self):
         y = (leaf(1.0, 2.0) * 2).sum()
         y.backward()

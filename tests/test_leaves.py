@@ -137,6 +137,33 @@ CALLS = {
     "products of conjugates": (lambda: z.mm(z.conj().t()), "_conj t mm"),
     # what prints is not seen
     "text": (lambda: repr(x), ""),
+    # what a keyword or a size changes
+    "stable places of a sort": (lambda: x.argsort(stable=True), "sort.stable"),
+    "close, or both no numbers": (
+        lambda: torch.isclose(x, y, equal_nan=True),
+        "eq.Tensor isnan isnan bitwise_and.Tensor bitwise_or_.Tensor mul.Scalar abs add.Scalar sub.Tensor abs abs "
+        "ne.Scalar eq.Tensor mul.Tensor le.Tensor bitwise_and_.Tensor bitwise_or_.Tensor",
+    ),
+    "product of two vectors": (lambda: torch.linalg.vecdot(x[0], y[0]), "select.int select.int vdot"),
+    "weighted entropy": (
+        lambda: F.binary_cross_entropy(x, y, weight=x), "expand binary_cross_entropy"
+    ),
+    "Poisson's whole loss": (
+        lambda: F.poisson_nll_loss(x, y, full=True),
+        "mul.Tensor exp sub.Tensor mul.Scalar log mul.Scalar log mul.Tensor sub.Tensor add.Tensor le.Scalar "
+        "masked_fill.Scalar add_.Tensor mean",
+    ),
+    "bags of one length": (
+        lambda: F.embedding_bag(places[None], cube[0]),
+        "unsqueeze select.int arange.start_step view _embedding_bag_forward_only",
+    ),
+    "places of a number": (
+        lambda: torch.argwhere(x[0, 0]), "select.int select.int nonzero"
+    ),
+    "few singular values": (
+        lambda: torch.svd_lowrank(wide, q=2, niter=1),
+        "randn mm linalg_qr transpose.int mm linalg_qr mm linalg_qr transpose.int mm _linalg_svd transpose.int mm",
+    ),
 }  # fmt: skip
 
 

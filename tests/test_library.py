@@ -22,6 +22,19 @@ class Log(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def test_types_of_arguments_are_spelled_as_in_python():
+    def spelled(op, real=False):
+        return [str(a.real_type if real else a.type) for a in op._schema.arguments]
+
+    assert spelled(aten.clamp.default) == ["Tensor", "Optional[number]", "Optional[number]"]
+    assert spelled(aten.index.Tensor) == ["Tensor", "List[Optional[Tensor]]"]
+    assert spelled(aten.sum.dim_IntList)[1:] == ["Optional[List[int]]", "bool", "Optional[int]"]
+    assert spelled(aten.sum.dim_IntList, real=True)[3] == "Optional[ScalarType]"
+    assert repr(aten.as_strided.default._schema.arguments[3].type) == "Optional[int]"
+    with pytest.raises(RuntimeError, match=r"value of type 'List\[int\]' for argument 'size'"):
+        aten.view.default(torch.ones(2), "a")
+
+
 def test_overloads_have_schemas():
     f = aten.add.Tensor
     assert (

@@ -469,3 +469,11 @@ def test_loading_exchanges_what_is_told_to() -> None:
             layer.load_state_dict(state)
     finally:
         future.set_swap_module_params_on_conversion(False)
+
+
+def test_response_across_maps_has_windows_of_odd_widths():
+    x = torch.linspace(-1, 1, 48).reshape(2, 6, 2, 2)
+    got = nn.CrossMapLRN2d(4, alpha=0.4)(x)
+    assert torch.equal(got, nn.functional.local_response_norm(x, 3, alpha=0.3))
+    with pytest.raises(ValueError, match="Expected input to be 4D, got 2D"):
+        nn.CrossMapLRN2d(4)(x[0, 0])

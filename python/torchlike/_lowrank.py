@@ -25,9 +25,9 @@ def _basis(a: Any, q: int, niter: int, m: Any) -> Any:
     kind = a.dtype if a.dtype.is_complex or a.dtype.is_floating_point else torchlike.float32
     start = torchlike.randn(a.shape[-1], q, dtype=kind, device=a.device)
     found = torchlike.linalg.qr(_apart(a, m, start))[0]
-    turned, turned_m = a.mH, None if m is None else m.mH
     for _ in range(niter):
-        found = torchlike.linalg.qr(_apart(turned, turned_m, found))[0]
+        turned_m = None if m is None else m.mH
+        found = torchlike.linalg.qr(_apart(a.mH, turned_m, found))[0]
         found = torchlike.linalg.qr(_apart(a, m, found))[0]
     return found
 
@@ -43,7 +43,8 @@ def _svd(a: Any, q: int, niter: int, m: Any) -> tuple[Any, Any, Any]:
     if m is not None:
         small = small - torchlike.matmul(basis.mH, m)
     u, s, vh = torchlike.linalg.svd(small, full_matrices=False)
-    u, v = torchlike.matmul(basis, u), vh.mH
+    v = vh.mH
+    u = torchlike.matmul(basis, u)
     return (v, s, u) if wide else (u, s, v)
 
 

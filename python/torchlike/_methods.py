@@ -86,6 +86,13 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
 
 
 def _map(self: Tensor, name: str, function: Any, *others: Tensor) -> Tensor:
+    names = ("other",) if len(others) == 1 else ("x", "y")
+    for i, (t, called) in enumerate(zip(others, names, strict=False), 1):
+        if not isinstance(t, Tensor):
+            found = type(t).__name__
+            raise TypeError(
+                f"{name}(): argument '{called}' (position {i}) must be Tensor, not {found}"
+            )
     if any(t.requires_grad for t in (self, *others)):
         raise RuntimeError(
             f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."

@@ -77,7 +77,7 @@ def to_sparse(
             )
         if not (0 < sparse_dim <= self.dim() or sparse_dim == self.dim() == 0):
             raise RuntimeError(
-                f"to_sparse: argument sparse_dim must be in [0,{self.dim()}] range, but {sparse_dim} is given"
+                f"dense_to_sparse: sparse_dim argument must be in [0,{self.dim()}] range, but {sparse_dim} is given"
             )
         dense_dim = self.dim() - sparse_dim
     way = "layout" if sparse_dim is None else "sparse_dim"

@@ -189,6 +189,8 @@ def _on_storage(storage: Any, dtype: Any) -> _C.Tensor:
 
 def set_flush_denormal(mode: bool) -> bool:
     """True if the mode is in force: denormal numbers are always kept."""
+    if not isinstance(mode, bool):
+        raise RuntimeError(f"flush_denormal expects a bool, but got {type(mode).__name__}")
     return not mode
 
 

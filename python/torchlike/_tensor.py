@@ -26,13 +26,24 @@ numel = _C._root.numel
 @overridable
 def is_floating_point(input: Tensor) -> bool:
     """True if the dtype is a real floating point type."""
-    return input.is_floating_point()
+    try:
+        return input.is_floating_point()
+    except AttributeError:
+        raise _no_tensor("is_floating_point", input) from None
 
 
 @overridable
 def is_complex(input: Tensor) -> bool:
     """True if the dtype is complex."""
-    return input.is_complex()
+    try:
+        return input.is_complex()
+    except AttributeError:
+        raise _no_tensor("is_complex", input) from None
+
+
+def _no_tensor(function: str, given: Any) -> TypeError:
+    found = type(given).__name__
+    return TypeError(f"{function}(): argument 'input' (position 1) must be Tensor, not {found}")
 
 
 def is_storage(obj: Any) -> bool:

@@ -101,6 +101,8 @@ class _Mode:
 class no_grad(_Mode):
     """Results made inside do not require gradients."""
 
+    __module__ = "torchlike.autograd.grad_mode"
+
     __slots__ = ()
 
     def __enter__(self) -> None:
@@ -109,6 +111,8 @@ class no_grad(_Mode):
 
 class enable_grad(_Mode):
     """Gradients are recorded inside, whatever holds outside."""
+
+    __module__ = "torchlike.autograd.grad_mode"
 
     __slots__ = ()
 
@@ -119,13 +123,13 @@ class enable_grad(_Mode):
 class set_grad_enabled(_Mode):
     """Switches gradients at once; as a context manager, until its end."""
 
+    __module__ = "torchlike.autograd.grad_mode"
+
     __slots__ = ("_mode",)
     _mode: bool
 
-    def __new__(cls, mode: bool) -> Any:
-        self = _Mode.__new__(cls)
-        self._mode = mode
-        return self
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _Mode.__new__(cls)
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
@@ -133,6 +137,7 @@ class set_grad_enabled(_Mode):
                 "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not "
                 f"{type(mode).__name__}"
             )
+        self._mode = mode
         self._before.append(_C._set_grad_enabled(mode))
 
     def __call__(self, func: Callable[..., Any]) -> Any:
@@ -161,6 +166,8 @@ class _SetGradEnabledLater:
 
 class inference_mode(_Mode):
     """Like `no_grad`; tensors made inside are marked as inference tensors."""
+
+    __module__ = "torchlike.autograd.grad_mode"
 
     __slots__ = ("_mode",)
     _mode: bool

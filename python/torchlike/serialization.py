@@ -346,7 +346,7 @@ def save(
         return
     if not hasattr(f, "write"):
         raise AttributeError(
-            f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"
+            "expected 'f' to be string, path, or a file-like object with a 'write' attribute"
         )
     _C._save(obj, f, materialize, legacy, _skipped.fakes)
     # what is read by the file's name has to be whole

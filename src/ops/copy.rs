@@ -329,15 +329,14 @@ fn fill_tensor(a: &calls::FillTensor) -> Result<Tensor> {
 }
 
 fn contiguous(a: &calls::Contiguous) -> Result<Ret> {
-    if a.memory_format == MemoryFormat::Preserve {
-        bail!(
-            Runtime,
-            "preserve memory format is unsupported by the contiguous operator"
-        );
-    }
     if a.input.is_contiguous_in(a.memory_format) {
         return Ok(Ret::Same(0));
     }
+    ensure!(
+        a.memory_format != MemoryFormat::Preserve,
+        Runtime,
+        "preserve memory format is unsupported by the contiguous operator"
+    );
     helpers::clone(a.input, a.memory_format).map(Ret::from)
 }
 

@@ -10,7 +10,7 @@ use crate::layers::batch;
 use crate::ops::f;
 use crate::tensor::{Backward, Edge, Grads, Link, Mark, Meta, Node};
 use crate::{DType, Device, Dims, Result, Tensor, mode};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -65,7 +65,7 @@ fn gradient(o: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     }
     match tensor_ref(o) {
         Some(t) => Ok(Some(t.clone())),
-        None => Err(PyTypeError::new_err(format!(
+        None => Err(PyRuntimeError::new_err(format!(
             "expected Variable or None (got {})",
             type_name(o)
         ))),

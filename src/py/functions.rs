@@ -294,7 +294,17 @@ fn result_type<'py>(
         return Ok(answer);
     }
     use crate::ops::schema::Kind::Operand;
-    let wrong = || PyTypeError::new_err("result_type(): arguments must be tensors or numbers");
+    let wrong = || {
+        use super::messages::{invalid_combination, written};
+        let lines = written(&[
+            "Tensor tensor, Tensor other",
+            "Number scalar, Tensor tensor",
+            "Tensor tensor, Number other",
+            "Number scalar1, Number scalar2",
+        ]);
+        let given = [tensor1.clone(), tensor2.clone()];
+        PyTypeError::new_err(invalid_combination("result_type", &lines, &given, &[]))
+    };
     let a = super::convert::convert(Operand, false, tensor1).map_err(|_| wrong())?;
     let b = super::convert::convert(Operand, false, tensor2).map_err(|_| wrong())?;
     let found = dtype(

@@ -39,6 +39,17 @@ pub(super) fn device(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<O
     convert::device(o).map(Some).map_err(wrong)
 }
 
+/// A truth value that is given by keyword.
+pub(super) fn truth(o: &Bound<'_, PyAny>, function: &str, name: &str) -> PyResult<bool> {
+    let wrong = || {
+        let found = type_name(o);
+        PyTypeError::new_err(format!(
+            "{function}(): argument '{name}' must be bool, not {found}"
+        ))
+    };
+    o.extract().map_err(|_| wrong())
+}
+
 /// The only argument of a function that may be given by place, in the words of PyTorch's parser where it is not given so.
 pub(super) fn only<'a, 'py>(
     function: &str,

@@ -7,8 +7,18 @@ use super::types::{self, PyDType, device, dtype};
 use crate::MemoryFormat;
 use crate::layers::autograd::views;
 use crate::ops::f;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
+
+/// A dimension, by place or by keyword.
+fn dim_of(o: &Bound<'_, PyAny>, function: &str) -> PyResult<i64> {
+    o.extract().map_err(|_| {
+        let found = types::type_name(o);
+        PyTypeError::new_err(format!(
+            "{function}(): argument 'dim' (position 1) must be int, not {found}"
+        ))
+    })
+}
 
 impl PyTensor {
     pub(super) fn shape<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -129,16 +139,24 @@ fn warn_of_device(py: Python<'_>, device: Option<&Bound<'_, PyAny>>, name: &str)
 #[pymethods]
 impl PyTensor {
     #[pyo3(signature = (dim=None))]
-    fn size<'py>(slf: &Bound<'py, Self>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
-        match dim {
-            None => Self::shape(slf),
-            Some(d) => Ok(slf.get().get().size(d)?.into_pyobject(slf.py())?.into_any()),
-        }
+    fn size<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Some(dim) = dim else {
+            return Self::shape(slf);
+        };
+        let size = slf.get().get().size(dim_of(dim, "size")?)?;
+        Ok(size.into_pyobject(slf.py())?.into_any())
     }
     #[pyo3(signature = (dim=None))]
-    fn stride<'py>(slf: &Bound<'py, Self>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+    fn stride<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let all = Self::strides(slf)?;
         let Some(dim) = dim else { return Ok(all) };
+        let dim = dim_of(dim, "stride")?;
         let t = slf.get().get();
         t.size(dim)?;
         all.get_item(crate::dims::wrap_dim(dim, t.ndim())?)
@@ -187,6 +205,9 @@ impl PyTensor {
     }
     #[pyo3(signature = (device=None))]
     fn is_pinned(&self, py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        if let Some(named) = device.filter(|d| d.is_instance_of::<pyo3::types::PyString>()) {
+            types::device_of(named)?;
+        }
         warn_of_device(py, device, "is_pinned")?;
         Ok(false)
     }
@@ -217,11 +238,6 @@ impl PyTensor {
     #[pyo3(signature = (*, memory_format=None))]
     fn is_contiguous(&self, memory_format: Option<&types::PyFormat>) -> PyResult<bool> {
         let format = memory_format.map_or(MemoryFormat::Contiguous, types::PyFormat::format);
-        if format == MemoryFormat::Preserve {
-            return Err(PyRuntimeError::new_err(
-                "is_contiguous(): preserve memory format is unsupported",
-            ));
-        }
         Ok(self.get().is_contiguous_in(format))
     }
     fn _is_view(&self) -> PyResult<bool> {

@@ -31,6 +31,11 @@ impl<'py> Incoming<'py> {
             let each = misfits.iter().zip(&group.overloads);
             each.map(|(m, overload)| self.words(group, overload, m))
         };
+        if group.name == "split"
+            && let Some(text) = Self::unsplit(group, misfits)
+        {
+            return PyTypeError::new_err(text);
+        }
         // A list whose first item is an integer decides which overload is meant.
         if let Some(text) = texts().find(|t| t.contains("failed to unpack")) {
             return PyTypeError::new_err(text);
@@ -135,7 +140,32 @@ impl<'py> Incoming<'py> {
             return Some(too_many(&name, schema, 0, self.positional.len(), false));
         }
         let names = self.left_out(group, &schema.params, filled);
-        (!names.is_empty()).then(|| python_names::missing_in_python(&name, &names))
+        let complete = |o: &Overload| self.left_out(group, &o.op.schema.params, filled).is_empty();
+        (!names.is_empty() && !group.overloads.iter().any(complete))
+            .then(|| python_names::missing_in_python(&name, &names))
+    }
+
+    /// What is said of pieces that are neither a number nor a list: PyTorch hands what is no integer to the function of lists.
+    fn unsplit(group: &Group, misfits: &[Misfit<'_, 'py>]) -> Option<String> {
+        const NAMES: [&str; 3] = ["self", "split_sizes", "dim"];
+        let sized = group.overloads.first()?.op.schema.params.get(1)?;
+        match misfits {
+            [Misfit::WrongKind { at: 1, object, .. }, _] if object.is_instance_of::<PyInt>() => {
+                None
+            }
+            [
+                Misfit::WrongKind { at: 1, .. },
+                Misfit::WrongKind { at, object, .. },
+            ] if sized.kind == Kind::Int => {
+                let place = format!("'{}' (position {})", NAMES.get(*at)?, at + 1);
+                let kind = kind_name(group.overloads.get(1)?.op.schema.params[*at].kind);
+                let found = type_name(object);
+                Some(format!(
+                    "split_with_sizes(): argument {place} must be {kind}, not {found}"
+                ))
+            }
+            _ => None,
+        }
     }
 
     /// Whether a parameter is given by keyword.

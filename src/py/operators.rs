@@ -160,11 +160,14 @@ unsafe extern "C" fn matrix_multiply(
 unsafe extern "C" fn power(
     a: *mut ffi::PyObject,
     b: *mut ffi::PyObject,
-    _modulo: *mut ffi::PyObject,
+    modulo: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: as above.
-    let (a, b) = unsafe { (object(&a), object(&b)) };
+    let (a, b, modulo) = unsafe { (object(&a), object(&b), object(&modulo)) };
     guard(|| {
+        if !modulo.is_none() {
+            return Ok(a.py().NotImplemented().into_ptr());
+        }
         let forward = || {
             Shown("pow", Style::Python).operator(a, b, || binary(op!("pow")?, a, b, false, false))
         };

@@ -126,9 +126,15 @@ pub fn missing_in_python(name: &str, names: &[String]) -> String {
     )
 }
 
-/// The attribute that a function of `nn.functional` written in Python asks the tensor at a place for, before anything else.
+/// The attribute that a function written in Python asks the tensor at a place for, before anything else.
 pub fn first_question(full_name: &str, at: usize) -> Option<&'static str> {
-    let name = full_name.strip_prefix("torchlike.nn.functional.")?;
+    let Some(name) = full_name.strip_prefix("torchlike.nn.functional.") else {
+        return match (full_name, at) {
+            ("torchlike.split", 0) => Some("split"),
+            ("torchlike.norm", 0) => Some("layout"),
+            _ => None,
+        };
+    };
     Some(match (name, at) {
         (
             "binary_cross_entropy"

@@ -94,6 +94,13 @@ pub fn storage_of(o: &Bound<'_, PyAny>) -> PyResult<Storage> {
     }
 }
 
+/// Whether an object is a tensor, or a storage, typed or not.
+pub fn is_source(o: &Bound<'_, PyAny>) -> bool {
+    super::object::is_tensor(o)
+        || o.is_instance_of::<PyStorage>()
+        || o.hasattr("_untyped_storage").unwrap_or(false)
+}
+
 /// True if other processes can map the bytes; those of GPUs always can.
 pub fn is_shared(storage: &Storage) -> bool {
     storage.device().kind == crate::DeviceKind::Cuda || storage.shared_file().is_some()
@@ -279,7 +286,13 @@ impl PyStorage {
     fn resizable(&self) -> bool {
         self.0.is_resizable()
     }
-    fn resize_(slf: Bound<'_, Self>, size: i64) -> PyResult<Bound<'_, Self>> {
+    fn resize_<'py>(slf: Bound<'py, Self>, size: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let size: i64 = size.extract().map_err(|_| {
+            let found = types::type_name(size);
+            pyo3::exceptions::PyRuntimeError::new_err(format!(
+                "resize_ expects an int, but got {found}"
+            ))
+        })?;
         let n = usize::try_from(size).map_err(|_| {
             pyo3::exceptions::PyRuntimeError::new_err("resize_: size must not be negative")
         })?;

@@ -302,8 +302,15 @@ impl PyTensor {
     fn __array_priority__() -> i64 {
         1000
     }
-    #[pyo3(signature = (*, force=false))]
-    fn numpy<'py>(slf: &Bound<'py, Self>, force: bool) -> PyResult<Bound<'py, PyAny>> {
+    #[pyo3(signature = (*, force=None))]
+    fn numpy<'py>(
+        slf: &Bound<'py, Self>,
+        force: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let force = match force {
+            Some(o) => super::given::truth(o, "numpy", "force")?,
+            None => false,
+        };
         check_own_data(slf, || NO_NUMPY.to_owned())?;
         super::numpy::to_numpy(slf, force)
     }
@@ -363,6 +370,9 @@ impl PyTensor {
         let (shape, strides) = (list(size)?, list(stride)?);
         let t = slf.get().get().clone();
         let source = source.filter(|o| !o.is_none());
+        if let Some(wrong) = source.filter(|o| !super::storage::is_source(o)) {
+            return Err(no_source(wrong));
+        }
         let made = match source.map(|o| (o, tensor_ref(o).cloned())) {
             None => changed(&f::Set::new(&t).args()?)?,
             Some((_, Some(source))) => match &shape {
@@ -435,6 +445,21 @@ impl PyTensor {
             "Can't get __cuda_array_interface__ on non-CUDA tensor type.",
         ))
     }
+}
+
+/// The error of `set_` for what has no memory to show.
+#[cold]
+fn no_source(given: &Bound<'_, PyAny>) -> PyErr {
+    use super::messages::{invalid_combination, written};
+    let lines = written(&[
+        "",
+        "torch.Storage source",
+        "torch.Storage source, int storage_offset, tuple of ints size, tuple of ints stride = None",
+        "Tensor source",
+        "Tensor source, int storage_offset, tuple of ints size, tuple of ints stride = None",
+    ]);
+    let text = invalid_combination("set_", &lines, std::slice::from_ref(given), &[]);
+    PyTypeError::new_err(text)
 }
 
 const NO_NUMPY: &str = ".numpy() is not supported for tensor subclasses.";

@@ -51,7 +51,9 @@ def _check(
         return
     value = given[argument.name]
     if not fits(argument, value, schema.name.startswith("aten::")):
-        unit = " (of Python compilation unit at: 0)" if argument.type.startswith(SCRIPTED) else ""
+        unit = (
+            " (of Python compilation unit at: 0)" if argument.spelled.startswith(SCRIPTED) else ""
+        )
         raise RuntimeError(
             f"{_head(schema)} Expected a value of type '{argument.type}{unit}' for argument '{argument.name}' "
             f"but instead found type '{type(value).__name__}'.\nPosition: {position}\nValue: {value!r}\n"

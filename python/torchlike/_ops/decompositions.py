@@ -418,9 +418,11 @@ def isfinite(self: Any) -> Any:
 
 
 @of("argsort")
-def argsort(self: Any, dim: int = -1, descending: bool = False, **_: Any) -> Any:
+def argsort(self: Any, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
     """The places of `sort`."""
-    return aten.sort(self, dim, descending)[1]
+    if stable is None:
+        return aten.sort(self, dim, descending)[1]
+    return aten.sort.stable(self, stable=stable, dim=dim, descending=descending)[1]
 
 
 @of("unique_consecutive")
@@ -456,9 +458,12 @@ def isclose(
     self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
     """Equal, or closer than allowed and finite."""
-    if equal_nan or not self.is_floating_point():
+    if not self.is_floating_point():
         return NotImplemented
     close = aten.eq.Tensor(self, other)
+    if equal_nan:
+        both = aten.bitwise_and.Tensor(aten.isnan(self), aten.isnan(other))
+        close = aten.bitwise_or_.Tensor(close, both)
     allowed = aten.add.Scalar(aten.abs(aten.mul.Scalar(other, rtol)), atol)
     error = aten.abs(aten.sub.Tensor(self, other))
     finite = isfinite(error)

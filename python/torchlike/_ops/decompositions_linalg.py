@@ -119,6 +119,8 @@ def vecdot(x: Any, y: Any, dim: int = -1) -> Any:
     """Products, summed."""
     if x.is_complex() or x.dtype != y.dtype:
         return NotImplemented
+    if x.dim() == y.dim() == 1:
+        return aten.vdot(x, y)
     return aten.sum.dim_IntList(aten.mul.Tensor(x, y), [dim])
 
 

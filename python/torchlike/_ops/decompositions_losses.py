@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torchlike
 from torchlike import _C
 from torchlike._ops import ops
 from torchlike._ops.decompositions import of, reduced
@@ -79,10 +80,29 @@ def poisson_nll_loss(
     **_: Any,
 ) -> Any:
     """exp(input) - target * input."""
-    if not log_input or full:
+    if not log_input:
         return NotImplemented
     product = aten.mul.Tensor(target, input)
-    return reduced(aten.sub.Tensor(aten.exp(input), product), reduction)
+    loss = aten.sub.Tensor(aten.exp(input), product)
+    if full:
+        # Stirling's approximation of the logarithm of a factorial
+        square = aten.mul.Scalar(aten.log(aten.mul.Scalar(target, 2 * math.pi)), 0.5)
+        terms = aten.mul.Tensor(target, aten.log(target))
+        terms = aten.add.Tensor(aten.sub.Tensor(terms, target), square)
+        terms = aten.masked_fill.Scalar(terms, aten.le.Scalar(target, 1), 0)
+        loss = aten.add_.Tensor(loss, terms)
+    return reduced(loss, reduction)
+
+
+@of(_N + "binary_cross_entropy")
+def binary_cross_entropy(
+    input: Any, target: Any, weight: Any = None, reduction: Any = "mean", **_: Any
+) -> Any:
+    """The operator of weights for each element."""
+    if weight is None:
+        return NotImplemented
+    weight = aten.expand(weight, list(torchlike.broadcast_shapes(target.shape, weight.shape)))
+    return aten.binary_cross_entropy(input, target, weight, _WORDS.index(_word(reduction)))
 
 
 @of(_N + "normalize")

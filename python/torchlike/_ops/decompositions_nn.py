@@ -445,8 +445,16 @@ def embedding_bag(
     **_: Any,
 ) -> Any:
     """The first result of the operator that also gives what backward needs."""
-    if max_norm is not None or input.dim() != 1 or offsets is None:
+    if max_norm is not None or (input.dim() == 1) != (offsets is not None):
         return NotImplemented
+    if input.dim() == 2:
+        count, length = input.shape[0], input.shape[1]
+        offsets = aten.arange.start_step(
+            0, count * length, length, dtype=input.dtype, device=input.device
+        )
+        input = reshape(input, [-1])
+        if per_sample_weights is not None:
+            per_sample_weights = reshape(per_sample_weights, [-1])
     made = aten._embedding_bag if weight.requires_grad else aten._embedding_bag_forward_only
     number = ("sum", "mean", "max").index(mode)
     last = -1 if padding_idx is None else padding_idx

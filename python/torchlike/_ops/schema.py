@@ -62,7 +62,7 @@ class Argument(NamedTuple):
     """One argument, or one result."""
 
     name: str
-    type: str
+    spelled: str
     default_value: Any
     has_default: bool
     kwarg_only: bool
@@ -73,9 +73,19 @@ class Argument(NamedTuple):
         return self.has_default
 
     @property
+    def type(self) -> TypeName:
+        """The type as Python spells it, where numbers stand for sizes, dtypes, layouts and formats of memory."""
+        return _annotation(self.spelled, _PLAIN)
+
+    @property
+    def real_type(self) -> TypeName:
+        """The same with the names of dtypes and layouts."""
+        return _annotation(self.spelled, _NAMED)
+
+    @property
     def base(self) -> str:
         """The type without what makes it optional or a list."""
-        return _kind(self.type)[0]
+        return _kind(self.spelled)[0]
 
     @property
     def is_out(self) -> bool:
@@ -85,12 +95,36 @@ class Argument(NamedTuple):
     @property
     def is_list(self) -> bool:
         """True for lists."""
-        return _kind(self.type)[1]
+        return _kind(self.spelled)[1]
 
     @property
     def optional(self) -> bool:
         """True if None is allowed."""
-        return _kind(self.type)[2]
+        return _kind(self.spelled)[2]
+
+
+class TypeName(str):
+    """The name of an argument's type."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+    @property
+    def annotation_str(self) -> str:
+        """The name."""
+        return str(self)
+
+
+_NAMED = {"SymInt": "int", "Scalar": "number"}
+_PLAIN = {**_NAMED, "ScalarType": "int", "Layout": "int", "MemoryFormat": "int"}
+
+
+def _annotation(spelled: str, words: dict[str, str]) -> TypeName:
+    kind = _kind(spelled)
+    name = words.get(kind.base, kind.base)
+    if kind.is_list:
+        name = f"List[Optional[{name}]]" if kind.gaps else f"List[{name}]"
+    return TypeName(f"Optional[{name}]" if kind.optional else name)
 
 
 class _Kind(NamedTuple):
@@ -207,7 +241,7 @@ def _argument(text: str, kwarg_only: bool, whole: str) -> Argument:
 
 
 def _check_default(argument: Argument, part: str, text: str) -> None:
-    if argument.has_default and argument.default_value is None and argument.type.endswith("]"):
+    if argument.has_default and argument.default_value is None and argument.spelled.endswith("]"):
         shown = text.rpartition("::")[2]
         place = shown.index(part) + part.rindex("None")
         raise RuntimeError(
@@ -265,7 +299,7 @@ def _spelled(text: str, close: int, arguments: list[Argument]) -> str:
 
 def _shown(argument: Argument) -> str:
     """A default as PyTorch prints it: numbers in full, dtypes by number."""
-    value, kind = argument.default_value, _kind(argument.type)
+    value, kind = argument.default_value, _kind(argument.spelled)
     if isinstance(value, list):
         same = kind.fixed and kind.base == "int" and len(set(value)) == 1
         return str(value[0]) if same else f"[{', '.join(_item(v, kind.base) for v in value)}]"
@@ -330,14 +364,14 @@ def _is_one(base: str, value: Any, numbers: bool) -> bool:
 
 def filled(argument: Argument, value: Any) -> Any:
     """The value; a single one of a list whose length the schema says as often as it does."""
-    length = _kind(argument.type).fixed
+    length = _kind(argument.spelled).fixed
     alone = length > 1 and isinstance(value, list | tuple) and len(value) == 1
     return [*value] * length if alone else value
 
 
 def fits(argument: Argument, value: Any, numbers: bool = True) -> bool:
     """True if the value can stand for the argument; `numbers` says whether a number is a tensor."""
-    base, is_list, optional, fixed, gaps = _kind(argument.type)
+    base, is_list, optional, fixed, gaps = _kind(argument.spelled)
     if value is None:
         return optional or base == "NoneType"
     if not is_list:

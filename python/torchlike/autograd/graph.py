@@ -280,6 +280,8 @@ class enforce_grad_layout_policy:
     Sums of gradients, and gradients that somebody else has too, lie as the leaf does in any case.
     """
 
+    __module__ = "torchlike.autograd.grad_mode"
+
     def __init__(self, enable: bool = True) -> None:
         self._before = _C._is_grad_layout_enforcement_enabled()
         self.mode = enable
@@ -311,6 +313,8 @@ _multithreading = [True]
 
 class set_multithreading_enabled:
     """Whether a backward pass may use several threads; kept for programs that ask, as one thread is always used."""
+
+    __module__ = "torchlike.autograd.grad_mode"
 
     def __init__(self, mode: bool) -> None:
         self._before = _multithreading[0]

@@ -168,8 +168,9 @@ def _kl_exponential_exponential(p: Any, q: Any) -> Any:
 def _kl_expfamily_expfamily(p: Any, q: Any) -> Any:
     if type(p) is not type(q):
         raise NotImplementedError(
-            "The cross KL-divergence between different exponential families cannot be computed using Bregman "
-            "divergences"
+            "The cross KL-divergence between different exponential families cannot "
+            + " " * 28
+            + "be computed using Bregman divergences"
         )
     ps = [x.detach().requires_grad_() for x in p._natural_params]
     qs = q._natural_params

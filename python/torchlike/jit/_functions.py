@@ -153,7 +153,7 @@ def _coded(name: str) -> dict[Any, Any]:
         except (AttributeError, RuntimeError):
             continue
         for i, argument in enumerate(arguments):
-            kind = str(argument.type)
+            kind = argument.spelled
             if "ScalarType" in kind or argument.name == "dtype":
                 found.setdefault(i, _dtype)
             elif argument.name == "memory_format":

@@ -83,7 +83,7 @@ def _takes(argument: Any, kind: str | None) -> bool:
         return _takes(argument, kind[9:-1])
     base = argument.base
     if argument.is_list:
-        alone = "[]" not in argument.type and "[" in argument.type
+        alone = "[]" not in argument.spelled and "[" in argument.spelled
         inner = kind[5:-1] if kind.startswith("List[") else kind if alone else ""
         return _text(base) == inner or (inner == "int" and base == "float")
     return _text(base) == kind or base in _WIDER.get(kind, ()) or base not in _TEXTS
@@ -122,7 +122,7 @@ def of_call(operator: str, args: list[Any], keywords: dict[str, Any]) -> str | N
             continue
         if not _fits(schema, args, keywords):
             continue
-        kinds = [_text(r.type) for r in schema.returns]
+        kinds = [_text(r.spelled) for r in schema.returns]
         if not kinds or None in kinds:
             return None
         if len(kinds) == 1:

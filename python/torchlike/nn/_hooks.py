@@ -25,6 +25,7 @@ __all__ = [
 class RemovableHandle:
     """Takes one hook out of its table; also a context manager that does so on exit."""
 
+    __module__ = "torchlike.utils.hooks"
     next_id = 0
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:

@@ -53,3 +53,6 @@ __all__ = [
     "swa_utils",
     "swap_in_optimizer_params_and_state",
 ]
+
+for _cls in (Adafactor, Muon):
+    _cls.__module__ = __name__

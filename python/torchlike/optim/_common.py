@@ -132,7 +132,8 @@ def check_not_negative(**options: Any) -> None:
 
 def check_betas(betas: Any) -> None:
     """Both coefficients of running averages lie between 0 and 1."""
-    for i, beta in enumerate(betas[:2]):
+    for i in range(2):
+        beta = betas[i]
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 

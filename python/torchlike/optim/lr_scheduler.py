@@ -310,3 +310,15 @@ class CosineAnnealingLR(LRScheduler):
 
     def _get_closed_form_lr(self) -> list[Any]:
         return self._between(1 + math.cos(math.pi * self.last_epoch / self.T_max))
+
+
+for _cls in (
+    ChainedScheduler,
+    CosineAnnealingWarmRestarts,
+    CyclicLR,
+    LRScheduler,
+    OneCycleLR,
+    ReduceLROnPlateau,
+    SequentialLR,
+):
+    _cls.__module__ = __name__

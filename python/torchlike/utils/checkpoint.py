@@ -293,3 +293,7 @@ def checkpoint_sequential(
             part(start, end), input, use_reentrant=use_reentrant, preserve_rng_state=preserve
         )
     return part(end + 1, len(items) - 1)(input)
+
+
+for _cls in (CheckpointError, CheckpointPolicy, SelectiveCheckpointContext):
+    _cls.__module__ = __name__

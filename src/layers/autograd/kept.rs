@@ -144,11 +144,11 @@ impl Recorded {
 
     /// The slot that has a name.
     fn slot(&self, name: &str) -> Option<usize> {
-        let (i, _) = self.shown().zip(self.names()).find(|(_, n)| n == name)?.0;
-        Some(i)
+        let found = self.named().find(|(_, n)| n == name)?;
+        Some(found.0)
     }
 
-    /// The slots that PyTorch's nodes show as well.
+    /// The slots that may be shown.
     fn shown(&self) -> impl Iterator<Item = (usize, &'static Slot)> + '_ {
         let slots = self.rule.slots.iter().enumerate();
         slots.filter(|(_, s)| s.used() && !s.asked.is_some_and(|a| self.is_hidden(s.of, a)))
@@ -172,7 +172,12 @@ impl Recorded {
 
     /// The names of what was saved.
     pub fn names(&self) -> impl Iterator<Item = String> + '_ {
-        self.shown().map(|(_, s)| {
+        self.named().map(|(_, name)| name)
+    }
+
+    /// The slots that PyTorch's nodes show as well, and what these call them.
+    fn named(&self) -> impl Iterator<Item = (usize, String)> + '_ {
+        self.shown().filter_map(|(i, s)| {
             let name = match s.of {
                 Of::Input(i) => self.op.schema.params[i].name.to_owned(),
                 Of::Result(k) => match &self.op.schema.returns {
@@ -181,11 +186,27 @@ impl Recorded {
                     _ => format!("result{k}"),
                 },
             };
-            match s.asked {
+            let name = match s.asked {
                 Some(asked) => format!("{name}_{}", asked.word()),
                 None => name,
-            }
+            };
+            Some((i, called(self.op.def.name, name)?))
         })
+    }
+}
+
+/// What a node of PyTorch calls something that the node of a row keeps: nothing where it has no such thing.
+fn called(row: &str, name: String) -> Option<String> {
+    /// Rows, what they keep under a name of their own, and PyTorch's name or `-`.
+    const OTHERWISE: &str = include_str!("shown.txt");
+    let theirs = OTHERWISE.lines().find_map(|line| {
+        let own = line.strip_prefix(row)?.strip_prefix(' ')?;
+        own.strip_prefix(name.as_str())?.strip_prefix(' ')
+    });
+    match theirs {
+        Some("-") => None,
+        Some(other) => Some(other.to_owned()),
+        None => Some(name),
     }
 }
 

@@ -353,9 +353,9 @@ impl Batching {
         }
         if let Form::Out(_) = &c.form {
             bail!(
-                NotImplemented,
-                "vmap: {}(out=...) of a tensor that is being vmapped over is not supported",
-                op.public_name()
+                Runtime,
+                "Batching rule not implemented for aten::{}.out; the fallback path doesn't work on out= or view ops.",
+                op.public_name().replace('.', "_")
             );
         }
         match (&op.def.body, op.def.batch, op.def.grad) {

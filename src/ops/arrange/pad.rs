@@ -327,18 +327,24 @@ fn check_edges(t: &Tensor, pad: &[i64], shape: &[i64], mode: &str) -> Result<()>
         }
     }
     let names = ["W", "H", "D"];
-    let show = |s: &[i64], sep: &str| {
-        (0..n)
+    let show = |s: &[i64], last: &str| {
+        let each = (0..n)
             .rev()
-            .map(|k| format!("{}: {}", names[k], s[s.len() - 1 - k]))
-            .collect::<Vec<_>>()
-            .join(sep)
+            .map(|k| format!("{}: {}", names[k], s[s.len() - 1 - k]));
+        let each: Vec<_> = each.collect();
+        let (width, others) = each.split_last().expect("edges have a dimension");
+        match others {
+            [] => width.clone(),
+            others => format!("{}{last}{width}", others.join(" ")),
+        }
     };
+    // As PyTorch spaces it.
+    let end = if n == 2 && mode != "reflect" { " " } else { "" };
     let tail = &shape[shape.len() - n..];
     ensure!(
         tail.iter().any(|&d| d >= 1),
         Runtime,
-        "input ({}) is too small. Calculated output {}",
+        "input ({}{end}) is too small. Calculated output {}",
         show(t.shape(), ", "),
         show(shape, " ")
     );

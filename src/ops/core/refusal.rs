@@ -80,7 +80,7 @@ fn for_complex(name: &str) -> Option<Error> {
             NotImplemented,
             "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
         ),
-        "relu" | "clamp" | "clamp_min" | "clamp_max" => {
+        "relu" | "clamp" | "_clamp" | "clamp_min" | "clamp_max" => {
             err!(NotImplemented, "clamp is not supported for complex types")
         }
         "signbit" => err!(

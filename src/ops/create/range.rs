@@ -64,6 +64,7 @@ fn show(s: Scalar) -> String {
                 "-inf".into()
             }
         }
+        Scalar::Float(f) if f.is_nan() => "nan".into(),
         Scalar::Float(f) => format!("{f}"),
         other => format!("{}", other.to_i64()),
     }
@@ -104,6 +105,13 @@ impl Steps {
     }
 
     fn check(&self, dtype: DType) -> Result<()> {
+        let all = [self.start, self.end, self.step];
+        ensure!(
+            !all.iter()
+                .any(|s| matches!(s, Scalar::Complex(c) if c.im != 0.0)),
+            Runtime,
+            "value cannot be converted to type double without overflow"
+        );
         let (s, e, d) = (self.start.to_f64(), self.end.to_f64(), self.step.to_f64());
         ensure!(!d.is_nan() && d != 0.0, Runtime, "step must be nonzero");
         if dtype.is_integral(false) && self.step.is_floating() && self.step.to_i64() == 0 {

@@ -61,7 +61,7 @@ pub static OPS: &[OpDef] = &[
         "argwhere",
         "(Tensor self)",
         FM,
-        argwhere,
+        |a| f::nonzero(a.input),
         "The positions of the elements that are not zero, one a row.",
     )
     .samples("f32[3, 4]")
@@ -141,14 +141,6 @@ fn nonzero_tuple(t: &Tensor) -> Result<Vec<Tensor>> {
         f::nonzero(t)?
     };
     f::Unbind::new(&rows).dim(1).call()
-}
-
-fn argwhere(a: &calls::Argwhere) -> Result<Tensor> {
-    if a.input.ndim() == 0 {
-        let rows = f::nonzero(&f::unsqueeze(a.input, 0)?)?;
-        return f::narrow(&rows, 1, 0, 0);
-    }
-    f::nonzero(a.input)
 }
 
 fn nonzero_static_rule(a: &calls::NonzeroStatic) -> Result<Plan> {

@@ -8,6 +8,7 @@ use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
 use crate::ops::index::scatter::{apart_index, reduce_rows};
+use crate::ops::nn::bag::tensor_type;
 use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, kernels, mode};
 use torchlike_macros::operators;
 
@@ -220,9 +221,9 @@ fn embedding_rule(a: &calls::Embedding) -> Result<Plan> {
     ensure!(
         is_index(indices.dtype()),
         Runtime,
-        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead \
+        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got {} instead \
          (while checking arguments for embedding)",
-        indices.dtype().scalar_type()
+        tensor_type(indices)
     );
     Ok(Plan::contiguous(
         &indices.shape().concat(&weight.shape()[1..]),

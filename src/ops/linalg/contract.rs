@@ -227,9 +227,7 @@ fn tensordot(a: &calls::Tensordot) -> Result<Tensor> {
     ensure!(
         dx.len() == dy.len(),
         Runtime,
-        "both dimension lists should have same length, got {} and {}",
-        dx.len(),
-        dy.len()
+        "both dimension lists should have same length"
     );
     ensure!(
         a.input.dtype() == a.other.dtype(),

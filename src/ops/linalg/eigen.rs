@@ -38,7 +38,12 @@ pub static OPS: &[OpDef] = &[
 ];
 
 fn rule(t: &Tensor, vectors: bool) -> Result<Plan> {
-    let (name, d) = ("linalg.eig", t.dtype());
+    let d = t.dtype();
+    let name = if vectors {
+        "linalg.eig"
+    } else {
+        "linalg.eigvals"
+    };
     if t.ndim() >= 2 && d.is_reduced_float() {
         return Err(d.no_kernel("linalg_eig_out_cpu"));
     }

@@ -9,7 +9,8 @@ use crate::ops::core::op::{
 };
 use crate::ops::f;
 use crate::ops::linalg::rules::{
-    batch_note, by_columns, check, columnwise, fits, lead, plan, same_types, tail, with_numbers,
+    batch_note, by_columns, check, check_triangles, columnwise, fits, lead, plan, same_types, tail,
+    with_numbers,
 };
 use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
 use torchlike_macros::operators;
@@ -93,7 +94,7 @@ fn pivoting(pivot: bool) -> Result<()> {
 
 fn factor_rule(a: &calls::LinalgLuFactorEx) -> Result<Plan> {
     let t = a.A;
-    let (batch, m, n) = check(t, "torch.lu_factor", false)?;
+    let (batch, m, n) = check_triangles(t, "torch.lu_factor")?;
     pivoting(a.pivot)?;
     Ok(plan([
         columnwise(t.shape().clone(), t.dtype()),
@@ -206,7 +207,7 @@ fn old_lu(a: &calls::Lu) -> Result<Ret> {
 
 fn lu_rule(a: &calls::LinalgLu) -> Result<Plan> {
     let t = a.A;
-    let (batch, m, n) = check(t, "linalg.lu", false)?;
+    let (batch, m, n) = check_triangles(t, "linalg.lu")?;
     pivoting(a.pivot)?;
     let k = m.min(n);
     Ok(Plan::many(&[

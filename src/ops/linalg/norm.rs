@@ -34,6 +34,9 @@ pub static OPS: &[OpDef] = &[
         |a| {
             let rest = Rest { keepdim: a.keepdim, dtype: a.dtype };
             let Some(ord) = a.ord else {
+                if a.dim.is_some() {
+                    check(a.input, a.dim)?;
+                }
                 return vectors(a.input, Scalar::Int(2), a.dim, rest);
             };
             check(a.input, a.dim)?;

@@ -157,7 +157,7 @@ fn pseudoinverse_rule(a: &calls::_Pinv) -> Result<(Plan, Dims)> {
         t.dtype().scalar_type(),
         t.shape()
     );
-    let (batch, m, n) = check(t, "linalg.pinv", a.hermitian)?;
+    let (batch, m, n) = check(t, "linalg.eigh", a.hermitian)?;
     let batch = with_tolerances(&batch, a.atol, a.rtol)?;
     let plan = Plan::contiguous(&batch.concat(&[n, m]), a.input.dtype());
     Ok((plan, batch))
@@ -241,13 +241,21 @@ fn pseudoinverses_of<T: Number>(
     results.store(out)
 }
 
+/// The function whose checks PyTorch comes down to: that of eigenvalues says what is no square.
+fn rank_checked_by(hermitian: bool) -> &'static str {
+    match hermitian {
+        true => "linalg.eigh",
+        false => "linalg.matrix_rank",
+    }
+}
+
 fn rank_rule(a: &calls::_MatrixRank) -> Result<Plan> {
     ensure!(
         a.input.ndim() >= 2,
         Runtime,
         "torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions."
     );
-    let (batch, ..) = check(a.input, "linalg.matrix_rank", a.hermitian)?;
+    let (batch, ..) = check(a.input, rank_checked_by(a.hermitian), a.hermitian)?;
     let batch = with_tolerances(&batch, a.atol, a.rtol)?;
     Ok(Plan::contiguous(&batch, DType::I64))
 }

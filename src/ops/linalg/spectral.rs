@@ -8,7 +8,7 @@ use crate::ops::f;
 use crate::ops::linalg::rules::{
     batch_note, check, columnwise, cubic, lead, plan, tail, with_numbers,
 };
-use crate::{Result, Tensor, bail, ensure};
+use crate::{DeviceKind, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -59,7 +59,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, str UPLO='L')",
         F | O | X,
         body!(
-            |a| eigen_rule(a.input, a.UPLO, "linalg.eigvalsh", false),
+            |a| eigen_rule(a.input, a.UPLO, "linalg.eigh", false),
             |a, upper, o| eigen(a.input, *upper, &o[0], None)
         ).unmeasured(),
         "Eigenvalues of a Hermitian matrix.",
@@ -68,8 +68,19 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Kept),
 ];
 
+/// PyTorch chooses among the drivers of its library for GPUs; there are none on the host.
+fn check_driver(t: &Tensor, driver: Option<&str>) -> Result<()> {
+    ensure!(
+        driver.is_none() || t.device().kind != DeviceKind::Cpu,
+        Runtime,
+        "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+    );
+    Ok(())
+}
+
 fn singular_rule(a: &calls::LinalgSvd) -> Result<Plan> {
     let t = a.A;
+    check_driver(t, a.driver)?;
     let (batch, m, n) = check(t, "linalg.svd", false)?;
     let k = m.min(n);
     let (mu, nv) = if a.full_matrices { (m, n) } else { (k, k) };
@@ -138,6 +149,7 @@ fn singular_of<T: Number>(t: &Tensor, outs: &[Tensor]) -> Result<()> {
 }
 
 fn values_rule(a: &calls::LinalgSvdvals) -> Result<Plan> {
+    check_driver(a.A, a.driver)?;
     let (batch, m, n) = check(a.A, "linalg.svd", false)?;
     Ok(Plan::contiguous(
         &batch.concat(&[m.min(n)]),

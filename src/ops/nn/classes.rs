@@ -321,7 +321,7 @@ fn probabilities(a: &calls::NnFunctionalCrossEntropy, r: Reduction) -> Result<Re
             w.shape()
         );
     }
-    let smoothing = checked_smoothing(a.label_smoothing)?;
+    let smoothing = a.label_smoothing;
     let logs = f::log_softmax(x, d)?;
     let mut target = a.target.clone();
     if smoothing > 0.0 {

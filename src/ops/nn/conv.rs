@@ -5,8 +5,10 @@ use crate::cpu::matrix::has_product;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
+use crate::ops::nn::bag::tensor_type;
 use crate::ops::nn::conv_sizes::{
-    check_dilation, check_sizes, expanded, reaches, sizes, transposed_sizes,
+    check_bias_dtype, check_dilation, check_sizes, check_window, expanded, reaches, sizes,
+    transposed_sizes,
 };
 use crate::{Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, kernels, mode};
 use num_complex::Complex64;
@@ -384,23 +386,16 @@ fn channels(a: &calls::Convolution) -> Result<i64> {
     Ok(outputs)
 }
 
-fn check_bias_dtype(input: &Tensor, bias: Option<&Tensor>) -> Result<()> {
-    let d = input.dtype();
-    if let Some(b) = bias.filter(|b| b.dtype() != d) {
-        let name = crate::DType::cpp_name;
-        bail!(
-            Runtime,
-            "Input type ({}) and bias type ({}) should be the same",
-            name(d),
-            name(b.dtype())
-        );
-    }
-    Ok(())
-}
-
 fn check_dtypes(a: &calls::Convolution) -> Result<()> {
     let d = a.input.dtype();
     if a.weight.dtype() != d {
+        ensure!(
+            !d.is_complex() || a.weight.dtype().is_complex(),
+            Runtime,
+            "Input type ({}) and weight type ({}) should be the same",
+            tensor_type(a.input),
+            tensor_type(a.weight)
+        );
         bail!(
             Runtime,
             "expected scalar type {} but found {}",
@@ -451,6 +446,7 @@ pub(in crate::ops) fn geometry(a: &calls::Convolution) -> Result<(Dims, Geometry
         check_bias_dtype(x, a.bias)?;
     }
     let outputs = channels(a)?;
+    check_window(&a.weight.shape()[2..])?;
     check_dilation(&l.dilation, a.transposed)?;
     let (spatial, reach) = (&x.shape()[2..], reaches(w, &l));
     let out = if a.transposed {

@@ -1,4 +1,4 @@
-//! The spatial sizes of convolutions.
+//! The spatial sizes of convolutions, and what their operands have to agree in.
 
 use crate::ops::nn::conv::Lists;
 use crate::{Dims, Result, Tensor, bail, ensure};
@@ -41,11 +41,10 @@ pub(super) fn transposed_sizes(x: &[i64], reach: &[i64], l: &Lists) -> Result<Di
     ensure!(
         (0..n).all(|i| l.output[i] < l.stride[i].max(l.dilation[i])),
         Runtime,
-        "output padding must be smaller than either stride or dilation, but got output_padding: {}, stride: {}, \
-         dilation: {}",
-        l.output,
-        l.stride,
-        l.dilation
+        "output padding must be smaller than either stride or dilation, but got {} {} {}",
+        named("output_padding", &l.output, 0, " "),
+        named("stride", &l.stride, 1, " "),
+        named("dilation", &l.dilation, 1, " ")
     );
     Ok((0..n)
         .map(|i| {
@@ -61,11 +60,13 @@ pub(super) fn transposed_sizes(x: &[i64], reach: &[i64], l: &Lists) -> Result<Di
 /// Refuses results without elements of inputs that have some.
 pub(super) fn check_sizes(x: &Tensor, out: &Dims) -> Result<()> {
     let xs = x.shape();
+    let shown = |sizes: &[i64]| joined(as_image(sizes, 1).iter().copied());
     ensure!(
         out.iter().all(|&s| s > 0) || x.numel() == 0,
         Runtime,
-        "Given input size per channel: {}. Calculated output size per channel: {out}. Output size is too small",
-        Dims::new(&xs[2..])
+        "Given input size per channel: ({}). Calculated output size per channel: ({}). Output size is too small",
+        shown(&xs[2..]),
+        shown(out)
     );
     ensure!(
         x.numel() != 0 || xs[0] == 0 || xs[1] == 0,
@@ -75,32 +76,61 @@ pub(super) fn check_sizes(x: &Tensor, out: &Dims) -> Result<()> {
     Ok(())
 }
 
-/// One value for every dimension.
+/// Windows have elements.
+pub(super) fn check_window(sizes: &[i64]) -> Result<()> {
+    if !sizes.contains(&0) {
+        return Ok(());
+    }
+    match sizes {
+        [d, h, w] => bail!(
+            Runtime,
+            "kernel size should be greater than zero, but got: {d} x {h} x {w} (TxHxW)"
+        ),
+        _ => bail!(
+            Runtime,
+            "kernel size should be greater than zero, but got {}",
+            named("kernel", sizes, 1, " ")
+        ),
+    }
+}
+
 /// Windows have a size; sequences count as images here.
 pub(super) fn check_dilation(dilation: &Dims, transposed: bool) -> Result<()> {
     if dilation.iter().all(|&d| d > 0) {
         return Ok(());
     }
-    let mut all = dilation.clone();
-    if all.len() == 1 {
-        all = Dims::from([1]).concat(&all);
-    }
     if !transposed {
         bail!(
             Runtime,
-            "dilation should be greater than zero, but got {all}"
+            "dilation should be greater than zero, but got {}",
+            as_image(dilation, 1)
         );
     }
-    let names = ["depth", "height", "width"];
-    let each = names[3 - all.len()..].iter().zip(all.iter());
-    let each: Vec<_> = each.map(|(n, d)| format!("dilation_{n}: {d}")).collect();
     bail!(
         Runtime,
         "dilation should be greater than zero, but got {}",
-        each.join(", ")
+        named("dilation", dilation, 1, ", ")
     )
 }
 
+/// A number for each dimension of an image, as sequences are images of one line.
+fn as_image(list: &[i64], line: i64) -> Dims {
+    match list {
+        [one] => Dims::from([line, *one]),
+        all => Dims::new(all),
+    }
+}
+
+/// The numbers of a list behind their names, as texts of images say them.
+fn named(what: &str, list: &[i64], line: i64, between: &str) -> String {
+    let all = as_image(list, line);
+    let names = ["depth", "height", "width"];
+    let each = names[3 - all.len()..].iter().zip(all.iter());
+    let each: Vec<_> = each.map(|(n, v)| format!("{what}_{n}: {v}")).collect();
+    each.join(between)
+}
+
+/// One value for every dimension.
 pub(super) fn expanded(list: &[i64], n: usize, name: &str) -> Result<Dims> {
     if list.len() == 1 {
         return Ok(Dims::filled(n, list[0]));
@@ -112,4 +142,19 @@ pub(super) fn expanded(list: &[i64], n: usize, name: &str) -> Result<Dims> {
         "expected {name} to be a single integer value or a list of {n} values to match the convolution dimensions, but got {name}={list}"
     );
     Ok(list)
+}
+
+/// A bias has the type of the images.
+pub(super) fn check_bias_dtype(input: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+    let d = input.dtype();
+    if let Some(b) = bias.filter(|b| b.dtype() != d) {
+        let name = crate::DType::cpp_name;
+        bail!(
+            Runtime,
+            "Input type ({}) and bias type ({}) should be the same",
+            name(d),
+            name(b.dtype())
+        );
+    }
+    Ok(())
 }

@@ -177,12 +177,6 @@ fn prelu(t: &Tensor, w: &Tensor) -> Result<Tensor> {
         t.dtype().scalar_type(),
         w.dtype().scalar_type()
     );
-    ensure!(
-        w.ndim() <= 1,
-        Runtime,
-        "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {}",
-        w.ndim()
-    );
     if w.numel() != 1 {
         ensure!(t.ndim() > 0, Runtime, "Not allow zero-dim input tensor.");
         let channels = if t.ndim() > 1 { t.shape()[1] } else { 1 };

@@ -227,12 +227,12 @@ fn affine_grid(a: &calls::NnFunctionalAffineGrid) -> Result<Tensor> {
     let align = aligned(a.align_corners);
     let shown = || {
         let list: Vec<String> = size.iter().map(ToString::to_string).collect();
-        format!("[{}]", list.join(", "))
+        format!("({})", list.join(", "))
     };
     ensure!(
         theta.dtype().is_float(),
         Value,
-        "Expected theta to have floating point type, but got {}",
+        "Expected theta to have floating point type, but got torch.{}",
         theta.dtype()
     );
     let n = size.len().wrapping_sub(2);

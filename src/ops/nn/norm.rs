@@ -291,7 +291,8 @@ pub(in crate::ops) fn check_groups(
                 p.ndim() == 1 && p.numel() == channels,
                 Runtime,
                 "Expected {what} to be a vector of size equal to the number of channels in input, but got {what} of shape {} and input of shape {}",
-                p.shape(),
+                // Of either, PyTorch shows the shape of the weight.
+                params[0].map_or(&Dims::from([0]), Tensor::shape),
                 x.shape()
             );
         }

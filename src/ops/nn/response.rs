@@ -30,10 +30,14 @@ pub static OPS: &[OpDef] = &[
 fn rule_window(a: &calls::_NnWindowSquares) -> Result<(Plan, usize)> {
     let (x, size) = (a.input, a.size);
     x.size(1)?;
+    let window = match x.ndim() {
+        3 => format!("kH: {size} kW: 1"),
+        _ => format!("kT: {size} kH: 1 kW: 1"),
+    };
     ensure!(
         size > 0,
         Runtime,
-        "kernel size should be greater than zero, but got {size}"
+        "kernel size should be greater than zero, but got {window}"
     );
     if x.dtype() != DType::I64 {
         x.dtype().check_float_kernel("avg_pool2d_out_frame")?;

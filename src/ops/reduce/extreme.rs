@@ -83,8 +83,9 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, str? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None)",
         FMO | X,
         |a| match a.p {
-            None | Some("fro") => vector_norm(a.input, Scalar::Int(2), a.dim, a.keepdim, a.dtype),
-            Some(word) => {
+            None | Some("fro") if a.dim.is_none_or(|d| d.len() <= 2) => vector_norm(a.input, Scalar::Int(2), a.dim, a.keepdim, a.dtype),
+            word => {
+                let word = word.unwrap_or("fro");
                 let all: Vec<i64> = (0..a.input.ndim() as i64).collect();
                 f::LinalgMatrixNormStr::new(a.input)
                     .ord(word)

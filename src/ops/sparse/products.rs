@@ -146,6 +146,15 @@ fn check(a: &Tensor, b: &Tensor) -> Result<()> {
         b.ndim()
     );
     ensure!(
+        a.shape()[1] == b.shape()[0]
+            || !matches!(Sparse::of(a), Some(Sparse::Coo(_)))
+            || is_sparse(b),
+        Runtime,
+        "addmm: Argument #3 (dense): Expected dim 0 size {}, got {}",
+        a.shape()[1],
+        b.shape()[0]
+    );
+    ensure!(
         a.shape()[1] == b.shape()[0],
         Runtime,
         "mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",

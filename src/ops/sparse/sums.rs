@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         F,
         |a| {
             let Some(s) = Sparse::of(a.input) else {
-                bail!(Runtime, "sparse.sum(): expected a sparse tensor, but got a strided one");
+                bail!(Runtime, "coalesce expected sparse coordinate tensor layout but got Strided");
             };
             let c = s.coo()?;
             let c = match a.dtype {

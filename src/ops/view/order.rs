@@ -42,7 +42,7 @@ pub static OPS: &[OpDef] = &[
         "adjoint",
         "(Tensor self)",
         FM,
-        |a| matrix_transpose(a.input, "adjoint", true),
+        |a| matrix_transpose(a.input, "adjoint()", true),
         "The last two dimensions swapped, conjugated.",
     )
     .samples("f32[3, 4]")

@@ -320,6 +320,11 @@ fn unflatten(a: &calls::Unflatten) -> Result<Tensor> {
         "unflatten: sizes must be non-empty"
     );
     let size = if t.ndim() == 0 { 1 } else { t.shape()[d] };
+    if sizes.iter().any(|&s| s < -1) || sizes.iter().filter(|&&s| s == -1).count() > 1 {
+        let why = dims::infer_size(sizes, size).err();
+        let why = why.map_or_else(String::new, |e| e.to_string());
+        bail!(Runtime, "unflatten got an unexpected error:\n{why}");
+    }
     let Ok(sizes) = dims::infer_size(sizes, size) else {
         bail!(
             Runtime,

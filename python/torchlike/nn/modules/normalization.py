@@ -33,10 +33,22 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(LocalResponseNorm):
-    """The same under its older name."""
+    """The same of images, as it was before: windows are as wide as the largest odd number that is not above `size`."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Any) -> Any:
+        """The input, each channel divided by what its neighbours hold.
+
+        Raises:
+            ValueError: if the input has not four dimensions.
+        """
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        width = self.size - 1 + self.size % 2
+        alpha = self.alpha * width / self.size
+        return F.local_response_norm(input, width, alpha, self.beta, self.k)
 
 
 class LayerNorm(Module):
