@@ -266,8 +266,8 @@ impl<T: Real> Reads<T> {
     fn find_axes(&mut self, s: &Sampling, places: &[T], l: &Layout) {
         for (dim, axis) in self.axes[3 - l.dims..].iter_mut().rev().enumerate() {
             let mut run = [T::default(); RUN];
-            for (to, place) in run.iter_mut().zip(places.chunks_exact(l.dims)) {
-                *to = place[dim];
+            for j in 0..places.len() / l.dims {
+                run[j] = places[j * l.dims + dim];
             }
             along(s, &run, l.size[2 - dim], axis);
         }
