@@ -353,7 +353,7 @@ def test_places_of_values_in_any_order(n, right, threads):
     want = [np.searchsorted(e, values, side) for e in edges]
     found = tl.searchsorted(tl.tensor(edges[0]), tl.tensor(values), right=right)
     assert np.array_equal(found.numpy(), want[0])
-    both = tl.tensor(values).expand(2, -1)
+    both = tl.tensor(np.stack([values, values]))
     found = tl.searchsorted(tl.tensor(edges), both, right=right)
     assert np.array_equal(found.numpy(), want)
     order = rng.permutation(n)

@@ -7,7 +7,7 @@ use crate::cpu::lanes::{across, sum2_by};
 use crate::cpu::simd::simd_fn;
 use num_traits::{Float, Zero};
 
-simd_fn! { stream
+simd_fn! { wide
     /// The sum of products of real numbers.
     fn dot_real<R: Real>(x: &[R], y: &[R]) -> R {
         sum2_by(x, y, |a: R, b: R| a * b)
