@@ -222,7 +222,7 @@ PLACES = {
     "grid_sample_cubic": "F.grid_sample(i, g, mode='bicubic', align_corners=False)",
     "resize_bytes": "F.interpolate(b, size=(100, 100), mode='bilinear')",
     "scatter_mean": "z.scatter_reduce(0, k.expand(512, 512), z, 'mean', include_self=False)",
-    "segment_sum": "torch.segment_reduce(v, 'sum', lengths=n)",
+    "segment_sum": "torch.segment_reduce(v, 'sum', lengths=h)",
     "cumprod_lines": "z.cumprod(1)",
     "cummax_bytes": "b[0].cummax(2)",
     "multi_margin": "F.multi_margin_loss(z, k[:, 0])",
@@ -342,7 +342,7 @@ def narrow() -> dict[str, tuple[str, str]]:
         "i, g = torch.rand(4, 32, 32, 32), torch.rand(4, 32, 32, 2) * 2.2 - 1.1",
         "b = torch.randint(0, 256, (1, 3, 256, 256), dtype=torch.uint8)",
         "z, k = torch.rand(512, 512) + 0.5, torch.randint(0, 512, (512, 1))",
-        "v, n = torch.rand(100000), torch.full((1000,), 100)",
+        "v, h = torch.rand(100000), torch.full((1000,), 100)",
     ]
     return out | {f"{name}/places": ("; ".join(setup), code) for name, code in PLACES.items()}
 
