@@ -214,6 +214,20 @@ DISTANCES = {
     "histc": "torch.histc(z, 100)",
     "histogram": "torch.histogram(z, 100)",
 }
+# Places in images, groups of rows, and lines.
+PLACES = {
+    "grid_sample": "F.grid_sample(i, g, align_corners=False)",
+    "grid_sample_few": "F.grid_sample(i[:, :3], g, align_corners=False)",
+    "grid_sample_nearest": "F.grid_sample(i, g, mode='nearest', align_corners=False)",
+    "grid_sample_cubic": "F.grid_sample(i, g, mode='bicubic', align_corners=False)",
+    "resize_bytes": "F.interpolate(b, size=(100, 100), mode='bilinear')",
+    "scatter_mean": "z.scatter_reduce(0, k.expand(512, 512), z, 'mean', include_self=False)",
+    "segment_sum": "torch.segment_reduce(v, 'sum', lengths=h)",
+    "cumprod_lines": "z.cumprod(1)",
+    "cummax_bytes": "b[0].cummax(2)",
+    "multi_margin": "F.multi_margin_loss(z, k[:, 0])",
+    "dot": "v.dot(v)",
+}
 WHOLE_PRODUCTS = {"matmul": "x @ y", "dot": "x.view(-1).dot(y.view(-1))"}
 
 
@@ -323,7 +337,14 @@ def narrow() -> dict[str, tuple[str, str]]:
             out[f"cast/{wide}/{d}"] = (made, f"x.to(torch.{d})")
             out[f"cast/{d}/{wide}"] = (f"{made}.to(torch.{d})", f"x.to(torch.{wide})")
     made = "x, y = torch.rand(200, 64), torch.rand(300, 64); v, w = torch.rand(2, 30000, 3); z = torch.rand(100000)"
-    return out | {name: (made, code) for name, code in DISTANCES.items()}
+    out |= {name: (made, code) for name, code in DISTANCES.items()}
+    setup = [
+        "i, g = torch.rand(4, 32, 32, 32), torch.rand(4, 32, 32, 2) * 2.2 - 1.1",
+        "b = torch.randint(0, 256, (1, 3, 256, 256), dtype=torch.uint8)",
+        "z, k = torch.rand(512, 512) + 0.5, torch.randint(0, 512, (512, 1))",
+        "v, h = torch.rand(100000), torch.full((1000,), 100)",
+    ]
+    return out | {f"{name}/places": ("; ".join(setup), code) for name, code in PLACES.items()}
 
 
 def tiled() -> dict[str, tuple[str, str]]:

@@ -151,18 +151,29 @@ class TestGrids:
 
     @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
     @pytest.mark.parametrize("align", [False, True])
-    def test_many_places_are_sums_of_neighbours(self, mode, align):
+    @pytest.mark.parametrize(
+        ("height", "width", "odd"),
+        [
+            (5, 6, (0, 0)),
+            (5, 6, (0, 1)),
+            (5, 6, (2, 5)),
+            (5, 6, (3, 0)),
+            (5, 1, (2, 0)),
+            (1, 3, (0, 1)),
+        ],
+    )
+    def test_many_places_are_sums_of_neighbours(self, mode, align, height, width, odd):
         """More places than are looked at together, in several images, some of them far outside."""
-        x, grid = rand(3, 2, 5, 6), rand(3, 11, 13, 2) * 3 - 1.5
+        x, grid = rand(3, 2, height, width), rand(3, 11, 13, 2) * 3 - 1.5
         grid[0, 0, :4] = torch.tensor([[1e9, 0], [0, -1e9], [1e30, 0], [-1e30, 1e30]])
-        x[0, 0, 0, 0] = math.inf  # What is outside of an image is not times zero.
-        size = torch.tensor([6, 5])
+        x[(0, 0, *odd)] = math.inf  # What is outside of an image is not times zero.
+        size = torch.tensor([width, height])
         at = (grid + 1) * (size - 1) / 2 if align else (grid + 1) * size / 2 - 0.5
         found = F.grid_sample(x, grid, mode=mode, align_corners=align)
         for n, i, j in itertools.product(range(3), range(11), range(13)):
             px, py = at[n, i, j].tolist()
             want = torch.zeros(2, dtype=torch.float64)
-            for row, column in itertools.product(range(5), range(6)):
+            for row, column in itertools.product(range(height), range(width)):
                 if mode == "nearest":
                     near = max(abs(px - column), abs(py - row)) <= 0.5
                     weight = float(near)
@@ -170,6 +181,22 @@ class TestGrids:
                     weight = max(0, 1 - abs(px - column)) * max(0, 1 - abs(py - row))
                 want += weight * x[n, :, row, column] if weight else 0
             torch.testing.assert_close(found[n, :, i, j], want)
+
+    @pytest.mark.parametrize("outside", ["zeros", "border", "reflection"])
+    @pytest.mark.parametrize("dim", [2, 3])
+    def test_planes_are_sampled_alike_whatever_they_hold(self, outside, dim):
+        """A plane whose first elements are no numbers is sampled in another way than the others."""
+        x, grid = rand(1, 4, *(5, 7, 3)[:dim]), rand(1, 9, *(10, 2)[: dim - 1], dim) * 4 - 2
+        grid[0, 3] = math.nan
+        how = {"padding_mode": outside, "align_corners": False}
+        want = F.grid_sample(x, grid, **how)
+        x[:, 0].view(-1)[0], x[:, 2].view(-1)[1] = math.nan, math.inf
+        found = F.grid_sample(x, grid, **how)
+        assert torch.equal(found[:, 1::2].nan_to_num(9), want[:, 1::2].nan_to_num(9))
+        for channel in (0, 2):
+            known = found[:, channel].isfinite()
+            assert torch.equal(found[:, channel][known], want[:, channel][known])
+            assert known.sum() > known.numel() // 2
 
     def test_refusals(self):
         x, grid = rand(2, 3, 5, 6), rand(2, 4, 7, 2)

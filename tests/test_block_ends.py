@@ -338,3 +338,58 @@ def test_products_of_halves_have_the_same_bits_on_any_threads(m, n, k, turned):
         want = 0.5 * (x.double() @ y.double()) + bias.double()
         assert all(tl.equal(t, made[0]) for t in made)
         tl.testing.assert_close(made[0].double(), want, rtol=8e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 300])
+def test_places_of_values_in_any_order(n, right, threads):
+    rng = np.random.default_rng(n)
+    edges = np.sort(rng.integers(0, 100, (2, n)) / 4, 1)
+    values = np.concatenate(
+        [np.sort(rng.integers(-9, 110, 3000) / 4), rng.integers(-9, 110, 3000) / 4]
+    )
+    values[[0, 700]] = np.nan
+    side = "right" if right else "left"
+    want = [np.searchsorted(e, values, side) for e in edges]
+    found = tl.searchsorted(tl.tensor(edges[0]), tl.tensor(values), right=right)
+    assert np.array_equal(found.numpy(), want[0])
+    both = tl.tensor(np.stack([values, values]))
+    found = tl.searchsorted(tl.tensor(edges), both, right=right)
+    assert np.array_equal(found.numpy(), want)
+    order = rng.permutation(n)
+    back = tl.tensor(np.argsort(order, kind="stable"))
+    found = tl.searchsorted(tl.tensor(edges[1][order]), tl.tensor(values), right=right, sorter=back)
+    assert np.array_equal(found.numpy(), want[1])
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+def test_images_of_bytes_are_resized_alike_alone_and_together(antialias, threads):
+    x = (tl.arange(3 * 150 * 170) * 37 % 251).to(tl.uint8).view(3, 1, 150, 170)
+    how = {"size": (120, 140), "mode": "bilinear", "antialias": antialias}
+    resize = tl.nn.functional.interpolate
+    found = resize(x, **how)
+    for i in range(3):
+        assert tl.equal(found[i], resize(x[i : i + 1], **how)[0])
+    near = resize(x.double(), **how)
+    assert (found.double() - near).abs().max() <= 1.01
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 70, 40001])
+def test_inner_products(n, threads):
+    for dtype in (tl.float32, tl.float64, tl.complex64):
+        x = (tl.arange(n) % 5 - 2).to(dtype) * (1 + 2j if dtype.is_complex else 1)
+        y = (tl.arange(n) % 3 - 1).to(dtype)
+        assert x.dot(y).item() == (x * y).sum().item()
+        assert tl.vdot(x, y).item() == (x.conj() * y).sum().item()
+
+
+@pytest.mark.parametrize("dtype", [tl.uint8, tl.int8, tl.int16, tl.int32, tl.int64])
+@pytest.mark.parametrize("step", [1, 2])
+def test_occurrences(dtype, step):
+    for n in (1, 65, 3001):
+        x = (tl.arange(n) * 37 % 101).to(dtype)[::step]
+        assert np.array_equal(tl.bincount(x).numpy(), np.bincount(x.numpy()))
+        assert np.array_equal(tl.bincount(x, x.double()).numpy(), np.bincount(x.numpy(), x.numpy()))
+    if dtype != tl.uint8:
+        with pytest.raises(RuntimeError, match="non-negative"):
+            tl.bincount(tl.tensor([1, -1], dtype=dtype))

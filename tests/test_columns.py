@@ -111,3 +111,42 @@ def test_gradients_of_batches_in_halves_are_those_of_single_precision(dtype, sha
         found.append(torch.autograd.grad(y, leaves, g.to(to)))
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a.float(), b, rtol=2e-2, atol=2e-2 * b.abs().max().item())
+
+
+@pytest.mark.parametrize("lines", [1, 3, 4, 9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex128])
+def test_lines_side_by_side_run_as_each_alone(lines, dtype):
+    x = (torch.arange(lines * 37).view(lines, 37) * 7 % 5 - 1).to(dtype)
+    for name in ("cumsum", "cumprod"):
+        found = getattr(x, name)(1)
+        for i in range(lines):
+            assert torch.equal(found[i], getattr(x[i], name)(0))
+    want = np.cumprod(x.to(torch.complex128).numpy(), 1)
+    np.testing.assert_allclose(x.cumprod(1).to(torch.complex128).numpy(), want, rtol=1e-2)
+    assert x.new_empty(lines, 0).cumprod(1).shape == (lines, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])
+def test_running_extremes_are_the_last_of_equals(dtype):
+    x = (torch.arange(300).view(3, 100) * 37 % 11 % 4).to(dtype)
+    for name, better in (("cummax", np.greater_equal), ("cummin", np.less_equal)):
+        values, places = getattr(x, name)(1)
+        for line, best, at in zip(x.tolist(), values.tolist(), places.tolist(), strict=True):
+            last = 0
+            for k, v in enumerate(line):
+                last = k if better(v, line[last]) else last
+                assert (best[k], at[k]) == (line[last], last)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_hinges_of_all_classes_but_the_own(p, weighted):
+    torch.manual_seed(p)
+    for classes in (1, 5, 64, 203):
+        x = torch.randn(6, classes, dtype=torch.float64)
+        t = torch.arange(6) * 7 % classes
+        w = torch.rand(classes, dtype=torch.float64) if weighted else None
+        gaps = (0.5 - x.gather(1, t[:, None]) + x).clamp_min(0) ** p
+        gaps = gaps.scatter(1, t[:, None], 0) * (1 if w is None else w[t][:, None])
+        found = F.multi_margin_loss(x, t, p, 0.5, w, reduction="none")
+        torch.testing.assert_close(found, gaps.sum(1) / classes)

@@ -1,5 +1,6 @@
-"""Gradients of what scatters by products, where several factors at one place are zero."""
+"""What scatters and reduces: means where indices are alike, gradients of products with several zeros at one place."""
 
+import numpy as np
 import pytest
 
 import torchlike as torch
@@ -34,3 +35,30 @@ def test_a_single_zero_has_a_second_gradient():
         return torch.scatter_reduce(given.new_ones(1), 0, index, given, "prod")
 
     assert torch.autograd.gradgradcheck(product, (given,))
+
+
+@pytest.mark.parametrize("include_self", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("width", [0, 3, 5])
+def test_means_of_indices_that_are_alike(include_self, dtype, width):
+    """Indices expanded along a dimension, which covers the result or a part of it."""
+    rng = np.random.default_rng(width)
+    start = torch.tensor(rng.integers(-9, 9, (4, 2, 5))).to(dtype)
+    source = torch.tensor(rng.integers(-9, 9, (7, 2, 5))).to(dtype)
+    places = rng.integers(0, 3, (7, 2))
+    index = torch.tensor(places)[:, :, None].expand(7, 2, width)
+    want = start.double().numpy().copy()
+    for p, q, r in np.ndindex(4, 2, width):
+        values = source[:, q, r].double().numpy()[places[:, q] == p]
+        if len(values):
+            own = want[p, q, r : r + 1] if include_self else []
+            want[p, q, r] = np.concatenate([own, values]).mean()
+    if dtype == torch.int64:
+        want = np.floor(want)
+    found = start.scatter_reduce(0, index, source, "mean", include_self=include_self)
+    torch.testing.assert_close(found, torch.tensor(want).to(dtype))
+    whole = start.scatter_reduce(0, index.clone(), source, "mean", include_self=include_self)
+    assert torch.equal(found, whole)
+    if width == 5:
+        found = start.index_reduce(0, index[:, 0, 0], source, "mean", include_self=include_self)
+        assert torch.equal(found[:, 0], whole[:, 0])

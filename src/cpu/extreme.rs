@@ -321,11 +321,13 @@ fn running<T: Ranked>(line: &[T], values: &mut [T], places: &mut [i64], max: boo
             at.fill(place);
             continue;
         }
-        for (k, &x) in x.iter().enumerate() {
-            if beats(x, best, max) {
-                (best, place) = (x, (part * PART + k) as i64);
-            }
-            (v[k], at[k]) = (best, place);
+        for ((k, &x), (v, at)) in x.iter().enumerate().zip(v.iter_mut().zip(at)) {
+            // Without a branch, as which elements win may be anything.
+            let wins = beats(x, best, max);
+            best = if wins { x } else { best };
+            let other = place ^ (part * PART + k) as i64;
+            place ^= other & -i64::from(wins);
+            (*v, *at) = (best, place);
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::ramp::{self, Between};
 use super::simd::simd_fn;
 use super::{copy, groups, halves, slice, sort};
-use crate::{DType, Result, Tensor};
+use crate::{DType, Result, Tensor, with_dtype};
+use num_traits::PrimInt as Integer;
 
 /// Numbers that are compared at a time.
 const LANES: usize = 8;
@@ -132,10 +133,23 @@ pub fn sums(
     Ok(sums)
 }
 
+/// The smallest and the largest of integers and 0.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn ends(t: &Tensor) -> Result<(i64, i64)> {
+    let t = copy::dense(t, t.dtype())?;
+    with_dtype!(t.dtype(), [int] => T, {
+        let (lo, hi) = ends_of(slice::<T>(&t));
+        return Ok((i64::from(lo), i64::from(hi)));
+    }, else {
+        Err(t.dtype().no_kernel("bincount_cpu"))
+    })
+}
+
 simd_fn! { wide
-    /// The smallest and the largest of integers and 0.
-    pub fn ends(all: &[i64]) -> (i64, i64) {
-        let (mut lo, mut hi) = (0, 0);
+    fn ends_of<T: Integer>(all: &[T]) -> (T, T) {
+        let (mut lo, mut hi) = (T::zero(), T::zero());
         for &x in all {
             lo = if x < lo { x } else { lo };
             hi = if x > hi { x } else { hi };
@@ -149,12 +163,17 @@ simd_fn! { wide
 /// # Errors
 /// If memory cannot be had.
 pub fn occurrences(t: &Tensor, weights: Option<&Tensor>, size: usize) -> Result<Tensor> {
+    let Some(w) = weights else {
+        let t = copy::dense(t, t.dtype())?;
+        with_dtype!(t.dtype(), [int] => T, {
+            let counts = groups::tally(slice::<T>(&t).iter().map(|&p| p as usize), size);
+            return Tensor::from_slice(&counts, &[size as i64]);
+        }, else {
+            return Err(t.dtype().no_kernel("bincount_cpu"));
+        });
+    };
     let t = copy::dense(t, DType::I64)?;
     let places = slice::<i64>(&t);
-    let Some(w) = weights else {
-        let counts = groups::tally(places.iter().map(|&p| p as usize), size);
-        return Tensor::from_slice(&counts, &[size as i64]);
-    };
     let w = copy::dense(w, DType::F64)?;
     let mut sums = vec![0f64; size];
     for (&p, w) in places.iter().zip(slice::<f64>(&w)) {

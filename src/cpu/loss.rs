@@ -53,15 +53,25 @@ pub fn multi_margin(
         );
         let own = row[t as usize];
         let w = weight.as_ref().map_or(1.0, |w| slice::<f64>(w)[t as usize]);
-        let others = row.iter().enumerate().filter(|(i, _)| *i != t as usize);
-        let sum: f64 = others
-            .map(|(_, &v)| (margin - own + v).max(0.0))
-            .map(|z| if p == 1 { z } else { z * z } * w)
-            .sum();
+        let (before, rest) = row.split_at(t as usize);
+        let sum = [before, &rest[1..]].map(|others| hinges(others, margin - own, p));
+        let sum = (sum[0] + sum[1]) * w;
         losses.push(sum / classes as f64);
     }
     let count = losses.len().max(1) as f64;
     store(out, &losses, reduction, count)
+}
+
+crate::cpu::simd::simd_fn! { stream
+    /// The sum of what numbers plus another exceed 0 by, or of the squares.
+    fn hinges(row: &[f64], plus: f64, p: i64) -> f64 {
+        use super::lanes::sum_by;
+        if p == 1 {
+            sum_by(row, |v: f64| (plus + v).max(0.0))
+        } else {
+            sum_by(row, |v: f64| (plus + v).max(0.0) * (plus + v).max(0.0))
+        }
+    }
 }
 
 /// Hinge loss of each sample between the classes of its set (listed up to the first -1) and the others; and which classes

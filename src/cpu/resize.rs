@@ -378,7 +378,21 @@ impl Resampling {
 
 /// Rounds a result of [`along`] to whole numbers from 0 to 255, in its place.
 fn round_bytes(t: &Tensor) {
-    for v in super::slice_mut::<f32>(t) {
-        *v = (*v + 0.5).floor().clamp(0.0, 255.0);
+    let all = super::slice_mut::<f32>(t);
+    let (count, to) = (all.len().div_ceil(super::iter::GRAIN), Shared::new(all));
+    pool::parallel_for(count, 1, |r| {
+        let start = r.start * super::iter::GRAIN;
+        let end = t.numel() as usize;
+        // SAFETY: every task has its own part.
+        let part = unsafe { to.part(start, end.min(r.end * super::iter::GRAIN) - start) };
+        whole_bytes(part);
+    });
+}
+
+simd_fn! { stream
+    fn whole_bytes(row: &mut [f32]) {
+        for v in row {
+            *v = (*v + 0.5).floor().clamp(0.0, 255.0);
+        }
     }
 }

@@ -145,19 +145,31 @@ fn run<T: Element, A: Copy + Sync>(
         let (x, to) = (super::slice::<T>(from), super::slice_mut::<T>(to));
         return columns(x, to, n, inner as usize, start, step, out);
     }
-    lines::for_each(
-        super::slice::<T>(from),
-        n,
-        super::slice_mut::<T>(to),
-        n,
-        |_, line, to| {
-            let mut acc = start;
-            for (o, &x) in to.iter_mut().zip(line) {
-                acc = step(acc, x);
-                *o = out(acc);
+    // Several lines at once: steps of one wait for each other.
+    const ABREAST: usize = 4;
+    let (x, to) = (super::slice::<T>(from), super::slice_mut::<T>(to));
+    let (x, left) = x.split_at(x.len() - x.len() % (ABREAST * n));
+    let (to, rest) = to.split_at_mut(x.len());
+    lines::for_each(x, ABREAST * n, to, ABREAST * n, |_, x, to| {
+        let mut acc = [start; ABREAST];
+        let x: [&[T]; ABREAST] = std::array::from_fn(|k| &x[k * n..][..n]);
+        let (first, second) = to.split_at_mut(2 * n);
+        let ((a, b), (c, d)) = (first.split_at_mut(n), second.split_at_mut(n));
+        let to = [a, b, c, d].map(|line| &mut line[..n]);
+        for i in 0..n {
+            for k in 0..ABREAST {
+                acc[k] = step(acc[k], x[k][i]);
+                to[k][i] = out(acc[k]);
             }
-        },
-    );
+        }
+    });
+    lines::for_each(left, n, rest, n, |_, line, to| {
+        let mut acc = start;
+        for (o, &x) in to.iter_mut().zip(line) {
+            acc = step(acc, x);
+            *o = out(acc);
+        }
+    });
 }
 
 /// Running sums of the lines of f32: eight elements are summed by themselves first, so that lines advance by eight

@@ -5,6 +5,7 @@
 use super::view::{View, ViewMut};
 use crate::Element;
 use crate::cpu::gemm::{GemmElement, Mat, MatMut, complex, gemm};
+use crate::cpu::lanes;
 use crate::cpu::transpose;
 use crate::cpu::vectors::Vectors;
 use num_complex::{Complex, ComplexFloat};
@@ -12,7 +13,7 @@ use num_traits::{Float, NumAssign, Zero};
 
 /// Real numbers.
 pub trait Real:
-    Number<Size = Self> + Float + NumAssign + complex::Part + std::iter::Sum + Vectors
+    Number<Size = Self> + Float + NumAssign + complex::Part + std::iter::Sum + Vectors + lanes::Real
 {
     /// From a double, rounded.
     fn near(v: f64) -> Self;

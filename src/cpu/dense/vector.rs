@@ -3,29 +3,14 @@
 use super::columns::{self, ABREAST};
 use super::number::{Number, Real};
 use super::view::View;
-use crate::cpu::lanes::across;
+use crate::cpu::lanes::{across, sum2_by};
 use crate::cpu::simd::simd_fn;
 use num_traits::{Float, Zero};
 
-/// Sums kept side by side: enough for the additions of one not to wait for each other.
-const LANES: usize = 32;
-
-simd_fn! { stream
+simd_fn! { wide
     /// The sum of products of real numbers.
     fn dot_real<R: Real>(x: &[R], y: &[R]) -> R {
-        let mut lanes = [R::zero(); LANES];
-        let (xs, ys) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
-        let (xr, yr) = (xs.remainder(), ys.remainder());
-        for (x, y) in xs.zip(ys) {
-            for i in 0..LANES {
-                lanes[i] += x[i] * y[i];
-            }
-        }
-        let mut rest = R::zero();
-        for (&x, &y) in xr.iter().zip(yr) {
-            rest += x * y;
-        }
-        across(lanes, |a, b| a + b) + rest
+        sum2_by(x, y, |a: R, b: R| a * b)
     }
 }
 

@@ -10,7 +10,7 @@ use super::norm::{by_type, compute_type};
 use super::simd::simd_fn;
 use super::{copy, lines, pool, slice, slice_mut};
 use crate::{DType, Device, Result, Scalar, Tensor};
-use places::{RUN, Reads, Real};
+use places::{Pairs, RUN, Read, Reads, Real};
 use std::ops::Range;
 
 /// How values between elements are made.
@@ -79,6 +79,29 @@ simd_fn! { stream
 
 // Not `wide`, as above.
 simd_fn! { stream
+    /// The same of two neighbours at once, and the products in the order of [`near_sums`].
+    fn pair_sums<T: Real>(plane: &[T], pairs: &[Pairs<T>], single: &[Read<T>], to: &mut [T]) {
+        let mut all = [T::default(); RUN];
+        for pairs in pairs {
+            let mut read = [[T::default(); 2]; RUN];
+            for (read, &at) in read.iter_mut().zip(&pairs.at) {
+                // SAFETY: both neighbours are in the plane.
+                *read = unsafe { *plane.as_ptr().add(at as usize).cast::<[T; 2]>() };
+            }
+            for j in 0..RUN {
+                let first = all[j] + read[j][0] * pairs.weight[0][j];
+                all[j] = first + read[j][1] * pairs.weight[1][j];
+            }
+        }
+        for r in single {
+            all[r.place] += plane[r.at] * r.weight;
+        }
+        to.copy_from_slice(&all[..to.len()]);
+    }
+}
+
+// Not `wide`, as above.
+simd_fn! { stream
     /// Adds how much samples change along some dimensions, of one channel, times their gradients.
     fn add_slopes<T: Real>(plane: &[T], at: &[[i64; RUN]], slopes: &[[[T; RUN]; 3]], dims: Range<usize>, grads: &[T; RUN], to: &mut [[T; RUN]; 3]) {
         for (at, slopes) in at.iter().zip(slopes) {
@@ -95,14 +118,6 @@ simd_fn! { stream
             }
         }
     }
-}
-
-/// An element that a sample reads, of those in the image.
-struct Read<T> {
-    at: usize,
-    weight: T,
-    /// Which place of the run.
-    place: usize,
 }
 
 /// The elements that a run of places reads, place after place.
@@ -150,27 +165,46 @@ impl Sampling {
                 while i < r.end {
                     let (n, p) = (i / l.places, i % l.places);
                     let run = i..r.end.min(i + RUN).min(i - p + l.places);
-                    reads.find(
-                        self,
-                        &places[run.start * l.dims..run.end * l.dims],
-                        &l,
-                        false,
-                    );
-                    reads.find_near();
+                    let places = &places[run.start * l.dims..run.end * l.dims];
+                    let mut found = Found::default();
                     for c in n * l.channels..(n + 1) * l.channels {
                         let plane = &from[c * l.volume..][..l.volume];
                         // SAFETY: the places of these samples in the dense result.
                         let to = unsafe { to.part(c * l.places + p, run.len()) };
-                        if plane[0] - plane[0] == T::default() {
-                            near_sums(plane, &reads.near, to);
-                        } else {
-                            sums(plane, &reads.at, &reads.weight, to);
-                        }
+                        self.samples(plane, places, &l, &mut reads, &mut found, to);
                     }
                     i = run.end;
                 }
             },
         );
+    }
+
+    /// The samples of a plane at a run of places; what is read is found as it is needed.
+    fn samples<T: Real>(
+        &self,
+        plane: &[T],
+        places: &[T],
+        l: &Layout,
+        reads: &mut Reads<T>,
+        found: &mut Found,
+        to: &mut [T],
+    ) {
+        let finite = |v: T| v - v == T::default();
+        if self.mode == Mode::Linear && l.size[2] > 1 && finite(plane[0]) && finite(plane[1]) {
+            if !std::mem::replace(&mut found.pairs, true) {
+                reads.find_pairs(self, places, l);
+            }
+            return pair_sums(plane, &reads.pairs, &reads.single, to);
+        }
+        if !std::mem::replace(&mut found.all, true) {
+            reads.find(self, places, l, false);
+            reads.find_near();
+        }
+        if finite(plane[0]) {
+            near_sums(plane, &reads.near, to);
+        } else {
+            sums(plane, &reads.at, &reads.weight, to);
+        }
     }
 
     /// The gradients of the image (if it is asked for) and of the grid.
@@ -273,6 +307,13 @@ impl Sampling {
             }
         });
     }
+}
+
+/// What of a run of places is found already.
+#[derive(Default)]
+struct Found {
+    pairs: bool,
+    all: bool,
 }
 
 /// Sizes of the tensors.

@@ -6,6 +6,7 @@ use super::{Layout, Mode, Outside, Sampling};
 use crate::cpu::lanes;
 use crate::cpu::simd::simd_fn;
 use crate::cpu::taps::{CUBIC, cubic, cubic_slope};
+use smallvec::SmallVec;
 
 /// Real numbers that places are computed in.
 pub(super) trait Real: lanes::Real + Default {
@@ -70,35 +71,40 @@ impl<T: Real> Axis<T> {
 }
 
 impl Sampling {
-    /// A place of the grid in elements of the image, and how many those are for each step of the grid.
+    /// Turns places of the grid into elements of the image; how many those are for each step of the grid.
     #[inline(always)]
-    fn unnormal<T: Real>(&self, v: T, size: T) -> (T, T) {
+    fn unnormal<T: Real>(&self, places: &mut [T; RUN], size: T) -> T {
         let (one, half) = (T::of(1.0), T::of(0.5));
-        if self.align {
-            let factor = (size - one) * half;
-            ((v + one) * factor, factor)
+        let (factor, back) = if self.align {
+            ((size - one) * half, T::default())
         } else {
-            let factor = size * half;
-            ((v + one) * factor - half, factor)
+            (size * half, half)
+        };
+        for v in places {
+            *v = (*v + one) * factor - back;
         }
+        factor
     }
 
-    /// The place within the image that stands for a place outside, and the factor of its gradient.
+    /// Puts places within the image for those outside, with the factors of their gradients, which are 1 before. One loop
+    /// after the other, so that those that can be are of vectors.
     #[inline(always)]
-    fn inside<T: Real>(&self, v: T, size: T) -> (T, T) {
-        let (zero, one) = (T::default(), T::of(1.0));
-        let (v, sign) = match self.outside {
-            Outside::Zeros => return (v, one),
-            Outside::Border => (v, one),
-            Outside::Reflection => self.reflected(v, size),
-        };
-        let last = size - one;
-        if v > zero && v < last {
-            (v, sign)
-        } else if v >= last {
-            (last, zero)
-        } else {
-            (zero, zero)
+    fn bring<T: Real>(&self, places: &mut [T; RUN], signs: &mut [T; RUN], size: T) {
+        match self.outside {
+            Outside::Zeros => return,
+            Outside::Border => {}
+            Outside::Reflection => {
+                for (v, sign) in places.iter_mut().zip(signs.iter_mut()) {
+                    (*v, *sign) = self.reflected(*v, size);
+                }
+            }
+        }
+        let (zero, last) = (T::default(), size - T::of(1.0));
+        for (v, sign) in places.iter_mut().zip(signs) {
+            let (beyond, after) = (*v >= last, *v > zero);
+            *sign = if after & !beyond { *sign } else { zero };
+            let near = if after { *v } else { zero };
+            *v = if beyond { last } else { near };
         }
     }
 
@@ -132,34 +138,37 @@ simd_fn! { wide
     /// The elements that a run of places of the grid reads along a dimension; slopes are in steps of the grid.
     fn along<T: Real>(s: &Sampling, places: &[T; RUN], size: usize, to: &mut Axis<T>) {
         let (one, size) = (T::of(1.0), T::of(size as f64));
+        let (mut at, mut signs) = (*places, [one; RUN]);
+        let factor = s.unnormal(&mut at, size);
         match s.mode {
             Mode::Cubic => {
-                for (j, &v) in places.iter().enumerate() {
-                    let (at, factor) = s.unnormal(v, size);
-                    let first = at.floor();
-                    let t = (at - first).f64_();
-                    for k in 0..4 {
-                        let step = k as f64 - 1.0;
-                        let place = s.inside(first + T::of(step), size).0;
+                for k in 0..4 {
+                    let step = k as f64 - 1.0;
+                    let mut read = at;
+                    for v in &mut read {
+                        *v = v.floor() + T::of(step);
+                    }
+                    s.bring(&mut read, &mut signs, size);
+                    for j in 0..RUN {
+                        let t = (at[j] - at[j].floor()).f64_();
                         let slope = cubic_slope(t - step, CUBIC) * factor.f64_();
-                        to.set(k, j, place, size, [cubic(t - step, CUBIC), slope].map(T::of));
+                        to.set(k, j, read[j], size, [cubic(t - step, CUBIC), slope].map(T::of));
                     }
                 }
                 to.len = 4;
             }
             Mode::Nearest => {
-                for (j, &v) in places.iter().enumerate() {
-                    let at = s.inside(s.unnormal(v, size).0, size).0.round();
-                    to.set(0, j, at, size, [one, T::default()]);
+                s.bring(&mut at, &mut signs, size);
+                for j in 0..RUN {
+                    to.set(0, j, at[j].round(), size, [one, T::default()]);
                 }
                 to.len = 1;
             }
             Mode::Linear => {
-                for (j, &v) in places.iter().enumerate() {
-                    let (at, factor) = s.unnormal(v, size);
-                    let (at, sign) = s.inside(at, size);
-                    let first = at.floor();
-                    let (t, slope) = (at - first, sign * factor);
+                s.bring(&mut at, &mut signs, size);
+                for j in 0..RUN {
+                    let first = at[j].floor();
+                    let (t, slope) = (at[j] - first, signs[j] * factor);
                     to.set(0, j, first, size, [one - t, -slope]);
                     to.set(1, j, first + one, size, [t, slope]);
                 }
@@ -167,6 +176,22 @@ simd_fn! { wide
             }
         }
     }
+}
+
+/// What a run of places reads of a row of the image: two neighbours each, at once.
+pub(super) struct Pairs<T> {
+    /// Where the first of them is in a plane.
+    pub at: [i64; RUN],
+    /// The weights of the first ones, and of the second ones.
+    pub weight: [[T; RUN]; 2],
+}
+
+/// An element that a sample reads, of those in the image.
+pub(super) struct Read<T> {
+    pub at: usize,
+    pub weight: T,
+    /// Which place of the run.
+    pub place: usize,
 }
 
 /// What a thread works in: all elements that a run of places reads, one place beside the other.
@@ -178,6 +203,10 @@ pub(super) struct Reads<T> {
     pub weight: Vec<[T; RUN]>,
     /// Places and weights once more: the plane's first element without weight in place of what is beyond the image.
     pub near: Vec<([i64; RUN], [T; RUN])>,
+    /// Neighbours in a row that are read at once: the plane's first two without weight in place of those beyond the image.
+    pub pairs: Vec<Pairs<T>>,
+    /// What is read besides of pairs of which one is beyond the image.
+    pub single: Vec<Read<T>>,
     /// How the weights change along depth, height and width.
     pub slopes: Vec<[[T; RUN]; 3]>,
 }
@@ -189,6 +218,8 @@ impl<T: Real> Reads<T> {
             at: Vec::new(),
             weight: Vec::new(),
             near: Vec::new(),
+            pairs: Vec::new(),
+            single: Vec::new(),
             slopes: Vec::new(),
         }
     }
@@ -198,25 +229,53 @@ impl<T: Real> Reads<T> {
         self.near
             .resize(self.at.len(), ([0; RUN], [T::default(); RUN]));
         for (near, (at, weight)) in self.near.iter_mut().zip(self.at.iter().zip(&self.weight)) {
-            for j in 0..RUN {
-                let beyond = at[j] < 0;
-                near.0[j] = at[j].max(0);
-                let factor = if beyond { T::default() } else { T::of(1.0) };
-                // Weights of places that are no number stay that.
-                near.1[j] = weight[j] * factor;
+            near_of(at, weight, &mut near.0, &mut near.1);
+        }
+    }
+
+    /// Finds the same of planes whose first two elements are finite, in pairs along rows, which have two elements.
+    pub fn find_pairs(&mut self, s: &Sampling, places: &[T], l: &Layout) {
+        self.find_axes(s, places, l);
+        let [d, h, w] = &self.axes;
+        self.pairs.clear();
+        self.single.clear();
+        let halves: SmallVec<[usize; RUN]> = (0..places.len() / l.dims)
+            .filter(|&j| (w.at[0][j] < 0) != (w.at[1][j] < 0))
+            .collect();
+        for z in 0..d.len {
+            for y in 0..h.len {
+                let mut pairs = Pairs {
+                    at: [0; RUN],
+                    weight: [[T::default(); RUN]; 2],
+                };
+                let row = ([&d.at[z], &h.at[y]], [&d.weight[z], &h.weight[y]]);
+                paired(row, w, &l.size, &mut pairs);
+                self.pairs.push(pairs);
+                for &place in &halves {
+                    let x = usize::from(w.at[0][place] < 0);
+                    let at = [d.at[z][place], h.at[y][place], w.at[x][place]];
+                    let weight = d.weight[z][place] * h.weight[y][place] * w.weight[x][place];
+                    if let Ok(at) = usize::try_from(place_of(at, &l.size)) {
+                        self.single.push(Read { at, weight, place });
+                    }
+                }
             }
+        }
+    }
+
+    fn find_axes(&mut self, s: &Sampling, places: &[T], l: &Layout) {
+        for (dim, axis) in self.axes[3 - l.dims..].iter_mut().rev().enumerate() {
+            let mut run = [T::default(); RUN];
+            for j in 0..places.len() / l.dims {
+                run[j] = places[j * l.dims + dim];
+            }
+            along(s, &run, l.size[2 - dim], axis);
         }
     }
 
     /// Finds them for a run of places, whose coordinates stand in the order width, height, depth.
     pub fn find(&mut self, s: &Sampling, places: &[T], l: &Layout, slopes: bool) {
-        for (dim, axis) in self.axes[3 - l.dims..].iter_mut().rev().enumerate() {
-            let mut run = [T::default(); RUN];
-            for (to, place) in run.iter_mut().zip(places.chunks_exact(l.dims)) {
-                *to = place[dim];
-            }
-            along(s, &run, l.size[2 - dim], axis);
-        }
+        self.find_axes(s, places, l);
         let each = self.axes.iter().map(|a| a.len).product();
         self.at.resize(each, [0; RUN]);
         self.weight.resize(each, [T::default(); RUN]);
@@ -247,13 +306,49 @@ impl<T: Real> Reads<T> {
     }
 }
 
+/// Where an element is in a plane, from where it is along its dimensions; -1: beyond the image.
+#[inline(always)]
+fn place_of([z, y, x]: [i64; 3], size: &[usize; 3]) -> i64 {
+    let (h, w) = (size[1] as i64, size[2] as i64);
+    if (z | y | x) < 0 {
+        -1
+    } else {
+        (z * h + y) * w + x
+    }
+}
+
 simd_fn! { wide
-    /// Where elements are in a plane, from where they are along its dimensions.
     fn joined(at: [&[i64; RUN]; 3], size: &[usize; 3], to: &mut [i64; RUN]) {
-        let (h, w) = (size[1] as i64, size[2] as i64);
         for (j, to) in to.iter_mut().enumerate() {
-            let [z, y, x] = [at[0][j], at[1][j], at[2][j]];
-            *to = if (z | y | x) < 0 { -1 } else { (z * h + y) * w + x };
+            *to = place_of([at[0][j], at[1][j], at[2][j]], size);
+        }
+    }
+}
+
+simd_fn! { wide
+    /// Places and weights with the first element without weight in place of those beyond the image.
+    fn near_of<T: Real>(at: &[i64; RUN], weight: &[T; RUN], near: &mut [i64; RUN], factors: &mut [T; RUN]) {
+        for j in 0..RUN {
+            let factor = if at[j] < 0 { T::default() } else { T::of(1.0) };
+            near[j] = at[j].max(0);
+            // Weights of places that are no number stay that.
+            factors[j] = weight[j] * factor;
+        }
+    }
+}
+
+simd_fn! { wide
+    /// The pairs along a row, from where it is and its weights.
+    fn paired<T: Real>(row: ([&[i64; RUN]; 2], [&[T; RUN]; 2]), along: &Axis<T>, size: &[usize; 3], to: &mut Pairs<T>) {
+        let ([zs, ys], [deep, high]) = row;
+        for j in 0..RUN {
+            let at = place_of([zs[j], ys[j], along.at[0][j]], size);
+            let beyond = (at | along.at[1][j]) < 0;
+            to.at[j] = if beyond { 0 } else { at };
+            let factor = if beyond { T::default() } else { T::of(1.0) };
+            for x in 0..2 {
+                to.weight[x][j] = deep[j] * high[j] * along.weight[x][j] * factor;
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod advanced;
 pub mod along;
 mod beside;
+mod counts;
 pub mod getitem;
 pub mod mask;
 pub mod masked;

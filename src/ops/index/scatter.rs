@@ -9,6 +9,7 @@ use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_bounds, size_at, start};
 use crate::ops::index::beside::reduce_beside;
+use crate::ops::index::counts::counts;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
@@ -442,13 +443,7 @@ pub(in crate::ops) fn reduce_into(
         return Ok(Some(bad));
     }
     if how == How::Mean {
-        let counts = Tensor::empty(out.shape(), DType::I64, crate::Device::CPU)?;
-        cpu::fill(&counts, Scalar::Int(i64::from(include_self)))?;
-        let one = Tensor::scalar(Scalar::Int(1), DType::I64)?;
-        reduce_rows(&counts, dim, shape, index, &one, true, Reduce::Add)?;
-        cpu::slice_mut::<i64>(&counts)
-            .iter_mut()
-            .for_each(|c| *c = (*c).max(1));
+        let counts = counts(out, dim, shape, index, include_self)?;
         let quotient = helpers::inside(|| {
             if out.dtype().is_integral(true) {
                 f::floor_divide(out, &counts)

@@ -343,8 +343,7 @@ fn bincount<'a>(a: &calls::Bincount<'a>) -> Result<(Plan, Option<&'a Tensor>)> {
 
 /// How many integers there are from 0 to the largest.
 fn integers(t: &Tensor) -> Result<i64> {
-    let t = cpu::copy::dense(t, DType::I64)?;
-    let (lo, hi) = counting::ends(cpu::slice::<i64>(&t));
+    let (lo, hi) = counting::ends(t)?;
     ensure!(
         lo >= 0,
         Runtime,

@@ -280,11 +280,8 @@ fn search<A>(_: &A, s: &Search, outs: &[Tensor]) -> Result<()> {
     macro_rules! go {
         ($t:ty) => {{
             let (e, x) = (cpu::slice::<$t>(&edges), cpu::slice::<$t>(&values));
-            cpu::lines::for_each(x, 1, cpu::slice_mut::<i64>(&to), 1, |i, x, to| {
-                let line = i / per_line * n..(i / per_line + 1) * n;
-                let order = sorter.map(|s| &s[line.clone()]);
-                to[0] = cpu::sort::search(&e[line], order, x[0], s.right);
-            });
+            let to = cpu::slice_mut::<i64>(&to);
+            cpu::sort::search_all((e, n), sorter, (x, per_line), s.right, to);
         }};
     }
     match s.compared {
