@@ -332,10 +332,11 @@ fn check_edges(t: &Tensor, pad: &[i64], shape: &[i64], mode: &str) -> Result<()>
             .rev()
             .map(|k| format!("{}: {}", names[k], s[s.len() - 1 - k]));
         let each: Vec<_> = each.collect();
-        let (width, others) = each.split_last().expect("edges have a dimension");
-        match others {
-            [] => width.clone(),
-            others => format!("{}{last}{width}", others.join(" ")),
+        match &each[..] {
+            [others @ .., width] if !others.is_empty() => {
+                format!("{}{last}{width}", others.join(" "))
+            }
+            alone => alone.concat(),
         }
     };
     // As PyTorch spaces it.
