@@ -6,9 +6,8 @@ use crate::ops::core::op::Ret;
 use crate::ops::f;
 use crate::ops::pointwise::{binary::subtractable, factors::check_scale};
 use crate::ops::sparse::coo::{Coo, gathered};
-use crate::ops::sparse::pressed::Pressed;
+use crate::ops::sparse::pressed::{Form, Pressed};
 use crate::ops::sparse::{Sparse, indices, is_sparse, numbers};
-use crate::parts::Compressed;
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure};
 
 /// Operators that turn zero into zero.
@@ -240,37 +239,6 @@ fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
     match pressed {
         Some(form) => form.press(made),
         None => made.build(),
-    }
-}
-
-/// How a compressed tensor is compressed.
-struct Form {
-    kind: Compressed,
-    block: Option<[i64; 2]>,
-    batch: usize,
-    index: DType,
-}
-
-impl Form {
-    fn of(p: &Pressed) -> Self {
-        Self {
-            kind: p.kind,
-            block: p.block(),
-            batch: p.batch(),
-            index: p.plain.dtype(),
-        }
-    }
-
-    /// Entries in this form.
-    fn press(self, c: Coo) -> Result<Tensor> {
-        if self.block.is_none() && self.batch == 0 {
-            return Pressed::of_coo(c, self.kind)?
-                .indexed_by(self.index)?
-                .build();
-        }
-        let t = c.dense()?;
-        let made = Pressed::of_dense(&t, self.kind, self.block, t.ndim() - self.batch - 2)?;
-        made.indexed_by(self.index)?.build()
     }
 }
 

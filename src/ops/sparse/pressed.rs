@@ -350,3 +350,35 @@ fn flat(t: &Tensor, dims: usize) -> Result<Tensor> {
     }
     f::Flatten::new(t).end_dim(dims as i64).call()
 }
+
+/// How a compressed tensor is compressed.
+pub(crate) struct Form {
+    kind: Compressed,
+    block: Option<[i64; 2]>,
+    batch: usize,
+    index: DType,
+}
+
+impl Form {
+    /// That of a tensor.
+    pub fn of(p: &Pressed) -> Self {
+        Self {
+            kind: p.kind,
+            block: p.block(),
+            batch: p.batch(),
+            index: p.plain.dtype(),
+        }
+    }
+
+    /// Entries in this form.
+    pub fn press(self, c: Coo) -> Result<Tensor> {
+        if self.block.is_none() && self.batch == 0 {
+            return Pressed::of_coo(c, self.kind)?
+                .indexed_by(self.index)?
+                .build();
+        }
+        let t = c.dense()?;
+        let made = Pressed::of_dense(&t, self.kind, self.block, t.ndim() - self.batch - 2)?;
+        made.indexed_by(self.index)?.build()
+    }
+}
