@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "stores results through raw, checked pointers")]
 
+use super::math::RealFns;
 use super::reduce::Post;
 use crate::DType;
 use half::{bf16, f16};
@@ -335,7 +336,7 @@ macro_rules! float_folds {
         fold!(AbsSum, $t, $w, f64, 0.0, |p, x, e| p + x.abs(), |a, b| a + b, |l| l as f64, |c, d| c + d; $dense AbsSum);
         fold!(SqSum, $t, $w, f64, 0.0, |p, x, e| p + x * x, |a, b| a + b, |l| l as f64, |c, d| c + d; $dense SqSum);
         fold!(NonZero, $t, $w, f64, 0.0, |p, x, e| p + if x == 0.0 { 0.0 } else { 1.0 }, |a, b| a + b, |l| l as f64, |c, d| c + d);
-        fold!(PowSum, $t, f64, f64, 0.0, |p, x, e| p + (x as f64).abs().powf(e), |a, b| a + b, |l| l, |c, d| c + d);
+        fold!(PowSum, $t, f64, f64, 0.0, |p, x, e| p + (x as f64).abs().pow_(e), |a, b| a + b, |l| l, |c, d| c + d);
         fold!(Prod, $t, $w, f64, 1.0, |p, x, e| p * x, |a, b| a * b, |l| l as f64, |c, d| c * d; $dense Prod);
         fold!(Max, $t, $w, f64, <$w>::NEG_INFINITY, |p, x, e| if (p > x) | p.is_nan() { p } else { x }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d }; $dense Max);
         fold!(Min, $t, $w, f64, <$w>::INFINITY, |p, x, e| if (p < x) | p.is_nan() { p } else { x }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d }; $dense Min);

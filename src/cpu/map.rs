@@ -238,6 +238,24 @@ impl<O: Op<f32, Out = f32>, H: Half + Element> Op<H> for Rounded<O> {
     }
 }
 
+/// An operator on the bits of 16-bit floats, which are as many whatever their type.
+struct Bits<O>(PhantomData<O>);
+
+macro_rules! bits {
+    ($($t:ty)+) => { $(
+        impl<O: Op<u16, Out = u16>> Op<$t> for Bits<O> {
+            type Out = $t;
+            const OPERANDS: usize = O::OPERANDS;
+            const SWAPS: bool = O::SWAPS;
+            #[inline(always)]
+            fn f(x: [$t; 3], c: &Ctx) -> $t {
+                <$t>::from_bits(O::f(x.map(<$t>::to_bits), c))
+            }
+        }
+    )+ };
+}
+bits!(bf16 f16);
+
 /// An operator on elements that are narrower than the numbers beside them.
 trait Beside<A>: Op<A> {
     /// The result for one element and two numbers; those beyond the operator's own are to be ignored.
@@ -297,16 +315,35 @@ const fn halved_loop<O: Op<f32, Out = f32>, R: Op<bf16, Out = bf16>, const TILED
                     Loop::of::<R, bf16>(bf16_block::<O, R>, 1),
                     Loop::of::<Rounded<O>, f16>(f16_block::<O, f16, TILED>, 1),
                 ],
-                beside: [
-                    Loop {
-                        numbers: DType::F32,
-                        ..Loop::of::<Rounded<O>, bf16>(beside_block::<O>, 1)
-                    },
-                    Loop {
-                        numbers: DType::F32,
-                        ..Loop::of::<Rounded<O>, f16>(f16_block::<O, f32, TILED>, 1)
-                    },
+                beside: beside_loops::<O, TILED>(),
+            }),
+            ..*light_loop::<O, f32>()
+        }
+    }
+}
+/// Loops of 16-bit floats beside numbers in single precision.
+const fn beside_loops<O: Op<f32, Out = f32>, const TILED: bool>() -> [Loop; 2] {
+    [
+        Loop {
+            numbers: DType::F32,
+            ..Loop::of::<Rounded<O>, bf16>(beside_block::<O>, 1)
+        },
+        Loop {
+            numbers: DType::F32,
+            ..Loop::of::<Rounded<O>, f16>(f16_block::<O, f32, TILED>, 1)
+        },
+    ]
+}
+/// The same for an operator on bits.
+const fn signed_loop<O: Op<f32, Out = f32> + Op<u16, Out = u16>>() -> &'static Loop {
+    const {
+        &Loop {
+            halves: Some(&Halves {
+                alike: [
+                    Loop::of::<Bits<O>, bf16>(light_block::<Bits<O>, bf16>, 1),
+                    Loop::of::<Bits<O>, f16>(light_block::<Bits<O>, f16>, 1),
                 ],
+                beside: beside_loops::<O, true>(),
             }),
             ..*light_loop::<O, f32>()
         }
@@ -402,6 +439,18 @@ pub fn common<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop
 #[must_use]
 pub fn exact<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, halved_loop::<O, Exact<O>, true>, light_loop::<O, f64>)
+}
+/// The same for those that change signs alone: of 16-bit floats by [`bits`].
+#[must_use]
+pub fn signed<O: Op<f32, Out = f32> + Op<f64> + Op<u16, Out = u16>>(
+    d: DType,
+) -> Option<&'static Loop> {
+    reals(d, signed_loop::<O>, light_loop::<O, f64>)
+}
+/// What [`signed`] does to the bits of 16-bit floats, which have no loop but that.
+#[must_use]
+pub fn bits<O: Op<u16, Out = u16>>(_: DType) -> Option<&'static Loop> {
+    None
 }
 /// The same for those that give whole numbers, by instructions that the compiler finds in long loops alone.
 #[must_use]

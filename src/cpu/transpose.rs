@@ -24,13 +24,15 @@ struct Plane<T> {
     from_step: isize,
 }
 
-/// The dimensions along which neighbours lie in two tensors of one shape, if neighbours in one are far apart in the other.
+/// The dimensions along which neighbours lie in two tensors of one shape, if neighbours in one are far apart in the other. What repeats
+/// an element is read as it lies.
 #[must_use]
 pub fn turned(dst: &Tensor, src: &Tensor) -> Option<(usize, usize)> {
     let along = |t: &Tensor| (0..t.ndim()).find(|&d| t.strides()[d] == 1 && t.shape()[d] > 1);
     let (a, b) = (along(dst)?, along(src)?);
     let long = || dst.shape()[a] >= 8 && dst.shape()[b] >= 8;
-    (a != b && dst.shape() == src.shape() && long()).then_some((a, b))
+    let fits = a != b && dst.shape() == src.shape() && src.strides()[a] != 0;
+    (fits && long()).then_some((a, b))
 }
 
 /// Copies `src` to `dst` of the same type if they are [`turned`]; false if not.

@@ -289,13 +289,14 @@ fn counted_weight(a: &calls::NnFunctionalCrossEntropy, ignored: &Tensor) -> Resu
     f::sum(&f::masked_fill(&gathered, &gone, 0i64)?)
 }
 
+/// How much labels are smoothed; less than nothing is nothing.
 fn checked_smoothing(smoothing: f64) -> Result<f64> {
     ensure!(
-        (0.0..=1.0).contains(&smoothing),
+        smoothing <= 1.0,
         Runtime,
         "label_smoothing must be between 0.0 and 1.0. Got: {smoothing}"
     );
-    Ok(smoothing)
+    Ok(smoothing.max(0.0))
 }
 
 /// Cross entropy where the target holds a probability for each class.
@@ -321,7 +322,7 @@ fn probabilities(a: &calls::NnFunctionalCrossEntropy, r: Reduction) -> Result<Re
             w.shape()
         );
     }
-    let smoothing = a.label_smoothing;
+    let smoothing = checked_smoothing(a.label_smoothing)?;
     let logs = f::log_softmax(x, d)?;
     let mut target = a.target.clone();
     if smoothing > 0.0 {

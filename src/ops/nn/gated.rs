@@ -187,6 +187,12 @@ fn prelu(t: &Tensor, w: &Tensor) -> Result<Tensor> {
             w.numel()
         );
     }
+    ensure!(
+        w.ndim() <= 1,
+        Runtime,
+        "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {}",
+        w.ndim()
+    );
     if w.ndim() == t.ndim() || w.ndim() == 0 {
         return f::_nn_prelu(t, w);
     }

@@ -99,7 +99,7 @@ map_op! {
 }
 map_op! { Atan2, 2, [float] |x, y, c| x.atan2_(y) }
 map_op! { Hypot, 2, [float] |x, y, c| x.hypot_(y) }
-map_op! { Copysign, 2, [exact] |x, y, c| x.copysign(y) }
+map_op! { Copysign, 2, [signed] |x, y, c| x.copysign(y), [bits] |x, y, c| x & 0x7fff | y & 0x8000 }
 /// How many bits of the numbers of an operator [`Stepped`] is told.
 fn width(_: &calls::Nextafter, d: DType) -> Result<Ctx> {
     let kind = match d {

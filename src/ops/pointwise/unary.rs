@@ -13,10 +13,11 @@ use torchlike_macros::operators;
 map_op! {
     Abs, 1 => real,
     [int] |x, c| if x < 0 as T { (0 as T).wrapping_sub(x) } else { x },
-    [exact] |x, c| x.abs(),
+    [signed] |x, c| x.abs(),
+    [bits] |x, c| x & 0x7fff,
     [complex] |x, c| x.norm()
 }
-map_op! { Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [exact complex] |x, c| -x }
+map_op! { Neg, 1, [int] |x, c| (0 as T).wrapping_sub(x), [signed complex] |x, c| -x, [bits] |x, c| x ^ 0x8000 }
 /// 1, -1 or, of what is neither more nor less, 0.
 macro_rules! sign {
     ($x:ident) => {
