@@ -121,3 +121,12 @@ def test_refusals_name_what_pytorch_names(name, call):
         RuntimeError, match=f"vmap: {name}\\(self, .*instead of {name.removeprefix('aten::')}"
     ):
         vmap(lambda v: call(W.clone(), v))(V)
+
+
+def test_a_tensor_of_outside_has_no_room_for_examples():
+    x, y = torch.ones(2, 3), torch.ones(3)
+    with pytest.raises(
+        RuntimeError,
+        match=r"output with shape \[3\] doesn't match the broadcast shape \[2, 3\]",
+    ):
+        vmap(lambda t: y.add_(t))(x)

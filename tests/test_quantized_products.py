@@ -347,6 +347,25 @@ def test_every_schema_has_a_kernel():
         assert found._schema.arguments and found.name() == f"quantized::{name}"
 
 
+def test_weights_are_packed_where_they_are_read_so():
+    one, none = [1, 1], [0, 0]
+    image, windows = activation(0, 1, 5, 9, 9), weight(1, 32, 5, 3, 3)
+    integers = windows.int_repr()
+    alone = torch._quantized_packed(integers[:, :1], one, none, one, 32)
+    assert not alone.numel()
+    packed = torch._quantized_packed(integers, one, none, one, 1)
+    if not packed.numel():
+        return
+
+    def made(packed):
+        moves = (one, none, one, False, none, 1)
+        return torch._quantized_convolution(image, windows, None, packed, *moves, 0.2, 128)
+
+    assert made(packed).equal(made(None))
+    with pytest.raises(RuntimeError, match="packed weights are of another convolution"):
+        made(packed[:-1])
+
+
 def rows():
     """A call of each row by its name, and the real numbers that it stands for."""
     x, y = activation(0, 4, 6), activation(1, 4, 6, scale=0.03, zero=90)

@@ -26,6 +26,7 @@ def _basis(a: Any, q: int, niter: int, m: Any) -> Any:
     start = torchlike.randn(a.shape[-1], q, dtype=kind, device=a.device)
     found = torchlike.linalg.qr(_apart(a, m, start))[0]
     for _ in range(niter):
+        # Turned in each step, as modes see it.
         turned_m = None if m is None else m.mH
         found = torchlike.linalg.qr(_apart(a.mH, turned_m, found))[0]
         found = torchlike.linalg.qr(_apart(a, m, found))[0]

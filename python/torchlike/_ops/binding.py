@@ -143,5 +143,5 @@ def check_results(schema: FunctionSchema, result: Any) -> None:
     results = (result,) if len(schema.returns) == 1 else result
     for declared, value in zip(schema.returns, results or (), strict=False):
         masked = value is None and len(schema.returns) > 1
-        if declared.type == "Tensor" and not masked and not isinstance(value, _C.Tensor):
+        if declared.spelled == "Tensor" and not masked and not isinstance(value, _C.Tensor):
             raise RuntimeError(f"Unable to cast {value} to Tensor")

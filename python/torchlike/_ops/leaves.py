@@ -269,7 +269,7 @@ def seen(
         and not _is_recorded(row)
         and modes.recorded((*values, *outs))
         # What gives no tensor has no history to keep.
-        and any("Tensor" in r.type for r in found[0]._schema.returns)
+        and any("Tensor" in r.spelled for r in found[0]._schema.returns)
     ):
         return NotImplemented
     overload, fitted = found

@@ -54,11 +54,12 @@ pub fn suits(g: &Geometry) -> bool {
     let Some(phase) = g.phases().into_iter().next().filter(|_| !g.transposed) else {
         return false;
     };
-    has_bytes()
-        && cg > 0
-        && og.next_multiple_of(SIDE) <= 2 * og
-        && cg * phase.taps.len() <= MOST
-        && worth_copies(g, &phase, BYTES)
+    has_weights(og, cg * phase.taps.len()) && worth_copies(g, &phase, BYTES)
+}
+
+/// The same of weights alone: so many outputs of a group, each of which sums so many products.
+fn has_weights(outputs: usize, products: usize) -> bool {
+    has_bytes() && (1..=MOST).contains(&products) && outputs.next_multiple_of(SIDE) <= 2 * outputs
 }
 
 /// A convolution by words of bytes.
@@ -94,7 +95,7 @@ fn all<T: Copy>(numbers: &[T], outputs: usize) -> Vec<T> {
 /// The convolution of bytes with weights `w` of signed bytes, which may be [`packed`] already, into `out`, of bytes.
 ///
 /// # Errors
-/// If a zero point is no byte, or memory cannot be had.
+/// If a zero point is no byte, packed weights are of another size, or memory cannot be had.
 pub fn convolve(
     out: &Tensor,
     x: &Tensor,
@@ -131,8 +132,9 @@ pub fn convolve(
     let frames = Frames::new(g, phase);
     let runs = frames.runs();
     let packing = Packing::of(g, phase, &runs);
-    let packed = match packed.filter(|p| p.numel() as usize == packing.size(g)) {
-        Some(p) => copy::dense(p, DType::I32)?,
+    let packed = match packed {
+        Some(p) if p.numel() as usize == packing.size(g) => copy::dense(p, DType::I32)?,
+        Some(_) => bail!(Runtime, "packed weights are of another convolution"),
         None => packing.packed(w, g)?,
     };
     let (packed, sums) = slice::<i32>(&packed).split_at(packing.words(g));
@@ -166,12 +168,17 @@ pub fn convolve(
     crate::cpu::lines::put(&turned, &made)
 }
 
-/// Elements of [`packed`] weights of a convolution.
+/// Elements of [`packed`] weights of a convolution: none of such that are not read so, whatever the images.
 #[must_use]
 pub fn size_of_packed(g: &Geometry) -> usize {
     let phases = g.phases();
     let runs = Frames::new(g, &phases[0]).runs();
-    Packing::of(g, &phases[0], &runs).size(g)
+    let packing = Packing::of(g, &phases[0], &runs);
+    if has_weights(packing.outputs, packing.channels * packing.taps) {
+        packing.size(g)
+    } else {
+        0
+    }
 }
 
 /// The weights of a convolution as [`convolve`] reads them, and behind them their sums.

@@ -76,11 +76,11 @@ fn is_unfollowed(args: &Args) -> bool {
 /// Records a call, if its row has a gradient.
 fn track(c: Call, next: Next) -> Result<Ret> {
     if let Form::Out(outs) = &c.form {
-        // What has no gradient anyway is written; factories alone refuse leaves.
-        let flat = matches!(c.args.op.def.grad, Grad::Zero);
-        let mut made = flat;
-        c.args.for_each_tensor(|_, _| made = false);
-        let gradless = flat && !made || outs.iter().all(|t| t.dtype() == DType::Bool);
+        // What has no gradient anyway is written; of such rows factories alone, which take no tensor, refuse leaves.
+        let never = matches!(c.args.op.def.grad, Grad::Zero);
+        let mut factory = never;
+        c.args.for_each_tensor(|_, _| factory = false);
+        let gradless = never && !factory || outs.iter().all(|t| t.dtype() == DType::Bool);
         if gradless || !wants(c.args) && !outs.iter().any(Tensor::requires_grad) {
             return next.call(c);
         }
@@ -88,7 +88,7 @@ fn track(c: Call, next: Next) -> Result<Ret> {
             Runtime,
             "{}{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments \
                  requires grad.",
-            if made { "aten::" } else { "" },
+            if factory { "aten::" } else { "" },
             c.args.name()
         );
     }

@@ -32,16 +32,23 @@ pub fn differ(args: &Args, level: u32) -> bool {
 ///
 /// # Errors
 /// What the call reports.
-pub fn call(c: &Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
-    let args = settled(c)?;
+pub fn call(c: Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+    let Some(args) = settled(&c)? else {
+        return marked(c, run);
+    };
     let args = args.borrow();
-    let mut alike: SmallVec<[u32; 2]> = levels(&args).iter().map(|l| l.0).collect();
-    alike.retain(|l| !differ(&args, *l));
     let form = c.form.again(&args)?;
-    let fresh = matches!(form, Form::New)
+    marked(Call { args: &args, form }, run)
+}
+
+/// Makes a call, and notes what is alike of its results.
+fn marked(c: Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+    let mut alike: SmallVec<[u32; 2]> = levels(c.args).iter().map(|l| l.0).collect();
+    alike.retain(|l| !differ(c.args, *l));
+    let fresh = matches!(c.form, Form::New)
         && matches!(c.args.op.def.body, Body::Kernel(_))
-        && !is_factory(&args);
-    let made = run(Call { args: &args, form })?;
+        && !is_factory(c.args);
+    let made = run(c)?;
     if alike.is_empty() {
         return Ok(made);
     }
@@ -58,9 +65,8 @@ fn is_factory(args: &Args) -> bool {
 }
 
 /// The arguments, with the first example in place of those whose values are read by a row without gradients, or written to another
-/// tensor without history.
-fn settled(c: &Call) -> Result<OwnedArgs> {
-    let mut args = c.args.to_owned();
+/// tensor without history; None where the call does neither.
+fn settled(c: &Call) -> Result<Option<OwnedArgs>> {
     let (def, schema) = (&c.args.op.def, &c.args.op.schema);
     let reads = match &def.body {
         Body::Kernel(_) | Body::Compose(_) => {
@@ -73,12 +79,16 @@ fn settled(c: &Call) -> Result<OwnedArgs> {
         Body::Kernel(k) => k.traits.mutates | u16::from(c.form.target().is_some()),
         _ => 0,
     };
+    if !reads && written == 0 {
+        return Ok(None);
+    }
     let history =
         |t: &Tensor| t.requires_grad() && mode::grad_enabled() || !t.tangents().is_empty();
+    let mut args = c.args.to_owned();
     args.replace_tensors(|i, t| {
         let stays = i < 16 && written & 1 << i != 0;
-        let read = reads || written != 0 && !history(t);
+        let read = reads || !history(t);
         Ok((read && !stays).then(|| t.settled()).flatten())
     })?;
-    Ok(args)
+    Ok(Some(args))
 }

@@ -10,8 +10,6 @@ mod rules;
 mod shared;
 mod single;
 
-use alike::varies;
-
 use super::{Layer, Next};
 use crate::layers::autograd::gather;
 use crate::ops::batch;
@@ -19,6 +17,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Body, Grad};
 use crate::ops::{Args, Call, Form, Ret, Value, dispatch, f};
 use crate::{Dims, Result, Tensor, bail, mode, warning};
+use alike::varies;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 
@@ -335,7 +334,7 @@ impl Layer for Batching {
         if !alike::any(c.args) {
             return self.batched(c, next);
         }
-        alike::call(&c, |c| self.batched(c, next))
+        alike::call(c, |c| self.batched(c, next))
     }
 }
 

@@ -37,11 +37,12 @@ pub static OPS: &[OpDef] = &[
         "_quantized_packed",
         "(Tensor self, int[] stride, int[] padding, int[] dilation, int groups)",
         F,
-        body!(packed_rule, |a, g, o| {
-            cpu::copy::copy(&o[0], &cpu::conv::bytes::packed(a.input, g)?)
+        body!(packed_rule, |a, g, o| match o[0].numel() {
+            0 => Ok(()),
+            _ => cpu::copy::copy(&o[0], &cpu::conv::bytes::packed(a.input, g)?),
         })
         .unmeasured(),
-        "Weights of a convolution of quantised numbers as it reads them, and their sums.",
+        "Weights of a convolution of quantised numbers as it reads them, and their sums; nothing of such that it reads as they are.",
     )
     .samples("i8[17, 2, 3, 3], [1, 1], [1, 1], [1, 1], 1; i8[32, 35, 3, 2], [2, 1], [1, 0], [1, 2], 2")
     .no_grad(),

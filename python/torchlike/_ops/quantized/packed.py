@@ -86,7 +86,8 @@ class _Conv:
         integers = _C._integers(self._weight)
         if self._transposed or integers.dim() not in (4, 5) or not integers.numel():
             return None
-        return _root._quantized_packed(integers, *self._moves[:3], self._groups)
+        made = _root._quantized_packed(integers, *self._moves[:3], self._groups)
+        return made if made.numel() else None
 
     def weight(self) -> Any:
         """The weight."""
