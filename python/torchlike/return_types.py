@@ -43,6 +43,11 @@ def _repr(self: Any) -> str:
     return f"{_naming.shown}.return_types.{type(self).__name__}(\n{fields})"
 
 
+def _missing(self: Any, name: str) -> Any:
+    kind = f"{_naming.shown}.return_types.{type(self).__name__}"
+    raise AttributeError(f"'{kind}' object has no attribute '{name}'", name=name, obj=self)
+
+
 def _class(name: str, fields: tuple[str, ...]) -> type:
     """The class of results of the op `name`."""
     made = _classes.get(name)
@@ -51,7 +56,7 @@ def _class(name: str, fields: tuple[str, ...]) -> type:
         # no `_fields`: these are no named tuples, which are made of their items one by one
         body.update(__slots__=(), __match_args__=fields, __repr__=_repr, __module__=__name__)
         body.update(n_fields=len(fields), n_sequence_fields=len(fields), n_unnamed_fields=0)
-        body["__new__"] = _new
+        body.update(__new__=_new, __getattr__=_missing)
         body["__reduce__"] = lambda self: (made, (tuple(self), {}))
         made = _classes[name] = type(name, (tuple,), body)
         globals()[name] = made

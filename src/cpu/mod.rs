@@ -91,6 +91,7 @@ pub(crate) mod special;
 pub(crate) mod stored;
 pub(crate) mod sweep;
 pub(crate) mod taps;
+mod ties;
 pub(crate) mod transpose;
 pub(crate) mod triangle;
 mod unordered;

@@ -3,6 +3,7 @@
 use super::extreme::{Ranked, by_type, compare_type};
 use super::lines;
 use super::sort::Key;
+use super::ties::{self, Wanted};
 use crate::{DType, Result, Tensor, bail};
 use num_complex::Complex64;
 use std::cmp::Ordering;
@@ -27,45 +28,47 @@ pub enum Pick {
 
 /// The position of the wanted element; lines are not empty.
 fn pick<T: Key>(line: &[T], what: Pick) -> usize {
-    let keys = line.iter().zip(0u32..);
-    pick_key(keys.map(|(x, i)| (x.key(), i)).collect(), T::ODD, what)
-}
-
-/// The same by keys and positions; `odd` is the key of NaN.
-fn pick_key(mut keys: Vec<(u64, u32)>, odd: Option<u64>, what: Pick) -> usize {
-    let nan = |key: u64| Some(key) == odd;
-    let position = |keys: &[(u64, u32)], key: u64| keys.iter().position(|k| k.0 == key);
-    if let (Pick::Median, Some(odd)) = (what, odd)
-        && let Some(at) = position(&keys, odd)
-    {
-        return at;
-    }
+    let nan = |x: &T| Some(x.key()) == T::ODD;
     let k = match what {
         Pick::Kth(k) => k.saturating_sub(1),
-        Pick::Median => (keys.len() - 1) / 2,
-        Pick::NanMedian => keys.iter().filter(|k| !nan(k.0)).count().saturating_sub(1) / 2,
-        Pick::Mode => {
-            keys.sort_unstable();
-            let (mut best, mut longest, mut start) = (0, 0, 0);
-            for i in 0..keys.len() {
-                if keys[i].0 != keys[start].0 || nan(keys[i].0) {
-                    start = i;
-                }
-                if i + 1 - start > longest {
-                    (best, longest) = (i, i + 1 - start);
-                }
-            }
-            return keys[best].1 as usize;
-        }
+        Pick::Median => match line.iter().position(nan) {
+            Some(at) => return at,
+            None => (line.len() - 1) / 2,
+        },
+        Pick::NanMedian => line.iter().filter(|x| !nan(x)).count().saturating_sub(1) / 2,
+        Pick::Mode => return most_frequent(line),
     };
-    let k = k.min(keys.len() - 1);
-    let (key, at) = *keys.select_nth_unstable(k).1;
-    if matches!(what, Pick::Median | Pick::NanMedian) {
-        // Among equals PyTorch's selection is not stable; the first is as good.
-        let first = keys.iter().filter(|k| k.0 == key).map(|k| k.1).min();
-        return first.unwrap_or(at) as usize;
+    let k = k.min(line.len() - 1);
+    let (key, at) = nth(line.iter().map(|x| x.key()).zip(0..).collect(), k);
+    // Medians are by position among equals.
+    if !matches!(what, Pick::Kth(_)) || line.iter().filter(|x| x.key() == key).nth(1).is_none() {
+        return at as usize;
     }
-    at as usize
+    let mut order = vec![0; k + 1];
+    ties::arranged(line, false, Wanted::Kth(k), &mut order);
+    order[k] as usize
+}
+
+/// The k-th of keys with positions.
+fn nth(mut keys: Vec<(u64, u32)>, k: usize) -> (u64, u32) {
+    *keys.select_nth_unstable(k).1
+}
+
+/// The last of the longest run of equal elements, once they are in order.
+fn most_frequent<T: Key>(line: &[T]) -> usize {
+    let mut order = vec![0; line.len()];
+    ties::arranged(line, false, Wanted::All, &mut order);
+    let key = |i: usize| line[order[i] as usize].key();
+    let (mut best, mut longest, mut start) = (0, 0, 0);
+    for i in 0..order.len() {
+        if key(i) != key(start) || Some(key(i)) == T::ODD {
+            start = i;
+        }
+        if i + 1 - start > longest {
+            (best, longest) = (i, i + 1 - start);
+        }
+    }
+    order[best] as usize
 }
 
 /// The wanted element of each line along `dims`, and where it is.

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "tasks write disjoint lines")]
 
 use super::lines;
+use super::ties::{self, Wanted};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Element, Result, Tensor};
 use half::{bf16, f16};
@@ -139,6 +140,13 @@ simd_fn! { wide
     }
 }
 
+simd_fn! { wide
+    /// How many elements have a key.
+    fn equal<T: Key>(line: &[T], key: u64) -> usize {
+        line.iter().map(|x| usize::from(x.key() == key)).sum()
+    }
+}
+
 /// Calls `f` with keys and positions of a line, in order, and takes the bound from it: what is not below one may be left out.
 fn below_bound<T: Key>(line: &[T], flip: u64, mut f: impl FnMut(u64, usize) -> Option<u64>) {
     let mut room = [0; TOGETHER];
@@ -227,7 +235,7 @@ pub fn sort(
         dim,
         |_| usize::MAX,
         descending,
-        false,
+        None,
     )
 }
 
@@ -242,8 +250,57 @@ pub fn topk(
     dim: usize,
     k: usize,
     largest: bool,
+    sorted: bool,
 ) -> Result<()> {
-    pick(values, indices, input, dim, move |_| k, largest, true)
+    let best = Some(Best { sorted });
+    pick(values, indices, input, dim, move |_| k, largest, best)
+}
+
+/// That only the first of a line are wanted, and whether in order.
+#[derive(Clone, Copy)]
+struct Best {
+    sorted: bool,
+}
+
+impl Best {
+    /// The positions of the first of a line, equals as PyTorch's selection leaves them.
+    fn find<T: Key>(self, line: &[T], largest: bool, at: &mut [i64]) {
+        let (n, k) = (line.len(), at.len());
+        // It takes a heap where few are wanted of many.
+        let by_heap = k.saturating_mul(64) <= n;
+        let sure_of_equals = size_of::<T>() <= 2 || T::ODD.is_none();
+        if !(by_heap && k <= FEW || sure_of_equals || !self.sorted) {
+            if k < n {
+                top(line, k, largest, at);
+            } else {
+                order(line, largest, at);
+            }
+            if !tied(line, at) {
+                return;
+            }
+        }
+        if by_heap {
+            let flip = if largest { u64::MAX } else { 0 };
+            let mut smallest = ties::Smallest::new(k);
+            below_bound(line, flip, |key, i| smallest.take(key, i));
+            at.iter_mut()
+                .zip(smallest.sorted())
+                .for_each(|(at, i)| *at = i as i64);
+        } else {
+            let sorted = self.sorted;
+            ties::arranged(line, largest, Wanted::First { k, sorted }, at);
+        }
+    }
+}
+
+/// So few are kept in a heap at no cost.
+const FEW: usize = 64;
+
+/// Whether elements at positions are equal, or others are equal to the last of them.
+fn tied<T: Key>(line: &[T], at: &[i64]) -> bool {
+    let key = |i: &i64| line[*i as usize].key();
+    at.windows(2).any(|w| key(&w[0]) == key(&w[1]))
+        || at.last().is_some_and(|last| equal(line, key(last)) > 1)
 }
 
 fn pick(
@@ -253,7 +310,7 @@ fn pick(
     dim: usize,
     k: impl Fn(usize) -> usize,
     flag: bool,
-    best: bool,
+    best: Option<Best>,
 ) -> Result<()> {
     if values.numel() == 0 {
         return Ok(());
@@ -270,7 +327,10 @@ fn pick(
         let v = lines::Shared::new(super::slice_mut::<T>(&v));
         // Few elements compared cost as much as many moved.
         lines::for_each(data, n, super::slice_mut::<i64>(&at), k, |i, line, at| {
-            if best && k < n { top(line, k, flag, at) } else { order(line, flag, at) }
+            match best {
+                Some(best) => best.find(line, flag, at),
+                None => order(line, flag, at),
+            }
             // SAFETY: every line has its own part.
             let v = unsafe { v.part(i * k, k) };
             v.iter_mut().zip(at.iter()).for_each(|(v, &p)| *v = line[p as usize]);

@@ -238,9 +238,10 @@ pub fn topk(
     dim: usize,
     k: usize,
     largest: bool,
+    sorted: bool,
 ) -> Result<()> {
     if on_host(input) {
-        return cpu::sort::topk(values, indices, input, dim, k, largest);
+        return cpu::sort::topk(values, indices, input, dim, k, largest, sorted);
     }
     if values.numel() == 0 {
         return Ok(());

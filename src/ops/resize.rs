@@ -190,8 +190,8 @@ fn check_source(t: &Tensor, source: &Tensor) -> Result<()> {
         source.dtype() == t.dtype(),
         Runtime,
         "Could not set tensor of type {} to a tensor of type {}",
-        source.dtype().scalar_type().to_lowercase(),
-        t.dtype().scalar_type().to_lowercase()
+        source.dtype().cpp_name(),
+        t.dtype().cpp_name()
     );
     Ok(())
 }

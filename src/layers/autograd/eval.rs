@@ -2,7 +2,7 @@
 
 use super::parse::{Binary, Callee, Expr};
 use super::rule::rows;
-use super::value::{Look, Val, item, of_number, of_plain, of_ret};
+use super::value::{Look, Val, item, of_numbers, of_plain, of_ret};
 use crate::dims::MemoryFormat;
 use crate::layers::modes;
 use crate::ops::{Args, Call, Op, Ret, dispatch, f};
@@ -188,10 +188,8 @@ impl Env<'_> {
             self.define(v, &callee.overloads, at)?;
         }
         // Numbers may stand where formulas have tensors.
-        if let [value] = values.as_slice()
-            && let Some(n) = value.number()
-            && let Some(n) = of_number(&callee.name, n)
-        {
+        let numbers: Option<SmallVec<[Scalar; 2]>> = values.iter().map(Look::number).collect();
+        if let Some(n) = numbers.and_then(|numbers| of_numbers(&callee.name, &numbers)) {
             return Ok(Val::Number(n));
         }
         let Callee {

@@ -220,6 +220,13 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
     let results = made.look();
     let nrs = recorded::outputs(rule, &results);
     if nrs.is_empty() {
+        if let (true, Some(t)) = (computes_in(op), results.first()) {
+            bail!(
+                Runtime,
+                "Autograd not support dtype: {}",
+                t.dtype().scalar_type()
+            );
+        }
         drop(results);
         return Ok(made);
     }
@@ -249,6 +256,13 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
     Ok(made)
 }
 
+/// Whether a row computes in a type that is asked for, as sums do, and is not there to convert.
+#[cold]
+fn computes_in(op: &Op) -> bool {
+    let asks = |name| op.schema.position(name).is_some();
+    asks("dtype") && !asks("device") && !op.is_view()
+}
+
 /// What the results of a node look like.
 #[inline]
 fn looks(results: &[&Tensor], nrs: &[u16]) -> SmallVec<[Meta; 1]> {
@@ -273,7 +287,10 @@ fn attach(ret: &mut Ret, link: &Arc<Link>, nrs: &[u16], own: bool) {
 }
 
 /// A node that has no gradient, and says so when it is asked for one.
-struct Refused(&'static Op);
+struct Refused {
+    op: &'static Op,
+    in_place: bool,
+}
 
 impl Backward for Refused {
     fn name(&self) -> Cow<'static, str> {
@@ -283,8 +300,9 @@ impl Backward for Refused {
     fn apply(&self, _: &Arc<Link>, _: &mut Grads) -> Result<Grads> {
         bail!(
             Runtime,
-            "derivative for aten::{} is not implemented",
-            names::family_name(self.0).replace('.', "_")
+            "derivative for aten::{}{} is not implemented",
+            names::family_name(self.op).replace('.', "_"),
+            if self.in_place { "_" } else { "" }
         )
     }
 
@@ -299,8 +317,8 @@ fn refuse(c: Call, next: Next) -> Result<Ret> {
     let target = c.form.target().cloned();
     let op = c.args.op;
     let mut ret = match mode::with_grad(false, || next.call(c))? {
-        Ret::Same(0) => match target {
-            Some(t) => Ret::Become(Box::new(t)),
+        Ret::Same(0) => match &target {
+            Some(t) => Ret::Become(Box::new(t.clone())),
             None => return Ok(Ret::Same(0)),
         },
         ret => ret,
@@ -314,7 +332,13 @@ fn refuse(c: Call, next: Next) -> Result<Ret> {
     if nrs.is_empty() {
         return Ok(ret);
     }
-    let link = Link::of_node(Node::new(Box::new(Refused(op)), edges, outs));
+    let in_place = target.is_some();
+    let body = Box::new(Refused { op, in_place });
+    if let (Some(target), Ret::Become(made)) = (&target, &ret) {
+        let (made, _) = views::wrote(target, (**made).clone(), body, edges)?;
+        return Ok(Ret::Become(Box::new(made)));
+    }
+    let link = Link::of_node(Node::new(body, edges, outs));
     attach(&mut ret, &link, &nrs, false);
     Ok(ret)
 }

@@ -322,15 +322,16 @@ pub(super) fn item(v: Val, i: usize) -> Result<Val> {
 }
 
 /// Functions of formulas that numbers have too.
-pub(super) fn of_number(name: &str, n: Scalar) -> Option<Scalar> {
-    match (name, n) {
-        ("conj", Scalar::Complex(c)) => Some(Scalar::Complex(c.conj())),
-        ("conj", n) => Some(n),
-        ("neg", Scalar::Int(i)) => Some(Scalar::Int(i.wrapping_neg())),
-        ("neg", Scalar::Float(f)) => Some(Scalar::Float(-f)),
-        ("neg", Scalar::Complex(c)) => Some(Scalar::Complex(-c)),
-        ("log", Scalar::Complex(c)) => Some(Scalar::Complex(c.ln())),
-        ("log", n) => Some(Scalar::Float(n.to_f64().ln())),
+pub(super) fn of_numbers(name: &str, numbers: &[Scalar]) -> Option<Scalar> {
+    match (name, numbers) {
+        ("conj", [Scalar::Complex(c)]) => Some(Scalar::Complex(c.conj())),
+        ("conj", [n]) => Some(*n),
+        ("neg", [Scalar::Int(i)]) => Some(Scalar::Int(i.wrapping_neg())),
+        ("neg", [Scalar::Float(f)]) => Some(Scalar::Float(-f)),
+        ("neg", [Scalar::Complex(c)]) => Some(Scalar::Complex(-c)),
+        ("log", [Scalar::Complex(c)]) => Some(Scalar::Complex(c.ln())),
+        ("log", [n]) => Some(Scalar::Float(n.to_f64().ln())),
+        ("le", [a, b]) => Some(Scalar::Bool(a.to_f64() <= b.to_f64())),
         _ => None,
     }
 }

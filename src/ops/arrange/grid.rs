@@ -109,7 +109,11 @@ fn broadcast_tensors(a: &calls::BroadcastTensors) -> Result<Vec<Tensor>> {
     for t in a.tensors.iter() {
         shape = dims::broadcast(&shape, t.shape())?;
     }
-    a.tensors.iter().map(|t| f::expand(t, &shape)).collect()
+    let expanded = |t: &Tensor| match *t.shape() == shape {
+        true => Ok(t.clone()),
+        false => f::expand(t, &shape),
+    };
+    a.tensors.iter().map(expanded).collect()
 }
 
 fn cartesian_prod(a: &calls::CartesianProd) -> Result<Ret> {

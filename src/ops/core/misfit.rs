@@ -57,6 +57,12 @@ fn changed(args: &Args, want: DType, out: DType) -> Option<Error> {
             Runtime,
             "heaviside is not yet implemented for tensors with different dtypes."
         ),
+        "clamp" | "clamp_min" | "clamp_max" => err!(
+            Runtime,
+            "result type {} can't be cast to the desired output type {}",
+            want.scalar_type(),
+            out.cpp_name()
+        ),
         _ => return None,
     })
 }

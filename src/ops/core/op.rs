@@ -283,7 +283,7 @@ pub enum Shared {
 }
 
 /// How the result of a pointwise row lies in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum Lies {
     /// As its operands, the first of which is asked first where they disagree.
     #[default]
@@ -298,6 +298,8 @@ pub enum Lies {
     Second,
     /// As its operand, but row-major where that is complex.
     DenseOfComplex,
+    /// As an empty tensor like its operand, where that is of some types.
+    Like(fn(crate::DType) -> bool),
 }
 
 /// Family-specific data of a row.

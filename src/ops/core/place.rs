@@ -6,7 +6,7 @@ use crate::ops::core::call::{Call, Form};
 use crate::ops::core::op::{K, P, R, Ret, Traits, Value, X};
 use crate::ops::core::plan::{OutSpec, Plan};
 use crate::ops::core::writable::{
-    check_exact, check_overlap, check_result, check_whole, for_each_written,
+    check_exact, check_operand, check_overlap, check_result, check_whole, for_each_written,
 };
 use crate::ops::core::{dispatch, helpers, misfit, scratch};
 use crate::{Device, Dims, Result, Storage, Tensor, bail, dims, op};
@@ -140,6 +140,9 @@ fn into_outs(
     fill: &mut Fill,
 ) -> Result<()> {
     for (nr, (out, spec)) in outs.iter_mut().zip(&plan.outs).enumerate() {
+        if how.traits.pointwise && *out.shape() != spec.shape {
+            check_operand(args, out, &spec.shape)?;
+        }
         prepare_out(args, nr, out, spec, how.device)?;
     }
     let mut direct = how.direct_out;

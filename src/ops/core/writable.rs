@@ -4,6 +4,7 @@ use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::misfit;
 use crate::ops::core::op::{E, KernelBody, Row, Shared, Traits};
+use crate::ops::pointwise::rule::result_type;
 use crate::tensor::Overlap;
 use crate::{DType, Dims, Error, ErrorKind, Result, Tensor, bail, dims, ensure, mode};
 
@@ -172,7 +173,7 @@ pub fn check_result(args: &Args, target: &Tensor, shape: &Dims, result: DType) -
     misfit::in_place(args, result, target.dtype())
 }
 
-/// What is said of a pointwise call in place for which there is no kernel: shapes are compared before one is looked for.
+/// What is said of a pointwise call in place for which there is no kernel: shapes and types are compared before one is looked for.
 #[cold]
 pub fn without_kernel(args: &Args, k: &KernelBody, form: Option<&Form>, e: Error) -> Error {
     let (Some(Form::InPlace(target) | Form::Within(target)), Row::Map(row)) = (form, &k.row) else {
@@ -190,8 +191,26 @@ pub fn without_kernel(args: &Args, k: &KernelBody, form: Option<&Form>, e: Error
             }
         }
     }
-    let fits = shape == *target.shape();
-    if fits { e } else { misplaced(target, &shape) }
+    if shape != *target.shape() {
+        return misplaced(target, &shape);
+    }
+    let common = result_type(&args.values[..row.arity]);
+    let result = common.map_or(target.dtype(), |d| (row.types)(d).1);
+    misfit::in_place(args, result, target.dtype()).map_or_else(|other| other, |()| e)
+}
+
+/// Refuses to give what is also an operand the shape of a wider result.
+///
+/// # Errors
+/// PyTorch's text.
+#[cold]
+pub fn check_operand(args: &Args, out: &Tensor, shape: &Dims) -> Result<()> {
+    let mut is_operand = false;
+    args.for_each_tensor(|_, t| is_operand |= t.lies_as(out));
+    if is_operand {
+        return Err(misplaced(out, shape));
+    }
+    Ok(())
 }
 
 fn misplaced(target: &Tensor, shape: &Dims) -> Error {

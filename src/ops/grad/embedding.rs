@@ -5,7 +5,7 @@ use crate::cpu::norm::compute_type;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::ops::nn::bag::tensor_type;
+use crate::ops::view::shape::type_name;
 use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
@@ -179,7 +179,7 @@ fn check_indices(indices: &Tensor, at: usize, caller: &str) -> Result<()> {
         Runtime,
         "Expected tensor for argument #{at} 'indices' to have one of the following scalar types: Long, Int; but got {} instead \
          (while checking arguments for {caller})",
-        tensor_type(indices)
+        type_name(indices)
     );
     Ok(())
 }

@@ -165,6 +165,10 @@ fn check_given(t: &Tensor, list: &[Index]) -> Result<usize> {
         && let [only] = list
     {
         match only {
+            Index::Int(i) if *i != 0 => bail!(
+                Index,
+                "index {i} is out of bounds for dimension 0 with size 0"
+            ),
             Index::Int(_) => bail!(
                 Index,
                 "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor \
@@ -237,7 +241,8 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
         Put::Tensor(v) => v,
         Put::Scalar(s) => {
             let (s, dtype) = crate::ops::core::fits::assigned_to(s, t)?;
-            if sliced.indices.is_empty() {
+            // What lies over itself is refused as it is for tensors.
+            if sliced.indices.is_empty() && !sliced.view.has_internal_overlap() {
                 return f::Fill::new(&sliced.view, s).call_();
             }
             number = helpers::made_for(Tensor::scalar(s, dtype)?, t)?;

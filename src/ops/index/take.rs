@@ -8,7 +8,7 @@ use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
 use crate::ops::index::scatter::{apart_index, reduce_rows};
-use crate::ops::nn::bag::tensor_type;
+use crate::ops::view::shape::type_name;
 use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, kernels, mode};
 use torchlike_macros::operators;
 
@@ -223,7 +223,7 @@ fn embedding_rule(a: &calls::Embedding) -> Result<Plan> {
         Runtime,
         "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got {} instead \
          (while checking arguments for embedding)",
-        tensor_type(indices)
+        type_name(indices)
     );
     Ok(Plan::contiguous(
         &indices.shape().concat(&weight.shape()[1..]),
@@ -294,7 +294,7 @@ fn renorm_rule(a: &calls::EmbeddingRenorm) -> Result<Plan> {
         Runtime,
         "Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; but got \
          {} instead (while checking arguments for embedding_renorm_)",
-        crate::ops::view::shape::type_name(a.indices)
+        type_name(a.indices)
     );
     Ok(like(t))
 }

@@ -147,6 +147,8 @@ fn same_dtype(names: &str, x: &Tensor, y: &Tensor) -> Result<()> {
 }
 
 fn addmm_rule(t: &Tensor, x: &Tensor, y: &Tensor) -> Result<Plan> {
+    same_dtype("self and mat2", t, y)?;
+    same_dtype("mat1 and mat2", x, y)?;
     ensure!(
         x.ndim() == 2,
         Runtime,
@@ -159,11 +161,9 @@ fn addmm_rule(t: &Tensor, x: &Tensor, y: &Tensor) -> Result<Plan> {
         "mat2 must be a matrix, got {}-D tensor",
         y.ndim()
     );
-    same_dtype("mat1 and mat2", x, y)?;
     check_mm(x.shape(), y.shape())?;
     let shape = [x.shape()[0], y.shape()[1]];
     check_expand(t, &shape)?;
-    same_dtype("self and mat2", t, x)?;
     supported("addmm_impl_cpu_", x.dtype())?;
     Ok(Plan::contiguous(&shape, x.dtype()))
 }
@@ -376,7 +376,7 @@ fn recorded_linear(a: &calls::NnFunctionalLinear) -> Result<Ret> {
             f::view(&f::addmm(bias, &rows, &f::t(w)?)?, &shape[..])?
         }
         _ => {
-            let turned = if w.ndim() == 2 { f::t(w)? } else { w.clone() };
+            let turned = if w.ndim() == 1 { w.clone() } else { f::t(w)? };
             let made = f::matmul(x, &turned)?;
             match bias {
                 Some(bias) => f::add(&made, bias)?,

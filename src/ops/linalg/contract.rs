@@ -86,16 +86,16 @@ fn inner(a: &calls::Inner) -> Result<Tensor> {
     }
     let (nx, ny) = (x.ndim() - 1, y.ndim() - 1);
     ensure!(
-        x.dtype() == y.dtype(),
-        Runtime,
-        "both inputs should have same dtype"
-    );
-    ensure!(
         x.shape()[nx] == y.shape()[ny],
         Runtime,
         "inner() the last dimension must match on both input tensors but got shapes {} and {}",
         x.shape(),
         y.shape()
+    );
+    ensure!(
+        x.dtype() == y.dtype(),
+        Runtime,
+        "both inputs should have same dtype"
     );
     contract(x, y, &[nx], &[ny])
 }

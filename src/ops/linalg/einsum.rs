@@ -161,7 +161,7 @@ fn einsum(a: &calls::Einsum) -> Result<Tensor> {
     let terms = parse_terms(lhs, operands.len())?;
     let ellipsis = ellipsis_width(&terms, &operands)?;
     let places = Places::new(&terms, rhs, ellipsis)?;
-    check_sizes(&terms, &operands)?;
+    check_sizes(&terms, &operands, ellipsis)?;
     let spread = terms
         .iter()
         .zip(&operands)
@@ -266,14 +266,24 @@ fn kept_sum(t: Tensor, dims: &[i64]) -> Result<Tensor> {
     f::SumDim::new(&t, dims).keepdim(true).call()
 }
 
-/// Sizes of one label must agree, or be 1.
-fn check_sizes(terms: &[Vec<usize>], operands: &[&Tensor]) -> Result<()> {
-    let mut sizes = [1i64; ELLIPSIS];
+/// Sizes of one label, or of one dimension of the ellipsis, must agree, or be 1.
+fn check_sizes(terms: &[Vec<usize>], operands: &[&Tensor], ellipsis: usize) -> Result<()> {
+    let (mut sizes, mut hidden) = ([1i64; ELLIPSIS], vec![1i64; ellipsis]);
     for (i, (term, t)) in terms.iter().zip(operands).enumerate() {
         let missing = t.ndim() + usize::from(term.contains(&ELLIPSIS)) - term.len();
         let (mut d, mut own) = (0, [None; ELLIPSIS]);
         for &l in term {
             if l == ELLIPSIS {
+                for (k, &s) in (d..).zip(&t.shape()[d..d + missing]) {
+                    let seen = &mut hidden[ellipsis - missing + k - d];
+                    ensure!(
+                        s == 1 || *seen == 1 || s == *seen,
+                        Runtime,
+                        "einsum(): dimension {k} covered by ellipsis in operand {i}has size {s} which does not broadcast with \
+                         previously seen ellipsis with size {seen} for the respective dimension"
+                    );
+                    *seen = if s == 1 { *seen } else { s };
+                }
                 d += missing;
                 continue;
             }

@@ -168,7 +168,9 @@ fn inverse(t: &Tensor) -> Result<Tensor> {
 }
 
 fn determinant_rule(t: &Tensor, name: &str) -> Result<Plan> {
-    if name == "linalg.det" && t.dtype().is_reduced_float() && t.ndim() >= 2 {
+    let reduced = name == "linalg.det" && t.dtype().is_reduced_float();
+    let square = |s: &[i64]| matches!(s, [.., a, b] if a == b);
+    if reduced && square(t.shape()) {
         return Err(t.dtype().no_kernel("lu_cpu"));
     }
     let (batch, ..) = check(t, name, true)?;
@@ -348,6 +350,7 @@ fn solve(a: &calls::LinalgSolve) -> Result<Tensor> {
 
 /// `logdet` as operators that have gradients.
 fn recorded_logdet(a: &calls::Logdet) -> Result<Ret> {
+    determinant_rule(a.input, "logdet")?;
     let [sign, log] = f::linalg_slogdet(a.input)?;
     if sign.dtype().is_complex() {
         return f::add(&f::log(&sign)?, &log).map(Ret::One);

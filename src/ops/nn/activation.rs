@@ -5,7 +5,7 @@ use crate::cpu::complex;
 use crate::cpu::halves::rounded;
 use crate::cpu::map::{Ctx, FromCtx as _, Loop, both};
 use crate::cpu::math::{Elementary as _, RealFns as _};
-use crate::ops::core::op::{Cast, F, FMO, O, OpDef, X, compose};
+use crate::ops::core::op::{Cast, F, FMO, Lies, O, OpDef, X, compose};
 use crate::ops::f;
 use crate::ops::pointwise::rule::same;
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, map_op, map_row};
@@ -249,7 +249,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(GeluTanh "_nn.gelu#tanh", 1, same, 0, "T(0.5) * a * (T(1) + tanh(T(0.79788456080286535588) * (a + T(0.044715) * a * a * a)))", "(Tensor self)", "x times the normal distribution function of x, by its tanh approximation.").samples("f32[3, 4]; bf16[3]").grad("self: gelu_backward(grad, self, approximate='tanh')"),
     map_row!(Silu "_nn.silu", 1, same, 0, "a / (T(1) + exp(-a))", "(Tensor self)", "x * sigmoid(x).").samples("f32[3, 4]; c64[3]").grad("self: silu_backward(grad, self); complex: never"),
     map_row!(Mish "_nn.mish", 1, same, 0, "a * tanh(log1p(exp(a)))", "(Tensor self)", "x * tanh(softplus(x)).").samples("f32[3, 4]").grad("self: mish_backward(grad, self)"),
-    map_row!(Hardtanh "_nn.hardtanh", 1, same, typed!(hardtanh_ctx, DType), 0, "a < f0 ? f0 : a > f1 ? f1 : a", "(Tensor self, Scalar min_val=-1, Scalar max_val=1)", "x limited to a range.").samples("f32[3, 4]; i64[3], -1, 2").grad("self: hardtanh_backward(grad, self, min_val, max_val)"),
+    map_row!(Hardtanh "_nn.hardtanh", 1, same, typed!(hardtanh_ctx, DType), 0, "a < f0 ? f0 : a > f1 ? f1 : a", "(Tensor self, Scalar min_val=-1, Scalar max_val=1)", "x limited to a range.").lies(Lies::Like(|_| true)).samples("f32[3, 4]; i64[3], -1, 2").grad("self: hardtanh_backward(grad, self, min_val, max_val)"),
     map_row!(Hardsigmoid "_nn.hardsigmoid", 1, same, 0, "clamp6_(a + T(3)) / T(6)", "(Tensor self)", "A sigmoid made of straight lines.").samples("f32[3, 4]").grad("self: hardsigmoid_backward(grad, self)"),
     map_row!(Hardswish "_nn.hardswish", 1, same, 0, "a * clamp6_(a + T(3)) / T(6)", "(Tensor self)", "x * hardsigmoid(x).").samples("f32[3, 4]").grad("self: hardswish_backward(grad, self)"),
     map_row!(LeakyRelu "_nn.leaky_relu", 1, same, typed!(leaky_relu_ctx, DType), 0, "a > T(0) ? a : a * f0", "(Tensor self, float negative_slope=0.01)", "x where positive, else x times a slope.").samples("f32[3, 4]; bf16[3], 0.2").grad("in place LeakyReluBackward1 | self: leaky_relu_backward(grad, self, negative_slope, False) || self: leaky_relu_backward(grad, result, negative_slope, True)"),

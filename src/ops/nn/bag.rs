@@ -6,6 +6,7 @@ use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, OutSpec, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::ops::pointwise::rule::result_type;
+use crate::ops::view::shape::type_name;
 use crate::{DType, Result, Tensor, bail, cpu, ensure, warning};
 use smallvec::smallvec;
 use torchlike_macros::operators;
@@ -59,22 +60,6 @@ pub static OPS: &[OpDef] = &[
     .batch(Batch::As(typed!(batch::bilinear, Hidden))),
 ];
 
-/// A type of tensors as PyTorch's checks name it: types that it had from the beginning have a class.
-pub(in crate::ops) fn tensor_type(t: &Tensor) -> String {
-    let word = t.dtype().scalar_type();
-    match t.dtype() {
-        DType::U8
-        | DType::I8
-        | DType::I16
-        | DType::I32
-        | DType::I64
-        | DType::F16
-        | DType::F32
-        | DType::F64 => format!("torch.{word}Tensor"),
-        _ => format!("CPU{word}Type"),
-    }
-}
-
 fn check_tables(w: &Tensor, indices: &Tensor, offsets: &Tensor) -> Result<()> {
     for (name, t) in [("indices", indices), ("offsets", offsets)] {
         ensure!(
@@ -82,7 +67,7 @@ fn check_tables(w: &Tensor, indices: &Tensor, offsets: &Tensor) -> Result<()> {
             Runtime,
             "Expected tensor for argument #1 '{name}' to have one of the following scalar types: Long, Int; but got {} instead \
              (while checking arguments for embedding_bag)",
-            tensor_type(t)
+            type_name(t)
         );
         ensure!(
             t.ndim() == 1 || t.ndim() == 2,
@@ -99,7 +84,7 @@ fn check_tables(w: &Tensor, indices: &Tensor, offsets: &Tensor) -> Result<()> {
         Runtime,
         "Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, Double; but \
          got {} instead (while checking arguments for embedding_bag)",
-        tensor_type(w)
+        type_name(w)
     );
     ensure!(
         w.ndim() == 2,
@@ -116,8 +101,8 @@ fn check_factors(factors: &Tensor, a: &calls::EmbeddingBag) -> Result<()> {
         Runtime,
         "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but \
          type {} does not equal {} (while checking arguments for embedding_bag)",
-        tensor_type(a.weight),
-        tensor_type(factors)
+        type_name(a.weight),
+        type_name(factors)
     );
     ensure!(
         a.mode == 0,

@@ -5,11 +5,11 @@ use crate::cpu::matrix::has_product;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, F, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::ops::nn::bag::tensor_type;
 use crate::ops::nn::conv_sizes::{
     check_bias_dtype, check_dilation, check_sizes, check_window, expanded, reaches, sizes,
     transposed_sizes,
 };
+use crate::ops::view::shape::type_name;
 use crate::{Dims, MemoryFormat, Result, Scalar, Tensor, bail, dims, ensure, kernels, mode};
 use num_complex::Complex64;
 use torchlike_macros::operators;
@@ -393,8 +393,8 @@ fn check_dtypes(a: &calls::Convolution) -> Result<()> {
             !d.is_complex() || a.weight.dtype().is_complex(),
             Runtime,
             "Input type ({}) and weight type ({}) should be the same",
-            tensor_type(a.input),
-            tensor_type(a.weight)
+            type_name(a.input),
+            type_name(a.weight)
         );
         bail!(
             Runtime,

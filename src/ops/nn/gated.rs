@@ -277,9 +277,12 @@ fn rule_softmax(t: &Tensor, dim: i64, dtype: Option<DType>, log: bool) -> Result
     let name = match (log, last) {
         (true, true) => "log_softmax_lastdim_kernel_impl",
         (false, true) => "softmax_lastdim_kernel_impl",
-        (_, false) => "softmax_kernel_impl",
+        (true, false) => "log_softmax_kernel_impl",
+        (false, false) => "softmax_kernel_impl",
     };
-    dtype.check_float_kernel(name)?;
+    if t.numel() != 0 {
+        dtype.check_float_kernel(name)?;
+    }
     Ok((Plan::contiguous(t.shape(), dtype), d))
 }
 

@@ -84,14 +84,17 @@ pub static OPS: &[OpDef] = &[
 
 fn logits(a: &calls::BinaryCrossEntropyWithLogits) -> Result<Ret> {
     let (x, target) = (a.input, a.target);
-    let mut log = f::nn_functional_logsigmoid(x)?;
+    let log = f::nn_functional_logsigmoid(x)?;
     if let Some(p) = a.pos_weight {
         let factor = f::add(&f::mul(&f::sub(p, 1i64)?, target)?, 1i64)?;
-        log = f::mul(&factor, &log)?;
+        f::Mul::new(&log, &factor).call_()?;
     }
-    let mut losses = f::sub(&f::mul(&f::rsub(target, 1i64)?, x)?, &log)?;
+    // In place: losses have the type of the targets.
+    let losses = f::rsub(target, 1i64)?;
+    f::Mul::new(&losses, x).call_()?;
+    f::Sub::new(&losses, &log).call_()?;
     if let Some(w) = a.weight {
-        losses = f::mul(&losses, w)?;
+        f::Mul::new(&losses, w).call_()?;
     }
     reduced(losses, Reduction::of_int(a.reduction))
 }

@@ -229,9 +229,12 @@ fn tensors_of<'a>(operands: &'a [Arg<'_>]) -> impl Iterator<Item = &'a Tensor> {
 #[inline]
 pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
     let mut tensors = tensors_of(operands);
+    // Dimensions without elements are steps of zero where numbers or broadcasting are.
+    let empty = |t: &Tensor| t.shape().contains(&0);
     if let Some(first) = tensors.next() {
         let (shape, strides) = (first.shape(), first.strides());
         if dims::is_row_major(shape, strides)
+            && !empty(first)
             && tensors.all(|t| t.shape() == shape && t.strides() == strides)
         {
             return Ok((shape.clone(), strides.clone()));
@@ -239,7 +242,8 @@ pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
     }
     let shape = broadcast_shape(operands)?;
     // Row-major operands never ask for another order of dimensions, however they are broadcast.
-    let strides = if tensors_of(operands).all(|t| dims::is_row_major(t.shape(), t.strides())) {
+    let row_major = |t: &Tensor| dims::is_row_major(t.shape(), t.strides()) && !empty(t);
+    let strides = if tensors_of(operands).all(row_major) {
         dims::contiguous_strides(&shape)
     } else {
         result_strides(&shape, operands)
@@ -278,21 +282,40 @@ pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
     }
     let strides: SmallVec<[Dims; 3]> = tensors().map(|t| t.strides_for(shape)).collect();
     let refs: SmallVec<[&[i64]; 3]> = strides.iter().map(|s| &**s).collect();
-    dims::strides_in_order(shape, &dims::layout_order(shape, &refs))
+    let order = dims::layout_order(shape, &refs);
+    if order.is_sorted() {
+        return dims::contiguous_strides(shape);
+    }
+    let mut strides = Dims::filled(shape.len(), 1);
+    let mut step = 1i64;
+    for &d in order.iter().rev() {
+        strides[d] = step;
+        step = step.saturating_mul(shape[d]);
+    }
+    strides
 }
 
 /// Shape and strides of the gradient of a pointwise operator.
 fn other_layout(operands: &[Arg], lies: Lies) -> Result<(Dims, Dims)> {
-    if lies == Lies::GradientLast {
+    if matches!(lies, Lies::GradientLast) {
         let turned: SmallVec<[Arg; 3]> = operands.iter().rev().cloned().collect();
         return result_layout(&turned);
     }
-    if lies == Lies::Tensors && matches!(operands.first(), Some(Arg::Tensor(_))) {
+    if matches!(lies, Lies::Tensors) && matches!(operands.first(), Some(Arg::Tensor(_))) {
         let tensors: SmallVec<[Arg; 3]> = tensors_of(operands).map(Arg::Tensor).collect();
         return result_layout(&tensors);
     }
-    if lies == Lies::DenseOfComplex && !result_type(operands)?.is_complex() {
+    if matches!(lies, Lies::DenseOfComplex) && !result_type(operands)?.is_complex() {
         return result_layout(operands);
+    }
+    if let (Lies::Like(of), Some(Arg::Tensor(t))) = (lies, operands.first()) {
+        return match of(t.dtype()) {
+            true => Ok((
+                t.shape().clone(),
+                dims::preserved_strides(t.shape(), t.strides()),
+            )),
+            false => result_layout(operands),
+        };
     }
     let shape = broadcast_shape(operands)?;
     if let (Lies::Second, Some(Arg::Tensor(t))) = (lies, operands.get(1)) {

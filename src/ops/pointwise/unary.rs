@@ -233,7 +233,7 @@ fn signed(d: DType) -> (DType, DType) {
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
-    map_row!(Abs "abs", 1, magnitude, FMIO | X | E | J, "abs_(a)", "(Tensor self)", "The absolute value of each element.").grad("self: grad * self.sgn()"),
+    map_row!(Abs "abs", 1, magnitude, FMIO | X | E | J, "abs_(a)", "(Tensor self)", "The absolute value of each element.").lies(Lies::Like(DType::is_complex)).grad("self: grad * self.sgn()"),
     map_row!(Neg "neg", 1, same, FMIO | X | J, "-a", "(Tensor self)", "Each element negated.").grad("self: grad.neg(); jvp: linear"),
     compose(
         "positive",
@@ -282,17 +282,17 @@ pub static OPS: &[OpDef] = &[
     map_row!(BitwiseNot "bitwise_not", 1, same, FMIO | X, "bitnot_(a)", "(Tensor self)", "Each bit flipped; truth values negated.").no_grad(),
     map_row!(LogicalNot "logical_not", 1, compare, FMIO, "!(a != T(0))", "(Tensor self)", "True where the element is zero.").no_grad(),
     map_row!(Isnan "isnan", 1, equal, FM, "isnan_(a)", "(Tensor self)", "True where the element is not a number.").no_grad(),
-    map_row!(Isinf "isinf", 1, equal, FM, "isinf_(a)", "(Tensor self)", "True where the element is infinite.").no_grad(),
-    map_row!(Isfinite "isfinite", 1, equal, FM, "isfinite_(a)", "(Tensor self)", "True where the element is neither infinite nor NaN.").no_grad(),
+    map_row!(Isinf "isinf", 1, equal, FM, "isinf_(a)", "(Tensor self)", "True where the element is infinite.").lies(Lies::Like(|d| d.is_integral(true))).no_grad(),
+    map_row!(Isfinite "isfinite", 1, equal, FM, "isfinite_(a)", "(Tensor self)", "True where the element is neither infinite nor NaN.").lies(Lies::Like(|d| d.is_integral(true))).no_grad(),
     map_row!(Isposinf "isposinf", 1, compare, FMO | X, "isposinf_(a)", "(Tensor self)", "True where the element is positive infinity.").no_grad(),
     map_row!(Isneginf "isneginf", 1, compare, FMO | X, "isneginf_(a)", "(Tensor self)", "True where the element is negative infinity.").no_grad(),
     map_row!(Signbit "signbit", 1, compare, FMO | X, "signbit_(a)", "(Tensor self)", "True where the sign bit is set.").no_grad(),
     map_row!(RoundTo "round#decimals", 1, same, typed!(decimals, DType), FMIO | X | J, "", "(Tensor self, *, int decimals)", "Rounded to a number of decimals.").samples("f32[3, 4], decimals=0").grad("RoundBackward1 | self: zeros_like(grad); jvp: pointwise"),
-    map_row!(NanToNum "nan_to_num", 1, same, typed!(replacements, DType), FMIO | X | J, "nan_to_num_(a, f0, f1, f2)", "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", "Infinities and NaN replaced by numbers.").grad("self: grad * isfinite(self); jvp: pointwise"),
-    map_row!(Isreal "isreal", 1, equal, FM, "isreal_(a)", "(Tensor self)", "True where the imaginary part is zero.").no_grad(),
+    map_row!(NanToNum "nan_to_num", 1, same, typed!(replacements, DType), FMIO | X | J, "nan_to_num_(a, f0, f1, f2)", "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", "Infinities and NaN replaced by numbers.").lies(Lies::Like(|_| true)).grad("self: grad * isfinite(self); jvp: pointwise"),
+    map_row!(Isreal "isreal", 1, equal, FM, "isreal_(a)", "(Tensor self)", "True where the imaginary part is zero.").lies(Lies::Like(|d| d.is_integral(true))).no_grad(),
     map_row!(Angle "angle", 1, angle_types, FMO, "angle_(a)", "(Tensor self)", "The angle of each element in the complex plane.").lies(Lies::DenseOfComplex).grad("self: _grad.angle(grad, self)"),
-    map_row!(Deg2rad "deg2rad", 1, float, FMIO | J, "a * T(0.017453292519943295)", "(Tensor self)", "Degrees as radians.").grad("self: grad * 0.017453292519943295; jvp: pointwise"),
-    map_row!(Rad2deg "rad2deg", 1, float, FMIO | J, "a * T(57.29577951308232)", "(Tensor self)", "Radians as degrees.").grad("self: grad * 57.29577951308232; jvp: pointwise"),
+    map_row!(Deg2rad "deg2rad", 1, float, FMIO | J, "a * T(0.017453292519943295)", "(Tensor self)", "Degrees as radians.").lies(Lies::Like(|_| true)).grad("self: grad * 0.017453292519943295; jvp: pointwise"),
+    map_row!(Rad2deg "rad2deg", 1, float, FMIO | J, "a * T(57.29577951308232)", "(Tensor self)", "Radians as degrees.").lies(Lies::Like(|_| true)).grad("self: grad * 57.29577951308232; jvp: pointwise"),
     map_row!(Logit "logit", 1, float, typed!(margin, DType), FMIO | J, "", "(Tensor self, float? eps=None)", "log(x / (1 - x)), with x kept `eps` away from 0 and 1.").grad("self: logit_backward(grad, self, eps)"),
     map_row!(Sinc "sinc", 1, float, FMIO | J, "sinc_(a)", "(Tensor self)", "sin(pi x) / (pi x).").grad("self: _grad.sinc(grad, self); jvp: pointwise"),
 ];

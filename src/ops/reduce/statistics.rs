@@ -216,14 +216,14 @@ fn is_nonzero(a: &calls::IsNonzero) -> Result<Ret> {
 
 fn trace(a: &calls::Trace) -> Result<Tensor> {
     let (t, d) = (a.input, a.input.dtype());
+    let added = !matches!(d, DType::Bool | DType::U16 | DType::U32 | DType::U64);
+    d.check_kernel(added && !d.is_storage_only(), "trace")?;
     ensure!(
         t.ndim() == 2,
         Runtime,
         "trace: expected a matrix, but got tensor with dim {}",
         t.ndim()
     );
-    let added = !matches!(d, DType::Bool | DType::U16 | DType::U32 | DType::U64);
-    d.check_kernel(added && !d.is_storage_only(), "trace")?;
     f::sum(&f::diagonal(t)?)
 }
 

@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
         "mean",
         "(Tensor self, *, dtype? dtype=None)",
         FMO,
-        body!(|a| mean(Over::all(a.input)?, a.dtype), anywhere: fold),
+        body!(|a| mean(mean_type(a.input, a.dtype)?, Over::all(a.input)?), anywhere: fold),
         "The mean of all elements.",
     ).samples("f64[3, 4]; c64[3, 4]")
     .grad("self: grad.expand(self.sizes) / self.numel; jvp: linear")
@@ -44,7 +44,10 @@ pub static OPS: &[OpDef] = &[
         "mean#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
         FMO,
-        body!(|a| mean(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold),
+        body!(
+            |a| mean(mean_type(a.input, a.dtype)?, Over::list(a.input, a.dim, a.keepdim)?),
+            anywhere: fold
+        ),
         "The mean over dimensions.",
     ).samples("f32[3, 4], dim=(); c64[3, 4], dim=-1; f32[2, 3, 4], dim=2, keepdim=True")
     .grad("MeanBackward1 | self: _grad.mean_dim(grad, self.sizes, dim, keepdim); jvp: linear"),
@@ -222,8 +225,9 @@ fn sum(over: Over, asked: Option<DType>) -> Result<(Plan, Fold)> {
     Ok(over.folded(Kind::Sum, dtype))
 }
 
-fn mean(over: Over, asked: Option<DType>) -> Result<(Plan, Fold)> {
-    let dtype = asked.unwrap_or(over.input.dtype());
+/// The type of means, which is asked for before dimensions are looked at.
+fn mean_type(t: &Tensor, asked: Option<DType>) -> Result<DType> {
+    let dtype = asked.unwrap_or(t.dtype());
     if dtype.is_integral(true) {
         let what = if asked.is_some() { "Optional" } else { "Input" };
         bail!(
@@ -232,6 +236,10 @@ fn mean(over: Over, asked: Option<DType>) -> Result<(Plan, Fold)> {
             dtype.scalar_type()
         );
     }
+    Ok(dtype)
+}
+
+fn mean(dtype: DType, over: Over) -> Result<(Plan, Fold)> {
     computable("sum_cpu", dtype)?;
     let post = Post::Over(over.count() as f64);
     let (plan, fold) = over.folded(Kind::Sum, dtype);

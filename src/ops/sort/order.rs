@@ -76,7 +76,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
         FMO | X,
         body!(topk, anywhere: |a, dim, outs| {
-            kernels::sort::topk(&outs[0], &outs[1], a.input, *dim, a.k as usize, a.largest)
+            kernels::sort::topk(&outs[0], &outs[1], a.input, *dim, a.k as usize, a.largest, a.sorted)
         }).unmeasured(),
         "The k largest or smallest elements along a dimension.",
     ).apart(1)

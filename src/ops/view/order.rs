@@ -38,16 +38,14 @@ pub static OPS: &[OpDef] = &[
         .samples("c64[3, 4]")
         .grad("in place TBackward1 | self: grad.t(); jvp: linear")
         .batch(Batch::As(typed!(|a, h| batch::t(a.input, h), Hidden))),
-    view(
+    compose(
         "adjoint",
         "(Tensor self)",
         FM,
-        |a| matrix_transpose(a.input, "adjoint()", true),
+        adjoint,
         "The last two dimensions swapped, conjugated.",
     )
-    .samples("f32[3, 4]")
-    .grad("TransposeBackward0 | self: grad.adjoint()")
-    .batch(Batch::Lead),
+    .samples("f32[3, 4]; c64[3, 4]"),
     view(
         "movedim",
         "(Tensor self, int[] source, int[] destination)",
@@ -124,6 +122,14 @@ fn m_t(a: &calls::MT) -> Result<Tensor> {
         return f::alias(t);
     }
     f::transpose(t, -2, -1)
+}
+
+fn adjoint(a: &calls::Adjoint) -> Result<Ret> {
+    check_no_vector(a.input, "adjoint()")?;
+    match a.input.ndim() {
+        0 => Ok(Ret::Same(0)),
+        _ => hermitian(a.input).map(Ret::One),
+    }
 }
 
 fn m_h(a: &calls::MH) -> Result<Tensor> {
@@ -219,25 +225,6 @@ fn t(a: &calls::T) -> Result<ViewPlan> {
             "t() expects a tensor with <= 2 dimensions, but self is {n}D"
         ),
     }
-}
-
-/// The last two dimensions swapped, and conjugated.
-fn matrix_transpose(t: &Tensor, name: &str, conjugate: bool) -> Result<ViewPlan> {
-    let n = t.ndim();
-    ensure!(
-        n != 1,
-        Runtime,
-        "tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor."
-    );
-    let mut plan = ViewPlan::of(t);
-    if n > 0 {
-        plan = plan.swapped(n - 2, n - 1);
-    }
-    Ok(if conjugate && t.dtype().is_complex() {
-        plan.conjugated()
-    } else {
-        plan
-    })
 }
 
 fn move_dims(t: &Tensor, source: &[i64], destination: &[i64]) -> Result<ViewPlan> {

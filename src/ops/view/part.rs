@@ -210,7 +210,7 @@ pub fn index(t: &Tensor, dim: i64, index: i64) -> Result<Part> {
     if index < -size || index >= size {
         bail!(
             Index,
-            "select(): index {index} out of range for tensor of size {} at dimension {dim}",
+            "select(): index {index} out of range for tensor of size {} at dimension {d}",
             t.shape()
         );
     }

@@ -5,7 +5,7 @@ use crate::ops::batch;
 use crate::ops::core::op::{Batch, F, FM, Hidden, I, M, OpDef, Ret, Value, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
-use crate::{Dims, Result, Scalar, Tensor, bail, ensure};
+use crate::{DType, DeviceKind, Dims, Result, Scalar, Tensor, bail, ensure};
 use smallvec::SmallVec;
 use torchlike_macros::operators;
 
@@ -245,13 +245,16 @@ fn view_dtype(a: &calls::ViewDtype) -> Result<ViewPlan> {
         "self.dim() cannot be 0 to view {fname} as {tname} (different element sizes)"
     );
     let last = t.ndim() - 1;
-    ensure!(
-        strides[last] == 1,
-        Runtime,
-        "self.stride(-1) must be 1 to view {fname} as {tname} (different element sizes), but got {}",
-        strides[last]
-    );
+    let side_by_side = |stride: i64| {
+        ensure!(
+            stride == 1,
+            Runtime,
+            "self.stride(-1) must be 1 to view {fname} as {tname} (different element sizes), but got {stride}"
+        );
+        Ok(())
+    };
     if from > to {
+        side_by_side(strides[last])?;
         let r = from / to;
         shape[last] *= r;
         for s in strides.iter_mut().take(last) {
@@ -272,6 +275,7 @@ fn view_dtype(a: &calls::ViewDtype) -> Result<ViewPlan> {
         "self.storage_offset() must be divisible by {r} to view {fname} as {tname} (different element sizes), but got {}",
         t.offset()
     );
+    side_by_side(strides[last])?;
     shape[last] /= r;
     for (d, s) in strides.iter_mut().enumerate().take(last) {
         ensure!(
@@ -430,13 +434,27 @@ fn expand(t: &Tensor, size: &[i64]) -> Result<ViewPlan> {
     Ok(ViewPlan::with(t, shape, strides, t.offset()))
 }
 
-/// The C++ type name that PyTorch's messages use: `torch.FloatTensor`, `MetaFloatType`.
+/// The type of a tensor as PyTorch's messages name it: types that it had from the beginning have a class
+/// (`torch.FloatTensor`), others are named by what computes them (`CPUBoolType`, `MetaFloatType`).
 #[must_use]
 pub fn type_name(t: &Tensor) -> String {
     let s = t.dtype().scalar_type();
+    let classed = matches!(
+        t.dtype(),
+        DType::U8
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::I64
+            | DType::F16
+            | DType::F32
+            | DType::F64
+    );
     match t.device().kind {
-        crate::DeviceKind::Cpu => format!("torch.{s}Tensor"),
-        crate::DeviceKind::Cuda => format!("torch.cuda.{s}Tensor"),
-        crate::DeviceKind::Meta => format!("torch.{s}Tensor"),
+        DeviceKind::Cpu if classed => format!("torch.{s}Tensor"),
+        DeviceKind::Cpu => format!("CPU{s}Type"),
+        DeviceKind::Cuda if classed => format!("torch.cuda.{s}Tensor"),
+        DeviceKind::Cuda => format!("CUDA{s}Type"),
+        DeviceKind::Meta => format!("Meta{s}Type"),
     }
 }
