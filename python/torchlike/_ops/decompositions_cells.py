@@ -55,7 +55,9 @@ def cell(
     input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None, name: str = ""
 ) -> Any:
     """One step: what the state gives, and what the input gives."""
-    if input.dim() != 2:
+    last = hx[0] if isinstance(hx, list | tuple) else hx
+    fits = input.dim() == 2 and last.dim() == 2 and input.shape[0] == last.shape[0]
+    if not fits or (input.shape[1], last.shape[1]) != (w_ih.shape[1], w_hh.shape[1]):
         return NotImplemented
     return _step(name)(name, lambda: linear(input, w_ih, b_ih), hx, [w_ih, w_hh, b_ih, b_hh])
 

@@ -51,6 +51,8 @@ def dropout(input: Any, p: float = 0.5, training: Any = None, train: Any = None,
         return _nothing(input)
     if p in (0, 1) or not on:
         return NotImplemented
+    if not input.numel():
+        return input
     if how.get("inplace"):
         mask = aten.bernoulli_.float(aten.empty_like(input), 1 - p)
         return aten.mul_.Tensor(input, aten.div_.Scalar(mask, 1 - p))
@@ -82,8 +84,12 @@ def feature_dropout(
     name: str = "",
 ) -> Any:
     """A mask of one draw a channel, scaled."""
-    if inplace or p in (0, 1) or not (training if train is None else train):
+    if inplace or p == 0 or not (training if train is None else train):
         return NotImplemented
+    if not input.numel():
+        return input
+    if p == 1:
+        return _nothing(input)
     alone = input.dim() == {"1d": 2, "3d": 4}.get(name[-2:])
     x = aten.unsqueeze(input, 0) if alone else input
     shape = [*x.shape[:2], *[1] * (x.dim() - 2)]
@@ -348,11 +354,31 @@ def _convolution(dims: int, transposed: bool) -> Any:
         if isinstance(padding, str):
             input, padding = _same(input, weight, padding, dilation, dims)
         padding = [padding] * dims if isinstance(padding, int) else list(padding)
-        return aten.convolution(
-            input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-        )
+        how = (stride, padding, dilation, transposed, output_padding, groups)
+        if input.is_complex() and weight.is_complex():
+            return _of_parts(input, weight, bias, how)
+        return aten.convolution(input, weight, bias, *how)
 
     return made
+
+
+def _of_parts(input: Any, weight: Any, bias: Any, how: Any) -> Any:
+    """A convolution of complex numbers by three of real ones."""
+
+    def parts(t: Any) -> Any:
+        both = aten.view_as_real(t)
+        return aten.select.int(both, -1, 0), aten.select.int(both, -1, 1)
+
+    (x, xi), (w, wi) = parts(input), parts(weight)
+    b, bi = (None, None) if bias is None else parts(bias)
+    first = aten.convolution(x, w, b, *how)
+    second = aten.convolution(xi, wi, None, *how)
+    shift = None if bias is None else aten.add.Tensor(b, bi)
+    sums = aten.add.Tensor(w, wi)
+    both = aten.convolution(aten.add.Tensor(x, xi), sums, shift, *how)
+    rest = aten.sub.Tensor(aten.sub.Tensor(both, first), second)
+    imaginary = aten.mul.Scalar(rest, 1j)
+    return aten.add.Tensor(aten.sub.Tensor(first, second), imaginary)
 
 
 def _same(input: Any, weight: Any, padding: str, dilation: Any, dims: int) -> Any:
