@@ -16,12 +16,15 @@ Weights = list[Any]
 
 
 def _plain_step(name: str, inside: Any, h: Any, w: Weights) -> Any:
-    made = aten.add_.Tensor(linear(h, w[1], w[3]), inside())
+    # What the input gives lives as long as the step.
+    made, given = linear(h, w[1], w[3]), inside()
+    made = aten.add_.Tensor(made, given)
     return aten.tanh(made) if "tanh" in name else aten.relu(made)
 
 
 def _gru_step(_name: str, inside: Any, h: Any, w: Weights) -> Any:
-    reset, update, new = aten.unsafe_split.Tensor(inside(), w[1].shape[0] // 3, 1)
+    given = aten.unsafe_split.Tensor(inside(), w[1].shape[0] // 3, 1)
+    reset, update, new = given
     old = aten.unsafe_split.Tensor(linear(h, w[1], w[3]), w[1].shape[0] // 3, 1)
     reset = aten.sigmoid_(aten.add_.Tensor(old[0], reset))
     update = aten.sigmoid_(aten.add_.Tensor(old[1], update))

@@ -87,6 +87,7 @@ def poisson_nll_loss(
     if log_input:
         product = aten.mul.Tensor(target, input)
         loss = aten.sub.Tensor(aten.exp(input), product)
+        del product
     else:
         logs = aten.log(aten.add.Scalar(input, eps))
         loss = aten.sub.Tensor(input, aten.mul.Tensor(target, logs))
@@ -307,8 +308,6 @@ def loss_of_each(
     self: Any, target: Any, beta: Any = None, delta: Any = None, name: str = ""
 ) -> Any:
     """The loss of each element, by the operator that can also reduce."""
-    if name == "_nn.smooth_l1" and beta == 0:
-        return aten.abs(aten.sub.Tensor(self, target))
     loss = getattr(aten, name.removeprefix("_nn.") + "_loss")
     return loss(self, target, 0, *(p for p in (beta, delta) if p is not None))
 

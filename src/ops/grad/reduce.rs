@@ -212,10 +212,19 @@ fn restored(t: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
         return Ok(t.clone());
     }
     let n = t.ndim() + dim.len();
-    let at: Vec<usize> = dim.iter().map(|d| dims::wrap_dim(*d, n)).collect::<Result<_>>()?;
+    let at: Vec<usize> = dim
+        .iter()
+        .map(|d| dims::wrap_dim(*d, n))
+        .collect::<Result<_>>()?;
     let mut rest = t.shape().iter();
     let sizes: Dims = (0..n)
-        .map(|d| if at.contains(&d) { 1 } else { *rest.next().unwrap_or(&1) })
+        .map(|d| {
+            if at.contains(&d) {
+                1
+            } else {
+                *rest.next().unwrap_or(&1)
+            }
+        })
         .collect();
     f::reshape(t, &sizes)
 }
