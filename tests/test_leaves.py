@@ -58,7 +58,8 @@ CALLS = {
     ),
     "a complex convolution": (
         lambda: F.conv1d(z[None], z[None]),
-        "unsqueeze unsqueeze view_as_real select.int select.int view_as_real select.int select.int convolution convolution add.Tensor add.Tensor convolution sub.Tensor sub.Tensor mul.Scalar "
+        "unsqueeze unsqueeze view_as_real select.int select.int view_as_real select.int select.int "
+        "convolution convolution add.Tensor add.Tensor convolution sub.Tensor sub.Tensor mul.Scalar "
         "sub.Tensor add.Tensor",
     ),
     # an overload is chosen by all of the arguments

@@ -15,6 +15,8 @@ from torchlike.utils._foreach_utils import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_public: Any = torch
+
 __all__ = [
     "clip_grad_norm",
     "clip_grad_norm_",
@@ -58,7 +60,7 @@ def get_total_norm(
     norms: list[Any] = []
     for group, _, together in _groups(tensors, foreach):
         if together:
-            norms += torch._foreach_norm(group, norm_type)
+            norms += _public._foreach_norm(group, norm_type)
         else:
             norms += [torch.linalg.vector_norm(t, norm_type) for t in group]
     total = torch.linalg.vector_norm(torch.stack([n.to(first) for n in norms]), norm_type)
@@ -83,7 +85,7 @@ def clip_grads_with_norm_(
         for group, device, together in _groups(grads, foreach):
             by = factor.to(device)
             if together:
-                torch._foreach_mul_(group, by)
+                _public._foreach_mul_(group, by)
             else:
                 for grad in group:
                     grad.mul_(by)
@@ -138,8 +140,8 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     with torch.no_grad():
         for group, _, together in _groups(_grads(parameters), foreach):
             if together and modes.stack():
-                torch._foreach_clamp_min_(group, -limit)
-                torch._foreach_clamp_max_(group, limit)
+                _public._foreach_clamp_min_(group, -limit)
+                _public._foreach_clamp_max_(group, limit)
             else:
                 for grad in group:
                     grad.clamp_(min=-limit, max=limit)
