@@ -268,3 +268,20 @@ def test_callbacks_add_callbacks():
     x.register_hook(lambda g: torch._C._queue_callback(last))
     (x * 2).sum().backward()
     assert done == [True, "added"] and torch._C._current_graph_task_id() == -1
+
+
+def test_what_one_gradient_took_is_gone_before_the_next():
+    x = torch.empty(4, 6, device="meta")
+    w = torch.empty(6, 6, device="meta", requires_grad=True)
+
+    def peak(f):
+        tracker = MemTracker()
+        tracker.track_external(x, w)
+        with tracker:
+            f(x @ w).sum().backward()
+        (parts,) = tracker.get_tracker_snapshot("peak").values()
+        return parts["Total"] - 240
+
+    # three products of 96 bytes, their gradients, and one value on the way
+    assert peak(lambda t: torch.addcmul(t, x @ w, x @ w)) == 488
+    assert peak(lambda t: nn.functional.binary_cross_entropy_with_logits(t, x)) == 296

@@ -361,3 +361,14 @@ def test_a_view_keeps_its_gradient_after_a_write_through_another(first):
     y.mul_(2)
     (v * v.detach()).sum().backward()
     assert v.retains_grad and v.grad.tolist() == [8.0, 4.0]
+
+
+def test_a_view_that_is_cut_off_is_still_read():
+    p = torch.nn.Parameter(torch.zeros(3))
+    with torch.no_grad():
+        v = p.unsqueeze(0)
+        v.add_(1)
+    assert v.detach().tolist() == v.data.tolist() == [[1.0, 1.0, 1.0]]
+    assert v.argmax() == 0 and v.contiguous().data_ptr() == p.data_ptr()
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+        v * 2

@@ -364,3 +364,12 @@ def test_triangles_are_written_into_memory_of_any_layout(of, dtype):
     strided = torch.ones(2, 3, 4, 2, dtype=dtype)[..., 0].copy_(t)
     assert torch.equal(of(strided, 1), wanted)
     assert torch.equal(of(strided, 1, out=strided), wanted)
+
+
+def test_factors_of_singular_matrices():
+    singular = torch.zeros(2, 2)
+    for call in (linalg.lu_factor, lambda t: linalg.lu_factor_ex(t, check_errors=True)):
+        with pytest.raises(RuntimeError, match=r"U\[1,1\] is zero") as e:
+            call(singular)
+        assert not isinstance(e.value, linalg.LinAlgError)
+    assert torch.lu(singular)[0].tolist() == [[0.0, 0.0], [0.0, 0.0]]

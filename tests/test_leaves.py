@@ -43,6 +43,25 @@ wide, cube = torch.ones(4, 3), torch.ones(2, 3, 3)
 z = torch.complex(x, y)
 
 CALLS = {
+    "a complex number chosen": (lambda: torch.where(mask, 1j, x), "scalar_tensor _to_copy where.self"),
+    "close whole numbers": (
+        lambda: torch.isclose(places, places),
+        "eq.Tensor _to_copy mul.Scalar abs add.Scalar sub.Tensor abs abs ne.Scalar eq.Tensor mul.Tensor le.Tensor "
+        "bitwise_and_.Tensor bitwise_or_.Tensor",
+    ),
+    "finite truth values": (lambda: mask.isfinite(), "ones_like"),
+    "nothing dropped of nothing": (lambda: F.dropout(x[:0], 0.5), "slice.Tensor"),
+    "a rank": (
+        lambda: torch.linalg.matrix_rank(square, atol=0.5),
+        "empty.memory_format full full _linalg_svd slice.Tensor unsqueeze mul.Tensor unsqueeze maximum gt.Tensor "
+        "sum.dim_IntList",
+    ),
+    "a complex convolution": (
+        lambda: F.conv1d(z[None], z[None]),
+        "unsqueeze unsqueeze view_as_real select.int select.int view_as_real select.int select.int "
+        "convolution convolution add.Tensor add.Tensor convolution sub.Tensor sub.Tensor mul.Scalar "
+        "sub.Tensor add.Tensor",
+    ),
     # an overload is chosen by all of the arguments
     "mean of a dimension": (lambda: x.mean(1), "mean.dim"),
     "largest of two": (lambda: x.max(y), "maximum"),
@@ -231,6 +250,42 @@ def test_a_factorisation_that_fails_says_why():
             call()
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_who_watches_hides_no_check(device):
+    x = torch.ones(3, 3, device=device)
+    short = torch.zeros(2, dtype=torch.int64, device=device)
+    for call, text in (
+        (lambda: F.nll_loss(x, short), "Expected input batch_size"),
+        (lambda: F.one_hot(x, 3), "only applicable to index tensor"),
+        (lambda: x.movedim(0, 3), "Dimension out of range"),
+        (lambda: torch.take_along_dim(x, short.int()[None], 1), "indices should be Long"),
+        (lambda: nn.RNNCell(2, 3, device=device)(x), "inconsistent input_size: got 3 expected 2"),
+    ):
+        with Log(), pytest.raises((RuntimeError, ValueError, IndexError), match=text):
+            call()
+
+
+def test_lists_of_tensors_are_one_operator():
+    both = [torch.ones(2), torch.ones(3)]
+    p = [nn.Parameter(t.clone()) for t in both]
+    for q in p:
+        q.grad = torch.ones_like(q)
+    clip = torch.nn.utils
+    for call, wanted in (
+        (lambda: torch._foreach_add(both, 1), "_foreach_add.Scalar"),
+        (lambda: torch._foreach_add(both, both, alpha=2), "_foreach_add.List"),
+        (lambda: torch._foreach_mul(both, [1.0, 2.0]), "_foreach_mul.ScalarList"),
+        (lambda: torch._foreach_neg_(both), "_foreach_neg_"),
+        (lambda: clip.get_total_norm(both), "_foreach_norm.Scalar stack linalg_vector_norm"),
+        (lambda: clip.clip_grad_value_(p, 0.5), "_foreach_clamp_min_.Scalar _foreach_clamp_max_.Scalar"),
+        (lambda: clip.clip_grad_value_(p, 0.5, foreach=False), "clamp_ clamp_"),
+    ):  # fmt: skip
+        assert seen(call) == wanted
+    assert both[0].tolist() == [-1.0, -1.0] and p[0].grad.tolist() == [0.5, 0.5]
+    with pytest.raises(RuntimeError, match="can't use the foreach API on meta tensors"):
+        clip.get_total_norm([torch.ones(2, device="meta")], foreach=True)
+
+
 def test_operators_written_by_hand_write_what_they_are_given():
     x, out = torch.randn(3), torch.empty(0)
     assert torch.ops.aten._softmax.out(x, 0, False, out=out) is out
@@ -269,6 +324,22 @@ def test_calls_of_operators_are_recorded_above_those_who_watch():
         (
             lambda g: g.backward(torch.ones(2)),
             "ones ones new_empty_strided copy_",
+        ),
+        (
+            lambda g: g.var().backward(),
+            "ones var.correction ones_like mean sub.Tensor mul.Scalar mul.Tensor detach",
+        ),
+        (
+            lambda g: g.amax(0).backward(),
+            "ones amax detach ones_like detach view eq.Tensor view sum.dim_IntList div.Tensor mul.Tensor detach",
+        ),
+        (
+            lambda g: g.max(0).values.backward(),
+            "ones max.dim ones_like unsqueeze unsqueeze new_zeros scatter.src detach",
+        ),
+        (
+            lambda g: F.binary_cross_entropy_with_logits(g, torch.ones(2)).backward(),
+            "ones ones binary_cross_entropy_with_logits ones_like sigmoid sub.Tensor mul.Tensor div_.Scalar detach",
         ),
     ],
 )

@@ -328,3 +328,15 @@ def test_questions_of_tensors_are_asked_of_who_overrides_them():
     assert torch.is_same_size(Asked(), torch.ones(1)) is torch.is_same_size
     distance = torch.nn.functional.triplet_margin_with_distance_loss
     assert distance(Asked(), torch.ones(1), torch.ones(1)) is distance
+
+
+def test_a_difference_is_one_whichever_operand_is_of_a_subclass():
+    class Seen(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__, [type(a).__name__ for a in args]
+
+    s = torch.ones(2).as_subclass(Seen)
+    assert torch.ones(2) - s == ("sub", ["Tensor", "Seen"])
+    assert s - torch.ones(2) == ("sub", ["Seen", "Tensor"])
+    assert 1 - s == ("__rsub__", ["Seen", "int"])

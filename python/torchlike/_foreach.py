@@ -6,11 +6,13 @@ What stands beside the tensors may be a list of as many tensors or numbers, or o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
 import torchlike as torch
+from torchlike import _C
 
 Tensor = torch.Tensor
 
@@ -188,5 +190,23 @@ def _all() -> dict[str, Callable[..., Any]]:
     return made
 
 
+def _shown(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which dispatch modes see as one operator."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from torchlike._ops import modes
+
+        if not modes.stack() or _C._dispatch_handlers(modes.tensors(args)):
+            return function(*args, **kwargs)
+        made = getattr(torch.ops.aten, name)(*args, **kwargs)
+        if name.endswith("_"):
+            return args[0] if args else kwargs["self"]
+        return tuple(made)
+
+    return call
+
+
 globals().update(_all())
 __all__ = [name for name in globals() if name.startswith("_foreach")]
+globals().update({name: _shown(name, globals()[name]) for name in __all__})

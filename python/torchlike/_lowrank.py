@@ -14,10 +14,12 @@ from torchlike._function import overridable
 __all__ = ["lobpcg", "pca_lowrank", "svd_lowrank"]
 
 
-def _apart(a: Any, m: Any, x: Any) -> Any:
-    """The product of `a - m` and `x`."""
-    product = torchlike.matmul(a, x)
-    return product if m is None else product - torchlike.matmul(m, x)
+def _apart(a: Any, m: Any, x: Any, turned: bool = False) -> Any:
+    """The product of `a - m`, or of the same turned, and `x`."""
+    product = torchlike.matmul(a.mH if turned else a, x)
+    if m is None:
+        return product
+    return product - torchlike.matmul(m.mH if turned else m, x)
 
 
 def _basis(a: Any, q: int, niter: int, m: Any) -> Any:
@@ -26,9 +28,7 @@ def _basis(a: Any, q: int, niter: int, m: Any) -> Any:
     start = torchlike.randn(a.shape[-1], q, dtype=kind, device=a.device)
     found = torchlike.linalg.qr(_apart(a, m, start))[0]
     for _ in range(niter):
-        # Turned in each step, as modes see it.
-        turned_m = None if m is None else m.mH
-        found = torchlike.linalg.qr(_apart(a.mH, turned_m, found))[0]
+        found = torchlike.linalg.qr(_apart(a, m, found, turned=True))[0]
         found = torchlike.linalg.qr(_apart(a, m, found))[0]
     return found
 

@@ -133,6 +133,7 @@ fn parts(c: &Call) -> Option<fn(&Args) -> Result<Ret>> {
 fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)) -> Result<Ret> {
     let (parts, mut parted) = (parts(&c), false);
     let answered = Python::attach(|py| -> PyResult<Option<Ret>> {
+        noted::prune(py);
         let shown = show(py, &c)?;
         let _within = mode::Within::of(None);
         let _answering = closed.then(Answering::now);

@@ -3,7 +3,7 @@
 use super::class::references;
 use super::dispatch::on;
 use super::object::PyTensor;
-use crate::Tensor;
+use crate::{Tensor, mode};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::cell::{Cell, RefCell};
@@ -122,9 +122,11 @@ pub(super) fn forget(keep: impl Fn(&Tensor) -> bool) {
     drop(gone);
 }
 
-/// Gives up objects of tensors that nobody else has any more, while a call goes on.
+/// Gives up objects of tensors that nobody else has any more, while a call or a composite goes on; what the text of a
+/// gradient makes is kept until its end.
 pub(super) fn prune(py: Python<'_>) {
-    if DEPTH.get() == 0 {
+    let within = mode::within().is_some_and(|row| row != mode::FORMULA);
+    if DEPTH.get() == 0 && !within {
         return;
     }
     let gone = NOTED.with_borrow_mut(|n| {

@@ -120,6 +120,12 @@ pub(super) fn divided_by<'py>(slf: Object<'_, 'py>, other: Object<'_, 'py>) -> O
     })
 }
 
+/// True if the class of one object is a proper subclass of the other's.
+fn is_derived(a: Object, b: Object) -> PyResult<bool> {
+    let (a, b) = (a.get_type(), b.get_type());
+    Ok(!a.is(&b) && a.is_subclass(&b)?)
+}
+
 /// `other - slf` where it is asked for by name: of two tensors an operator of its own, which a slot cannot tell from `-`.
 unsafe extern "C" fn reflected_sub(
     slf: *mut ffi::PyObject,
@@ -128,6 +134,12 @@ unsafe extern "C" fn reflected_sub(
     // SAFETY: as above.
     let (slf, other) = unsafe { (object(&slf), object(&other)) };
     guard(|| {
+        // The interpreter asks instances of subclasses first, as they have this method and not the slot.
+        if is_tensor(other) && is_derived(slf, other)? {
+            let forward = || binary(op!("sub")?, other, slf, false, false);
+            let shown = Shown("sub", Style::Parsed).operator(other, slf, forward);
+            return shown.map(Bound::into_ptr);
+        }
         let difference = || match is_tensor(other) {
             true => binary(op!("rsub")?, slf, other, false, false),
             false => binary(op!("sub")?, slf, other, true, false),

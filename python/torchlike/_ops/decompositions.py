@@ -219,7 +219,11 @@ def movedim(self: Any, source: Any, destination: Any) -> Any:
     n = self.dim()
     if not n:
         return aten.alias(self)
-    places = [[d % n for d in ([v] if isinstance(v, int) else v)] for v in (source, destination)]
+    given = [[v] if isinstance(v, int) else list(v) for v in (source, destination)]
+    places = [[d % n for d in dims] for dims in given]
+    apart = all(len(set(dims)) == len(places[0]) == len(dims) for dims in places)
+    if not apart or not all(-n <= d < n for dims in given for d in dims):
+        return NotImplemented
     order: list[Any] = [None] * n
     for s, d in zip(*places, strict=True):
         order[d] = s
@@ -360,8 +364,11 @@ def where(condition: Any, self: Any = None, other: Any = None) -> Any:
             return v
         return aten.scalar_tensor(v, dtype=dtype, layout=_C.strided, device=condition.device)
 
-    other = made(other)
-    return aten.where.self(condition, made(self), other)
+    def cast(v: Any) -> Any:
+        return v if v.dtype == dtype else aten._to_copy(v, dtype=dtype)
+
+    other, self = made(other), made(self)
+    return aten.where.self(condition, cast(self), cast(other))
 
 
 @of("max", "min")
@@ -411,8 +418,12 @@ def float_power(self: Any, exponent: Any) -> Any:
 @of("isfinite")
 def isfinite(self: Any) -> Any:
     """Equal to itself, and not infinite."""
+    if self.is_complex():
+        real = isfinite(aten.select.int(aten.view_as_real(self), -1, 0))
+        imaginary = isfinite(aten.select.int(aten.view_as_real(self), -1, 1))
+        return aten.bitwise_and_.Tensor(real, imaginary)
     if not self.is_floating_point():
-        return NotImplemented
+        return aten.ones_like(self, dtype=_C.bool, memory_format=_C.preserve_format)
     size = aten.ne.Scalar(aten.abs(self), math.inf)
     return aten.mul.Tensor(aten.eq.Tensor(self, self), size)
 
@@ -458,10 +469,14 @@ def isclose(
     self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
     """Equal, or closer than allowed and finite."""
-    if not self.is_floating_point():
+    if self.is_complex() or self.dtype != other.dtype:
         return NotImplemented
     close = aten.eq.Tensor(self, other)
-    if equal_nan:
+    if not self.is_floating_point():
+        other = aten._to_copy(other, dtype=_C.get_default_dtype())
+        if self.dtype == _C.bool:
+            self = aten._to_copy(self, dtype=other.dtype)
+    elif equal_nan:
         both = aten.bitwise_and.Tensor(aten.isnan(self), aten.isnan(other))
         close = aten.bitwise_or_.Tensor(close, both)
     allowed = aten.add.Scalar(aten.abs(aten.mul.Scalar(other, rtol)), atol)

@@ -16,12 +16,15 @@ Weights = list[Any]
 
 
 def _plain_step(name: str, inside: Any, h: Any, w: Weights) -> Any:
-    made = aten.add_.Tensor(linear(h, w[1], w[3]), inside())
+    # What the input gives lives as long as the step.
+    made, given = linear(h, w[1], w[3]), inside()
+    made = aten.add_.Tensor(made, given)
     return aten.tanh(made) if "tanh" in name else aten.relu(made)
 
 
 def _gru_step(_name: str, inside: Any, h: Any, w: Weights) -> Any:
-    reset, update, new = aten.unsafe_split.Tensor(inside(), w[1].shape[0] // 3, 1)
+    given = aten.unsafe_split.Tensor(inside(), w[1].shape[0] // 3, 1)
+    reset, update, new = given
     old = aten.unsafe_split.Tensor(linear(h, w[1], w[3]), w[1].shape[0] // 3, 1)
     reset = aten.sigmoid_(aten.add_.Tensor(old[0], reset))
     update = aten.sigmoid_(aten.add_.Tensor(old[1], update))
@@ -55,7 +58,9 @@ def cell(
     input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None, name: str = ""
 ) -> Any:
     """One step: what the state gives, and what the input gives."""
-    if input.dim() != 2:
+    last = hx[0] if isinstance(hx, list | tuple) else hx
+    fits = input.dim() == 2 and last.dim() == 2 and input.shape[0] == last.shape[0]
+    if not fits or (input.shape[1], last.shape[1]) != (w_ih.shape[1], w_hh.shape[1]):
         return NotImplemented
     return _step(name)(name, lambda: linear(input, w_ih, b_ih), hx, [w_ih, w_hh, b_ih, b_hh])
 

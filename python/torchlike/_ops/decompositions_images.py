@@ -287,3 +287,67 @@ def padded(self: Any, pad: Any, mode: str) -> Any:
                 place = aten.slice.Tensor(out, d, at, at + width)
                 aten.copy_(place, aten.slice.Tensor(out, d, of_it, of_it + width))
     return out
+
+
+def _convolution(dims: int, transposed: bool) -> Any:
+    def made(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        output_padding: Any = 0,
+    ) -> Any:
+        if input.dim() != dims + 2:
+            return NotImplemented
+        stride, dilation, output_padding = (
+            [v] * dims if isinstance(v, int) else list(v)
+            for v in (stride, dilation, output_padding)
+        )
+        if isinstance(padding, str):
+            input, padding = _same(input, weight, padding, dilation, dims)
+        padding = [padding] * dims if isinstance(padding, int) else list(padding)
+        how = (stride, padding, dilation, transposed, output_padding, groups)
+        if input.is_complex() and weight.is_complex():
+            return _of_parts(input, weight, bias, how)
+        return aten.convolution(input, weight, bias, *how)
+
+    return made
+
+
+def _of_parts(input: Any, weight: Any, bias: Any, how: Any) -> Any:
+    """A convolution of complex numbers by three of real ones."""
+
+    def parts(t: Any) -> Any:
+        both = aten.view_as_real(t)
+        return aten.select.int(both, -1, 0), aten.select.int(both, -1, 1)
+
+    (x, xi), (w, wi) = parts(input), parts(weight)
+    b, bi = (None, None) if bias is None else parts(bias)
+    first = aten.convolution(x, w, b, *how)
+    second = aten.convolution(xi, wi, None, *how)
+    shift = None if bias is None else aten.add.Tensor(b, bi)
+    sums = aten.add.Tensor(w, wi)
+    both = aten.convolution(aten.add.Tensor(x, xi), sums, shift, *how)
+    rest = aten.sub.Tensor(aten.sub.Tensor(both, first), second)
+    imaginary = aten.mul.Scalar(rest, 1j)
+    return aten.add.Tensor(aten.sub.Tensor(first, second), imaginary)
+
+
+def _same(input: Any, weight: Any, padding: str, dilation: Any, dims: int) -> Any:
+    if padding == "valid":
+        return input, 0
+    total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    before = [t // 2 for t in total]
+    odd = [t - 2 * b for t, b in zip(total, before, strict=True)]
+    if any(odd):
+        extra = [v for o in reversed(odd) for v in (0, o)]
+        input = aten.constant_pad_nd(input, extra, 0)
+    return input, before
+
+
+for _dims in (1, 2, 3):
+    of(f"conv{_dims}d", f"{_N}conv{_dims}d")(_convolution(_dims, False))
+    of(f"conv_transpose{_dims}d", f"{_N}conv_transpose{_dims}d")(_convolution(_dims, True))

@@ -17,8 +17,10 @@ def take_along_dim(self: Any, indices: Any, dim: Any = None) -> Any:
     """`gather`, of what is expanded; without a dimension of all elements in a row."""
     if dim is None:
         return aten.gather(aten.view(self, [-1]), 0, aten.view(indices, [-1]))
-    from torchlike import broadcast_shapes
+    from torchlike import broadcast_shapes, int64
 
+    if not -self.dim() <= dim < self.dim() or indices.dtype != int64:
+        return NotImplemented
     d = dim % self.dim()
     apart = [[*t.shape[:d], 1, *t.shape[d + 1 :]] for t in (self, indices)]
     shape = list(broadcast_shapes(*apart))

@@ -84,7 +84,7 @@ def logdet(self: Any) -> Any:
 @of("special.ndtr")
 def ndtr(self: Any) -> Any:
     """By the error function; a kernel rounds halves once."""
-    if self.dtype not in (_C.float32, _C.float64):
+    if self.dtype in (_C.float16, _C.bfloat16) or self.is_complex():
         return NotImplemented
     scaled = aten.erf(aten.mul.Scalar(self, math.sqrt(0.5)))
     return aten.mul.Scalar(aten.add.Scalar(scaled, 1), 0.5)
@@ -169,9 +169,7 @@ def _nothing(like: Any, dtype: Any = _C.float64) -> Any:
 def pinv(self: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
     """The operator that takes tensors for tolerances."""
     given = [t for t in (atol, rtol) if t is not None]
-    if any(isinstance(t, _C.Tensor) for t in given):
-        atol, rtol = (_nothing(self) if t is None else t for t in (atol, rtol))
-    else:
+    if given and not any(isinstance(t, _C.Tensor) for t in given):
         atol, rtol = (_number(t or 0.0, self) for t in (atol, rtol))
     return aten.linalg_pinv.atol_rtol_tensor(self, atol=atol, rtol=rtol, hermitian=hermitian)
 
@@ -187,17 +185,12 @@ def pinv_within(self: Any, rcond: Any = None, hermitian: bool = False) -> Any:
 @of("_matrix_rank")
 def matrix_rank(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     """How many singular values are above both tolerances."""
+    ranks = aten.empty.memory_format(
+        list(self.shape[:-2]), dtype=_C.int64, layout=_C.strided, device=self.device
+    )
+    atol, rtol = _tolerances(self, atol, rtol)
     if self.numel() == 0:
-        return aten.zeros(list(self.shape[:-2]), dtype=_C.int64, device=self.device)
-    if isinstance(atol, _C.Tensor):
-        rtol = _nothing(self, atol.dtype) if rtol is None else rtol
-    elif atol is None:
-        atol = _nothing(self)
-    else:
-        atol, rtol = _number(atol, self), 0.0 if rtol is None and atol > 0 else rtol
-    rtol = _own(self) if rtol is None else rtol
-    if not isinstance(rtol, _C.Tensor):
-        rtol = _number(rtol, self)
+        return aten.fill_.Scalar(ranks, 0)
     if hermitian:
         values = aten.abs(aten._linalg_eigh(self)[0])
         largest = aten.amax(values, [-1], True)
@@ -207,6 +200,23 @@ def matrix_rank(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     relative = aten.mul.Tensor(aten.unsqueeze(rtol, -1), largest)
     bound = aten.maximum(aten.unsqueeze(atol, -1), relative)
     return aten.sum.dim_IntList(aten.gt.Tensor(values, bound), [-1])
+
+
+def _tolerances(self: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """Both as tensors: without a relative one the matrix's own counts, where the other is not above zero."""
+    if isinstance(atol, _C.Tensor):
+        if rtol is None:
+            own, none = _number(_own(self), self), _nothing(self)
+            rtol = aten.where.self(aten.gt.Scalar(atol, 0.0), none, own)
+        elif not isinstance(rtol, _C.Tensor):
+            rtol = _nothing(self)
+        return atol, rtol
+    if rtol is None:
+        rtol = 0.0 if atol is not None and atol > 0 else _own(self)
+        atol = _nothing(self) if atol is None else _number(atol, self)
+        return atol, _number(rtol, self)
+    atol = _number(atol or 0.0, self)
+    return atol, rtol if isinstance(rtol, _C.Tensor) else _number(rtol, self)
 
 
 def _own(matrix: Any) -> float:

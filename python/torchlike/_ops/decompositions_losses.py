@@ -34,6 +34,8 @@ def cross_entropy(
     """Logarithms, then the loss of the classes."""
     if target.is_floating_point() or label_smoothing or input.dim() > 2 or input.dim() == 0:
         return NotImplemented
+    if target.shape != input.shape[:-1]:
+        return NotImplemented
     logs = aten._log_softmax(input, input.dim() - 1, False)
     return nll_loss(logs, target, weight, ignore_index, reduction)
 
@@ -48,7 +50,8 @@ def nll_loss(
     **_: Any,
 ) -> Any:
     """The first result of the operator that also gives the weights' sum."""
-    if input.dim() not in (1, 2):
+    fits = target.dim() == input.dim() - 1 and target.shape == input.shape[:-1]
+    if input.dim() not in (1, 2) or not fits:
         return NotImplemented
     return aten.nll_loss_forward(input, target, weight, REDUCTIONS[reduction], ignore_index)[0]
 
@@ -76,14 +79,18 @@ def poisson_nll_loss(
     target: Any,
     log_input: bool = True,
     full: bool = False,
+    eps: float = 1e-8,
     reduction: str = "mean",
     **_: Any,
 ) -> Any:
-    """exp(input) - target * input."""
-    if not log_input:
-        return NotImplemented
-    product = aten.mul.Tensor(target, input)
-    loss = aten.sub.Tensor(aten.exp(input), product)
+    """exp(input) - target * input; of a rate, without its logarithm, input - target * log(input)."""
+    if log_input:
+        product = aten.mul.Tensor(target, input)
+        loss = aten.sub.Tensor(aten.exp(input), product)
+        del product
+    else:
+        logs = aten.log(aten.add.Scalar(input, eps))
+        loss = aten.sub.Tensor(input, aten.mul.Tensor(target, logs))
     if full:
         # Stirling's approximation of the logarithm of a factorial
         square = aten.mul.Scalar(aten.log(aten.mul.Scalar(target, 2 * math.pi)), 0.5)
@@ -117,7 +124,7 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, **_:
 def one_hot(self: Any, num_classes: int = -1) -> Any:
     """Compares with every class; where there are values, writes ones instead, after a look at the classes."""
     if self.is_meta:
-        if num_classes < 0:
+        if num_classes < 0 or self.dtype != _C.int64:
             return NotImplemented
         classes = aten.arange(num_classes, dtype=self.dtype, layout=_C.strided, device=self.device)
         same = aten.eq.Tensor(aten.unsqueeze(self, -1), classes)
@@ -198,7 +205,7 @@ def cosine_embedding_loss(
 ) -> Any:
     """One minus the cosine, or how far it is above a margin."""
     dims = (input1.dim(), input2.dim(), target.dim())
-    if dims not in ((2, 2, 1), (1, 1, 0)) or not input1.is_floating_point():
+    if dims not in ((2, 2, 1), (1, 1, 0)) or input1.is_complex():
         return NotImplemented
     last = [target.dim()]
 
@@ -236,8 +243,11 @@ def pairwise_distance(
 @of("cosine_similarity")
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """The product of what is divided by norms that are kept from zero."""
-    if x1.shape != x2.shape or x1.dtype != x2.dtype or not x1.is_floating_point():
+    if x1.dtype != x2.dtype or not x1.is_floating_point():
         return NotImplemented
+    sizes = list(torchlike.broadcast_shapes(x1.shape, x2.shape))
+    if x1.shape != x2.shape:
+        x1, x2 = aten.expand(x1, sizes), aten.expand(x2, sizes)
     norms = [aten.clone(aten.linalg_vector_norm(x, 2, [dim], True)) for x in (x1, x2)]
     least = aten.scalar_tensor(eps, dtype=x1.dtype, device=x1.device)
     for norm in norms:
@@ -259,7 +269,7 @@ def _ctc_loss(
     lengths = input_lengths, target_lengths
     each = aten._ctc_loss.Tensor(log_probs, targets, *lengths, blank, zero_infinity)[0]
     if zero_infinity:
-        none = aten.scalar_tensor(0.0, dtype=each.dtype, layout=each.layout, device=each.device)
+        none = aten.zeros([], dtype=each.dtype, layout=each.layout, device=each.device)
         each = aten.where.self(aten.eq.Scalar(each, math.inf), none, each)
     if _word(reduction) == "mean":
         return aten.mean(aten.div.Tensor(each, aten.clamp_min(target_lengths, 1)))

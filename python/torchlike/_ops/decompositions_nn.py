@@ -51,6 +51,8 @@ def dropout(input: Any, p: float = 0.5, training: Any = None, train: Any = None,
         return _nothing(input)
     if p in (0, 1) or not on:
         return NotImplemented
+    if not input.numel():
+        return input
     if how.get("inplace"):
         mask = aten.bernoulli_.float(aten.empty_like(input), 1 - p)
         return aten.mul_.Tensor(input, aten.div_.Scalar(mask, 1 - p))
@@ -82,8 +84,12 @@ def feature_dropout(
     name: str = "",
 ) -> Any:
     """A mask of one draw a channel, scaled."""
-    if inplace or p in (0, 1) or not (training if train is None else train):
+    if inplace or p == 0 or not (training if train is None else train):
         return NotImplemented
+    if not input.numel():
+        return input
+    if p == 1:
+        return _nothing(input)
     alone = input.dim() == {"1d": 2, "3d": 4}.get(name[-2:])
     x = aten.unsqueeze(input, 0) if alone else input
     shape = [*x.shape[:2], *[1] * (x.dim() - 2)]
@@ -328,50 +334,6 @@ def embedding(
     return aten.embedding(weight, input, at, scale_grad_by_freq, sparse)
 
 
-def _convolution(dims: int, transposed: bool) -> Any:
-    def made(
-        input: Any,
-        weight: Any,
-        bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        output_padding: Any = 0,
-    ) -> Any:
-        if input.dim() != dims + 2:
-            return NotImplemented
-        stride, dilation, output_padding = (
-            [v] * dims if isinstance(v, int) else list(v)
-            for v in (stride, dilation, output_padding)
-        )
-        if isinstance(padding, str):
-            input, padding = _same(input, weight, padding, dilation, dims)
-        padding = [padding] * dims if isinstance(padding, int) else list(padding)
-        return aten.convolution(
-            input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-        )
-
-    return made
-
-
-def _same(input: Any, weight: Any, padding: str, dilation: Any, dims: int) -> Any:
-    if padding == "valid":
-        return input, 0
-    total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
-    before = [t // 2 for t in total]
-    odd = [t - 2 * b for t, b in zip(total, before, strict=True)]
-    if any(odd):
-        extra = [v for o in reversed(odd) for v in (0, o)]
-        input = aten.constant_pad_nd(input, extra, 0)
-    return input, before
-
-
-for _dims in (1, 2, 3):
-    of(f"conv{_dims}d", f"{_N}conv{_dims}d")(_convolution(_dims, False))
-    of(f"conv_transpose{_dims}d", f"{_N}conv_transpose{_dims}d")(_convolution(_dims, True))
-
-
 @of(_N + "scaled_dot_product_attention", "_attention")
 def attention(
     query: Any,
@@ -487,3 +449,17 @@ def trilinear(input1: Any, weight: Any, input2: Any) -> Any:
 def bilinear_weight(grad_rows: Any, input1: Any, input2: Any) -> Any:
     """The same operator with the gradient in the place of the weight."""
     return aten._trilinear(input1, grad_rows, input2, [1, 3], [2, 3], [1, 2], [0])
+
+
+@of("_grad.mish_backward")
+def mish_backward(grad_output: Any, self: Any) -> Any:
+    """By its parts where there are no elements; a kernel elsewhere."""
+    if not self.is_meta:
+        return NotImplemented
+    tanh = aten.tanh(aten.softplus(self))
+    sigmoid = aten.sigmoid(self)
+    square = aten.mul.Tensor(tanh, tanh)
+    rest = aten.fill_.Scalar(aten.empty_like(self, memory_format=_C.preserve_format), 1)
+    rest = aten.sub_.Tensor(rest, square)
+    steep = aten.mul.Tensor(aten.mul.Tensor(self, sigmoid), rest)
+    return aten.mul.Tensor(grad_output, aten.add.Tensor(tanh, steep))

@@ -42,7 +42,7 @@ impl Layer for Autograd {
         if next.seen() & UNFOLLOWED != 0 && is_unfollowed(c.args) {
             return next.call(c);
         }
-        if next.seen() & DATED == 0 {
+        if next.seen() & DATED == 0 || is_without_history(&c) {
             return track(c, next);
         }
         if let Form::InPlace(target) = &c.form
@@ -71,6 +71,13 @@ fn is_unfollowed(args: &Args) -> bool {
     let mut all = true;
     args.for_each_tensor(|_, t| all &= t.is_inference());
     all
+}
+
+/// Whether a call gives what has no history, or is other calls, which look for it themselves.
+fn is_without_history(c: &Call) -> bool {
+    let def = &c.args.op.def;
+    let composed = matches!((def.grad, &def.body), (Grad::Unstated, Body::Compose(_)));
+    matches!(c.form, Form::New) && (composed || matches!(def.grad, Grad::Zero))
 }
 
 /// Records a call, if its row has a gradient.

@@ -6,6 +6,7 @@ use super::inputs::{Inputs, check_fixed, differentiable, leads_nowhere};
 use super::rule::{Of, Rule};
 use super::saved::{self, At, FREED, From, Saved};
 use super::value::{Look, Val};
+use crate::layers::modes;
 use crate::ops::{Args, Op};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node, link::lock};
 use crate::{Result, Scalar, Tensor, bail, ensure, mode};
@@ -315,6 +316,11 @@ impl Recorded {
             };
             let value = env.eval(&clause.expr)?;
             self.put(&mut made, &clause.inputs, value)?;
+            // What one expression made on its way is gone before the next, as in PyTorch.
+            if modes::watch() {
+                let goes_on: Vec<_> = made.iter().chain(grads).cloned().collect();
+                modes::settled(&goes_on, false);
+            }
         }
         Ok(made)
     }

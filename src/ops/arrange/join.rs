@@ -453,7 +453,7 @@ fn block_diag(list: Tensors, k: usize) -> Result<Tensor> {
     for (i, t) in list.iter().enumerate() {
         ensure!(
             t.device() == first.device(),
-            Runtime,
+            Devices,
             "torch.block_diag: input tensors must all be on the same device. Input 0 is on device {} and input {i} is on device {}",
             first.device(),
             t.device()

@@ -248,12 +248,13 @@ fn trace_backward(a: &calls::_GradTraceBackward) -> Result<Tensor> {
 fn value_selecting_reduction_backward(
     a: &calls::_GradValueSelectingReductionBackward,
 ) -> Result<Tensor> {
-    let zeros = f::new_zeros(a.grad, a.sizes)?;
+    let zeros = || f::new_zeros(a.grad, a.sizes);
     if a.keepdim || a.sizes.is_empty() {
-        return f::scatter(&zeros, a.dim, a.indices, a.grad);
+        return f::scatter(&zeros()?, a.dim, a.indices, a.grad);
     }
     let grad = f::unsqueeze(a.grad, a.dim)?;
-    f::scatter(&zeros, a.dim, &f::unsqueeze(a.indices, a.dim)?, &grad)
+    let indices = f::unsqueeze(a.indices, a.dim)?;
+    f::scatter(&zeros()?, a.dim, &indices, &grad)
 }
 
 /// Element `k` is the gradient at the `k`-th true place. Places are counted, not collected, so that shapes do not depend on

@@ -18,8 +18,8 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor inverse)",
         0,
         |a| {
-            let turned = f::mH(a.inverse)?;
-            f::neg(&f::matmul(&turned, &f::matmul(a.grad, &turned)?)?)
+            let right = f::matmul(a.grad, &f::mH(a.inverse)?)?;
+            f::neg(&f::matmul(&f::mH(a.inverse)?, &right)?)
         },
         "The gradient of an inverse.",
     )
@@ -315,11 +315,11 @@ fn cholesky(grad: &Tensor, factor: &Tensor, upper: bool) -> Result<Tensor> {
     };
     let lower = f::tril(&f::matmul(&f::mH(&l)?, &g)?)?;
     let above = f::mH(&f::Tril::new(&lower).diagonal(-1).call()?)?;
-    let left = f::linalg_solve_triangular(&f::mH(&l)?, &f::add(&lower, &above)?, true)?;
-    let made = f::LinalgSolveTriangular::new(&l, &left, false)
+    let both = f::mul(&f::add(&lower, &above)?, 0.5)?;
+    let left = f::linalg_solve_triangular(&f::mH(&l)?, &both, true)?;
+    f::LinalgSolveTriangular::new(&l, &left, false)
         .left(false)
-        .call()?;
-    f::mul(&made, 0.5)
+        .call()
 }
 
 fn cholesky_solve(a: &calls::_GradCholeskySolve) -> Result<[Option<Tensor>; 2]> {

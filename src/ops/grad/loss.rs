@@ -143,8 +143,9 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor self, Tensor target, Tensor? weight, int reduction)",
         0,
         |a| {
-            let slope = f::neg(&f::logit(a.input)?)?;
-            weighed(a.grad, &slope, a.weight, mean_factor(a.reduction, a.input))
+            let slope = f::logit(a.input)?;
+            f::Neg::new(&slope).call_()?;
+            weighed(a.grad, &slope, a.weight, a.reduction)
         },
         "The gradient of binary_cross_entropy by its target.",
     ).samples("f32[()], f32[3, 4].unit, f32[3, 4].unit, None, 1; f32[3], f32[3].unit, f32[3].unit, f32[3], 0"),
@@ -223,17 +224,21 @@ fn mean_factor(reduction: i64, x: &Tensor) -> f64 {
 }
 
 /// A gradient by what the loss of a truth value says of it, its weight and the reduction.
-fn weighed(grad: &Tensor, slope: &Tensor, weight: Option<&Tensor>, factor: f64) -> Result<Tensor> {
+fn weighed(
+    grad: &Tensor,
+    slope: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
     let made = f::mul(grad, slope)?;
     let made = match weight {
         Some(w) => f::mul(&made, w)?,
         None => made,
     };
-    if factor == 1.0 {
-        Ok(made)
-    } else {
-        f::mul(&made, factor)
+    if reduction == 1 {
+        f::Div::new(&made, slope.numel()).call_()?;
     }
+    Ok(made)
 }
 
 fn logits(a: &calls::_GradBinaryCrossEntropyWithLogits) -> Result<Tensor> {
@@ -248,7 +253,7 @@ fn logits(a: &calls::_GradBinaryCrossEntropyWithLogits) -> Result<Tensor> {
         }
         None => f::sub(&f::sigmoid(x)?, y)?,
     };
-    weighed(a.grad, &slope, a.weight, mean_factor(a.reduction, x))
+    weighed(a.grad, &slope, a.weight, a.reduction)
 }
 
 fn logits_target(a: &calls::_GradBinaryCrossEntropyWithLogitsTarget) -> Result<Tensor> {
@@ -260,7 +265,7 @@ fn logits_target(a: &calls::_GradBinaryCrossEntropyWithLogitsTarget) -> Result<T
         }
         None => f::neg(x)?,
     };
-    weighed(a.grad, &slope, a.weight, mean_factor(a.reduction, x))
+    weighed(a.grad, &slope, a.weight, a.reduction)
 }
 
 /// What both gradients of nll_loss ask of their operands; the result is row-major.

@@ -3,7 +3,7 @@
 use crate::ops::core::op::{OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::grad::kept;
-use crate::{DType, Result, Scalar, Tensor, dims};
+use crate::{DType, Dims, Result, Scalar, Tensor, dims, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -33,15 +33,20 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor self, Tensor result, int[] dim, bool keepdim)",
         0,
         |a| {
-            let dim = Some(a.dim).filter(|d| !d.is_empty());
-            let result = unsqueezed(a.result, a.input.ndim(), dim, a.keepdim)?;
-            let grad = unsqueezed(a.grad, a.input.ndim(), dim, a.keepdim)?;
-            let hit = either_nan(&f::eq(a.input, &result)?, a.input, &result)?;
-            shared(&grad, &hit, dim)
+            let hit = f::eq(a.input, &restored(a.result, a.dim, a.keepdim)?)?;
+            shared(&restored(a.grad, a.dim, a.keepdim)?, &hit, Some(a.dim))
         },
-        "The gradient of an extreme, shared by those that are equal to it.",
+        "The gradient of an extreme along dimensions, shared by those that are equal to it.",
     )
     .samples("f32[2], f32[2, 3], f32[2], [1], False; f32[()], f32[2, 3], f32[()], [], False"),
+    compose(
+        "_grad.extreme_of_all",
+        "(Tensor grad, Tensor self, Tensor result)",
+        0,
+        |a| shared(a.grad, &either_nan(a.input, a.result)?, None),
+        "The gradient of the extreme of all elements, shared by those that are it.",
+    )
+    .samples("f32[()], f32[2, 3], f32[()]"),
     compose(
         "_grad.aminmax",
         "(Tensor self, Tensor? grad_min, Tensor? grad_max, Tensor min, Tensor max, int? dim, bool keepdim)",
@@ -201,6 +206,29 @@ pub fn unreduce(
     f::expand(&unsqueezed(grad, sizes.len(), dim, keepdim)?, sizes)
 }
 
+/// A result with the dimensions that were reduced as ones.
+fn restored(t: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+    if keepdim {
+        return Ok(t.clone());
+    }
+    let n = t.ndim() + dim.len();
+    let at: Vec<usize> = dim
+        .iter()
+        .map(|d| dims::wrap_dim(*d, n))
+        .collect::<Result<_>>()?;
+    let mut rest = t.shape().iter();
+    let sizes: Dims = (0..n)
+        .map(|d| {
+            if at.contains(&d) {
+                1
+            } else {
+                *rest.next().unwrap_or(&1)
+            }
+        })
+        .collect();
+    f::reshape(t, &sizes)
+}
+
 /// How many elements a reduction takes together.
 fn count(sizes: &[i64], dim: Option<&[i64]>) -> Result<i64> {
     match dim.filter(|d| !d.is_empty()) {
@@ -214,11 +242,13 @@ fn count(sizes: &[i64], dim: Option<&[i64]>) -> Result<i64> {
 }
 
 /// Where values are equal, or both are no numbers.
-fn either_nan(equal: &Tensor, x: &Tensor, result: &Tensor) -> Result<Tensor> {
+fn either_nan(x: &Tensor, result: &Tensor) -> Result<Tensor> {
     if !x.dtype().is_float() {
-        return Ok(equal.clone());
+        return f::eq(x, result);
     }
-    f::logical_or(equal, &f::logical_and(&f::isnan(x)?, &f::isnan(result)?)?)
+    let neither = f::logical_and(&f::isnan(x)?, &f::isnan(result)?)?;
+    f::LogicalOr::new(&neither, &f::eq(x, result)?).call_()?;
+    Ok(neither)
 }
 
 /// A gradient in equal parts for those that a mask marks.
@@ -233,12 +263,12 @@ fn shared(grad: &Tensor, hit: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
 fn aminmax(a: &calls::_GradAminmax) -> Result<Tensor> {
     let dim = a.dim.map(|d| [d]);
     let dim = dim.as_ref().map(|d| &d[..]);
+    let dim = dim.unwrap_or_default();
     let one = |grad: Option<&Tensor>, result: &Tensor| -> Result<Option<Tensor>> {
         let Some(grad) = grad else { return Ok(None) };
-        let n = a.input.ndim();
-        let result = unsqueezed(result, n, dim, a.keepdim)?;
-        let hit = either_nan(&f::eq(a.input, &result)?, a.input, &result)?;
-        shared(&unsqueezed(grad, n, dim, a.keepdim)?, &hit, dim).map(Some)
+        let result = restored(result, dim, a.keepdim)?;
+        let grad = restored(grad, dim, a.keepdim)?;
+        shared(&grad, &f::eq(a.input, &result)?, Some(dim)).map(Some)
     };
     together(one(a.grad_min, a.min)?, one(a.grad_max, a.max)?, a.input)
 }
@@ -271,7 +301,7 @@ pub(super) fn prod_dim(grad: &Tensor, x: &Tensor, dim: i64, keepdim: bool) -> Re
     if n == 0 {
         return f::mul(&grad, x);
     }
-    let one = f::ones_like(&f::narrow(x, dim, 0, n.min(1))?)?;
+    let one = f::NewOnes::new(x, &x.shape().with(dims::wrap_dim(dim, x.ndim())?, 1)).call()?;
     let before = f::narrow(x, dim, 0, (n - 1).max(0))?;
     let left = f::Cumprod::new(
         &f::Cat::new(&[one.clone(), before][..]).dim(dim).call()?,
@@ -326,15 +356,19 @@ fn var(
     let dim = dim.filter(|d| !d.is_empty());
     let free = count(x.shape(), dim)? as f64 - less;
     let grad = unsqueezed(grad, x.ndim(), dim, keepdim)?;
+    let middle = match dim {
+        Some(_) => f::MeanDim::new(x, dim).keepdim(true).call()?,
+        None => f::mean(x)?,
+    };
     if free <= 0.0 {
         // No degree of freedom is left: infinite where there is a spread, undefined where there is none.
-        let spread = f::sub(x, &f::MeanDim::new(x, dim).keepdim(true).call()?)?;
+        let spread = f::sub(x, &middle)?;
         let undefined = f::mul(&grad, f64::NAN)?;
         let infinite = f::mul(&f::mul(&grad, f64::INFINITY)?, &spread)?;
         return f::where_(&f::eq(&spread, 0i64)?, &undefined, &infinite);
     }
-    let middle = f::MeanDim::new(x, dim).keepdim(true).call()?;
-    f::mul(&f::mul(&grad, 2.0 / free)?, &f::sub(x, &middle)?)
+    let apart = f::sub(x, &middle)?;
+    f::mul(&f::mul(&grad, 2.0 / free)?, &apart)
 }
 
 fn std(
@@ -345,9 +379,17 @@ fn std(
     correction: Option<Scalar>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    let none = f::eq(result, 0i64)?;
-    let by_var = f::div(grad, &f::masked_fill(&f::mul(result, 2i64)?, &none, 1i64)?)?;
-    let by_var = f::masked_fill(&by_var, &none, 0i64)?;
+    let none = || f::eq(result, 0i64);
+    let twice = f::mul(result, 2i64)?;
+    let by_var = if mode::grad_enabled() {
+        // Differentiated once more, nothing is divided by zero.
+        let none = none()?;
+        let whole = f::div(grad, &f::masked_fill(&twice, &none, 1i64)?)?;
+        f::masked_fill(&whole, &none, 0i64)?
+    } else {
+        zeroed(f::div(grad, &twice)?, &none()?)?
+    };
+    drop(twice);
     var(&by_var, x, dim, correction, keepdim)
 }
 
@@ -357,7 +399,6 @@ fn vector_norm(a: &calls::_GradVectorNorm) -> Result<Tensor> {
     let grad = &unsqueezed(a.grad, x.ndim(), dim, a.keepdim)?;
     let norm = &unsqueezed(a.result, x.ndim(), dim, a.keepdim)?;
     let p = a.ord.to_f64();
-    let zero = |t: &Tensor, at: &Tensor| f::masked_fill(t, at, 0i64);
     if p == 0.0 {
         return f::zeros_like(x);
     }
@@ -365,36 +406,51 @@ fn vector_norm(a: &calls::_GradVectorNorm) -> Result<Tensor> {
         return f::mul(&f::sgn(x)?, grad);
     }
     if p == 2.0 {
-        let ratio = f::div(x, norm)?;
-        f::MaskedFill::new(&ratio, &f::eq(norm, 0i64)?, 0i64).call_()?;
+        let ratio = zeroed(f::div(x, norm)?, &f::eq(norm, 0i64)?)?;
         return f::mul(grad, &ratio);
     }
     let size = f::abs(x)?;
     if p.is_infinite() {
-        let hit = either_nan(&f::eq(&size, norm)?, &size, norm)?;
-        let times = match dim {
-            Some(dim) => f::SumDim::new(&hit, dim).keepdim(true).call()?,
-            None => f::sum(&hit)?,
-        };
-        let part = f::mul(&f::sgn(x)?, &f::div(grad, &times)?)?;
-        return f::mul(&part, &hit);
+        let hit = f::logical_or(&f::eq(&size, norm)?, &f::isnan(&size)?)?;
+        let all: Vec<i64> = (0..x.ndim() as i64).collect();
+        let times = f::SumDim::new(&hit, dim.unwrap_or(&all));
+        let part = f::div(grad, &times.keepdim(true).call()?)?;
+        return f::mul(&f::mul(&f::sgn(x)?, &part)?, &hit);
     }
-    let at = f::eq(norm, 0i64)?;
     if p < 1.0 {
-        let scaled = f::mul(
-            &f::sgn(x)?,
-            &zero(&f::pow(&size, p - 1.0)?, &f::eq(x, 0i64)?)?,
-        )?;
-        return f::mul(&f::mul(&scaled, grad)?, &f::pow(norm, 1.0 - p)?);
+        let power = zeroed(raised(size, p - 1.0)?, &f::eq(x, 0i64)?)?;
+        let scaled = f::mul(&f::sgn(x)?, &power)?;
+        let by = f::pow(norm, 1.0 - p)?;
+        return f::mul(&f::mul(&scaled, grad)?, &by);
     }
-    if p < 2.0 {
-        let scaled = f::mul(&f::sgn(x)?, &f::pow(&size, p - 1.0)?)?;
-        let by = zero(&f::div(grad, &f::pow(norm, p - 1.0)?)?, &at)?;
-        return f::mul(&scaled, &by);
+    let scaled = if p < 2.0 {
+        let power = raised(size, p - 1.0)?;
+        f::mul(&f::sgn(x)?, &power)?
+    } else {
+        f::mul(x, &raised(size, p - 2.0)?)?
+    };
+    let whole = f::div(grad, &f::pow(norm, p - 1.0)?)?;
+    f::mul(&scaled, &zeroed(whole, &f::eq(norm, 0i64)?)?)
+}
+
+/// A tensor of one's own, 0 where a mask says; a new one where that is differentiated.
+fn zeroed(t: Tensor, at: &Tensor) -> Result<Tensor> {
+    let made = f::MaskedFill::new(&t, at, 0i64);
+    if mode::grad_enabled() {
+        return made.call();
     }
-    let scaled = f::mul(x, &f::pow(&size, p - 2.0)?)?;
-    let by = zero(&f::div(grad, &f::pow(norm, p - 1.0)?)?, &at)?;
-    f::mul(&scaled, &by)
+    made.call_()?;
+    Ok(t)
+}
+
+/// A power of a tensor of one's own; a new one where that is differentiated.
+fn raised(t: Tensor, p: f64) -> Result<Tensor> {
+    let made = f::Pow::new(&t, p);
+    if mode::grad_enabled() {
+        return made.call();
+    }
+    made.call_()?;
+    Ok(t)
 }
 
 fn renorm(a: &calls::_GradRenorm) -> Result<Tensor> {

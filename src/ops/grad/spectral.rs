@@ -176,8 +176,12 @@ fn skew(t: &Tensor) -> Result<Tensor> {
 
 fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
     let k = a.S.size(-1)?;
-    let u = &f::narrow(a.U, -1, 0, k)?;
-    let vh = &f::narrow(a.Vh, -2, 0, k)?;
+    let first = |t: &Tensor, dim| match t.size(dim)? {
+        n if n == k => Ok(t.clone()),
+        _ => f::narrow(t, dim, 0, k),
+    };
+    let u = &first(a.U, -1)?;
+    let vh = &first(a.Vh, -2)?;
     let dtype = u.dtype();
     let s = &f::to_dtype(a.S, dtype)?;
     let gs = a.gS.map(|g| f::to_dtype(g, dtype)).transpose()?;
@@ -187,8 +191,8 @@ fn svd(a: &calls::_GradSvd) -> Result<Tensor> {
         };
         return f::matmul(&f::mul(u, &f::unsqueeze(&g, -2)?)?, vh);
     }
-    let gu = a.gU.map(|g| f::narrow(g, -1, 0, k)).transpose()?;
-    let gvh = a.gVh.map(|g| f::narrow(g, -2, 0, k)).transpose()?;
+    let gu = a.gU.map(|g| first(g, -1)).transpose()?;
+    let gvh = a.gVh.map(|g| first(g, -2)).transpose()?;
     let (m, n) = (u.shape()[u.ndim() - 2], vh.shape()[vh.ndim() - 1]);
     let apart = &gaps(&f::mul(s, s)?)?;
     let (row, column) = (&f::unsqueeze(s, -2)?, &f::unsqueeze(s, -1)?);

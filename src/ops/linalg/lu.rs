@@ -12,7 +12,7 @@ use crate::ops::linalg::rules::{
     batch_note, by_columns, check, check_triangles, columnwise, fits, lead, plan, same_types, tail,
     with_numbers,
 };
-use crate::{DType, Dims, Result, Tensor, bail, dims, ensure};
+use crate::{DType, Dims, Result, Tensor, bail, dims, ensure, err};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -151,7 +151,7 @@ fn factors_of<T: Number>(a: &calls::LinalgLuFactorEx, outs: &[Tensor]) -> Result
     if let (Some(i), true) = (made.infos.iter().position(|&v| v != 0), a.check_errors) {
         let info = made.infos[i];
         bail!(
-            LinAlg,
+            Runtime,
             "torch.linalg.lu_factor_ex: {}U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you \
              still want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
             batch_note(a.A, i),
@@ -164,10 +164,16 @@ fn factors_of<T: Number>(a: &calls::LinalgLuFactorEx, outs: &[Tensor]) -> Result
 }
 
 fn factor(a: &calls::LinalgLuFactor) -> Result<Ret> {
-    let [lu, pivots, _] = f::LinalgLuFactorEx::new(a.A)
+    let made = f::LinalgLuFactorEx::new(a.A)
         .pivot(a.pivot)
         .check_errors(true)
-        .call()?;
+        .call();
+    let [lu, pivots, _] = made.map_err(|e| match e.message() {
+        m if m.starts_with("torch.linalg.lu_factor_ex: ") => {
+            err!(Runtime, "{}", m.replacen("lu_factor_ex", "lu_factor", 1))
+        }
+        _ => e,
+    })?;
     Ok(Ret::Tuple(vec![lu, pivots]))
 }
 
@@ -194,10 +200,7 @@ fn old_lu(a: &calls::Lu) -> Result<Ret> {
          should be replaced with\n\
          LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
     );
-    let [lu, pivots, info] = f::LinalgLuFactorEx::new(a.A)
-        .pivot(a.pivot)
-        .check_errors(!a.get_infos)
-        .call()?;
+    let [lu, pivots, info] = f::LinalgLuFactorEx::new(a.A).pivot(a.pivot).call()?;
     Ok(Ret::Tuple(if a.get_infos {
         vec![lu, pivots, info]
     } else {

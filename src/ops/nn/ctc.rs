@@ -274,7 +274,9 @@ fn ctc(o: &Operands, r: Reduction) -> Result<Ret> {
     let call = f::_CtcLoss::new(&wide, &targets, o.steps, o.labels);
     let [mut losses, _] = call.blank(o.blank).zero_infinity(o.zero_infinity).call()?;
     if o.zero_infinity {
-        losses = f::where_(&f::isinf(&losses)?, 0, &losses)?;
+        let none = f::Zeros::new(&[][..]).dtype(losses.dtype());
+        let none = none.device(losses.device()).call()?;
+        losses = f::where_(&f::eq(&losses, f64::INFINITY)?, &none, &losses)?;
     }
     if r == Reduction::Mean {
         let counts = f::stack(&counts(o.labels, &losses)?)?;

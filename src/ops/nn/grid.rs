@@ -88,7 +88,7 @@ fn check(x: &Tensor, grid: &Tensor) -> Result<()> {
     let (xs, gs, n) = (x.shape(), grid.shape(), x.ndim());
     ensure!(
         x.device() == grid.device(),
-        Runtime,
+        Devices,
         "grid_sampler(): expected input and grid to be on same device, but input is on {} and grid is on {}",
         x.device(),
         grid.device()

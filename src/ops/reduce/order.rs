@@ -34,7 +34,7 @@ pub static OPS: &[OpDef] = &[
         "The lower median of all elements.",
     )
     .samples("f16[3, 4]")
-    .grad("self: _grad.extreme(grad, self, result, [], False)")
+    .grad("self: _grad.extreme_of_all(grad, self, result)")
     .batch(Batch::As(typed!(|a, h| batch::first(f::MedianDim::new(&batch::flat(a.input, h)?, -1).call()), Hidden))),
     kernel(
         "median#dim",
@@ -56,7 +56,7 @@ pub static OPS: &[OpDef] = &[
         "The lower median of all elements but NaN.",
     )
     .samples("f32[3, 4]")
-    .grad("self: _grad.extreme(grad, self, result, [], False)")
+    .grad("self: _grad.extreme_of_all(grad, self, result)")
     .batch(Batch::As(typed!(|a, h| batch::first(f::NanmedianDim::new(&batch::flat(a.input, h)?, -1).call()), Hidden))),
     kernel(
         "nanmedian#dim",

@@ -101,7 +101,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Max), anywhere: fold),
         "The largest element.",
     ).samples("f32[3, 4]")
-    .grad("MaxBackward1 | self: _grad.extreme(grad, self, result, [], False)")
+    .grad("MaxBackward1 | self: _grad.extreme_of_all(grad, self, result)")
     .batch(Batch::As(typed!(|a, h| batch::one(f::Amax::new(&batch::flat(a.input, h)?).dim(&[-1][..]).call()), Hidden))),
     compose(
         "max#other",
@@ -118,7 +118,7 @@ pub static OPS: &[OpDef] = &[
         body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Min), anywhere: fold),
         "The smallest element.",
     ).samples("f32[3, 4]; b8[3, 4]")
-    .grad("MinBackward1 | self: _grad.extreme(grad, self, result, [], False)")
+    .grad("MinBackward1 | self: _grad.extreme_of_all(grad, self, result)")
     .batch(Batch::As(typed!(|a, h| batch::one(f::Amin::new(&batch::flat(a.input, h)?).dim(&[-1][..]).call()), Hidden))),
     compose(
         "min#other",

@@ -15,7 +15,7 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 def zeros_with(input: Any, *size: int) -> Any:
     """Zeros of the input's type where it is; a recorded input's are recorded, too."""
-    if input.is_meta:
+    if input.is_meta and input.source is not None:
         return input.new_zeros(size)
     return torch.zeros(*size, dtype=input.dtype, device=input.device)
 

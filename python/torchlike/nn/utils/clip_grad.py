@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike._ops import modes
+from torchlike.utils._foreach_utils import (
+    _device_has_foreach_support,
+    _group_tensors_by_device_and_dtype,
+    _has_foreach_support,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_public: Any = torch
 
 __all__ = [
     "clip_grad_norm",
@@ -21,6 +32,19 @@ def _grads(parameters: Any) -> list[Any]:
     return [p.grad for p in parameters if p.grad is not None]
 
 
+def _groups(tensors: list[Any], foreach: bool | None) -> Iterator[tuple[list[Any], Any, bool]]:
+    """Tensors of one device and type, their device, and whether one operator takes them all."""
+    for (device, _), ((group,), _) in _group_tensors_by_device_and_dtype([tensors]).items():
+        together = bool(foreach)
+        if foreach is None:
+            together = _has_foreach_support(group, device)
+        elif foreach and not _device_has_foreach_support(device):
+            raise RuntimeError(
+                f"foreach=True was passed, but can't use the foreach API on {device.type} tensors"
+            )
+        yield group, device, together
+
+
 def get_total_norm(
     tensors: Any,
     norm_type: float = 2.0,
@@ -33,7 +57,12 @@ def get_total_norm(
     if not tensors:
         return torch.tensor(0.0)
     first = tensors[0].device
-    norms = [torch.linalg.vector_norm(t, norm_type) for t in tensors]
+    norms: list[Any] = []
+    for group, _, together in _groups(tensors, foreach):
+        if together:
+            norms += _public._foreach_norm(group, norm_type)
+        else:
+            norms += [torch.linalg.vector_norm(t, norm_type) for t in group]
     total = torch.linalg.vector_norm(torch.stack([n.to(first) for n in norms]), norm_type)
     if error_if_nonfinite and torch.logical_or(total.isnan(), total.isinf()):
         raise RuntimeError(
@@ -53,8 +82,13 @@ def clip_grads_with_norm_(
         return
     factor = torch.clamp(float(max_norm) / (total_norm + 1e-6), max=1.0)
     with torch.no_grad():
-        for grad in grads:
-            grad.mul_(factor.to(grad.device))
+        for group, device, together in _groups(grads, foreach):
+            by = factor.to(device)
+            if together:
+                _public._foreach_mul_(group, by)
+            else:
+                for grad in group:
+                    grad.mul_(by)
 
 
 def clip_grad_norm_(
@@ -104,5 +138,10 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     """Keep every gradient between ``-clip_value`` and ``clip_value``."""
     limit = float(clip_value)
     with torch.no_grad():
-        for grad in _grads(parameters):
-            grad.clamp_(min=-limit, max=limit)
+        for group, _, together in _groups(_grads(parameters), foreach):
+            if together and modes.stack():
+                _public._foreach_clamp_min_(group, -limit)
+                _public._foreach_clamp_max_(group, limit)
+            else:
+                for grad in group:
+                    grad.clamp_(min=-limit, max=limit)
