@@ -377,3 +377,36 @@ def test_operators_of_pytorch_keep_their_kernels():
         lib.impl("aten::sum", lambda x: x, "PrivateUse1")
     assert torch.Tag.dynamic_output_shape in torch.ops.aten.argwhere.default.tags
     assert torch.Tag.out in torch.ops.aten._linalg_det.result.tags
+
+
+class Tenfold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.tenfold.call(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 10
+
+
+@pytest.mark.parametrize("key", ["Autograd", "AutogradCPU"])
+def test_a_function_for_autograd_records_by_itself(key):
+    with torch.library._scoped_library("tenfold", "DEF") as lib:
+        seen = []
+        lib.define("call(Tensor x) -> Tensor")
+        lib.impl("call", lambda x: (seen.append(key), Tenfold.apply(x))[1], key)
+        lib.impl("call", lambda x: (seen.append("CPU"), x * 2)[1], "CPU")
+        x = torch.ones(2, requires_grad=True)
+        made = torch.ops.tenfold.call(x)
+        assert (type(made.grad_fn).__name__, seen) == ("TenfoldBackward", [key, "CPU"])
+        made.sum().backward()
+        assert x.grad.tolist() == [10, 10]
+        seen.clear()
+        assert torch.ops.tenfold.call(torch.ones(1)).item() == 2
+        assert torch.ops.tenfold.call(torch.ones(1)).item() == 2
+        with torch.inference_mode():
+            torch.ops.tenfold.call(torch.ones(1))
+        assert seen == [key, "CPU"] * 2 + ["CPU"]
+        lib.impl("call", torch.library.fallthrough_kernel, key)
+        assert torch.ops.tenfold.call(x).requires_grad

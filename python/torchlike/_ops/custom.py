@@ -104,6 +104,8 @@ def kernel_for(overload: OpOverload, args: tuple[Any, ...]) -> Any:
     kernels = overload.kernels
     if not kernels.keys() <= _SIMPLE or gradient.wanted(overload, args):
         return None
+    if "Autograd" in kernels and gradient.own(overload, "") is not None:
+        return None
     kernel = kernels.get("CompositeExplicitAutograd")
     mode = None if kernel is None else fake.mode_of(args)
     return kernel if mode is None else fake.Shown(overload, kernel, mode)
@@ -137,6 +139,11 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
         levels = _C._batch_levels(given)
         if levels:
             return batches.run(overload, args, kwargs, levels)
+    recording = gradient.own(overload, key)
+    if recording is not None:
+        made = recording(*args, **kwargs)
+        binding.check_results(overload._schema, made)
+        return made
     if not composed and modes.wanted(given):
         if tracked and modes.recorded(given):
             # Modes are below what records.
