@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 import torchlike as torch
@@ -410,3 +411,42 @@ def test_a_function_for_autograd_records_by_itself(key):
         assert seen == [key, "CPU"] * 2 + ["CPU"]
         lib.impl("call", torch.library.fallthrough_kernel, key)
         assert torch.ops.tenfold.call(x).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "received"),
+    [
+        ("int k", np.int64(2), 2),
+        ("int k", np.float32(1.5), 1),
+        ("int k", torch.tensor(3), 3),
+        ("int[] k", [np.uint8(2), 4], [2, 4]),
+        ("float k", 2, 2.0),
+        ("float k", np.float32(1.5), 1.5),
+        ("float k", torch.tensor([2.5]), 2.5),
+        ("float[] k", (1, np.float64(2.5)), [1.0, 2.5]),
+        ("bool k", np.bool_(True), True),
+        ("bool k", 0, False),
+    ],
+)
+def test_numbers_of_any_kind_reach_kernels_as_the_schema_says(schema, given, received):
+    with torch.library._scoped_library("numbers", "DEF") as lib:
+        seen = []
+        lib.define(f"call(Tensor x, {schema}) -> Tensor")
+        lib.impl("call", lambda x, k: (seen.append(k), x.clone())[1], "CPU")
+        for _ in range(2):
+            torch.ops.numbers.call(torch.ones(1), given)
+        assert seen == [received] * 2
+        first = [k[0] if isinstance(k, list) else k for k in (seen[0], received)]
+        assert type(first[0]) is type(first[1])
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [("int k", 1.5), ("int k", "1"), ("float k", 1j), ("float k", "1"), ("Scalar k", np.int64(1))],
+)
+def test_what_is_no_such_number_is_refused(schema, given):
+    with torch.library._scoped_library("numbers", "DEF") as lib:
+        lib.define(f"call(Tensor x, {schema}) -> Tensor")
+        lib.impl("call", lambda x, k: x.clone(), "CPU")
+        with pytest.raises(RuntimeError, match="Expected a value of type"):
+            torch.ops.numbers.call(torch.ones(1), given)

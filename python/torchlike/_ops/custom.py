@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchlike import _C
 from torchlike._ops import batches, binding, fake, gradient, modes
 from torchlike._ops.batches import RULE
+from torchlike._ops.schema import PLAIN
 from torchlike._tags import Tag
 from torchlike.autograd import no_grad
 from torchlike.autograd.function import OPEN
@@ -121,6 +122,8 @@ def note(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         if isinstance(value, list | tuple):
             return
         if isinstance(value, _C.Tensor) and a.base != "Tensor":
+            return
+        if a.base in PLAIN and type(value) is not PLAIN[a.base]:
             return
     overload.fitting.add(tuple(map(type, args)))
 
