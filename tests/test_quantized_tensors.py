@@ -254,3 +254,10 @@ def test_channels_are_not_joined():
             RuntimeError, match="Only per-tensor quantization is supported in 'cat'!"
         ):
             call([c, c])
+
+
+def test_old_constructors_make_no_quantised_tensors():
+    q = made()
+    for given in ((), (1, 2), ([1.0],), (torch.ones(2),)):
+        with pytest.raises(RuntimeError, match=r"new\(\): expected key in .*got: QuantizedCPU"):
+            q.new(*given)
