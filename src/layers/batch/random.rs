@@ -111,7 +111,7 @@ fn different(c: &Call, level: Level) -> Result<Ret> {
     c.args
         .for_each_tensor(|i, t| given |= i > 0 && is_at(t, number));
     if given {
-        shared::check(&c, &Levels::from_slice(&[(number, size)]))?;
+        shared::check(c, &Levels::from_slice(&[(number, size)]))?;
     }
     if target.is_some_and(|t| !varies(t, number)) {
         bail!(
