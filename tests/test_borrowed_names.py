@@ -479,3 +479,12 @@ def test_hooks_of_one_place_are_given_the_same_object() -> None:
 
 def test_functions_of_layers_under_the_name_of_their_letter() -> None:
     assert torch.functional.F is torch.nn.functional
+
+
+def test_functions_of_layers_that_are_operators_alone() -> None:
+    nn = torch._C._nn
+    x = torch.ones(1, 1, 2, 2)
+    assert nn.upsample_bilinear2d(x, (4, 4), False, None, None).shape == (1, 1, 4, 4)
+    assert nn.reflection_pad2d(x, (1, 1, 1, 1)).shape == (1, 1, 4, 4)
+    assert nn.pad_sequence([x[0, 0, 0], x[0, 0, 0, :1]], True, 0.0).tolist() == [[1, 1], [1, 0]]
+    assert not hasattr(nn, "no_such_function")

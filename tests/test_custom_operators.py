@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 import torchlike as torch
@@ -377,3 +378,75 @@ def test_operators_of_pytorch_keep_their_kernels():
         lib.impl("aten::sum", lambda x: x, "PrivateUse1")
     assert torch.Tag.dynamic_output_shape in torch.ops.aten.argwhere.default.tags
     assert torch.Tag.out in torch.ops.aten._linalg_det.result.tags
+
+
+class Tenfold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.tenfold.call(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 10
+
+
+@pytest.mark.parametrize("key", ["Autograd", "AutogradCPU"])
+def test_a_function_for_autograd_records_by_itself(key):
+    with torch.library._scoped_library("tenfold", "DEF") as lib:
+        seen = []
+        lib.define("call(Tensor x) -> Tensor")
+        lib.impl("call", lambda x: (seen.append(key), Tenfold.apply(x))[1], key)
+        lib.impl("call", lambda x: (seen.append("CPU"), x * 2)[1], "CPU")
+        x = torch.ones(2, requires_grad=True)
+        made = torch.ops.tenfold.call(x)
+        assert (type(made.grad_fn).__name__, seen) == ("TenfoldBackward", [key, "CPU"])
+        made.sum().backward()
+        assert x.grad.tolist() == [10, 10]
+        seen.clear()
+        assert torch.ops.tenfold.call(torch.ones(1)).item() == 2
+        assert torch.ops.tenfold.call(torch.ones(1)).item() == 2
+        with torch.inference_mode():
+            torch.ops.tenfold.call(torch.ones(1))
+        assert seen == [key, "CPU"] * 2 + ["CPU"]
+        lib.impl("call", torch.library.fallthrough_kernel, key)
+        assert torch.ops.tenfold.call(x).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "received"),
+    [
+        ("int k", np.int64(2), 2),
+        ("int k", np.float32(1.5), 1),
+        ("int k", torch.tensor(3), 3),
+        ("int[] k", [np.uint8(2), 4], [2, 4]),
+        ("float k", 2, 2.0),
+        ("float k", np.float32(1.5), 1.5),
+        ("float k", torch.tensor([2.5]), 2.5),
+        ("float[] k", (1, np.float64(2.5)), [1.0, 2.5]),
+        ("bool k", np.bool_(True), True),
+        ("bool k", 0, False),
+    ],
+)
+def test_numbers_of_any_kind_reach_kernels_as_the_schema_says(schema, given, received):
+    with torch.library._scoped_library("numbers", "DEF") as lib:
+        seen = []
+        lib.define(f"call(Tensor x, {schema}) -> Tensor")
+        lib.impl("call", lambda x, k: (seen.append(k), x.clone())[1], "CPU")
+        for _ in range(2):
+            torch.ops.numbers.call(torch.ones(1), given)
+        assert seen == [received] * 2
+        first = [k[0] if isinstance(k, list) else k for k in (seen[0], received)]
+        assert type(first[0]) is type(first[1])
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [("int k", 1.5), ("int k", "1"), ("float k", 1j), ("float k", "1"), ("Scalar k", np.int64(1))],
+)
+def test_what_is_no_such_number_is_refused(schema, given):
+    with torch.library._scoped_library("numbers", "DEF") as lib:
+        lib.define(f"call(Tensor x, {schema}) -> Tensor")
+        lib.impl("call", lambda x, k: x.clone(), "CPU")
+        with pytest.raises(RuntimeError, match="Expected a value of type"):
+            torch.ops.numbers.call(torch.ones(1), given)

@@ -130,3 +130,29 @@ def test_a_tensor_of_outside_has_no_room_for_examples():
         match=r"output with shape \[3\] doesn't match the broadcast shape \[2, 3\]",
     ):
         vmap(lambda t: y.add_(t))(x)
+
+
+def test_random_operators_whose_first_argument_is_a_number():
+    std = torch.ones(3, 3)
+    made = vmap(lambda v: torch.normal(0.0, std), randomness="different")(torch.zeros(4))
+    assert made.shape == (4, 3, 3)
+    assert not torch.equal(made[0], made[1])
+
+
+@pytest.mark.parametrize("randomness", ["error", "different", "same"])
+def test_random_results_are_not_written_to_given_tensors(randomness):
+    with pytest.raises(RuntimeError, match="do not support calling out variants of random"):
+        vmap(lambda v: torch.randn(3, out=torch.empty(3)), randomness=randomness)(V)
+
+
+def test_chances_that_differ_have_no_room():
+    with pytest.raises(RuntimeError, match=r"vmap: inplace bernoulli\(self, "):
+        vmap(lambda v: W.clone().bernoulli_(v.clamp(0, 1)), randomness="different")(V)
+
+
+def test_views_of_a_batch_say_whose_they_are():
+    x = torch.ones(2, 3, 4)
+    assert vmap(torch.t)(x)._base is x
+    assert vmap(lambda v: v[0])(x[:1])._base is x
+    made = vmap(lambda v: (v + 1).t())(x)
+    assert made._base is None or made._base.shape == (2, 3, 4)

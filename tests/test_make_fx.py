@@ -380,3 +380,31 @@ def test_functional_graphs_are_named_as_they_run():
         "cos = cos.default(view_4)",
         "return (sin, cos, view_2)",
     ]
+
+
+class Inner(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x):
+        return self.inner(x) * self.inner(x)
+
+
+def test_nodes_are_told_their_modules():
+    model = Outer()
+
+    def run(x):
+        return model(x)
+
+    run._orig_mod = model
+    graph = make_fx(run, record_module_stack=True)(X).graph
+    found = [list(n.meta["nn_module_stack"]) for n in graph.nodes if n.op == "call_function"]
+    assert found == [["", "inner"], ["", "inner@1"], [""]]
+    for plain in (make_fx(run)(X), make_fx(model, record_module_stack=True)(X)):
+        assert not any("nn_module_stack" in n.meta for n in plain.graph.nodes)

@@ -199,3 +199,65 @@ def test_unwritten_tensors_with_a_quantizer():
     assert torch.empty_quantized([5], t).q_scale() == 1
     with pytest.raises(RuntimeError, match="requires quantized dtype like"):
         torch._empty_affine_quantized([2])
+
+
+def by_channel(kind=torch.qint8):
+    g = torch.Generator().manual_seed(2)
+    real = torch.rand(3, 4, 5, 6, generator=g)
+    return torch.quantize_per_channel(
+        real, torch.rand(4, generator=g) + 0.1, torch.arange(4), 1, kind
+    )
+
+
+@pytest.mark.parametrize("q", [made(), by_channel()])
+def test_channels_lie_innermost_where_asked(q):
+    last = torch.channels_last
+    for call in (torch.Tensor.contiguous, torch.Tensor.to, torch.clone):
+        moved = call(q, memory_format=last)
+        assert moved.is_contiguous(memory_format=last), call
+        assert torch.equal(moved.int_repr(), q.int_repr())
+        assert moved.qscheme() == q.qscheme()
+        assert torch.equal(moved.dequantize(), q.dequantize())
+
+
+def test_a_number_in_each_channel():
+    for kind in KINDS:
+        q = by_channel(kind)
+        filled = torch.full(q.shape, 1.5)
+        scales, zeros = q.q_per_channel_scales(), q.q_per_channel_zero_points()
+        expected = torch.quantize_per_channel(filled, scales, zeros, 1, kind)
+        assert torch.equal(q.fill_(1.5).int_repr(), expected.int_repr())
+
+
+def test_the_only_element_is_a_number():
+    q = torch.quantize_per_tensor(torch.tensor([1.24]), 0.5, 3, torch.quint8)
+    assert q.item() == q[0].item() == 1.0
+    assert float(torch.quantize_per_tensor(torch.ones(4), 0.5, 3, torch.qint8).mean()) == 1.0
+
+
+def test_plain_tensors_are_no_quantised_ones():
+    q = torch.quantize_per_tensor(torch.zeros(2), 0.5, 0, torch.qint8)
+    assert not torch.equal(q, torch.zeros(2))
+    assert not torch.equal(torch.zeros(2), q)
+
+
+def test_sigmoid_takes_the_zero_point_off_the_integers():
+    # 255 * scale is no number of single precision.
+    q = torch.quantize_per_tensor(torch.zeros(3), 1506.38427734375, 255, torch.quint8)
+    assert torch.sigmoid(q).int_repr().tolist() == [128] * 3
+
+
+def test_channels_are_not_joined():
+    c = by_channel()
+    for call in (torch.cat, torch.stack, lambda t: torch.ops.quantized.cat(t, 0, 1.0, 0)):
+        with pytest.raises(
+            RuntimeError, match="Only per-tensor quantization is supported in 'cat'!"
+        ):
+            call([c, c])
+
+
+def test_old_constructors_make_no_quantised_tensors():
+    q = made()
+    for given in ((), (1, 2), ([1.0],), (torch.ones(2),)):
+        with pytest.raises(RuntimeError, match=r"new\(\): expected key in .*got: QuantizedCPU"):
+            q.new(*given)

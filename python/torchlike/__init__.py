@@ -46,7 +46,14 @@ def _of_core(name: str) -> _Any:
     return find(name)
 
 
+def _of_core_nn(name: str) -> _Any:
+    from torchlike._late import find_nn
+
+    return find_nn(name)
+
+
 _C.__getattr__ = _of_core  # type: ignore[method-assign]
+_C._nn.__getattr__ = _of_core_nn  # type: ignore[method-assign]
 _C.__path__ = [__file__.removesuffix("__init__.py") + "_core"]
 
 # Modules that few programs use run when they are first asked for something. A module's own `__getattr__` would

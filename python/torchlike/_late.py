@@ -211,6 +211,24 @@ _NAMES = {
 }
 
 
+def find_nn(name: str) -> Any:
+    """The attribute of `_C._nn` of this name, where it is no function of `nn.functional`.
+
+    Raises:
+        AttributeError: if there is none.
+    """
+    from torchlike import _utils, ops
+    from torchlike.nn.utils import rnn
+
+    if name == "pad_sequence":
+        return rnn.pad_sequence
+    if name in ("flatten_dense_tensors", "unflatten_dense_tensors"):
+        return getattr(_utils, f"_{name}")
+    if name.startswith("__") or not hasattr(ops.aten, name):
+        raise AttributeError(f"module 'torchlike._C._nn' has no attribute '{name}'")
+    return getattr(ops.aten, name)
+
+
 def find(name: str) -> Any:
     """The attribute of `_C` of this name.
 
@@ -226,6 +244,10 @@ def find(name: str) -> Any:
 
         if name in _autocast.__all__:
             return getattr(_autocast, name)
+    if name == "_AutoDispatchBelowAutograd":
+        from torchlike._ops.gradient import BelowAutograd
+
+        return BelowAutograd
     if name == "_VariableFunctions":
         from torchlike import _VF
 

@@ -67,6 +67,11 @@ def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         from torchlike import _legacy
 
         return _legacy.sparse(args, self.dtype, kwargs.get("device") or self.device)
+    if self.is_quantized:
+        raise RuntimeError(
+            "new(): expected key in DispatchKeySet(CPU, CUDA, HIP, XLA, MPS, IPU, XPU, HPU, Lazy, PrivateUse1, Meta) "
+            f"but got: Quantized{self.device.type.upper()}"
+        )
     return _C._legacy(args, kwargs, self.dtype, self.device)
 
 

@@ -129,7 +129,10 @@ class Library:
         found = getattr(getattr(ops, self.ns), packet, None)
         target = getattr(found, overload or "default", None)
         kernels = waiting.setdefault(f"{self.ns}::{name}", {}) if target is None else target.kernels
-        kernels[key] = fn
+        if fn is fallthrough_kernel and key.startswith("Autograd"):
+            kernels.pop(key, None)
+        else:
+            kernels[key] = fn
 
     def fallback(self, fn: Any, dispatch_key: Any = "", **_: Any) -> None:
         """Says that calls without a kernel for a key go on to the next, as they do here.

@@ -1,6 +1,6 @@
 //! `vmap` and the transforms of `torchlike.func`, as Python uses them.
 
-use super::object::{PyTensor, tensor_ref, wrap};
+use super::object::{PyTensor, tensor_ref, viewing, wrap};
 use crate::layers::autograd::{engine, views};
 use crate::layers::batch::{self, Randomness};
 use crate::layers::modes;
@@ -48,7 +48,8 @@ fn _batch_take_back(levels: Vec<u32>) {
 /// One example of a level: the tensor without dimension `dim`.
 #[pyfunction]
 fn _batch_hide<'py>(t: &Bound<'py, PyTensor>, dim: i64, level: u32) -> PyResult<Bound<'py, PyAny>> {
-    wrap(t.py(), batch::hide(t.get().get(), dim, level)?)
+    let made = wrap(t.py(), batch::hide(t.get().get(), dim, level)?)?;
+    Ok(viewing(made, &[t.clone().into_any()]))
 }
 
 /// All `size` examples of a level along dimension `dim`.
@@ -59,7 +60,13 @@ fn _batch_show<'py>(
     level: u32,
     size: i64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    wrap(t.py(), batch::show(t.get().get(), dim, level, size)?)
+    let made = wrap(t.py(), batch::show(t.get().get(), dim, level, size)?)?;
+    // Of examples that were made inside nobody outside is shown one.
+    let base = t.get().base();
+    match base.filter(|b| !batch::is_at(b.get().get(), level)) {
+        Some(base) => Ok(viewing(made, &[base.bind(t.py()).clone().into_any()])),
+        None => Ok(made),
+    }
 }
 
 /// Whether a tensor is an example of a level.

@@ -336,7 +336,10 @@ def known_to_aten(name: str) -> list[tuple[str, str, bool, bool]]:
 
 
 # Namespaces whose operators a module defines, once one of them is asked for.
-_DEFINED_BY = {"quantized": "torchlike._ops.quantized"}
+_DEFINED_BY = {
+    "quantized": "torchlike._ops.quantized",
+    "quantized_decomposed": "torchlike._ops.quantized_decomposed",
+}
 
 
 def _load(space: str, name: str) -> OpOverloadPacket | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
-from torchlike._ops.schema import SCRIPTED, Argument, FunctionSchema, fits
+from torchlike._ops.schema import PLAIN, SCRIPTED, Argument, FunctionSchema, fits, plain
 
 if TYPE_CHECKING:
     from torchlike._ops import OpOverload, OpOverloadPacket
@@ -15,8 +15,10 @@ def _head(schema: FunctionSchema) -> str:
     return f"{schema.name}()"
 
 
-def bind(schema: FunctionSchema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Every argument by name, defaults filled in.
+def bind(
+    schema: FunctionSchema, args: tuple[Any, ...], kwargs: dict[str, Any], loose: bool = True
+) -> dict[str, Any]:
+    """Every argument by name, defaults filled in; numbers of any kind are made those of the schema, if `loose`.
 
     Raises:
         RuntimeError: if the call does not fit.
@@ -35,12 +37,16 @@ def bind(schema: FunctionSchema, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             )
         given[name] = value
     for position, argument in enumerate(schema.arguments):
-        _check(schema, position, argument, given)
+        _check(schema, position, argument, given, loose)
     return given
 
 
 def _check(
-    schema: FunctionSchema, position: int, argument: Argument, given: dict[str, Any]
+    schema: FunctionSchema,
+    position: int,
+    argument: Argument,
+    given: dict[str, Any],
+    loose: bool,
 ) -> None:
     if argument.name not in given:
         if not argument.has_default:
@@ -50,14 +56,19 @@ def _check(
         given[argument.name] = argument.default_value
         return
     value = given[argument.name]
-    if not fits(argument, value, schema.name.startswith("aten::")):
+    aten = schema.name.startswith("aten::")
+    if loose and argument.base in PLAIN:
+        value = given[argument.name] = plain(argument, value, not aten)
+    if not fits(argument, value, aten):
         unit = (
             " (of Python compilation unit at: 0)" if argument.spelled.startswith(SCRIPTED) else ""
         )
+        number = argument.base == "Scalar"
+        cast = "Cannot cast {} to number" if number else f"Unable to cast {{}} to {argument.base}"
         raise RuntimeError(
             f"{_head(schema)} Expected a value of type '{argument.type}{unit}' for argument '{argument.name}' "
             f"but instead found type '{type(value).__name__}'.\nPosition: {position}\nValue: {value!r}\n"
-            f"Declaration: {schema}\nCast error details: Unable to cast {value} to {argument.base}"
+            f"Declaration: {schema}\nCast error details: {cast.format(value)}"
         )
 
 
@@ -70,12 +81,12 @@ def choose(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[str, An
     overloads = packet.real()
     if len(overloads) == 1 and packet._qualified_op_name.partition("::")[0] != "aten":
         return overloads[0]
-    for numbers in (False, True):
+    for numbers, loose in ((False, False), (True, False), (True, True)):
         for overload in overloads:
             if not _has_enough(overload._schema, args, kwargs):
                 continue
             try:
-                values = bind(overload._schema, args, kwargs)
+                values = bind(overload._schema, args, kwargs, loose)
             except RuntimeError:
                 continue
             if all(

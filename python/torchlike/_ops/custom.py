@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchlike import _C
 from torchlike._ops import batches, binding, fake, gradient, modes
 from torchlike._ops.batches import RULE
+from torchlike._ops.schema import PLAIN
 from torchlike._tags import Tag
 from torchlike.autograd import no_grad
 from torchlike.autograd.function import OPEN
@@ -104,6 +105,8 @@ def kernel_for(overload: OpOverload, args: tuple[Any, ...]) -> Any:
     kernels = overload.kernels
     if not kernels.keys() <= _SIMPLE or gradient.wanted(overload, args):
         return None
+    if "Autograd" in kernels and gradient.own(overload, "") is not None:
+        return None
     kernel = kernels.get("CompositeExplicitAutograd")
     mode = None if kernel is None else fake.mode_of(args)
     return kernel if mode is None else fake.Shown(overload, kernel, mode)
@@ -119,6 +122,8 @@ def note(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         if isinstance(value, list | tuple):
             return
         if isinstance(value, _C.Tensor) and a.base != "Tensor":
+            return
+        if a.base in PLAIN and type(value) is not PLAIN[a.base]:
             return
     overload.fitting.add(tuple(map(type, args)))
 
@@ -137,6 +142,11 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
         levels = _C._batch_levels(given)
         if levels:
             return batches.run(overload, args, kwargs, levels)
+    recording = gradient.own(overload, key)
+    if recording is not None:
+        made = recording(*args, **kwargs)
+        binding.check_results(overload._schema, made)
+        return made
     if not composed and modes.wanted(given):
         if tracked and modes.recorded(given):
             # Modes are below what records.

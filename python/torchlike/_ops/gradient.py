@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import TYPE_CHECKING, Any
 
 from torchlike import _C
 from torchlike._ops import binding, modes
+from torchlike.autograd import no_grad
 from torchlike.utils._pytree import tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
@@ -23,9 +25,36 @@ class Formula:
         self.setup_context = setup_context
 
 
+_below = threading.local()
+
+
+class BelowAutograd:
+    """Inside, nothing is recorded, and operators run below the kernels that the user gave for autograd."""
+
+    def __enter__(self) -> None:
+        self._no_grad = no_grad()
+        self._no_grad.__enter__()
+        _below.depth = getattr(_below, "depth", 0) + 1
+
+    def __exit__(self, *error: Any) -> None:
+        _below.depth -= 1
+        self._no_grad.__exit__(*error)
+
+
+def own(overload: OpOverload, device: str) -> Callable[..., Any] | None:
+    """The function that the user gave for autograd, if a call is to run it: it records by itself."""
+    kernels = overload.kernels
+    found = kernels.get(f"Autograd{device}") or kernels.get("Autograd")
+    if found is None or isinstance(found, Formula):
+        return None
+    above = getattr(_below, "depth", 0) == 0 and not _C.is_inference_mode_enabled()
+    return found if above else None
+
+
 def wanted(overload: OpOverload, values: Any) -> bool:
     """Whether a call is a node of its own."""
-    if overload.definition is None and "Autograd" not in overload.kernels:
+    formula = isinstance(overload.kernels.get("Autograd"), Formula)
+    if overload.definition is None and not formula:
         return False
     if overload._schema.is_mutable or not _C.is_grad_enabled():
         return False

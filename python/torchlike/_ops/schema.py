@@ -362,6 +362,39 @@ def _is_one(base: str, value: Any, numbers: bool) -> bool:
     return scalar and isinstance(value, _C.Tensor) and value.dim() == 0
 
 
+PLAIN = {"int": int, "SymInt": int, "float": float, "bool": bool}
+_MADE_OF = {
+    int: ("__index__", "__int__", "__trunc__"),
+    float: ("__float__", "__index__"),
+    bool: ("__bool__",),
+}
+
+
+def plain(argument: Argument, value: Any, tensors: bool = True) -> Any:
+    """A number as the kind of Python's that the schema names, and so those of a list; what cannot be made so stays."""
+    kind = PLAIN.get(argument.base)
+    if kind is None or type(value) is kind or value is None:
+        return value
+    if argument.is_list and isinstance(value, list | tuple):
+        made = [_plain_one(kind, v, tensors) for v in value]
+        same = all(a is b for a, b in zip(made, value, strict=True))
+        return value if same else made
+    return _plain_one(kind, value, tensors)
+
+
+def _plain_one(kind: type, value: Any, tensors: bool) -> Any:
+    if type(value) is kind or isinstance(value, str) or (kind is int and isinstance(value, float)):
+        return value
+    if isinstance(value, _C.Tensor) and not tensors:
+        return value
+    if not any(hasattr(type(value), name) for name in _MADE_OF[kind]):
+        return value
+    try:
+        return kind(value)
+    except (TypeError, ValueError, RuntimeError):
+        return value
+
+
 def filled(argument: Argument, value: Any) -> Any:
     """The value; a single one of a list whose length the schema says as often as it does."""
     length = _kind(argument.spelled).fixed

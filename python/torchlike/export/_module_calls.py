@@ -47,11 +47,18 @@ class Calls:
     Args:
         preserved: paths of the modules whose calls are noted with their arguments and results.
         note: makes a node with these arguments, where tensors are.
+        root: what names of calls begin with.
     """
 
     def __init__(
-        self, model: Module, tracer: Any, preserved: Iterable[str], note: Callable[..., Any]
+        self,
+        model: Module,
+        tracer: Any,
+        preserved: Iterable[str],
+        note: Callable[..., Any],
+        root: str = ROOT,
     ) -> None:
+        self.root = root
         self.paths = {id(m): path for path, m in model.named_modules()}
         self.kept = {id(model.get_submodule(path)) for path in preserved}
         self.tracer, self.note = tracer, note
@@ -82,7 +89,7 @@ class Calls:
         self.counts[path] = number + 1
         name = call_name(path, number)
         stack = self.tracer.module_stack
-        stack[ROOT + name] = (path, class_name(module))
+        stack[self.root + name] = (path, class_name(module))
         try:
             if id(module) not in self.kept:
                 return original(module, *args, **kwargs)

@@ -2,7 +2,8 @@
 //! for all. So numbers are drawn in PyTorch's order: those of the outermost level's first example come first.
 
 use super::{
-    Level, OPEN, Randomness, hide, is_at, rules, set_aside, show, single, take_back, varies,
+    Level, Levels, OPEN, Randomness, hide, is_at, rules, set_aside, shared, show, single,
+    take_back, varies,
 };
 use crate::layers::Next;
 use crate::layers::autograd::gather;
@@ -18,6 +19,13 @@ pub fn draw(c: Call, next: Next) -> Result<Ret> {
     let Some(level) = OPEN.with_borrow(|l| l.iter().rfind(|l| !l.aside).copied()) else {
         return next.call(c);
     };
+    if matches!(c.form, Form::Out(_)) {
+        bail!(
+            Runtime,
+            "vmap: We do not support calling out variants of random operations inside of vmap. Please use non-out variants as a \
+             workaround"
+        );
+    }
     let mut varies = false;
     c.args
         .for_each_tensor(|_, t| varies |= is_at(t, level.number));
@@ -70,7 +78,7 @@ fn same(c: &Call, level: Level) -> Result<Ret> {
     let mut others = false;
     c.args
         .for_each_tensor(|i, t| others |= i > 0 && is_at(t, level.number));
-    if others || !is_like(c.args) || matches!(c.form, Form::Out(_)) {
+    if others || !is_like(c.args) {
         bail!(
             Runtime,
             "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch"
@@ -99,18 +107,17 @@ fn same(c: &Call, level: Level) -> Result<Ret> {
 fn different(c: &Call, level: Level) -> Result<Ret> {
     let Level { number, size, .. } = level;
     let target = c.form.target();
+    let mut given = false;
+    c.args
+        .for_each_tensor(|i, t| given |= i > 0 && is_at(t, number));
+    if given {
+        shared::check(c, &Levels::from_slice(&[(number, size)]))?;
+    }
     if target.is_some_and(|t| !varies(t, number)) {
         bail!(
             Runtime,
             "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If this \
              is necessary for your usage, please file an issue with functorch."
-        );
-    }
-    if matches!(c.form, Form::Out(_)) {
-        bail!(
-            Runtime,
-            "vmap: {}(out=...) with different randomness is not supported",
-            c.args.op.public_name()
         );
     }
     let mut args = c.args.to_owned();
@@ -138,11 +145,13 @@ fn different(c: &Call, level: Level) -> Result<Ret> {
 /// `own` says how many of each tensor's last dimensions do not broadcast.
 fn spread(args: &mut OwnedArgs, own: &[usize], level: Level) -> Result<()> {
     let own = |i: usize| own.get(i).copied().unwrap_or(0);
-    let mut widest = 0;
-    args.borrow()
-        .for_each_tensor(|i, t| widest = widest.max(t.ndim().saturating_sub(own(i))));
+    let (mut widest, mut first) = (0, None);
+    args.borrow().for_each_tensor(|i, t| {
+        first.get_or_insert(i);
+        widest = widest.max(t.ndim().saturating_sub(own(i)));
+    });
     args.replace_tensors(|i, t| {
-        if i > 0 && !is_at(t, level.number) {
+        if first != Some(i) && !is_at(t, level.number) {
             return Ok(None);
         }
         let mut whole = show(t, 0, level.number, level.size)?;

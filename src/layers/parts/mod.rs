@@ -86,6 +86,8 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
                 other => other,
             };
             rebuilt(t, &parts, t.dtype(), |p, _| {
+                let own = p.shape() == t.shape() || parts.is_opaque();
+                let format = if own { format } else { MemoryFormat::Preserve };
                 crate::ops::core::helpers::clone(p, format)
             })
             .map(Ret::One)
@@ -97,8 +99,15 @@ pub fn run(args: &Args) -> Result<Option<Ret>> {
             if dtype != t.dtype() && (dtype.is_quantized() || t.dtype().is_quantized()) {
                 return Err(refusal(args));
             }
-            let to = |p: &Tensor, d| crate::ops::core::helpers::to_copy(p, d, device);
-            let part = |p: &Tensor, values| to(p, if values { dtype } else { p.dtype() });
+            let format = args.format(3).filter(|_| !parts.is_opaque());
+            let part = |p: &Tensor, values| {
+                let dtype = if values { dtype } else { p.dtype() };
+                let made = crate::ops::f::_ToCopy::new(p).dtype(dtype).device(device);
+                match format.filter(|_| p.shape() == t.shape()) {
+                    Some(format) => made.memory_format(format).call(),
+                    None => made.call(),
+                }
+            };
             rebuilt(t, parts, dtype, part).map(Ret::One)
         }
         (name, _) if is_conversion(name) => return Ok(None),

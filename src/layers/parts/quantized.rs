@@ -11,7 +11,7 @@ use crate::ops::f;
 use crate::ops::quantize::clamped;
 use crate::ops::quantize::parts::{Quantized, Uniform, in_order, number, range_of, with_quantizer};
 use crate::parts::Parts;
-use crate::{DType, MemoryFormat, Result, Scalar, Tensor, bail, ensure};
+use crate::{DType, MemoryFormat, Result, Scalar, Tensor, bail, ensure, err};
 
 /// Elements from which on functions of one byte are looked up.
 const TABLE_FROM: i64 = 512;
@@ -41,7 +41,7 @@ pub(crate) fn answer(args: &Args) -> Result<Option<Ret>> {
         return empty(args, q).map(one);
     }
     let Ok(u) = q.uniform(name) else {
-        return Ok(None);
+        return filled_by_channel(args, &q);
     };
     let d = args.tensor(0)?.dtype();
     q.integers = in_order(&q.integers)?;
@@ -179,8 +179,13 @@ fn bounded(args: &Args, q: &Quantized, u: Uniform, d: DType) -> Result<Tensor> {
 /// A function of single elements, whose results are quantised by `to`.
 fn mapped(args: &Args, q: &Quantized, u: Uniform, to: Uniform, d: DType) -> Result<Tensor> {
     let kept = q.integers.dtype();
+    // PyTorch's sigmoid takes the zero point off the integers, the others take it off the products.
+    let reals = |integers: &Tensor| match args.op.def.name {
+        "sigmoid" => u.reals(integers),
+        _ => u.reals_once(integers),
+    };
     if kept == DType::I32 || q.integers.numel() < TABLE_FROM {
-        let made = with_first(args, &u.reals_once(&q.integers)?)?.one()?;
+        let made = with_first(args, &reals(&q.integers)?)?.one()?;
         return to.over(&to.rounded_first(&made, d)?);
     }
     let (low, high, _) = range_of(d)?;
@@ -189,7 +194,7 @@ fn mapped(args: &Args, q: &Quantized, u: Uniform, to: Uniform, d: DType) -> Resu
         .call()?;
     let all = f::cumsum(&f::NewOnes::new(&all, &[high - low + 1][..]).call()?, 0)?;
     let all = f::to_dtype(&f::add(&all, low - 1)?, kept)?;
-    let made = with_first(args, &u.reals_once(&all)?)?.one()?;
+    let made = with_first(args, &reals(&all)?)?.one()?;
     let table = to.rounded_first(&made, d)?;
     to.over(&f::_quantized_table(&q.integers, &table)?)
 }
@@ -216,8 +221,7 @@ fn resized(args: &Args, q: &Quantized, u: Uniform, d: DType) -> Result<Ret> {
 /// Means of the steps from zero, which are whole numbers: so that halves are told from what is near them.
 fn by_steps(args: &Args, q: &Quantized, u: Uniform, d: DType) -> Result<Tensor> {
     let whole = &q.integers;
-    let mut steps =
-        f::_quantized_reals(whole, &number(1.0, whole)?, &number(u.zero as f64, whole)?)?;
+    let mut steps = Uniform { scale: 1.0, ..u }.reals(whole)?;
     if args.op.def.name == "nn.functional.avg_pool3d" && steps.ndim() == 5 {
         let last = MemoryFormat::ChannelsLast3d;
         steps = f::Contiguous::new(&steps).memory_format(last).call()?;
@@ -239,6 +243,34 @@ fn filled(args: &Args, q: &Quantized, u: Uniform, d: DType) -> Result<Tensor> {
     owned.values[0] = OwnedArg::Tensor(q.integers.clone());
     owned.values[last] = OwnedArg::Plain(Arg::Scalar(value));
     u.over(&dispatch::fresh(&owned.borrow())?.one()?)
+}
+
+/// A number in the place of each element, as the quantizers of the channels have it; nothing for other calls.
+fn filled_by_channel(args: &Args, q: &Quantized) -> Result<Option<Ret>> {
+    if args.op.def.name != "fill" {
+        return Ok(None);
+    }
+    let value = number(args.scalar(1)?.to_f64(), &q.integers)?;
+    by_channel(
+        &f::expand(&value, q.integers.shape())?,
+        &q.quantizer,
+        args.tensor(0)?.dtype(),
+    )
+    .map(one)
+}
+
+/// Real numbers as a quantizer of channels has them.
+fn by_channel(numbers: &Tensor, quantizer: &Parts, d: DType) -> Result<Tensor> {
+    let Parts::PerChannel {
+        scales,
+        zero_points,
+        axis,
+        ..
+    } = quantizer
+    else {
+        bail!(Runtime, "expected a quantized tensor");
+    };
+    f::quantize_per_channel(numbers, scales, zero_points, *axis, d)
 }
 
 /// The call with its values as integers.
@@ -279,7 +311,15 @@ fn joined(args: &Args, stacked: bool) -> Result<Ret> {
     let Some(first) = tensors.first() else {
         bail!(Runtime, "{name}(): expected a non-empty list of Tensors");
     };
-    let u = Quantized::expected(first, name)?.uniform(name)?;
+    let uniform = |q: &Quantized| {
+        q.uniform(name).map_err(|_| {
+            err!(
+                Runtime,
+                "Only per-tensor quantization is supported in 'cat'!"
+            )
+        })
+    };
+    let u = uniform(&Quantized::expected(first, name)?)?;
     let mut parts = Vec::with_capacity(tensors.len());
     for t in tensors {
         let q = Quantized::expected(t, name)?;
@@ -288,7 +328,7 @@ fn joined(args: &Args, stacked: bool) -> Result<Ret> {
             Runtime,
             "All dtypes must be the same."
         );
-        let own = q.uniform(name)?;
+        let own = uniform(&q)?;
         let integers = if own.scale == u.scale && own.zero == u.zero {
             q.integers
         } else {
@@ -317,10 +357,7 @@ fn alike(a: &Tensor, b: &Tensor) -> Result<bool> {
 fn same(args: &Args) -> Result<Ret> {
     let (a, b) = (args.tensor(0)?, args.tensor(1)?);
     let (Some(a), Some(b)) = (Quantized::of(a), Quantized::of(b)) else {
-        bail!(
-            Runtime,
-            "quantized tensors are compared with quantized ones: call dequantize() first"
-        );
+        return Ok(Ret::Value(Value::Scalar(Scalar::Bool(false))));
     };
     let quantizers = match (&a.quantizer, &b.quantizer) {
         (
@@ -382,14 +419,5 @@ fn copied(args: &Args) -> Result<Ret> {
     if let Ok(u) = q.uniform("copy") {
         return u.over(&u.nearest(&numbers, to.dtype())?).map(Ret::One);
     }
-    let Parts::PerChannel {
-        scales,
-        zero_points,
-        axis,
-        ..
-    } = &q.quantizer
-    else {
-        bail!(Runtime, "expected a quantized tensor");
-    };
-    f::quantize_per_channel(&numbers, scales, zero_points, *axis, to.dtype()).map(Ret::One)
+    by_channel(&numbers, &q.quantizer, to.dtype()).map(Ret::One)
 }

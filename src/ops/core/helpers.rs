@@ -65,6 +65,9 @@ pub fn item_or(t: &Tensor, text: &str) -> Result<Scalar> {
     if crate::ops::sparse::is_sparse(t) {
         return item_or(&crate::ops::f::_to_dense(t)?, text);
     }
+    if t.dtype().is_quantized() {
+        return item_or(&crate::ops::f::_dequantize(t)?, text);
+    }
     if is_without_memory(t) && t.batch().is_empty() {
         return crate::wiring::element(t);
     }

@@ -157,6 +157,15 @@ impl Quantized {
 }
 
 impl Uniform {
+    /// The real numbers that integers stand for.
+    pub fn reals(self, integers: &Tensor) -> Result<Tensor> {
+        f::_quantized_reals(
+            integers,
+            &number(self.scale, integers)?,
+            &number(self.zero as f64, integers)?,
+        )
+    }
+
     /// The real numbers that integers stand for, rounded once.
     pub fn reals_once(self, integers: &Tensor) -> Result<Tensor> {
         let scale = self.scale as f32;

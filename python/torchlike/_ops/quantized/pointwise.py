@@ -26,6 +26,12 @@ def stored(integers: Any, scale: float, zero_point: int) -> Any:
     return _root._make_per_tensor_quantized_tensor(integers, scale, zero_point)
 
 
+_NO_CHANNELS = {
+    "cat": "Only per-tensor quantization is supported in 'cat'!",
+    "matmul": "Only per-tensor quantization is supported in Matmul.",
+}
+
+
 def check_uniform(name: str, *tensors: Any) -> None:
     """Refuses what is not quantised with one scale.
 
@@ -36,7 +42,7 @@ def check_uniform(name: str, *tensors: Any) -> None:
     for t in tensors:
         check_quantized(name, t)
         if t.qscheme() != torch.per_tensor_affine:
-            raise RuntimeError("Only per tensor quantization is supported.")
+            raise RuntimeError(_NO_CHANNELS.get(name, "Only per tensor quantization is supported."))
 
 
 def requantized(reals: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:

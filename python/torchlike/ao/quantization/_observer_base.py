@@ -10,6 +10,7 @@ from typing import Any
 
 import torchlike as torch
 from torchlike import Tensor, nn
+from torchlike.ao.quantization.utils import scales_of
 
 _HOME = (
     "torchlike.ao.quantization.observer"  # the module of the classes, where pickles look for them
@@ -174,20 +175,9 @@ class UniformQuantizationObserverBase(ObserverBase):
         device = min_val.device
         if not _noted(min_val, max_val):
             return torch.tensor([1.0], device=device), torch.tensor([0], device=device)
-        low, high = min_val.clamp(max=0), max_val.clamp(min=0)
-        steps = float(self.quant_max - self.quant_min)
-        zero: Tensor = torch.zeros(low.shape, dtype=torch.int64, device=device)
-        if self.qscheme in SYMMETRIC:
-            scale = torch.max(torch.max(-low, high) / (steps / 2), self.eps)
-            zero = zero.new_full(zero.shape, self._middle())
-        elif self.qscheme == FLOAT_ZERO:
-            scale = (max_val - min_val) / steps
-            scale = torch.where(scale > self.eps, scale, torch.ones_like(scale))
-            zero = -1 * min_val / scale
-        else:
-            scale = torch.max((high - low) / steps, self.eps)
-            zero = self.quant_min - torch.round(low / scale).to(torch.int32)
-            zero = zero.clamp(self.quant_min, self.quant_max)
+        bounds = (self.quant_min, self.quant_max)
+        middle = self._middle()
+        scale, zero = scales_of(min_val, max_val, bounds, self.qscheme, self.eps, middle)
         return scale.reshape(-1), zero.reshape(-1)
 
     def _middle(self) -> int:

@@ -19,6 +19,7 @@ __all__ = [
     "activation_is_statically_quantized",
     "calculate_qmin_qmax",
     "check_min_max_valid",
+    "determine_qparams",
     "get_combined_dict",
     "get_qconfig_dtypes",
     "get_qparam_dict",
@@ -30,6 +31,7 @@ __all__ = [
     "is_per_tensor",
     "op_is_int8_dynamically_quantized",
     "to_underlying_dtype",
+    "validate_qmin_qmax",
     "weight_dtype",
     "weight_is_quantized",
     "weight_is_statically_quantized",
@@ -230,6 +232,61 @@ def check_min_max_valid(min_val: Any, max_val: Any) -> bool:
     if not bool((min_val <= max_val).all()):
         raise AssertionError(f"min {min_val} should be less than max {max_val}")
     return True
+
+
+def scales_of(
+    lowest: Any, highest: Any, bounds: tuple[int, int], qscheme: Any, eps: Any, middle: int
+) -> tuple[Any, Any]:
+    """Scales and zero points for numbers between these, by the scheme; `middle` is a symmetric one's zero."""
+    low, high = lowest.clamp(max=0), highest.clamp(min=0)
+    steps = float(bounds[1] - bounds[0])
+    if qscheme in (torch.per_tensor_symmetric, torch.per_channel_symmetric):
+        scale = torch.max(torch.max(-low, high) / (steps / 2), eps)
+        return scale, torch.full(low.shape, middle, dtype=torch.int64, device=low.device)
+    if qscheme == torch.per_channel_affine_float_qparams:
+        scale = (highest - lowest) / steps
+        scale = torch.where(scale > eps, scale, torch.ones_like(scale))
+        return scale, -1 * lowest / scale
+    scale = torch.max((high - low) / steps, eps)
+    zero = bounds[0] - torch.round(low / scale).to(torch.int32)
+    return scale, zero.clamp(*bounds)
+
+
+def validate_qmin_qmax(quant_min: int, quant_max: int) -> None:
+    """Checks a range of integers.
+
+    Raises:
+        AssertionError: if zero is not in it, or it has no two integers.
+    """
+    if not quant_min <= 0 <= quant_max:
+        raise AssertionError("Used-specified quantization range must include 0.")
+    if quant_min >= quant_max:
+        raise AssertionError(
+            "qmin must be strictly less than qmax for user-specified quantization range."
+        )
+
+
+def determine_qparams(
+    min_val: Any,
+    max_val: Any,
+    quant_min: int,
+    quant_max: int,
+    dtype: Any,
+    eps: Any,
+    has_customized_qrange: bool,
+    qscheme: Any = torch.per_tensor_affine,
+) -> tuple[Any, Any]:
+    """Scales in double precision and zero points for numbers between these, each of one dimension or more."""
+    device = min_val.device
+    if not check_min_max_valid(min_val, max_val):
+        return torch.tensor([1.0], device=device), torch.tensor([0], device=device)
+    middle = 0
+    if dtype in (torch.uint8, torch.quint8):
+        middle = (quant_min + quant_max) // 2 if has_customized_qrange else 128
+    bounds = (quant_min, quant_max)
+    scale, zero = scales_of(min_val, max_val, bounds, qscheme, eps.to(device), middle)
+    scale, zero = torch.atleast_1d(scale), torch.atleast_1d(zero)
+    return scale.to(torch.double), zero.to(torch.int64)
 
 
 def calculate_qmin_qmax(

@@ -321,6 +321,7 @@ def make_fx(
     Args:
         decomposition_table: functions by operator, which are called, and recorded, in its place.
         tracing_mode: `real` computes; `fake` runs on fake tensors.
+        record_module_stack: notes on nodes which modules of `f._orig_mod` they were made in.
 
     Raises:
         NotImplementedError: for `symbolic`: shapes are numbers here.
@@ -346,8 +347,9 @@ def make_fx(
             _error_on_data_dependent_ops=_error_on_data_dependent_ops,
             decomposition_table=decomposition_table,
         )
-        with _fake_inputs(tracing_mode, args) as (inputs, convert):
-            runner = _runner(f, inputs, kwargs, tracer, mode, convert)
+        model = getattr(f, "_orig_mod", None) if record_module_stack else None
+        with _fake_inputs(tracing_mode, args) as inputs:
+            runner = _runner(f, inputs, kwargs, tracer, mode, model)
             function = _with_signature(runner, names)
             function.__name__ = getattr(f, "__name__", type(f).__name__)
             function.__annotations__ = notes
@@ -363,18 +365,27 @@ def make_fx(
     return traced
 
 
+def _noted_calls(model: Module | None, tracer: PythonKeyTracer) -> Any:
+    """Inside, nodes are told which modules of a model are at work."""
+    if model is None:
+        return contextlib.nullcontext()
+    from torchlike.export._module_calls import Calls
+
+    return Calls(model, tracer, (), lambda *_: None, root="").watched()
+
+
 @contextlib.contextmanager
 def _fake_inputs(tracing_mode: str, args: Any) -> Iterator[Any]:
-    """The inputs as they are run, and the mode that they are run in."""
+    """The inputs as they are run."""
     if tracing_mode == "real":
-        yield args, None
+        yield args
         return
     from torchlike._subclasses.fake_tensor import FakeTensorMode
     from torchlike.fx._fake import detect_fake_mode
 
     mode = detect_fake_mode(pytree.tree_leaves(args)) or FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
-        yield pytree.tree_map_only(Tensor, mode.from_tensor, args), mode
+        yield pytree.tree_map_only(Tensor, mode.from_tensor, args)
 
 
 def _runner(
@@ -383,7 +394,7 @@ def _runner(
     kwargs: dict[str, Any],
     tracer: PythonKeyTracer,
     mode: ProxyTorchDispatchMode,
-    fake: Any,
+    model: Module | None,
 ) -> Callable[..., Any]:
     """A function of stand-ins that runs `f` with the inputs, and gives stand-ins for its results."""
 
@@ -392,7 +403,7 @@ def _runner(
         for leaf, proxy in zip(leaves, pytree.tree_leaves(proxies), strict=True):
             if isinstance(leaf, Tensor):
                 tracer.track(leaf, proxy, anew=True)
-        with mode:
+        with mode, _noted_calls(model, tracer):
             result = f(*inputs, **kwargs)
         return pytree.tree_map_only(Tensor, mode._argument, result)
 
