@@ -390,21 +390,19 @@ pub(in crate::ops) fn reduce_rows(
     number: bool,
     how: Reduce,
 ) -> Result<Option<i64>> {
+    let from = source_lay(src, number, shape.len());
+    let (to, axis) = (Lay::without(out, dim), axis(out, dim, false));
+    if how == Reduce::Add
+        && let Some(bad) = cpu_index::add_halves(out.dtype(), shape, [&to, &from, index], axis)
+    {
+        return Ok(bad);
+    }
     if of_halves(out.dtype()) {
         return widened(out, src, |out, src| {
             reduce_rows(out, dim, shape, index, src, number, how)
         });
     }
-    let from = source_lay(src, number, shape.len());
-    cpu_index::scatter_reduce(
-        how,
-        out.dtype(),
-        shape,
-        &Lay::without(out, dim),
-        &from,
-        index,
-        axis(out, dim, false),
-    )
+    cpu_index::scatter_reduce(how, out.dtype(), shape, &to, &from, index, axis)
 }
 
 /// `scatter_reduce` and `index_reduce`: starts from what is there or from the neutral element, reduces, and divides for a mean.
