@@ -415,7 +415,9 @@ pub(in crate::ops) fn reduce_into(
     how: How,
     include_self: bool,
 ) -> Result<Option<i64>> {
-    if out.dtype().is_reduced_float() {
+    // Sums with what is there have a way of their own.
+    let whole = how != How::Sum || !include_self;
+    if whole && out.dtype().is_reduced_float() {
         return widened(out, src, |out, src| {
             reduce_into(out, dim, shape, index, src, how, include_self)
         });
@@ -444,10 +446,10 @@ pub(in crate::ops) fn reduce_into(
         let counts = counts(out, dim, shape, index, include_self)?;
         let quotient = helpers::inside(|| {
             if out.dtype().is_integral(true) {
-                f::floor_divide(out, &counts)
-            } else {
-                f::div(out, &counts)
+                return f::floor_divide(out, &counts);
             }
+            // In the result's type they are numbers to a row.
+            f::div(out, &cpu::copy::converted(&counts, out.dtype())?)
         })?;
         cpu::copy::copy(out, &quotient)?;
     }
