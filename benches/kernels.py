@@ -158,6 +158,11 @@ BESIDE = {
     "lerp_row": ("f32", "torch.lerp(m, m[0], 0.3)"),
     "add_channels": ("f32", "c + x[:64].view(-1, 1, 1)"),
     "add_outer": ("u8", "m[:, :1] + m[0]"),
+    "add_outer_f32": ("f32", "m[:, :1] + m[0]"),
+    "sub_outer_f32": ("f32", "m[:, :1] - m[0]"),
+    "column_less": ("f32", "m[:, :1] - m"),
+    "pad_line": ("f32", "F.pad(x.view(1, -1), (128, 128), 'reflect')"),
+    "sigmoid_i64": ("i64", "(x * 20).sigmoid()"),
     "add_complex": ("f32", "z + z"),
     "mul_complex": ("f32", "z * z"),
     "tril_turned": ("f32", "w.t().contiguous().t().tril()"),
@@ -227,6 +232,9 @@ PLACES = {
     "cummax_bytes": "b[0].cummax(2)",
     "multi_margin": "F.multi_margin_loss(z, k[:, 0])",
     "dot": "v.dot(v)",
+    "index_add_half": "e.index_add_(0, k[:64, 0], e[:64])",
+    "index_put_half": "e.index_put_((k[:64, 0],), e[:64], accumulate=True)",
+    "scatter_add_half": "e.scatter_add_(0, k[:64].expand(64, 1024), e[:64])",
 }
 WHOLE_PRODUCTS = {"matmul": "x @ y", "dot": "x.view(-1).dot(y.view(-1))"}
 
@@ -343,6 +351,7 @@ def narrow() -> dict[str, tuple[str, str]]:
         "b = torch.randint(0, 256, (1, 3, 256, 256), dtype=torch.uint8)",
         "z, k = torch.rand(512, 512) + 0.5, torch.randint(0, 512, (512, 1))",
         "v, h = torch.rand(100000), torch.full((1000,), 100)",
+        "e = torch.zeros(4096, 1024, dtype=torch.bfloat16)",
     ]
     return out | {f"{name}/places": ("; ".join(setup), code) for name, code in PLACES.items()}
 

@@ -393,3 +393,41 @@ def test_occurrences(dtype, step):
     if dtype != tl.uint8:
         with pytest.raises(RuntimeError, match="non-negative"):
             tl.bincount(tl.tensor([1, -1], dtype=dtype))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("pads", [(0, 0), (3, 2), (-1, 4), (4, -5), (-6, 0), (0, -9), (-2, -3)])
+def test_pads_on_either_side_of_a_line(mode, pads):
+    x, (left, right) = tl.arange(10), pads
+    inside = list(range(max(-left, 0), 10 - max(-right, 0)))
+    ends = {"replicate": "edge", "circular": "wrap"}
+    # A mirror shows the line as it was before it was cut.
+    whole = range(10) if mode != "circular" else inside
+    before = np.pad(list(whole), (max(left, 0), 0), ends.get(mode, mode))[: max(left, 0)]
+    after = np.pad(list(whole), (0, max(right, 0)), ends.get(mode, mode))[len(whole) :]
+    found = tl.nn.functional.pad(x[None], pads, mode)[0]
+    assert found.tolist() == [*before, *inside, *after]
+
+
+@pytest.mark.parametrize("dtype", [tl.uint8, tl.int64, tl.float32, tl.float64, tl.bfloat16])
+@pytest.mark.parametrize("n", [5, 33, 200, 512, 700])
+def test_first_operands_that_are_one_element_a_row(n, dtype, threads):
+    column, row = tl.arange(1, 12).to(dtype)[:, None], (tl.arange(n) % 7 + 1).to(dtype)
+    for f in (tl.add, tl.sub, tl.mul, tl.div, tl.maximum, tl.gt):
+        want = f(column.expand(11, n).contiguous(), row.expand(11, n).contiguous())
+        assert f(column, row).tolist() == want.tolist()
+        assert f(column.expand(11, n), want.to(dtype)).tolist() == [
+            f(c.expand(n).contiguous(), w.to(dtype)).tolist()
+            for c, w in zip(column, want, strict=True)
+        ]
+    for alpha in (1, 3):
+        want = column.expand(11, n).contiguous() + alpha * row.expand(11, n).contiguous()
+        assert tl.add(column, row, alpha=alpha).tolist() == want.tolist()
+
+
+def test_sigmoids_of_what_is_lost_beside_one():
+    x = tl.arange(-120.0, 121.0)
+    want = 1 / (1 + np.exp(-x.double().numpy()))
+    np.testing.assert_allclose(x.sigmoid().numpy(), want.astype(np.float32), 3e-7, 1e-45)
+    assert tl.tensor([tl.inf, -tl.inf]).sigmoid().tolist() == [1, 0]
+    assert tl.tensor([tl.nan]).sigmoid().isnan().item()

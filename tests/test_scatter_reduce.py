@@ -62,3 +62,37 @@ def test_means_of_indices_that_are_alike(include_self, dtype, width):
     if width == 5:
         found = start.index_reduce(0, index[:, 0, 0], source, "mean", include_self=include_self)
         assert torch.equal(found[:, 0], whole[:, 0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("rows", "width"), [(1, 300), (50, 1), (50, 5), (200, 256), (50, 700)])
+def test_halves_are_summed_in_single_precision_in_their_place(dtype, rows, width):
+    rng = np.random.default_rng(width)
+    place = torch.tensor(rng.integers(0, 9, rows))
+    start = torch.tensor(rng.standard_normal((300, width))).to(dtype)
+    source = torch.tensor(rng.standard_normal((rows, width))).to(dtype)
+    want = start.float().index_add(0, place, source.float()).to(dtype)
+    index = place[:, None].expand(rows, width)
+    calls = [
+        lambda: start.clone().index_add_(0, place, source),
+        lambda: start.t().clone().index_add_(1, place, source.t()).t(),
+        lambda: start.clone().scatter_add_(0, index, source),
+        lambda: start.clone().scatter_reduce_(0, index, source, "sum"),
+        lambda: start.clone().index_put_((place,), source, accumulate=True),
+    ]
+    for call in calls:
+        assert torch.equal(call(), want)
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
+        start.index_add_(0, place + 300, source)
+
+
+def test_few_sums_in_halves_leave_the_others_alone():
+    x, place = torch.zeros(1000, 1000, dtype=torch.bfloat16), torch.tensor([3, 7, 3])
+    rows = torch.ones(3, 1000, dtype=torch.bfloat16)
+    torch.cpu.reset_peak_memory_stats()
+    before = torch.cpu.memory_allocated()
+    x.index_add_(0, place, rows)
+    x.index_put_((place,), rows, accumulate=True)
+    x.index_add_(0, place[:1], rows[:1])
+    assert torch.cpu.max_memory_allocated() - before < x.nbytes
+    assert x[[3, 7, 8], 9].tolist() == [5, 2, 0]

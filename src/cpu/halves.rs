@@ -309,6 +309,41 @@ per_level! {
     pub fn narrow_row<H: Half>(from: *const f32, to: *mut H, n: usize) => narrow_body
 }
 
+/// Elements that are summed together.
+const SUMMED: usize = 256;
+
+#[inline(always)]
+unsafe fn sum_body<H: Half, const LEVEL: u8>(
+    to: *mut H,
+    from: *const u8,
+    n: usize,
+    offsets: impl Iterator<Item = isize> + Clone,
+) {
+    let (mut sum, mut x) = ([0f32; SUMMED], [0f32; SUMMED]);
+    for at in (0..n).step_by(SUMMED) {
+        let m = SUMMED.min(n - at);
+        // SAFETY: as the caller promises.
+        unsafe {
+            H::widen_row::<LEVEL>(to.add(at), sum.as_mut_ptr(), m);
+            for offset in offsets.clone() {
+                let from = from.offset(offset).cast::<H>();
+                H::widen_row::<LEVEL>(from.add(at), x.as_mut_ptr(), m);
+                for i in 0..m {
+                    sum[i] += x[i];
+                }
+            }
+            H::narrow_row::<LEVEL>(sum.as_ptr(), to.add(at), m);
+        }
+    }
+}
+per_level! {
+    /// Adds rows of `n` elements, which lie at offsets in bytes, to one that is there; the sums are rounded at last.
+    ///
+    /// # Safety
+    /// Every row holds n elements, and none overlaps the sum's.
+    pub fn add_rows<H: Half>(to: *mut H, from: *const u8, n: usize, offsets: impl Iterator<Item = isize> + Clone) => sum_body
+}
+
 /// Widens a row into one as long.
 ///
 /// # Panics

@@ -11,7 +11,7 @@ mod merge;
 
 pub use grid::pick_grid;
 pub use masks::{choose, count_true, fill_where, true_places, write_coordinates};
-pub use merge::{Reduce, scatter_reduce};
+pub use merge::{Reduce, add_halves, scatter_reduce};
 
 use super::iter::{GRAIN, Walk};
 use super::lines::by_size;
@@ -196,6 +196,16 @@ impl Lay {
 
 type Row = unsafe fn(&[*mut u8; 3], &[isize; 3], usize, &Axis, &AtomicI64);
 
+/// A walk over elements written, elements read and indices.
+fn walk(shape: &[i64], to: &Lay, from: &Lay, index: &Lay, item: usize) -> Walk<3> {
+    Walk::new(
+        shape,
+        [to.ptr, from.ptr, index.ptr],
+        [&to.strides, &from.strides, &index.strides],
+        [item, item, 8],
+    )
+}
+
 const FINE: i64 = i64::MIN;
 
 fn verdict(bad: &AtomicI64) -> Option<i64> {
@@ -216,12 +226,7 @@ pub fn gather(
     axis: Axis,
 ) -> Option<i64> {
     let bad = AtomicI64::new(FINE);
-    let walk = Walk::<3>::new(
-        shape,
-        [out.ptr, src.ptr, index.ptr],
-        [&out.strides, &src.strides, &index.strides],
-        [item, item, 8],
-    );
+    let walk = walk(shape, out, src, index, item);
     if let Some(whole) = Whole::of(&walk, item as isize) {
         let [count, n] = whole.sizes;
         pool::parallel_for(count, (GRAIN / n).max(1), |rows| {
@@ -269,6 +274,13 @@ impl<'a> Whole<'a> {
 
     fn of(walk: &'a Walk<3>, item: isize) -> Option<Self> {
         let ([row, next], sizes) = walk.rows()?;
+        (row == [item, item, 0]).then_some(Self { walk, next, sizes })
+    }
+
+    /// The same of one row.
+    fn single(walk: &'a Walk<3>, item: isize) -> Option<Self> {
+        let (row, n) = walk.only()?;
+        let (next, sizes) = ([0; 3], [1, n]);
         (row == [item, item, 0]).then_some(Self { walk, next, sizes })
     }
 
@@ -380,14 +392,9 @@ fn in_order(
     row: Row,
 ) -> Option<i64> {
     let bad = AtomicI64::new(FINE);
-    Walk::<3>::new(
-        shape,
-        [dst.ptr, src.ptr, index.ptr],
-        [&dst.strides, &src.strides, &index.strides],
-        [item, item, 8],
-    )
+    let walk = walk(shape, dst, src, index, item);
     // SAFETY: the walk stays in the three layouts, and the row checks every index.
-    .run_serial(|p, s, n| unsafe { row(p, s, n, &axis, &bad) });
+    walk.run_serial(|p, s, n| unsafe { row(p, s, n, &axis, &bad) });
     verdict(&bad)
 }
 

@@ -202,6 +202,15 @@ impl<const N: usize> Walk<N> {
         self.ptrs
     }
 
+    /// The steps and the elements of the only row, if there is but one.
+    #[must_use]
+    pub fn only(&self) -> Option<([isize; N], usize)> {
+        match (&self.sizes[..], &self.strides[..]) {
+            (&[n], &[row]) if self.total > 0 => Some((row, n)),
+            _ => None,
+        }
+    }
+
     /// The steps within rows and from a row to the next, how many rows there are and the elements of one, if there are
     /// any and each follows the one before by the same steps.
     #[must_use]

@@ -19,7 +19,7 @@ use blocks::{
     beside_numbers, beside_over_numbers, light_dense, light_numbers, light_over,
     light_over_numbers, plain, plain_numbers, wide,
 };
-pub use ctx::{Ctx, FromCtx};
+pub use ctx::{Ctx, FromCtx, Swaps};
 use tiles::{bf16_block, f16_block};
 
 /// An operator on elements of type `A`.
@@ -28,8 +28,8 @@ pub trait Op<A> {
     type Out: Element;
     /// How many operands it has.
     const OPERANDS: usize;
-    /// Whether its two operands may change places.
-    const SWAPS: bool = false;
+    /// When its two operands may change places.
+    const SWAPS: Swaps = Swaps::Never;
     /// The result for one element of each operand; those beyond the operator's own are to be ignored.
     fn f(x: [A; 3], c: &Ctx) -> Self::Out;
     /// Whether a branch-free `f` may not have reached this result's operands.
@@ -95,7 +95,7 @@ impl Form {
 pub struct Loop {
     block: fn(Form, Level) -> Option<Block>,
     unit: usize,
-    swaps: bool,
+    swaps: Swaps,
     reads: DType,
     /// What numbers beside the operands are read as.
     numbers: DType,
@@ -166,10 +166,10 @@ impl Loop {
         self.unit == 1 && !self.reads.is_reduced_float()
     }
 
-    /// Whether its two operands may change places.
+    /// Whether its two operands may change places beside these numbers.
     #[must_use]
-    pub fn swaps(&self) -> bool {
-        self.swaps
+    pub fn swaps(&self, c: &Ctx) -> bool {
+        self.swaps.beside(c)
     }
 
     /// Counts of elements are multiples of this, a power of two.
@@ -203,7 +203,7 @@ struct Truths<O>(PhantomData<O>);
 impl<O: Op<bool>> Op<u8> for Truths<O> {
     type Out = O::Out;
     const OPERANDS: usize = O::OPERANDS;
-    const SWAPS: bool = O::SWAPS;
+    const SWAPS: Swaps = O::SWAPS;
     #[inline(always)]
     fn f(x: [u8; 3], c: &Ctx) -> O::Out {
         O::f([x[0] != 0, x[1] != 0, x[2] != 0], c)
@@ -219,7 +219,7 @@ struct Exact<O>(PhantomData<O>);
 impl<O: Op<f32, Out = f32>> Op<bf16> for Exact<O> {
     type Out = bf16;
     const OPERANDS: usize = O::OPERANDS;
-    const SWAPS: bool = O::SWAPS;
+    const SWAPS: Swaps = O::SWAPS;
     #[inline(always)]
     fn f(x: [bf16; 3], c: &Ctx) -> bf16 {
         bf16::from_bits(
@@ -231,7 +231,7 @@ impl<O: Op<f32, Out = f32>> Op<bf16> for Exact<O> {
 impl<O: Op<f32, Out = f32>, H: Half + Element> Op<H> for Rounded<O> {
     type Out = H;
     const OPERANDS: usize = O::OPERANDS;
-    const SWAPS: bool = O::SWAPS;
+    const SWAPS: Swaps = O::SWAPS;
     #[inline(always)]
     fn f(x: [H; 3], c: &Ctx) -> H {
         H::narrow(O::f([x[0].widen(), x[1].widen(), x[2].widen()], c))
@@ -246,7 +246,7 @@ macro_rules! bits {
         impl<O: Op<u16, Out = u16>> Op<$t> for Bits<O> {
             type Out = $t;
             const OPERANDS: usize = O::OPERANDS;
-            const SWAPS: bool = O::SWAPS;
+            const SWAPS: Swaps = O::SWAPS;
             #[inline(always)]
             fn f(x: [$t; 3], c: &Ctx) -> $t {
                 <$t>::from_bits(O::f(x.map(<$t>::to_bits), c))

@@ -40,16 +40,74 @@ fn order(t: &Tensor) -> SmallVec<[usize; 8]> {
     order
 }
 
+/// Where the places of a padded dimension come from: those of a run, the longest part of most, from neighbours.
+#[derive(Debug)]
+pub struct Table {
+    /// Of the places before the run.
+    pub before: Vec<usize>,
+    /// Of the run's first place.
+    pub first: usize,
+    /// How long it is.
+    pub run: usize,
+    /// Of the places behind it.
+    pub after: Vec<usize>,
+}
+
+impl Table {
+    /// Of a dimension whose size becomes another, padded on the left and on the right by a mode.
+    #[must_use]
+    pub fn of(mode: &str, [size, out]: [i64; 2], [left, right]: [i64; 2]) -> Self {
+        // Only what negative pads leave goes round.
+        let ring = (out - left.max(0) - right.max(0)).max(1);
+        let of = |j: i64| {
+            let x = j - left;
+            let x = match mode {
+                "reflect" if x < 0 => -x,
+                "reflect" if x >= size => 2 * (size - 1) - x,
+                "circular" => (-left).max(0) + (j - left.max(0)).rem_euclid(ring),
+                _ => x,
+            };
+            x.clamp(0, (size - 1).max(0)) as usize
+        };
+        let start = left.clamp(0, out);
+        let end = (out - right.max(0)).clamp(start, out);
+        Self {
+            before: (0..start).map(of).collect(),
+            first: (start - left).max(0) as usize,
+            run: (end - start) as usize,
+            after: (end..out).map(of).collect(),
+        }
+    }
+
+    /// Of one place.
+    #[must_use]
+    pub fn at(&self, i: usize) -> usize {
+        match i.checked_sub(self.before.len()) {
+            None => self.before[i],
+            Some(i) if i < self.run => self.first + i,
+            Some(i) => self.after[i - self.run],
+        }
+    }
+
+    /// Of each.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        let run = self.first..self.first + self.run;
+        let ends = [&self.before, &self.after].map(|part| part.iter().copied());
+        let [before, after] = ends;
+        before.chain(run).chain(after)
+    }
+}
+
 /// Tables in another order of dimensions.
-fn ordered(tables: &[Option<Vec<usize>>], order: &[usize]) -> Vec<Option<Vec<usize>>> {
-    order.iter().map(|&d| tables[d].clone()).collect()
+fn ordered<'a>(tables: &'a [Option<Table>], order: &[usize]) -> SmallVec<[Option<&'a Table>; 8]> {
+    order.iter().map(|&d| tables[d].as_ref()).collect()
 }
 
 /// Fills `out` from `t`: along each dimension with a table, element `i` comes from `table[i]`.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn from_tables(out: &Tensor, t: &Tensor, tables: &[Option<Vec<usize>>]) -> Result<()> {
+pub fn from_tables(out: &Tensor, t: &Tensor, tables: &[Option<Table>]) -> Result<()> {
     let order = order(out);
     let (moved, tables) = (out.permuted(&order), ordered(tables, &order));
     let src = copy::dense(&t.permuted(&order), t.dtype())?;
@@ -62,7 +120,7 @@ pub fn from_tables(out: &Tensor, t: &Tensor, tables: &[Option<Vec<usize>>]) -> R
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Vec<usize>>]) -> Result<()> {
+pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Table>]) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
@@ -78,7 +136,8 @@ pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Vec<usize>
     for (d, table) in ordered(tables, &order).iter().enumerate() {
         if let Some(table) = table {
             let size = out.shape()[d] as usize;
-            sum = Adjoint::of_places(table, size).along(&sum, d)?;
+            let places: Vec<usize> = table.iter().collect();
+            sum = Adjoint::of_places(&places, size).along(&sum, d)?;
         }
     }
     let (shape, strides) = (out.shape().clone(), dims::contiguous_strides(out.shape()));

@@ -396,7 +396,7 @@ fn run_sides<const N: usize>(
             }
         };
     }
-    if N == 3 && kernel.swaps() && places[1].repeats_in(&places[2], out.shape()) {
+    if N == 3 && kernel.swaps(ctx) && places[1].repeats_in(&places[2], out.shape()) {
         places.swap(1, 2);
     }
     let mut sides = [Side::new(kernel.writes(), out.dtype(), kernel.writes())?; N];

@@ -4,6 +4,7 @@ use super::index::{self, Axis, Places};
 use super::job::{Job, Kernel, View};
 use super::{copy, fill, on_host, placed, tables};
 use crate::cpu::index::Reduce;
+use crate::cpu::pad::Table;
 use crate::plan::ViewPlan;
 use crate::{DType, Device, Dims, Result, Scalar, Tensor, cpu};
 
@@ -216,14 +217,14 @@ pub fn pad(out: &Tensor, t: &Tensor, pad: &[i64], value: Scalar) -> Result<()> {
 /// Positions along each dimension that has a table, on the device of `like`; the loop has the tables' lengths.
 fn tabled(
     t: &Tensor,
-    tables: &[Option<Vec<usize>>],
+    tables: &[Option<Table>],
     shape: &[i64],
 ) -> Result<(Places, Dims, Vec<Tensor>)> {
     let (mut axes, mut kept) = (Vec::new(), Vec::new());
     let mut still = t.strides().clone();
     for (d, table) in tables.iter().enumerate() {
         let Some(table) = table else { continue };
-        let list: Vec<i64> = table.iter().map(|&i| i as i64).collect();
+        let list: Vec<i64> = table.iter().map(|i| i as i64).collect();
         let there = tables::there(list, t.device())?;
         let at = View::with(&there, shape, &Dims::filled(shape.len(), 0).with(d, 1))?;
         axes.push(Axis {
@@ -249,7 +250,7 @@ fn tabled(
 ///
 /// # Errors
 /// If a kernel cannot be had.
-pub fn from_tables(out: &Tensor, t: &Tensor, tables: &[Option<Vec<usize>>]) -> Result<()> {
+pub fn from_tables(out: &Tensor, t: &Tensor, tables: &[Option<Table>]) -> Result<()> {
     if on_host(out) {
         return cpu::pad::from_tables(out, t, tables);
     }
@@ -264,7 +265,7 @@ pub fn from_tables(out: &Tensor, t: &Tensor, tables: &[Option<Vec<usize>>]) -> R
 ///
 /// # Errors
 /// If a kernel cannot be had.
-pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Vec<usize>>]) -> Result<()> {
+pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Table>]) -> Result<()> {
     if on_host(out) {
         return cpu::pad::back_from_tables(out, grad, tables);
     }

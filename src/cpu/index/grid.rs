@@ -5,16 +5,17 @@
 use crate::Tensor;
 use crate::cpu::iter::GRAIN;
 use crate::cpu::lines::by_size;
+use crate::cpu::pad::Table;
 use crate::cpu::pool;
 use smallvec::SmallVec;
 
 /// `dst[i, j, ...] = src[ti[i], tj[j], ...]` for dense tensors; dimensions without a table keep their place. Tables
 /// must hold places inside `src`.
-pub fn pick_grid(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<usize>>]) {
+pub fn pick_grid(dst: &Tensor, src: &Tensor, tables: &[Option<&Table>]) {
     by_size!(dst.dtype().size(), E => grid::<E>(dst, src, tables));
 }
 
-fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<usize>>]) {
+fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<&Table>]) {
     struct Share<T>(*mut T, *const T);
     // SAFETY: every row of the result is written by one thread.
     unsafe impl<T> Sync for Share<T> {}
@@ -35,15 +36,14 @@ fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<
         steps[d] = steps[d + 1] * src.shape()[d + 1] as usize;
     }
     // The part of a row that keeps its order is copied in one go; of the rest, which element comes from which.
-    let table = tables[last].as_deref();
-    let (first, run) = table.map_or((0, width), longest_run);
-    let start = table.map_or(0, |t| t[first]);
-    let single = |t: &[usize]| -> Vec<_> {
-        let apart = (0..first).chain(first + run..width);
-        apart.map(|j| (j, t[j])).collect()
-    };
-    let singles = table.map_or_else(Vec::new, single);
-    let along = |d: usize, i: usize| steps[d] * tables[d].as_ref().map_or(i, |t| t[i]);
+    let table = tables[last];
+    let (first, start, run) = table.map_or((0, 0, width), |t| (t.before.len(), t.first, t.run));
+    let singles: Vec<(usize, usize)> = table.map_or_else(Vec::new, |t| {
+        let after = (first + run..).zip(&t.after);
+        let apart = (0..).zip(&t.before).chain(after);
+        apart.map(|(j, &at)| (j, at)).collect()
+    });
+    let along = |d: usize, i: usize| steps[d] * tables[d].map_or(i, |t| t.at(i));
     let (outer, inner) = match last.checked_sub(1) {
         Some(d) => (d, sizes[d]),
         None => (0, 1),
@@ -74,18 +74,4 @@ fn grid<T: Copy + Send + Sync>(dst: &Tensor, src: &Tensor, tables: &[Option<Vec<
             r = stop;
         }
     });
-}
-
-/// Start and length of the longest run of consecutive places.
-fn longest_run(t: &[usize]) -> (usize, usize) {
-    let (mut best, mut start) = ((0, 1.min(t.len())), 0);
-    for i in 1..=t.len() {
-        if i == t.len() || t[i] != t[i - 1] + 1 {
-            if i - start > best.1 {
-                best = (start, i - start);
-            }
-            start = i;
-        }
-    }
-    best
 }

@@ -5,8 +5,10 @@
     reason = "moves elements between checked layouts by checked indices"
 )]
 
-use super::{Axis, Lay, Row, each_inside, in_order};
+use super::{Axis, FINE, Lay, Row, Whole, each_inside, in_order, verdict, walk};
+use crate::cpu::halves::{self, Half};
 use crate::{DType, Element, Result, with_dtype};
+use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
 use std::sync::atomic::AtomicI64;
 
@@ -142,4 +144,46 @@ pub fn scatter_reduce(
     }, else {
         Err(dtype.no_kernel("scatter_reduce"))
     })
+}
+
+/// [`scatter_reduce`] of sums of 16-bit floats where rows of neighbours have one index each: what goes to a row is added in
+/// single precision and rounded once, as by way of a widened copy of everything. None: they lie otherwise.
+#[must_use]
+pub fn add_halves(
+    dtype: DType,
+    shape: &[i64],
+    [dst, src, index]: [&Lay; 3],
+    axis: Axis,
+) -> Option<Option<i64>> {
+    let add = match dtype {
+        DType::BF16 => add_group::<bf16>,
+        DType::F16 => add_group::<f16>,
+        _ => return None,
+    };
+    let walk = walk(shape, dst, src, index, 2);
+    let Whole { next, sizes, .. } = Whole::of(&walk, 2).or_else(|| Whole::single(&walk, 2))?;
+    let [to, from, at] = walk.starts();
+    let bad = AtomicI64::new(FINE);
+    let mut places = Vec::with_capacity(sizes[0]);
+    for r in 0..sizes[0] as isize {
+        // SAFETY: the row has an index.
+        let place = unsafe { axis.offset(*at.offset(next[2] * r).cast::<i64>(), &bad) };
+        let Some(place) = place else {
+            return Some(verdict(&bad));
+        };
+        places.push((place + next[0] * r, next[1] * r));
+    }
+    // By place; the order of those that have one stays.
+    places.sort_by_key(|&(place, _)| place);
+    for group in places.chunk_by(|a, b| a.0 == b.0) {
+        // SAFETY: the places are checked, and the rows within both layouts.
+        unsafe { add(to.offset(group[0].0), from, sizes[1], group) };
+    }
+    Some(None)
+}
+
+unsafe fn add_group<H: Half>(to: *mut u8, from: *const u8, n: usize, group: &[(isize, isize)]) {
+    let offsets = group.iter().map(|&(_, offset)| offset);
+    // SAFETY: as the caller promises.
+    unsafe { halves::add_rows(to.cast::<H>(), from, n, offsets) }
 }

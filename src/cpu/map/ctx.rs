@@ -15,6 +15,28 @@ pub struct Ctx {
     pub wide_numbers: bool,
 }
 
+/// When the operands of an operator may change places.
+#[derive(Clone, Copy)]
+pub enum Swaps {
+    /// Never.
+    Never,
+    /// Always.
+    Always,
+    /// Where the factor of the second is 1.
+    Unscaled,
+}
+
+impl Swaps {
+    /// Whether they may beside these numbers.
+    pub(super) fn beside(self, c: &Ctx) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Always => true,
+            Self::Unscaled => c.c[0] == Complex64::new(1.0, 0.0),
+        }
+    }
+}
+
 /// A number from the context in an element's own type.
 pub trait FromCtx: Copy {
     /// Number `k` of the context.

@@ -5,6 +5,7 @@
 
 use super::{BLOCK, Lay, Meeting, Room, Rows, Way, bytes, repeat};
 use crate::cpu::iter::Walk;
+use crate::cpu::lines::by_size;
 use crate::cpu::map::Form;
 use crate::cpu::{past, planes};
 use std::ptr::null_mut;
@@ -166,7 +167,9 @@ impl<const N: usize> Group<'_, N> {
                 side.bring()(room, step, ptr, row, n * count);
                 n * count
             } else {
-                if side.convert.is_none() {
+                if side.convert.is_none() && row == 0 && n >= FEW {
+                    by_size!(item, E => spread::<E>(room, ptr, next, [n, count]));
+                } else if side.convert.is_none() {
                     planes::copier(item)(room, [step, line], ptr, [row, next], [n, count]);
                 } else if row == 0 {
                     side.bring()(aside, step, ptr, next, count);
@@ -207,6 +210,20 @@ impl<const N: usize> Group<'_, N> {
                     side.bring()(ptr.offset(r * next), row, room.offset(r * line), step, n);
                 }
             }
+        }
+    }
+}
+
+/// Fills rows of `n` elements with one each, which lie `next` bytes apart.
+///
+/// # Safety
+/// There are so many on both sides.
+unsafe fn spread<T: Copy>(to: *mut u8, from: *const u8, next: isize, [n, rows]: [usize; 2]) {
+    for r in 0..rows {
+        // SAFETY: as the caller promises; the room is aligned.
+        unsafe {
+            let x = from.offset(r as isize * next).cast::<T>().read_unaligned();
+            std::slice::from_raw_parts_mut(to.cast::<T>().add(r * n), n).fill(x);
         }
     }
 }

@@ -274,8 +274,8 @@ pub fn tanh(x: f32) -> f32 {
 #[inline(always)]
 #[must_use]
 pub fn sigmoid(x: f32) -> f32 {
-    // Of the two forms the one whose exponential cannot overflow.
-    let e = exp(-x.abs());
+    // Of the two forms the one whose exponential cannot overflow, nor be subnormal where it is lost beside 1.
+    let e = exp(-if x > 60.0 { 60.0 } else { x.abs() });
     let s = 1.0 + e;
     let y = (if x < 0.0 { e } else { 1.0 }) / s;
     // What the sum rounded away.

@@ -1,5 +1,6 @@
 //! Padding in all modes, and shuffles between channels and pixels.
 
+use crate::cpu::pad::Table;
 use crate::dims::{self, MemoryFormat};
 use crate::ops::arrange::join::suggested_format;
 use crate::ops::core::helpers;
@@ -272,11 +273,11 @@ fn write_by_mode(a: &calls::_PadMode, (): &(), outs: &[Tensor]) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let tables: Vec<Option<Vec<usize>>> = (0..t.ndim())
+    let tables: Vec<Option<Table>> = (0..t.ndim())
         .map(|d| {
             let pair = a.pad.chunks(2).nth(t.ndim() - 1 - d)?;
             let (from, to) = (t.shape()[d], out.shape()[d]);
-            Some(sources(a.mode, from, pair[0], pair[1], to))
+            Some(Table::of(a.mode, [from, to], [pair[0], pair[1]]))
         })
         .collect();
     kernels::arrange::from_tables(out, t, &tables)
@@ -350,30 +351,6 @@ fn check_edges(t: &Tensor, pad: &[i64], shape: &[i64], mode: &str) -> Result<()>
         show(shape, " ")
     );
     Ok(())
-}
-
-/// For each place of a padded dimension, where in the input it comes from.
-pub(in crate::ops) fn sources(
-    mode: &str,
-    size: i64,
-    left: i64,
-    right: i64,
-    out: i64,
-) -> Vec<usize> {
-    // Only what negative pads leave goes round.
-    let ring = (out - left.max(0) - right.max(0)).max(1);
-    (0..out)
-        .map(|j| {
-            let x = j - left;
-            let x = match mode {
-                "reflect" if x < 0 => -x,
-                "reflect" if x >= size => 2 * (size - 1) - x,
-                "circular" => (-left).max(0) + (j - left.max(0)).rem_euclid(ring),
-                _ => x,
-            };
-            x.clamp(0, (size - 1).max(0)) as usize
-        })
-        .collect()
 }
 
 /// The format of a shuffled image: channels-last stays so.

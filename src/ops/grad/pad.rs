@@ -1,7 +1,8 @@
 //! Backward of padding by mirror images and by edges.
 
+use crate::cpu::pad::Table;
 use crate::ops::arrange::join::suggested_format;
-use crate::ops::arrange::pad::{padded, sources};
+use crate::ops::arrange::pad::padded;
 use crate::ops::core::op::{OpDef, Plan, kernel};
 use crate::{MemoryFormat, Result, Tensor, dims, ensure, kernels};
 use torchlike_macros::operators;
@@ -157,11 +158,11 @@ fn rule(p: &Pads) -> Result<Plan> {
 }
 
 fn run(p: &Pads, outs: &[Tensor]) -> Result<()> {
-    let tables: Vec<Option<Vec<usize>>> = (0..p.x.ndim())
+    let tables: Vec<Option<Table>> = (0..p.x.ndim())
         .map(|d| {
             let pair = p.padding.chunks(2).nth(p.x.ndim() - 1 - d)?;
             let (from, to) = (p.x.shape()[d], p.grad.shape()[d]);
-            Some(sources(p.mode, from, pair[0], pair[1], to))
+            Some(Table::of(p.mode, [from, to], [pair[0], pair[1]]))
         })
         .collect();
     kernels::arrange::back_from_tables(&outs[0], p.grad, &tables)

@@ -445,11 +445,6 @@ fn put(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> Result<
     let Some(layout) = layout else {
         return Ok(());
     };
-    if accumulate && of_halves(out.dtype()) {
-        return widened(out, &values, |out, values| {
-            write(out, layout, &a.indices, values, true)
-        });
-    }
     write(out, layout, &a.indices, &values, accumulate)
 }
 
@@ -481,7 +476,15 @@ fn write(
     };
     let bad = if accumulate {
         let (dtype, add) = (out.dtype(), Reduce::Add);
-        cpu_index::scatter_reduce(add, dtype, shape, &dst, &src, &index_lay, axis)?
+        match cpu_index::add_halves(dtype, shape, [&dst, &src, &index_lay], axis) {
+            Some(bad) => bad,
+            None if of_halves(dtype) => {
+                return widened(out, values, |out, values| {
+                    write(out, layout, indices, values, true)
+                });
+            }
+            None => cpu_index::scatter_reduce(add, dtype, shape, &dst, &src, &index_lay, axis)?,
+        }
     } else {
         cpu_index::scatter(shape, &dst, &src, &index_lay, out.dtype().size(), axis)
     };

@@ -390,21 +390,19 @@ pub(in crate::ops) fn reduce_rows(
     number: bool,
     how: Reduce,
 ) -> Result<Option<i64>> {
+    let from = source_lay(src, number, shape.len());
+    let (to, axis) = (Lay::without(out, dim), axis(out, dim, false));
+    if how == Reduce::Add
+        && let Some(bad) = cpu_index::add_halves(out.dtype(), shape, [&to, &from, index], axis)
+    {
+        return Ok(bad);
+    }
     if of_halves(out.dtype()) {
         return widened(out, src, |out, src| {
             reduce_rows(out, dim, shape, index, src, number, how)
         });
     }
-    let from = source_lay(src, number, shape.len());
-    cpu_index::scatter_reduce(
-        how,
-        out.dtype(),
-        shape,
-        &Lay::without(out, dim),
-        &from,
-        index,
-        axis(out, dim, false),
-    )
+    cpu_index::scatter_reduce(how, out.dtype(), shape, &to, &from, index, axis)
 }
 
 /// `scatter_reduce` and `index_reduce`: starts from what is there or from the neutral element, reduces, and divides for a mean.
@@ -417,7 +415,9 @@ pub(in crate::ops) fn reduce_into(
     how: How,
     include_self: bool,
 ) -> Result<Option<i64>> {
-    if out.dtype().is_reduced_float() {
+    // Sums with what is there have a way of their own.
+    let whole = how != How::Sum || !include_self;
+    if whole && out.dtype().is_reduced_float() {
         return widened(out, src, |out, src| {
             reduce_into(out, dim, shape, index, src, how, include_self)
         });
@@ -446,10 +446,10 @@ pub(in crate::ops) fn reduce_into(
         let counts = counts(out, dim, shape, index, include_self)?;
         let quotient = helpers::inside(|| {
             if out.dtype().is_integral(true) {
-                f::floor_divide(out, &counts)
-            } else {
-                f::div(out, &counts)
+                return f::floor_divide(out, &counts);
             }
+            // In the result's type they are numbers to a row.
+            f::div(out, &cpu::copy::converted(&counts, out.dtype())?)
         })?;
         cpu::copy::copy(out, &quotient)?;
     }

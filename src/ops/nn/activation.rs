@@ -64,7 +64,7 @@ map_op! {
     } else {
         x
     },
-    [common] |x, c| if x < T::ctx(c, 0) {
+    [exact] |x, c| if x < T::ctx(c, 0) {
         T::ctx(c, 0)
     } else if x > T::ctx(c, 1) {
         T::ctx(c, 1)
@@ -232,7 +232,8 @@ fn shrink_ctx(a: &calls::_NnSoftshrink, d: DType) -> Result<Ctx> {
 }
 
 fn hardtanh_ctx(a: &calls::_NnHardtanh, d: DType) -> Result<Ctx> {
-    let ctx = numbers([a.min_val, a.max_val])?;
+    // Limits of the result's type: what is between them has no digits to round.
+    let ctx = numbers([a.min_val, a.max_val].map(|v| rounded(v, d)))?;
     ensure!(
         d != DType::U8 || (ctx.i[0] >= 0 && ctx.i[1] >= 0),
         Runtime,

@@ -17,7 +17,7 @@ use torchlike_macros::operators;
 
 // PyTorch rounds sums with a factor once (real numbers only), and so do these.
 map_op! {
-    Add, 2,
+    Add, sums,
     [int] |x, y, c| x.wrapping_add(y.wrapping_mul(T::ctx(c, 0))),
     [common] |x, y, c| y.mul_add(T::ctx(c, 0), x),
     [plainly] |x, y, c| x + y * T::ctx(c, 0),

@@ -92,22 +92,25 @@ macro_rules! map_op {
         $crate::map_op!(@fn $t, $re, $N, $arity, $x $e);
     };
     (@fn $t:ident, $o:ident, $N:ident, 1, [$x:ident, $c:ident] $e:tt) => {
-        $crate::map_op!(@body 1 false, $t, $o, $N, [$x, _y, _z], $c, $e);
+        $crate::map_op!(@body 1 Never, $t, $o, $N, [$x, _y, _z], $c, $e);
     };
     (@fn $t:ident, $o:ident, $N:ident, 2, [$x:ident, $y:ident, $c:ident] $e:tt) => {
-        $crate::map_op!(@body 2 false, $t, $o, $N, [$x, $y, _z], $c, $e);
+        $crate::map_op!(@body 2 Never, $t, $o, $N, [$x, $y, _z], $c, $e);
     };
     (@fn $t:ident, $o:ident, $N:ident, swaps, [$x:ident, $y:ident, $c:ident] $e:tt) => {
-        $crate::map_op!(@body 2 true, $t, $o, $N, [$x, $y, _z], $c, $e);
+        $crate::map_op!(@body 2 Always, $t, $o, $N, [$x, $y, _z], $c, $e);
+    };
+    (@fn $t:ident, $o:ident, $N:ident, sums, [$x:ident, $y:ident, $c:ident] $e:tt) => {
+        $crate::map_op!(@body 2 Unscaled, $t, $o, $N, [$x, $y, _z], $c, $e);
     };
     (@fn $t:ident, $o:ident, $N:ident, 3, [$x:ident, $y:ident, $z:ident, $c:ident] $e:tt) => {
-        $crate::map_op!(@body 3 false, $t, $o, $N, [$x, $y, $z], $c, $e);
+        $crate::map_op!(@body 3 Never, $t, $o, $N, [$x, $y, $z], $c, $e);
     };
-    (@body $n:literal $swaps:literal, $t:ident, $o:ident, $N:ident, [$x:ident, $y:ident, $z:ident], $c:ident, [$e:expr $(=> $again:expr)?]) => {
+    (@body $n:literal $swaps:ident, $t:ident, $o:ident, $N:ident, [$x:ident, $y:ident, $z:ident], $c:ident, [$e:expr $(=> $again:expr)?]) => {
         impl $crate::cpu::map::Op<$t> for $N {
             type Out = $o;
             const OPERANDS: usize = $n;
-            const SWAPS: bool = $swaps;
+            const SWAPS: $crate::cpu::map::Swaps = $crate::cpu::map::Swaps::$swaps;
             #[inline(always)]
             #[allow(unused_variables)]
             fn f([$x, $y, $z]: [$t; 3], $c: &$crate::cpu::map::Ctx) -> $o { #[allow(unused)] type T = $t; $e }
