@@ -383,7 +383,10 @@ def plain(argument: Argument, value: Any, tensors: bool = True) -> Any:
 
 
 def _plain_one(kind: type, value: Any, tensors: bool) -> Any:
-    if type(value) is kind or isinstance(value, str) or (kind is int and isinstance(value, float)):
+    is_kind = isinstance(value, kind) and not isinstance(value, bool)
+    if is_kind or type(value) is kind or isinstance(value, str):
+        return value
+    if kind is int and isinstance(value, float):
         return value
     if isinstance(value, _C.Tensor) and not tensors:
         return value

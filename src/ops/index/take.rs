@@ -221,9 +221,15 @@ fn embedding_rule(a: &calls::Embedding) -> Result<Plan> {
     ensure!(
         is_index(indices.dtype()),
         Runtime,
-        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got {} instead \
-         (while checking arguments for embedding)",
-        type_name(indices)
+        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got {}",
+        match indices.device().is_meta() {
+            // Who checks there is a formula in Python.
+            true => format!("torch.{} instead", indices.dtype()),
+            false => format!(
+                "{} instead (while checking arguments for embedding)",
+                type_name(indices)
+            ),
+        }
     );
     Ok(Plan::contiguous(
         &indices.shape().concat(&weight.shape()[1..]),

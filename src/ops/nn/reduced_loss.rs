@@ -1,9 +1,10 @@
 //! Losses of pairs of elements, reduced: each is one operator, as in PyTorch, whatever it is made of here.
 
+use crate::ops::core::misfit;
 use crate::ops::core::op::{Cast, F, OpDef, Ret, compose};
 use crate::ops::f;
 use crate::ops::nn::loss::{Reduction, reduced};
-use crate::{Result, ensure};
+use crate::{DType, Result, Tensor, dtype, ensure};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -84,17 +85,29 @@ pub static OPS: &[OpDef] = &[
 
 fn logits(a: &calls::BinaryCrossEntropyWithLogits) -> Result<Ret> {
     let (x, target) = (a.input, a.target);
-    let log = f::nn_functional_logsigmoid(x)?;
+    let mut log = f::nn_functional_logsigmoid(x)?;
     if let Some(p) = a.pos_weight {
         let factor = f::add(&f::mul(&f::sub(p, 1i64)?, target)?, 1i64)?;
-        f::Mul::new(&log, &factor).call_()?;
+        log = written_as(log.dtype(), f::mul(&factor, &log)?)?;
     }
-    // In place: losses have the type of the targets.
-    let losses = f::rsub(target, 1i64)?;
-    f::Mul::new(&losses, x).call_()?;
-    f::Sub::new(&losses, &log).call_()?;
+    // PyTorch computes in place: losses have the type of the targets.
+    let rest = f::rsub(target, 1i64)?;
+    let d = rest.dtype();
+    let mut losses = written_as(d, f::mul(&rest, x)?)?;
+    losses = written_as(d, f::sub(&losses, &log)?)?;
     if let Some(w) = a.weight {
-        f::Mul::new(&losses, w).call_()?;
+        losses = written_as(d, f::mul(&losses, w)?)?;
     }
     reduced(losses, Reduction::of_int(a.reduction))
+}
+
+/// A result as a tensor of a type would have it, if it was written there.
+fn written_as(d: DType, t: Tensor) -> Result<Tensor> {
+    if t.dtype() == d {
+        return Ok(t);
+    }
+    if !dtype::can_cast(t.dtype(), d) {
+        return Err(misfit::uncastable(t.dtype(), d));
+    }
+    f::to_dtype(&t, d)
 }
