@@ -57,6 +57,9 @@ fn changed(args: &Args, want: DType, out: DType) -> Option<Error> {
             Runtime,
             "heaviside is not yet implemented for tensors with different dtypes."
         ),
+        "cumsum" | "cumprod" if out == DType::Bool => {
+            out.no_kernel(format!("{}_out_cpu", args.op.path()))
+        }
         "clamp" | "clamp_min" | "clamp_max" => err!(
             Runtime,
             "result type {} can't be cast to the desired output type {}",

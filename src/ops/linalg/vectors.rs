@@ -4,7 +4,6 @@ use crate::cpu;
 use crate::dims::{self, wrap_dim};
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
-use crate::ops::pointwise::rule::result_type;
 use crate::{DType, Result, Tensor, bail, ensure};
 use torchlike_macros::operators;
 
@@ -180,8 +179,14 @@ fn cross_rule(a: &calls::LinalgCross) -> Result<(Plan, usize)> {
         size(y)
     );
     let shape = dims::broadcast(x.shape(), y.shape())?;
-    let dtype = result_type(&[x.into(), y.into()])?;
-    Ok((Plan::contiguous(&shape, dtype), d))
+    ensure!(
+        x.dtype() == y.dtype(),
+        Runtime,
+        "expected scalar type {} but found {}",
+        x.dtype().scalar_type(),
+        y.dtype().scalar_type()
+    );
+    Ok((Plan::contiguous(&shape, x.dtype()), d))
 }
 
 /// Powers 0 to n - 1 along a new last dimension; integers become 64-bit ones.
