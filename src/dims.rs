@@ -6,8 +6,8 @@ mod strides;
 
 pub use strides::{
     broadcast, broadcast_strides, contiguous_strides, format_strides, infer_size, is_channels_last,
-    is_contiguous, is_dense, is_row_major, layout_order, preserved_strides, settle,
-    strides_in_order, strides_like_channels_last, view_strides,
+    is_contiguous, is_dense, is_row_major, iterated_strides, layout_order, preserved_strides,
+    settle, strides_in_order, strides_like_channels_last, view_strides,
 };
 
 use crate::{Result, bail, err};

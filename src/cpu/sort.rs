@@ -268,7 +268,7 @@ impl Best {
         let (n, k) = (line.len(), at.len());
         // It takes a heap where few are wanted of many.
         let by_heap = k.saturating_mul(64) <= n;
-        let sure_of_equals = size_of::<T>() <= 2 || T::ODD.is_none();
+        let sure_of_equals = n >= MANY_ENOUGH && (size_of::<T>() <= 2 || T::ODD.is_none());
         if !(by_heap && k <= FEW || sure_of_equals || !self.sorted) {
             if k < n {
                 top(line, k, largest, at);
@@ -293,6 +293,8 @@ impl Best {
     }
 }
 
+/// Among so many numbers of 16 bits, or integers, some are equal.
+const MANY_ENOUGH: usize = 256;
 /// So few are kept in a heap at no cost.
 const FEW: usize = 64;
 

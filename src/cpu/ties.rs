@@ -3,6 +3,10 @@
 //! where gradients go, depends on nothing else. Slower than `sort.rs`, and asked only where there are equals.
 
 use super::sort::Key;
+use smallvec::SmallVec;
+
+/// The keys of a line, which need no memory if it is short.
+type Line<K> = SmallVec<[K; 128]>;
 
 /// A key that carries the position of its element.
 trait Keyed: Copy {
@@ -68,7 +72,7 @@ pub(super) fn arranged<T: Key>(line: &[T], largest: bool, wanted: Wanted, out: &
     }
 }
 
-fn arrange<K: Keyed>(mut v: Vec<K>, wanted: Wanted, out: &mut [i64]) {
+fn arrange<K: Keyed>(mut v: Line<K>, wanted: Wanted, out: &mut [i64]) {
     match wanted {
         Wanted::First { k, sorted } => {
             nth_element(&mut v, k - 1);

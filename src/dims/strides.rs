@@ -214,6 +214,23 @@ pub fn layout_order(shape: &[i64], operands: &[&[i64]]) -> smallvec::SmallVec<[u
     perm
 }
 
+/// Strides of a fresh result of PyTorch's `TensorIterator` over operands: dense in their order, with steps of zero beyond
+/// dimensions without elements, unless that order is the dimensions' own.
+#[must_use]
+pub fn iterated_strides(shape: &[i64], operands: &[&[i64]]) -> Dims {
+    let order = layout_order(shape, operands);
+    if order.is_sorted() {
+        return contiguous_strides(shape);
+    }
+    let mut strides = Dims::filled(shape.len(), 1);
+    let mut step = 1i64;
+    for &d in order.iter().rev() {
+        strides[d] = step;
+        step = step.saturating_mul(shape[d]);
+    }
+    strides
+}
+
 /// Strides of `empty_like(x)`: those of `x` if it is dense, else dense ones in the same order.
 #[must_use]
 pub fn preserved_strides(shape: &[i64], strides: &[i64]) -> Dims {

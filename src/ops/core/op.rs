@@ -9,12 +9,11 @@ pub use crate::ops::core::amp::{Amp, Cast};
 use crate::ops::core::args::{Args, OwnedArgs};
 pub use crate::ops::core::forms::*;
 pub use crate::ops::core::ret::{Ret, Value};
+pub use crate::ops::core::rows::{becomes, compose, forward, kernel, view};
 use crate::ops::core::schema::Schema;
 pub use crate::ops::core::whole::{Batch, Hidden};
-use crate::{Result, Tensor};
-
-pub use crate::ops::core::rows::{becomes, compose, forward, kernel, view};
 pub use crate::plan::{OutSpec, Plan, Views};
+use crate::{DType, Result, Tensor};
 
 /// One operator (one overload of one public name).
 pub struct OpDef {
@@ -299,7 +298,7 @@ pub enum Lies {
     /// As its operand, but row-major where that is complex.
     DenseOfComplex,
     /// As an empty tensor like its operand, where that is of some types.
-    Like(fn(crate::DType) -> bool),
+    Like(fn(DType) -> bool),
 }
 
 /// Family-specific data of a row.

@@ -53,7 +53,8 @@ fn slice(
     stop: Option<i64>,
     step: Option<i64>,
 ) -> Result<Option<Tensor>> {
-    let size = t.shape()[dim];
+    // Several ellipses lead beyond the dimensions.
+    let size = t.shape().get(dim).copied().unwrap_or(1);
     if step.is_none_or(|s| s == 1) && start.unwrap_or(0) == 0 && stop.is_none_or(|s| s >= size) {
         return Ok(None);
     }
@@ -188,7 +189,7 @@ fn check_given(t: &Tensor, list: &[Index]) -> Result<usize> {
 }
 
 fn pick(t: &Tensor, dim: usize, index: i64, real: usize) -> Result<Tensor> {
-    let size = t.shape()[dim];
+    let size = t.shape().get(dim).copied().unwrap_or(0);
     ensure!(
         index >= -size && index < size,
         Index,

@@ -5,6 +5,7 @@ pub mod along;
 mod beside;
 mod counts;
 pub mod getitem;
+mod layout;
 pub mod mask;
 pub mod masked;
 pub mod nonzero;

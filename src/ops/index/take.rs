@@ -8,7 +8,7 @@ use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
 use crate::ops::index::scatter::{apart_index, reduce_rows};
-use crate::ops::view::shape::type_name;
+use crate::ops::view::shape::{found, type_name};
 use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, kernels, mode};
 use torchlike_macros::operators;
 
@@ -222,14 +222,7 @@ fn embedding_rule(a: &calls::Embedding) -> Result<Plan> {
         is_index(indices.dtype()),
         Runtime,
         "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got {}",
-        match indices.device().is_meta() {
-            // Who checks there is a formula in Python.
-            true => format!("torch.{} instead", indices.dtype()),
-            false => format!(
-                "{} instead (while checking arguments for embedding)",
-                type_name(indices)
-            ),
-        }
+        found(indices, "embedding")
     );
     Ok(Plan::contiguous(
         &indices.shape().concat(&weight.shape()[1..]),

@@ -282,17 +282,7 @@ pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
     }
     let strides: SmallVec<[Dims; 3]> = tensors().map(|t| t.strides_for(shape)).collect();
     let refs: SmallVec<[&[i64]; 3]> = strides.iter().map(|s| &**s).collect();
-    let order = dims::layout_order(shape, &refs);
-    if order.is_sorted() {
-        return dims::contiguous_strides(shape);
-    }
-    let mut strides = Dims::filled(shape.len(), 1);
-    let mut step = 1i64;
-    for &d in order.iter().rev() {
-        strides[d] = step;
-        step = step.saturating_mul(shape[d]);
-    }
-    strides
+    dims::iterated_strides(shape, &refs)
 }
 
 /// Shape and strides of the gradient of a pointwise operator.

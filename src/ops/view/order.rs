@@ -127,6 +127,7 @@ fn m_t(a: &calls::MT) -> Result<Tensor> {
 fn adjoint(a: &calls::Adjoint) -> Result<Ret> {
     check_no_vector(a.input, "adjoint()")?;
     match a.input.ndim() {
+        0 if a.input.dtype().is_complex() => f::_conj(a.input).map(Ret::One),
         0 => Ok(Ret::Same(0)),
         _ => hermitian(a.input).map(Ret::One),
     }

@@ -434,6 +434,17 @@ fn expand(t: &Tensor, size: &[i64]) -> Result<ViewPlan> {
     Ok(ViewPlan::with(t, shape, strides, t.offset()))
 }
 
+/// What is said of a tensor whose type an operator does not take; on meta a formula in Python checks it.
+pub(in crate::ops) fn found(t: &Tensor, operator: &str) -> String {
+    match t.device().kind {
+        DeviceKind::Meta => format!("torch.{} instead", t.dtype()),
+        _ => {
+            let kind = type_name(t);
+            format!("{kind} instead (while checking arguments for {operator})")
+        }
+    }
+}
+
 /// The type of a tensor as PyTorch's messages name it: types that it had from the beginning have a class
 /// (`torch.FloatTensor`), others are named by what computes them (`CPUBoolType`, `MetaFloatType`).
 #[must_use]
