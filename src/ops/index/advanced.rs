@@ -1,24 +1,20 @@
 //! Advanced indexing: the `index` and `index_put` operators.
 
-use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
+use crate::cpu::index::{self as cpu_index, Lay, Reduce};
 use crate::ops::batch;
 use crate::ops::copy::like;
 use crate::ops::core::dispatch;
 use crate::ops::core::fits::check_fits;
 use crate::ops::core::helpers;
-use crate::ops::core::op::{Batch, Cast, F, Hidden, I, J, M, OpDef, OutSpec, Plan, kernel};
+use crate::ops::core::op::{Batch, Cast, F, Hidden, I, J, M, OpDef, Plan, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::{apart, start};
 use crate::ops::index::layout::Layout;
 use crate::ops::index::scatter::{of_halves, widened};
-use crate::ops::index::truth::{coordinates, count, flat_places, is_mask, truth};
-use crate::{
-    DType, Device, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err, kernels,
-};
-use kernels::index::{Axis as PlacesAxis, Places};
+use crate::ops::index::truth::{is_mask, truth};
+use crate::{DType, Dims, Result, Tensor, cpu, dims, ensure, kernels};
 use kernels::job::View;
-use smallvec::{SmallVec, smallvec};
 use torchlike_macros::operators;
 
 /// The family's rows.

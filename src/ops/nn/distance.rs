@@ -3,7 +3,7 @@
 use crate::dtype::promote;
 use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Dims, Result, Tensor, bail, cpu, dims, ensure, err};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, err};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -212,6 +212,17 @@ fn rule_cdist(a: &calls::_CdistForward) -> Result<Plan> {
         );
     }
     let batch = check_cdist(x, y, a.p)?;
+    if x.numel() != 0 && y.numel() != 0 {
+        x.dtype()
+            .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "cdist")?;
+        ensure!(
+            x.dtype() == y.dtype(),
+            Runtime,
+            "expected scalar type {} but found {}",
+            x.dtype().scalar_type(),
+            y.dtype().scalar_type()
+        );
+    }
     let rows = [x.shape()[x.ndim() - 2], y.shape()[y.ndim() - 2]];
     Ok(Plan::contiguous(&batch.concat(&rows), x.dtype()))
 }
@@ -249,18 +260,12 @@ fn check_cdist(x: &Tensor, y: &Tensor, p: f64) -> Result<Dims> {
         Runtime,
         "cdist only supports non-negative p values"
     );
-    x.dtype()
-        .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "cdist")?;
-    ensure!(
-        x.dtype() == y.dtype(),
-        Runtime,
-        "expected scalar type {} but found {}",
-        x.dtype().scalar_type(),
-        y.dtype().scalar_type()
-    );
     dims::broadcast(&x.shape()[..x.ndim() - 2], &y.shape()[..y.ndim() - 2])
 }
 
 fn run_cdist(a: &calls::_CdistForward, (): &(), outs: &[Tensor]) -> Result<()> {
+    if a.x1.numel() == 0 || a.x2.numel() == 0 {
+        return cpu::fill(&outs[0], Scalar::Int(0));
+    }
     cpu::loss::cross_distances(&outs[0], a.x1, a.x2, a.p)
 }
