@@ -372,3 +372,13 @@ def test_a_view_that_is_cut_off_is_still_read():
     assert v.argmax() == 0 and v.contiguous().data_ptr() == p.data_ptr()
     with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
         v * 2
+
+
+def test_a_view_made_without_gradients_asks_the_base():
+    t = torch.ones(6).reshape(2, 3).requires_grad_()
+    with torch.no_grad():
+        parts = [t[..., :1], *t.split(1), t.view(-1)[1:]]
+    assert [p.requires_grad for p in parts] == [False] * 4
+    with torch.no_grad():
+        assert torch.ones(6, requires_grad=True).reshape(3, 2)[0].requires_grad
+    assert t[0].requires_grad

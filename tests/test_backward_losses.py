@@ -413,3 +413,16 @@ REFUSED = {
 def test_what_does_not_fit_is_refused(text):
     with pytest.raises((RuntimeError, IndexError), match=text):
         REFUSED[text](drawn(3, 4))
+
+
+def test_what_is_no_probability_or_no_variance_is_refused():
+    half, beyond = torch.full((2, 2), 0.5), torch.tensor([[0.5, 0.5], [0.5, 2.0]])
+    with pytest.raises(RuntimeError, match="elements of target should be between 0 and 1"):
+        torch.nn.functional.binary_cross_entropy(half, beyond.t())
+    with pytest.raises(RuntimeError, match="elements of input should be between 0 and 1"):
+        torch.nn.functional.binary_cross_entropy(beyond, beyond)
+    with pytest.raises(RuntimeError, match="elements of target should be"):
+        torch.nn.functional.binary_cross_entropy(beyond, beyond.flip(0) - 0.5 * 3)
+    whole = torch.ones(3, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match="desired output type long int"):
+        torch.nn.functional.gaussian_nll_loss(torch.ones(3), torch.ones(3), whole)

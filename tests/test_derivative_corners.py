@@ -171,3 +171,32 @@ def test_bounds_of_bytes_are_whole_numbers():
     assert F.hardtanh(t, -0.5, 3.7).tolist() == [0, 1, 3, 3]
     with pytest.raises(RuntimeError, match="unsigned type with negative limits"):
         F.hardtanh(t, -1.5, 3.7)
+
+
+def test_gradients_of_convolutions_lead_to_what_they_do_not_depend_on():
+    x, w = torch.ones(1, 2, 4, 4, requires_grad=True), torch.ones(2, 2, 2, 2)
+    (g,) = torch.autograd.grad(F.conv2d(x, w).sum(), x, create_graph=True)
+    assert g.requires_grad
+    assert torch.autograd.grad(g.sum(), x, allow_unused=True, retain_graph=True) == (None,)
+    g.sum().backward()
+    assert x.grad is None and w.grad is None
+    w.requires_grad_()
+    (g,) = torch.autograd.grad(F.conv2d(x.detach(), w).sum(), w, create_graph=True)
+    g.sum().backward()
+    assert w.grad is None
+
+
+def test_what_has_no_gradient_of_complex_numbers_says_so():
+    c = torch.ones(2, 2, dtype=torch.complex64, requires_grad=True)
+    for call in (torch.Tensor.nan_to_num, torch.Tensor.to_sparse):
+        with pytest.raises(RuntimeError, match="for outputs with complex dtype"):
+            call(c)
+    assert (c * 1).nan_to_num_().requires_grad
+
+
+def test_vector_products_are_of_one_type():
+    cross = torch.linalg.cross
+    with pytest.raises(RuntimeError, match="expected scalar type Float but found Double"):
+        cross(torch.ones(3), torch.ones(3, dtype=torch.float64))
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        cross(torch.ones(3, dtype=torch.bool), torch.ones(3))

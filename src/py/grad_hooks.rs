@@ -155,10 +155,10 @@ fn checked(
     };
     if old.dtype() != new.dtype() {
         return Err(PyRuntimeError::new_err(format!(
-            "hook '{}' has changed the type of value (was torch.{} got torch.{})",
+            "hook '{}' has changed the type of value (was {} got {})",
             name(),
-            crate::ops::view::shape::type_name(old).trim_start_matches("torch."),
-            crate::ops::view::shape::type_name(new).trim_start_matches("torch."),
+            crate::ops::view::shape::type_name(old),
+            crate::ops::view::shape::type_name(new),
         )));
     }
     if old.device() != new.device() {

@@ -267,6 +267,10 @@ impl Tensor {
         if !dtype.is_float() && !dtype.is_complex() {
             return 0;
         }
+        // It asks what all are views of, which need not want what a view that is a leaf does.
+        if self.is_view() && self.is_leaf() && self.mark() == Mark::None {
+            return self.flags & VIEW_OF_LEAF & self.flags & GRAD;
+        }
         // What was written through another view has a history that this handle may not have seen.
         if self.flags & GRAD == 0 && self.head().is_some() {
             GRAD

@@ -80,7 +80,7 @@ pub static OPS: &[OpDef] = &[
          f32[2, 4, 3, 3].cl, f32[2, 4, 5, 5].cl, f32[4, 1, 3, 3], [2, 2], [1, 1], [1, 1], False, [0, 0], 4; \
          f32[1, 3, 12], f32[1, 2, 5], f32[2, 3, 3], [2], [0], [1], True, [1], 1",
     )
-    .grad("ConvolutionBackwardBackward0 | grad_output: convolution(grad, weight, None, stride, padding, dilation, transposed, output_padding, groups); weight: _grad.convolution_weight(grad_output, grad, weight, stride, padding, dilation, transposed, output_padding, groups)")
+    .grad("ConvolutionBackwardBackward0 | grad_output: convolution(grad, weight, None, stride, padding, dilation, transposed, output_padding, groups); input: None; weight: _grad.convolution_weight(grad_output, grad, weight, stride, padding, dilation, transposed, output_padding, groups)")
     .batch(Batch::As(typed!(batch::convolution_input, Hidden))),
     kernel(
         "_grad.convolution_weight",
@@ -99,7 +99,7 @@ pub static OPS: &[OpDef] = &[
          f32[2, 4, 3, 3].cl, f32[2, 4, 5, 5].cl, f32[4, 1, 3, 3], [2, 2], [1, 1], [1, 1], False, [0, 0], 4; \
          f32[1, 3, 12], f32[1, 2, 5], f32[2, 3, 3], [2], [0], [1], True, [1], 1",
     )
-    .grad("ConvolutionBackwardBackward0 | grad_output: convolution(input, grad, None, stride, padding, dilation, transposed, output_padding, groups); input: _grad.convolution_input(grad_output, input, grad, stride, padding, dilation, transposed, output_padding, groups)")
+    .grad("ConvolutionBackwardBackward0 | grad_output: convolution(input, grad, None, stride, padding, dilation, transposed, output_padding, groups); input: _grad.convolution_input(grad_output, input, grad, stride, padding, dilation, transposed, output_padding, groups); weight: None")
     .batch(Batch::As(typed!(batch::convolution_weight, Hidden))),
     compose(
         "_grad.conv_tbc_backward",

@@ -179,14 +179,18 @@ fn cross_rule(a: &calls::LinalgCross) -> Result<(Plan, usize)> {
         size(y)
     );
     let shape = dims::broadcast(x.shape(), y.shape())?;
+    let dtype = x.dtype();
+    if dtype == DType::Bool {
+        return Err(dtype.no_kernel("cross"));
+    }
     ensure!(
-        x.dtype() == y.dtype(),
+        dtype == y.dtype(),
         Runtime,
         "expected scalar type {} but found {}",
-        x.dtype().scalar_type(),
+        dtype.scalar_type(),
         y.dtype().scalar_type()
     );
-    Ok((Plan::contiguous(&shape, x.dtype()), d))
+    Ok((Plan::contiguous(&shape, dtype), d))
 }
 
 /// Powers 0 to n - 1 along a new last dimension; integers become 64-bit ones.

@@ -111,6 +111,12 @@ fn gaussian(a: &calls::NnFunctionalGaussianNllLoss) -> Result<Ret> {
         "{} is not valid",
         a.reduction
     );
+    ensure!(
+        !var.dtype().is_integral(true),
+        Runtime,
+        "result type Float can't be cast to the desired output type {}",
+        var.dtype().cpp_name()
+    );
     let var = bounded(&var, a.eps)?;
     let log = f::log(&var)?;
     let diff = f::sub(x, target)?;

@@ -69,19 +69,26 @@ fn delta(a: &calls::_NnHuber, _: DType) -> Result<Ctx> {
 }
 
 fn probabilities(a: &calls::_NnBce, _: DType) -> Result<()> {
-    let x = a.input.to_device(Device::CPU)?;
-    let x = cpu::copy::dense(&x, x.dtype())?;
-    let mut fits = true;
-    crate::with_dtype!(x.dtype(), [half float] => T, {
-        let mut values = cpu::slice::<T>(&x).iter();
-        fits = values.all(|v| (0.0..=1.0).contains(&crate::Element::to_scalar(*v).to_f64()));
+    let wrong = [first_beyond(a.input)?, first_beyond(a.target)?];
+    let which = match wrong {
+        [None, None] => return Ok(()),
+        // PyTorch goes from element to element, and asks the input first.
+        [Some(i), j] if j.is_none_or(|j| i <= j) => "input",
+        _ => "target",
+    };
+    bail!(Runtime, "all elements of {which} should be between 0 and 1")
+}
+
+/// Where the first value is that is no probability.
+fn first_beyond(t: &Tensor) -> Result<Option<usize>> {
+    let t = t.to_device(Device::CPU)?;
+    let t = cpu::copy::dense(&t, t.dtype())?;
+    let mut found = None;
+    crate::with_dtype!(t.dtype(), [half float] => T, {
+        let mut values = cpu::slice::<T>(&t).iter();
+        found = values.position(|v| !(0.0..=1.0).contains(&crate::Element::to_scalar(*v).to_f64()));
     }, else {});
-    ensure!(
-        fits,
-        Runtime,
-        "all elements of input should be between 0 and 1"
-    );
-    Ok(())
+    Ok(found)
 }
 
 /// The family's rows.
