@@ -10,6 +10,7 @@ use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start}
 use crate::ops::index::scatter::{apart_index, reduce_rows};
 use crate::ops::view::shape::{found, type_name};
 use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, kernels, mode};
+use num_complex::Complex64;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -315,16 +316,28 @@ fn renorm(a: &calls::EmbeddingRenorm, (): &(), outs: &[Tensor]) -> Result<()> {
         );
         let r = if r < 0 { r + count } else { r };
         let row = cpu::view::of(out, ViewPlan::of(out).selected(0, r))?;
-        let wide = cpu::copy::dense(&row, DType::F64)?;
-        let v = cpu::slice_mut::<f64>(&wide);
-        let norm = match p {
-            p if p == f64::INFINITY => v.iter().fold(0.0f64, |m, x| m.max(x.abs())),
-            2.0 => v.iter().map(|x| x * x).sum::<f64>().sqrt(),
-            p => v.iter().map(|x| x.abs().powf(p)).sum::<f64>().powf(1.0 / p),
+        let norm = |sizes: &mut dyn Iterator<Item = f64>| match p {
+            p if p == f64::INFINITY => sizes.fold(0.0, f64::max),
+            2.0 => sizes.map(|x| x * x).sum::<f64>().sqrt(),
+            p => sizes.map(|x| x.powf(p)).sum::<f64>().powf(1.0 / p),
         };
-        if norm > max_norm {
-            let scale = max_norm / (norm + 1e-7);
-            v.iter_mut().for_each(|x| *x *= scale);
+        let scale = |norm: f64| (norm > max_norm).then(|| max_norm / (norm + 1e-7));
+        let wide = if out.dtype().is_complex() {
+            let wide = cpu::copy::dense(&row, DType::C128)?;
+            let v = cpu::slice_mut::<Complex64>(&wide);
+            let scale = scale(norm(&mut v.iter().map(|x| x.norm())));
+            scale
+                .map(|s| v.iter_mut().for_each(|x| *x *= s))
+                .map(|()| wide)
+        } else {
+            let wide = cpu::copy::dense(&row, DType::F64)?;
+            let v = cpu::slice_mut::<f64>(&wide);
+            let scale = scale(norm(&mut v.iter().map(|x| x.abs())));
+            scale
+                .map(|s| v.iter_mut().for_each(|x| *x *= s))
+                .map(|()| wide)
+        };
+        if let Some(wide) = wide {
             cpu::copy::copy(&row, &wide)?;
         }
     }
