@@ -121,6 +121,21 @@ impl DType {
         }
     }
 
+    /// Refuses another type beside this one.
+    ///
+    /// # Errors
+    /// PyTorch's text.
+    pub fn check_same(self, found: Self) -> crate::Result<()> {
+        crate::ensure!(
+            self == found,
+            Runtime,
+            "expected scalar type {} but found {}",
+            self.scalar_type(),
+            found.scalar_type()
+        );
+        Ok(())
+    }
+
     /// PyTorch's error for a kernel that does not have this element type.
     #[cold]
     #[must_use]

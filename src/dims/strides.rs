@@ -19,11 +19,16 @@ pub fn contiguous_strides(shape: &[i64]) -> Dims {
 /// Strides that are dense when dimensions are laid out from `order[0]` (outermost) to the last (innermost).
 #[must_use]
 pub fn strides_in_order(shape: &[i64], order: &[usize]) -> Dims {
+    steps_in_order(shape, order, 1)
+}
+
+/// The same where a dimension without elements counts as one of `least`.
+fn steps_in_order(shape: &[i64], order: &[usize], least: i64) -> Dims {
     let mut strides = Dims::filled(shape.len(), 1);
     let mut step = 1i64;
     for &d in order.iter().rev() {
         strides[d] = step;
-        step = step.saturating_mul(shape[d].max(1));
+        step = step.saturating_mul(shape[d].max(least));
     }
     strides
 }
@@ -222,13 +227,7 @@ pub fn iterated_strides(shape: &[i64], operands: &[&[i64]]) -> Dims {
     if order.is_sorted() {
         return contiguous_strides(shape);
     }
-    let mut strides = Dims::filled(shape.len(), 1);
-    let mut step = 1i64;
-    for &d in order.iter().rev() {
-        strides[d] = step;
-        step = step.saturating_mul(shape[d]);
-    }
-    strides
+    steps_in_order(shape, &order, 0)
 }
 
 /// Strides of `empty_like(x)`: those of `x` if it is dense, else dense ones in the same order.

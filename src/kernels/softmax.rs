@@ -2,7 +2,7 @@
 
 use super::job::{Job, Kernel};
 use super::{Shares, on_host, pack, placed};
-use crate::{DType, Result, Tensor, cpu, ensure};
+use crate::{DType, Result, Tensor, cpu};
 
 const FILE: &str = include_str!("../cuda/kernels/softmax.cu");
 const FORWARD: Kernel = Kernel {
@@ -70,13 +70,7 @@ pub fn forward(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
 pub fn backward(out: &Tensor, g: &Tensor, y: &Tensor, dim: usize, log: bool) -> Result<()> {
     if on_host(out) {
         // GPUs alone have a kernel that rounds on the way.
-        ensure!(
-            out.dtype() == g.dtype(),
-            Runtime,
-            "expected scalar type {} but found {}",
-            g.dtype().scalar_type(),
-            out.dtype().scalar_type()
-        );
+        g.dtype().check_same(out.dtype())?;
         return cpu::softmax_backward::softmax(out, g, y, dim, log);
     }
     let (g, y) = (super::dense(g)?, super::dense(y)?);

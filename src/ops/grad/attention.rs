@@ -131,13 +131,7 @@ impl Call<'_> {
             );
         }
         for t in [k, v] {
-            ensure!(
-                t.dtype() == d,
-                Runtime,
-                "expected scalar type {} but found {}",
-                d.scalar_type(),
-                t.dtype().scalar_type()
-            );
+            d.check_same(t.dtype())?;
         }
         ensure!(
             k.shape() == v.shape() && k.shape()[0] == q.shape()[0],

@@ -183,13 +183,7 @@ fn rule(p: &Parts, of_weight: bool) -> Result<(Plan, Found)> {
         "expected a gradient of shape {shape} for the result of the convolution, but got {}",
         p.grad.shape()
     );
-    ensure!(
-        p.grad.dtype() == x.dtype(),
-        Runtime,
-        "expected scalar type {} but found {}",
-        x.dtype().scalar_type(),
-        p.grad.dtype().scalar_type()
-    );
+    x.dtype().check_same(p.grad.dtype())?;
     let format = format_for(x, w);
     geometry.channels_last = format != MemoryFormat::Contiguous;
     let shape = if of_weight { w.shape() } else { x.shape() };

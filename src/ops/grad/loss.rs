@@ -291,13 +291,7 @@ fn check_nll(
     );
     x.dtype().check_float_kernel(kernel)?;
     for t in floats.into_iter().flatten() {
-        ensure!(
-            t.dtype() == x.dtype(),
-            Runtime,
-            "expected scalar type {} but found {}",
-            x.dtype().scalar_type(),
-            t.dtype().scalar_type()
-        );
+        x.dtype().check_same(t.dtype())?;
     }
     Ok(Plan::contiguous(x.shape(), x.dtype()))
 }

@@ -189,13 +189,7 @@ fn placed<'a>(asked: &[bool], outs: &'a [Tensor]) -> Asked<'a> {
 /// Checks that the gradient fits the input.
 fn check_gradient(g: &Tensor, x: &Tensor, kernel: &str) -> Result<()> {
     x.dtype().check_float_kernel(kernel)?;
-    ensure!(
-        g.dtype() == x.dtype(),
-        Runtime,
-        "expected scalar type {} but found {}",
-        x.dtype().scalar_type(),
-        g.dtype().scalar_type()
-    );
+    x.dtype().check_same(g.dtype())?;
     ensure!(
         g.shape() == x.shape(),
         Runtime,

@@ -125,13 +125,7 @@ fn rule(p: &Pads) -> Result<Plan> {
         "expected a gradient of shape {shape}, but got {}",
         p.grad.shape()
     );
-    ensure!(
-        p.grad.dtype() == d,
-        Runtime,
-        "expected scalar type {} but found {}",
-        d.scalar_type(),
-        p.grad.dtype().scalar_type()
-    );
+    d.check_same(p.grad.dtype())?;
     if p.mode == "reflect" {
         for i in 0..n {
             let size = x.shape()[x.ndim() - 1 - i];

@@ -58,12 +58,6 @@ fn rule(g: &Tensor, y: &Tensor, dim: i64, input: DType, log: bool) -> Result<(Pl
     } else {
         g.dtype()
     };
-    ensure!(
-        y.dtype() == g.dtype(),
-        Runtime,
-        "expected scalar type {} but found {}",
-        g.dtype().scalar_type(),
-        y.dtype().scalar_type()
-    );
+    g.dtype().check_same(y.dtype())?;
     Ok((Plan::contiguous(g.shape(), result), d))
 }

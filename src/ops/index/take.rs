@@ -9,8 +9,9 @@ use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
 use crate::ops::index::scatter::{apart_index, reduce_rows};
 use crate::ops::view::shape::{found, type_name};
-use crate::{DType, Dims, Error, Result, Tensor, cpu, ensure, err, kernels, mode};
+use crate::{DType, Dims, Element, Error, Result, Tensor, cpu, ensure, err, kernels, mode};
 use num_complex::Complex64;
+use std::ops::MulAssign;
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -302,7 +303,6 @@ fn renorm_rule(a: &calls::EmbeddingRenorm) -> Result<Plan> {
 fn renorm(a: &calls::EmbeddingRenorm, (): &(), outs: &[Tensor]) -> Result<()> {
     let out = &outs[0];
     start(out, a.input)?;
-    let (max_norm, p) = (a.max_norm, a.norm_type);
     let mut rows = cpu::slice::<i64>(&cpu::copy::dense(a.indices, DType::I64)?).to_vec();
     rows.sort_unstable();
     rows.dedup();
@@ -316,30 +316,35 @@ fn renorm(a: &calls::EmbeddingRenorm, (): &(), outs: &[Tensor]) -> Result<()> {
         );
         let r = if r < 0 { r + count } else { r };
         let row = cpu::view::of(out, ViewPlan::of(out).selected(0, r))?;
-        let norm = |sizes: &mut dyn Iterator<Item = f64>| match p {
-            p if p == f64::INFINITY => sizes.fold(0.0, f64::max),
-            2.0 => sizes.map(|x| x * x).sum::<f64>().sqrt(),
-            p => sizes.map(|x| x.powf(p)).sum::<f64>().powf(1.0 / p),
-        };
-        let scale = |norm: f64| (norm > max_norm).then(|| max_norm / (norm + 1e-7));
-        let wide = if out.dtype().is_complex() {
-            let wide = cpu::copy::dense(&row, DType::C128)?;
-            let v = cpu::slice_mut::<Complex64>(&wide);
-            let scale = scale(norm(&mut v.iter().map(|x| x.norm())));
-            scale
-                .map(|s| v.iter_mut().for_each(|x| *x *= s))
-                .map(|()| wide)
-        } else {
-            let wide = cpu::copy::dense(&row, DType::F64)?;
-            let v = cpu::slice_mut::<f64>(&wide);
-            let scale = scale(norm(&mut v.iter().map(|x| x.abs())));
-            scale
-                .map(|s| v.iter_mut().for_each(|x| *x *= s))
-                .map(|()| wide)
+        let wide = match out.dtype().is_complex() {
+            true => shortened::<Complex64>(&row, a, |z| z.norm())?,
+            false => shortened::<f64>(&row, a, |x| x.abs())?,
         };
         if let Some(wide) = wide {
             cpu::copy::copy(&row, &wide)?;
         }
     }
     Ok(())
+}
+
+/// A row in double precision and of the largest norm, if it is longer.
+fn shortened<T: Element + MulAssign<f64>>(
+    row: &Tensor,
+    a: &calls::EmbeddingRenorm,
+    size: fn(&T) -> f64,
+) -> Result<Option<Tensor>> {
+    let wide = cpu::copy::dense(row, T::DTYPE)?;
+    let v = cpu::slice_mut::<T>(&wide);
+    let sizes = v.iter().map(size);
+    let norm = match a.norm_type {
+        p if p == f64::INFINITY => sizes.fold(0.0, f64::max),
+        2.0 => sizes.map(|x| x * x).sum::<f64>().sqrt(),
+        p => sizes.map(|x| x.powf(p)).sum::<f64>().powf(1.0 / p),
+    };
+    if !(norm > a.max_norm) {
+        return Ok(None);
+    }
+    let scale = a.max_norm / (norm + 1e-7);
+    v.iter_mut().for_each(|x| *x *= scale);
+    Ok(Some(wide))
 }

@@ -239,13 +239,7 @@ pub(in crate::ops) fn check_bmm(x: &Tensor, y: &Tensor) -> Result<Dims> {
 
 fn bmm_rule(x: &Tensor, y: &Tensor) -> Result<Plan> {
     let shape = check_bmm(x, y)?;
-    ensure!(
-        x.dtype() == y.dtype(),
-        Runtime,
-        "expected scalar type {} but found {}",
-        x.dtype().scalar_type(),
-        y.dtype().scalar_type()
-    );
+    x.dtype().check_same(y.dtype())?;
     supported("bmm", x.dtype())?;
     Ok(Plan::contiguous(&shape, x.dtype()))
 }

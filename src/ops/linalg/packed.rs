@@ -191,13 +191,7 @@ fn int8_mm(a: &calls::_WeightInt8packMm) -> Result<Tensor> {
         "{name} : expect scales to be 1d tensor with size {}",
         w.shape()[0]
     );
-    ensure!(
-        scales.dtype() == x.dtype(),
-        Runtime,
-        "expected scalar type {} but found {}",
-        x.dtype().scalar_type(),
-        scales.dtype().scalar_type()
-    );
+    x.dtype().check_same(scales.dtype())?;
     f::_int8_product(x, w, scales)
 }
 

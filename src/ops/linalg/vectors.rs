@@ -183,13 +183,7 @@ fn cross_rule(a: &calls::LinalgCross) -> Result<(Plan, usize)> {
     if dtype == DType::Bool {
         return Err(dtype.no_kernel("cross"));
     }
-    ensure!(
-        dtype == y.dtype(),
-        Runtime,
-        "expected scalar type {} but found {}",
-        dtype.scalar_type(),
-        y.dtype().scalar_type()
-    );
+    dtype.check_same(y.dtype())?;
     Ok((Plan::contiguous(&shape, dtype), d))
 }
 

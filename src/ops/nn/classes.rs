@@ -145,13 +145,7 @@ fn rule_nll(a: &calls::_NnNllLoss) -> Result<Plan> {
     }
     x.dtype().check_float_kernel("nll_loss_out_frame")?;
     if let Some(w) = weight {
-        ensure!(
-            w.dtype() == x.dtype(),
-            Runtime,
-            "expected scalar type {} but found {}",
-            x.dtype().scalar_type(),
-            w.dtype().scalar_type()
-        );
+        x.dtype().check_same(w.dtype())?;
     }
     let kept = a.reduction == 0 && x.ndim() > 1;
     let out = OutSpec::contiguous(if kept { target.shape() } else { &[] }, x.dtype());

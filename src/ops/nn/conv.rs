@@ -396,12 +396,7 @@ fn check_dtypes(a: &calls::Convolution) -> Result<()> {
             type_name(a.input),
             type_name(a.weight)
         );
-        bail!(
-            Runtime,
-            "expected scalar type {} but found {}",
-            d.scalar_type(),
-            a.weight.dtype().scalar_type()
-        );
+        d.check_same(a.weight.dtype())?;
     }
     check_bias_dtype(a.input, a.bias)?;
     d.check_kernel(

@@ -215,13 +215,7 @@ fn rule_cdist(a: &calls::_CdistForward) -> Result<Plan> {
     if x.numel() != 0 && y.numel() != 0 {
         x.dtype()
             .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "cdist")?;
-        ensure!(
-            x.dtype() == y.dtype(),
-            Runtime,
-            "expected scalar type {} but found {}",
-            x.dtype().scalar_type(),
-            y.dtype().scalar_type()
-        );
+        x.dtype().check_same(y.dtype())?;
     }
     let rows = [x.shape()[x.ndim() - 2], y.shape()[y.ndim() - 2]];
     Ok(Plan::contiguous(&batch.concat(&rows), x.dtype()))

@@ -160,13 +160,7 @@ pub(in crate::ops) fn sampling(
     };
     x.dtype()
         .check_float_kernel(format_args!("grid_sampler_{n}d_cpu_kernel_impl"))?;
-    ensure!(
-        x.dtype() == grid.dtype(),
-        Runtime,
-        "expected scalar type {} but found {}",
-        x.dtype().scalar_type(),
-        grid.dtype().scalar_type()
-    );
+    x.dtype().check_same(grid.dtype())?;
     Ok(Sampling {
         mode,
         outside,

@@ -138,14 +138,7 @@ pub(super) fn param_type(x: &Tensor, params: &[Option<&Tensor>]) -> Result<DType
             "mixed dtype (CPU): all inputs must share same datatype."
         );
     }
-    if let Some(other) = given.find(|d| *d != first) {
-        bail!(
-            Runtime,
-            "expected scalar type {} but found {}",
-            first.scalar_type(),
-            other.scalar_type()
-        );
-    }
+    given.try_for_each(|d| first.check_same(d))?;
     Ok(first)
 }
 

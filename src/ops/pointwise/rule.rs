@@ -228,15 +228,16 @@ fn tensors_of<'a>(operands: &'a [Arg<'_>]) -> impl Iterator<Item = &'a Tensor> {
 /// If the operands do not broadcast.
 #[inline]
 pub fn result_layout(operands: &[Arg]) -> Result<(Dims, Dims)> {
-    let mut tensors = tensors_of(operands);
     // Dimensions without elements are steps of zero where numbers or broadcasting are.
     let empty = |t: &Tensor| t.shape().contains(&0);
-    if let Some(first) = tensors.next() {
+    if let Some(first) = tensors_of(operands).next() {
         let (shape, strides) = (first.shape(), first.strides());
-        if dims::is_row_major(shape, strides)
-            && !empty(first)
-            && tensors.all(|t| t.shape() == shape && t.strides() == strides)
-        {
+        let alike = |a: &Arg| match a {
+            Arg::Tensor(t) if std::ptr::eq(*t, first) => true,
+            Arg::Tensor(t) => t.shape() == shape && t.strides() == strides,
+            _ => !empty(first),
+        };
+        if dims::is_row_major(shape, strides) && operands.iter().all(alike) {
             return Ok((shape.clone(), strides.clone()));
         }
     }

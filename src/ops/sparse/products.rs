@@ -275,13 +275,7 @@ pub(crate) fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             "bmm_sparse: 'self.size({i})' and 'mat2.size({j})' must match"
         );
     }
-    ensure!(
-        a.dtype() == b.dtype(),
-        Runtime,
-        "expected scalar type {} but found {}",
-        a.dtype().scalar_type(),
-        b.dtype().scalar_type()
-    );
+    a.dtype().check_same(b.dtype())?;
     let place = |row: usize, size: i64| -> Result<Tensor> {
         f::add(&f::mul(&c.row(0)?, size)?, &c.row(row)?)
     };
