@@ -269,7 +269,7 @@ impl Best {
         // It takes a heap where few are wanted of many.
         let by_heap = k.saturating_mul(64) <= n;
         let sure_of_equals = n >= MANY_ENOUGH && (size_of::<T>() <= 2 || T::ODD.is_none());
-        if !(by_heap && k <= FEW || n <= FEWEST || sure_of_equals || !self.sorted) {
+        if !(by_heap && k <= FEW || sure_of_equals || !self.sorted) {
             if k < n {
                 top(line, k, largest, at);
             } else {
