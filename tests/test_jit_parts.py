@@ -1,5 +1,6 @@
 """Modules and functions that are TorchScript already, as parts of what is scripted or traced."""
 
+import copy
 import io
 import pickletools
 import zipfile
@@ -337,3 +338,53 @@ def numbers(x: int, y: list[int]):
 def test_other_dictionaries_are_refused(code, told):
     with pytest.raises(RuntimeError, match=told):
         torch.jit.script(code)
+
+
+class Grid(nn.Module):
+    """A module without `forward`, whose methods others call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.l = nn.Linear(2, 2)
+
+    def there(self, x):
+        """Text with a line
+
+        that is empty.
+        """
+        return self.l(x) + self.back(x)
+
+    def back(self, x):
+        return x * 2
+
+
+class OnGrid(nn.Module):
+    def __init__(self, grid) -> None:
+        super().__init__()
+        self.grid = grid
+
+    def forward(self, x):
+        return self.grid.there(x) - self.grid.back(x)
+
+
+class OffGrid(OnGrid):
+    def forward(self, x):
+        """Text with a line
+
+        that is empty.
+        """
+        return self.grid.nowhere(x)
+
+
+def test_a_script_module_gets_the_methods_that_others_ask_for():
+    grid = Grid()
+    scripted = torch.jit.script(grid)
+    x = torch.ones(1, 2)
+    made = torch.jit.script(OnGrid(scripted))
+    assert torch.equal(made(x), grid.l(x))
+    assert torch.equal(scripted.there(x), grid.there(x))
+    with pytest.raises(RuntimeError, match="Module 'Grid' has no attribute 'nowhere'") as caught:
+        torch.jit.script(OffGrid(copy.deepcopy(scripted)))
+    first = OffGrid.forward.__code__.co_firstlineno
+    assert f"line {first + 5}\n" in str(caught.value)
+    assert "return self.grid.nowhere(x)" in str(caught.value)

@@ -402,3 +402,27 @@ def test_the_pickle_module_of_python_may_be_named():
         torch.load(file, pickle_module=pickle, weights_only=True)
     with pytest.raises(TypeError, match="no other pickle_module"):
         torch.load(file, pickle_module=json)
+
+
+class Around(torch.nn.Module):
+    """A module that asks another one for what it has not."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.inner, name)
+
+
+def test_modules_that_say_what_they_have_are_modules_again():
+    file = io.BytesIO()
+    torch.save(Around(torch.nn.Linear(2, 3)), file)
+    file.seek(0)
+    got = torch.load(file, weights_only=False)
+    assert type(got) is Around
+    assert got.out_features == 3
+    assert got.state_dict().keys() == {"inner.weight", "inner.bias"}

@@ -95,12 +95,14 @@ def loaded(module: str, name: str) -> Any:
         return None
     import enum
 
-    from torchlike.nn import Module
+    from torchlike.nn.modules.module import Module, _by_getattr
 
     if issubclass(found, enum.Enum):
         return member_of(found)
-    plain = issubclass(found, Module) and not hasattr(found, "__del__")
-    if not plain or any(getattr(found, n) is not getattr(Module, n) for n in _RUN):
+    if not issubclass(found, Module) or hasattr(found, "__del__"):
+        return None
+    # Modules give a class that has a `__getattr__` a `__getattribute__` of theirs.
+    if any(getattr(found, n) not in (getattr(Module, n), _by_getattr) for n in _RUN):
         return None
     from torchlike import _rebuild_torch
 

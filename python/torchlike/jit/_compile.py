@@ -229,12 +229,13 @@ class Expressions:
             return Known(function)
         if callable(function) and not isinstance(function, type):
             return Method(part, attribute, function)
+        if self.program.gains(module, attribute):
+            return Method(part, attribute, None)
         try:
             value = getattr(module, attribute)
         except AttributeError:
-            raise self.fail(
-                node, f"Module '{type(module).__name__}' has no attribute '{attribute}'"
-            ) from None
+            name = getattr(module, "original_name", type(module).__name__)
+            raise self.fail(node, f"Module '{name}' has no attribute '{attribute}'") from None
         return self.program.attribute(self, part, attribute, value, place, node)
 
     # Operators

@@ -219,6 +219,7 @@ class RecursiveScriptModule(ScriptModule):
         kind = type(self) if isinstance(self, RecursiveScriptModule) else RecursiveScriptModule
         made = kind(self._spec, self._unit)
         memo[id(self)] = made
+        object.__setattr__(made, "_origin", vars(self).get("_origin"))
         made._fill({n: copy.deepcopy(getattr(self, n, None), memo) for n in self._spec.attributes})
         made.training = self.training
         return made

@@ -126,6 +126,15 @@ class Program(Classes):
 
         return AdoptedBuilder(self, module)
 
+    def gains(self, module: Any, method: str) -> bool:
+        """Compiles a method that a module of `jit.script` has not, as nobody asked for it then; True if its class has it."""
+        from torchlike.jit._script import extend
+
+        if not extend(module, method):
+            return False
+        self.builders.pop(id(module), None)
+        return True
+
     def attribute(
         self, compiler: Any, part: Part, attribute: str, value: Any, place: ast.expr, node: ast.AST
     ) -> Any:

@@ -156,7 +156,8 @@ _SAID: dict[str, Any] = {
 def _dedented(lines: list[str]) -> str:
     """A function's text without the indent of its first line; comments and texts may stand further left."""
     width = len(lines[0]) - len(lines[0].lstrip())
-    return "".join(line[width:] if not line[:width].strip() else line for line in lines)
+    # An empty line is shorter than the indent, and counts as a line all the same.
+    return "".join(line if line[:width].strip() else line[width:] or "\n" for line in lines)
 
 
 def _tree(text: str) -> ast.Module:

@@ -84,6 +84,27 @@ def script_module(module: Any) -> RecursiveScriptModule:
     return _made(program, module, {})
 
 
+def extend(scripted: Any, method: str) -> bool:
+    """Compiles one more method of the module that a script module was made of; False if there is no such method."""
+    module = vars(scripted).get("_origin")
+    if module is None or not inspect.isfunction(getattr(type(module), method, None)):
+        return False
+    program = Program()
+    has = [m for m in scripted._spec.methods if inspect.isfunction(getattr(type(module), m, None))]
+    _compile(program, ModuleBuilder(program, module), list(dict.fromkeys([*has, method])))
+    _rebind(scripted, _made(program, module, {}))
+    return True
+
+
+def _rebind(old: Any, new: Any) -> None:
+    """Gives a script module, and all that it holds, the code of another one of the same module."""
+    for name in ("_spec", "_unit"):
+        object.__setattr__(old, name, getattr(new, name))
+    for name, inner in new._modules.items():
+        if inner is not None and inner is not old._modules[name]:
+            _rebind(old._modules[name], inner)
+
+
 def compile_in_place(module: Any) -> None:
     """Compiles the methods of an object of a class of script modules, and makes TorchScript of what it holds."""
     module.__dict__.pop("_spec", None)
@@ -170,6 +191,7 @@ def _made(program: Program, module: Any, made: dict[int, Any]) -> RecursiveScrip
         return known
     builder = program.builders[id(module)]
     result = made[id(module)] = RecursiveScriptModule(builder.finish(), program.unit)
+    object.__setattr__(result, "_origin", module)
     state: dict[str, Any] = {}
     for name in (*module._parameters, *module._buffers):
         state[name] = getattr(module, name)
