@@ -39,19 +39,30 @@ pub fn fill<T: Element + Default>(out: &Tensor, f: impl Fn(usize, &mut [T]) + Sy
     let to = Shared::at(out.data_ptr());
     let straight = out.dtype() == T::DTYPE && out.is_contiguous();
     pool::parallel_for(n.div_ceil(BLOCK), GRAIN / BLOCK, |blocks| {
-        let mut room = [T::default(); BLOCK];
-        for start in blocks.map(|b| b * BLOCK) {
-            let m = BLOCK.min(n - start);
-            let to = to.get().wrapping_offset(start as isize * step);
-            // SAFETY: m elements of the tensor, which no other task has.
-            unsafe {
-                if straight {
-                    f(start, std::slice::from_raw_parts_mut(to.cast(), m));
-                } else {
-                    f(start, &mut room[..m]);
-                    row(to, step, room.as_ptr().cast(), size_of::<T>() as isize, m);
-                }
+        let pieces = blocks.map(|b| (b * BLOCK, BLOCK.min(n - b * BLOCK)));
+        let place = |start: usize| to.get().wrapping_offset(start as isize * step);
+        if straight {
+            for (start, m) in pieces {
+                // SAFETY: m elements of the tensor, which no other task has.
+                f(start, unsafe {
+                    std::slice::from_raw_parts_mut(place(start).cast(), m)
+                });
             }
+            return;
+        }
+        let mut room = [T::default(); BLOCK];
+        for (start, m) in pieces {
+            f(start, &mut room[..m]);
+            // SAFETY: as above.
+            unsafe {
+                row(
+                    place(start),
+                    step,
+                    room.as_ptr().cast(),
+                    size_of::<T>() as isize,
+                    m,
+                )
+            };
         }
     });
     Ok(())

@@ -127,6 +127,9 @@ fn fill_d53(g: &mut Generator, out: &mut [f64]) {
 
 const CHUNK: usize = 1024;
 
+/// So many need a room that is cleared sooner than they are drawn.
+const FEW: usize = 64;
+
 #[inline(always)]
 fn uniform32_body<const F: bool, T: Float32Like>(
     g: &mut Generator,
@@ -136,7 +139,14 @@ fn uniform32_body<const F: bool, T: Float32Like>(
 ) {
     let (a, b) = (from as f32, to as f32);
     let (low, high) = (T::from_f64(from), T::from_f64(to));
-    let mut u = [0f32; CHUNK];
+    let (mut few, mut many);
+    let u: &mut [f32] = if out.len() <= FEW {
+        few = [0f32; FEW];
+        &mut few
+    } else {
+        many = [0f32; CHUNK];
+        &mut many
+    };
     for part in out.chunks_mut(CHUNK) {
         let u = &mut u[..part.len()];
         fill_f24(g, u);

@@ -127,7 +127,7 @@ class Program(Classes):
         return AdoptedBuilder(self, module)
 
     def gains(self, module: Any, method: str) -> bool:
-        """Compiles a method that a module of `jit.script` has not, as nobody asked for it then; True if its class has it."""
+        """Compiles a method that a script module lacks, as nobody asked for it; True if its class has it."""
         from torchlike.jit._script import extend
 
         if not extend(module, method):

@@ -6,7 +6,7 @@
 
 use super::gather::{copy_line, copy_lines};
 use super::runs::{Run, every_second, turn, zero};
-use super::{Geometry, Phase, inside};
+use super::{Geometry, Phase, Tap, inside};
 use crate::cpu::gemm::SLACK;
 use std::ops::Range;
 
@@ -65,24 +65,25 @@ pub(super) struct Sizes {
 
 impl<'a> Frames<'a> {
     pub(super) fn new(g: &'a Geometry, phase: &'a Phase) -> Self {
-        let step = phase.advance;
-        let parts = |i: usize| phase.taps.iter().map(move |t| t.at[i].div_euclid(step[i]));
-        let low = [1, 2].map(|i| parts(i).min().unwrap_or(0));
-        let high = [1, 2].map(|i| parts(i).max().unwrap_or(0));
-        let (mut planes, mut taps) = (Vec::new(), Vec::new());
+        let cut = |tap: &Tap, i: usize| match phase.advance[i] {
+            1 => (tap.at[i], 0), // without the division, which takes longer than the rest
+            step => (tap.at[i].div_euclid(step), tap.at[i].rem_euclid(step)),
+        };
+        let places = |i: usize| phase.taps.iter().map(move |t| cut(t, i).0);
+        let low = [1, 2].map(|i| places(i).min().unwrap_or(0));
+        let high = [1, 2].map(|i| places(i).max().unwrap_or(0));
+        let (mut planes, mut taps) = (Vec::new(), Vec::with_capacity(phase.taps.len()));
         for tap in &phase.taps {
-            let key = [
-                tap.at[0],
-                tap.at[1].rem_euclid(step[1]),
-                tap.at[2].rem_euclid(step[2]),
-            ];
-            let known = planes.iter().position(|p| *p == key);
-            let plane = known.unwrap_or(planes.len());
-            if known.is_none() {
+            let [(line, below), (column, beside)] = [1, 2].map(|i| cut(tap, i));
+            let key = [tap.at[0], below, beside];
+            let plane = planes.iter().position(|p| *p == key).unwrap_or_else(|| {
                 planes.push(key);
-            }
-            let at = [0, 1].map(|i| (tap.at[i + 1].div_euclid(step[i + 1]) - low[i]) as usize);
-            taps.push((plane, at));
+                planes.len() - 1
+            });
+            taps.push((
+                plane,
+                [(line - low[0]) as usize, (column - low[1]) as usize],
+            ));
         }
         let reach = [0, 1].map(|i| (high[i] - low[i]) as usize);
         let mut frames = Self {
@@ -161,13 +162,20 @@ impl<'a> Frames<'a> {
     }
 
     /// Where the windows' elements lie, `[channel][tap]`.
-    pub(super) fn table(&self, b: &Block, channels: impl Iterator<Item = usize>) -> Vec<usize> {
+    pub(super) fn table(
+        &self,
+        b: &Block,
+        channels: impl ExactSizeIterator<Item = usize>,
+    ) -> Vec<usize> {
         let (s, each) = (self.sizes(b), self.each(b));
-        let of_channel = |c: usize| {
-            let taps = self.taps.iter();
-            taps.map(move |&(plane, at)| c * each + plane * s.plane + at[0] * s.pitch + at[1])
-        };
-        channels.flat_map(of_channel).collect()
+        let mut table = Vec::with_capacity(channels.len() * self.taps.len());
+        for c in channels {
+            let place = |&(plane, at): &(usize, [usize; 2])| {
+                c * each + plane * s.plane + at[0] * s.pitch + at[1]
+            };
+            table.extend(self.taps.iter().map(place));
+        }
+        table
     }
 
     /// Taps that read neighbours on a line, in the order in which they do; [`Frames::table`] has places by these numbers.

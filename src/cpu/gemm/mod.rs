@@ -16,6 +16,7 @@ mod pack;
 mod policy;
 mod portable;
 mod simple;
+mod small;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -30,6 +31,7 @@ use half::{bf16, f16};
 use kernel::Product;
 use num_complex::Complex;
 use policy::Policy;
+use std::ops::Range;
 pub use windows::{Dots, SLACK, WindowElement, Windows, row_tiles};
 
 /// A matrix to read: where element (0, 0) is, and the strides of rows and columns in elements.
@@ -127,6 +129,51 @@ pub trait GemmElement: Copy + Send + Sync + 'static {
         bias: Option<*const Self>,
     ) where
         Self: Sized;
+
+    /// Multiply-adds of a product up to which batches have code of their own.
+    const SMALL: usize = 0;
+
+    /// Neighbouring products of a batch of such.
+    ///
+    /// # Safety
+    /// As [`gemm_batch`].
+    unsafe fn small(_: Batch<Self>)
+    where
+        Self: Sized,
+    {
+    }
+}
+
+/// Products of one shape; matrix i of each operand starts `i` times its step further on than the first.
+#[derive(Clone, Copy)]
+pub struct Batch<T: GemmElement> {
+    count: usize,
+    /// Rows and columns of a result, and the length of its sums.
+    size: [usize; 3],
+    alpha: T::Scale,
+    a: Mat<T>,
+    b: Mat<T>,
+    beta: T::Scale,
+    c: MatMut<T>,
+    steps: [isize; 3],
+}
+
+impl<T: GemmElement> Batch<T> {
+    /// Some of the products.
+    ///
+    /// # Safety
+    /// There are so many.
+    unsafe fn part(mut self, r: Range<usize>) -> Self {
+        let [a, b, c] = self.steps.map(|step| step * r.start as isize);
+        // SAFETY: the caller's.
+        unsafe {
+            self.a.ptr = self.a.ptr.offset(a);
+            self.b.ptr = self.b.ptr.offset(b);
+            self.c.ptr = self.c.ptr.offset(c);
+        }
+        self.count = r.len();
+        self
+    }
 }
 
 /// `C = alpha A B + beta C`, plus `bias` (n contiguous elements) on every row: A is m by k, B k by n, C m by n.
@@ -169,32 +216,36 @@ pub unsafe fn gemm_batch<T: GemmElement>(
     beta: T::Scale,
     (c, sc): (MatMut<T>, isize),
 ) {
-    let each = Shared(move |i: usize| {
-        let i = i as isize;
+    let all = Batch {
+        count: batch,
+        size: [m, n, k],
+        alpha,
+        a,
+        b,
+        beta,
+        c,
+        steps: [sa, sb, sc],
+    };
+    let work = m.saturating_mul(n).saturating_mul(k.max(1));
+    let small = work <= T::SMALL && k > 0;
+    let each = Shared(move |r: Range<usize>| {
         // SAFETY: the caller's.
         unsafe {
-            let a = Mat {
-                ptr: a.ptr.offset(i * sa),
-                ..a
-            };
-            let b = Mat {
-                ptr: b.ptr.offset(i * sb),
-                ..b
-            };
-            let c = MatMut {
-                ptr: c.ptr.offset(i * sc),
-                ..c
-            };
-            T::gemm(m, n, k, alpha, a, b, beta, c, None);
+            if small {
+                return T::small(all.part(r));
+            }
+            for i in r {
+                let p = all.part(i..i + 1);
+                T::gemm(m, n, k, alpha, p.a, p.b, beta, p.c, None);
+            }
         }
     });
     let each = &each;
-    let work = m.saturating_mul(n).saturating_mul(k.max(1));
     if batch < pool::num_threads() * 2 && work > PARALLEL_FROM {
-        (0..batch).for_each(|i| each.call(i));
+        each.call(0..batch);
     } else {
         let grain = (PARALLEL_FROM / 4).div_ceil(work.max(1)).max(1);
-        pool::parallel_for(batch, grain, |r| r.for_each(|i| each.call(i)));
+        pool::parallel_for(batch, grain, |r| each.call(r));
     }
 }
 
@@ -231,7 +282,7 @@ unsafe fn run<P: Policy>(mut p: Product<P>) {
     }
     let work = p.m.saturating_mul(p.n).saturating_mul(p.k.max(1));
     if P::ONCE && (p.m == 1 || few::<P>(p.m, p.n, p.k, p.b)) {
-        let row = Shared(move |r: std::ops::Range<usize>| {
+        let row = Shared(move |r: Range<usize>| {
             // SAFETY: the caller's; the columns of different shares are different.
             unsafe {
                 P::with(vector::Few::<P> {
@@ -339,6 +390,21 @@ macro_rules! float_gemm {
                         Level::Baseline => {}
                     }
                     run(Product::<policy::$portable> { m, n, k, alpha, a, b, beta, c, bias });
+                }
+            }
+            const SMALL: usize = 2048;
+            unsafe fn small(all: Batch<$t>) {
+                let Batch { count, size: [m, n, k], alpha, a, b, beta, c, steps } = all;
+                // SAFETY: the caller's; the instructions of a level are there where `level` says so. Wider vectors would be
+                // mostly empty.
+                unsafe {
+                    #[cfg(target_arch = "x86_64")]
+                    if level() != Level::Baseline {
+                        let p = Product::<policy::$avx2> { m, n, k, alpha, a, b, beta, c, bias: None };
+                        return policy::$avx2::with(small::Small::new(p, steps, count));
+                    }
+                    let p = Product::<policy::$portable> { m, n, k, alpha, a, b, beta, c, bias: None };
+                    policy::$portable::with(small::Small::new(p, steps, count));
                 }
             }
         }

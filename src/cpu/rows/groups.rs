@@ -8,6 +8,7 @@ use crate::cpu::iter::Walk;
 use crate::cpu::lines::by_size;
 use crate::cpu::map::Form;
 use crate::cpu::{past, planes};
+use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 /// Rows of at most so many elements are computed in groups, if none has to be copied aside where the loop could read it.
@@ -162,12 +163,15 @@ impl<const N: usize> Group<'_, N> {
         unsafe {
             let given = if next == 0 {
                 side.bring()(room, step, ptr, row, n);
+                if (PIECE / 2..SHORT).contains(&n) && item <= WORD {
+                    return by_size!(item, E => again::<E>(room, n, whole));
+                }
                 n
             } else if self.is_run(k) {
                 side.bring()(room, step, ptr, row, n * count);
                 n * count
             } else {
-                if side.convert.is_none() && row == 0 && n >= FEW {
+                if side.convert.is_none() && row == 0 && item <= WORD {
                     by_size!(item, E => spread::<E>(room, ptr, next, [n, count]));
                 } else if side.convert.is_none() {
                     planes::copier(item)(room, [step, line], ptr, [row, next], [n, count]);
@@ -214,16 +218,44 @@ impl<const N: usize> Group<'_, N> {
     }
 }
 
+/// Elements that are written at a time: the last ones of a row reach into the next, which is written after it. A room is
+/// twice as long as a block of words.
+const PIECE: usize = 8;
+/// Bytes of the largest elements for which that is so.
+const WORD: usize = size_of::<u64>();
+
 /// Fills rows of `n` elements with one each, which lie `next` bytes apart.
 ///
 /// # Safety
-/// There are so many on both sides.
+/// There are so many elements, and room for rows of words up to a block.
 unsafe fn spread<T: Copy>(to: *mut u8, from: *const u8, next: isize, [n, rows]: [usize; 2]) {
     for r in 0..rows {
-        // SAFETY: as the caller promises; the room is aligned.
+        // SAFETY: as the caller promises.
         unsafe {
             let x = from.offset(r as isize * next).cast::<T>().read_unaligned();
-            std::slice::from_raw_parts_mut(to.cast::<T>().add(r * n), n).fill(x);
+            let to = to.cast::<T>().add(r * n);
+            for at in (0..n).step_by(PIECE) {
+                to.add(at).cast::<[T; PIECE]>().write_unaligned([x; PIECE]);
+            }
+        }
+    }
+}
+
+/// Repeats the first `n` elements up to `whole` ones.
+///
+/// # Safety
+/// They are there, and room for rows of words up to a block.
+unsafe fn again<T: Copy>(room: *mut u8, n: usize, whole: usize) {
+    let room = room.cast::<MaybeUninit<T>>();
+    for start in (n..whole).step_by(n) {
+        for at in (0..n).step_by(PIECE) {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let piece = room.add(at).cast::<[MaybeUninit<T>; PIECE]>();
+                room.add(start + at)
+                    .cast::<[MaybeUninit<T>; PIECE]>()
+                    .write_unaligned(piece.read_unaligned());
+            }
         }
     }
 }

@@ -70,7 +70,10 @@ pub static OPS: &[OpDef] = &[
         "batch_norm",
         "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)",
         F,
-        batch_norm,
+        |a| {
+            let channels = Channels::of(a.weight, a.bias, a.running_mean, a.running_var);
+            batch_norm(a.input, channels, a.training, a.momentum, a.eps)
+        },
         "Normalised over all but the channels.",
     ).samples(
         "f32[2, 3, 4], f32[3], f32[3], f32[3], f32[3].pos, True, 0.1, 1e-5, True; \
@@ -106,7 +109,7 @@ pub static OPS: &[OpDef] = &[
 ];
 
 /// PyTorch refuses to normalise single values.
-pub(in crate::ops) fn more_than_one(sizes: &[i64], shown: &str) -> Result<()> {
+pub(in crate::ops) fn more_than_one(sizes: &[i64], shown: impl Fn() -> String) -> Result<()> {
     let n: i64 = sizes
         .iter()
         .enumerate()
@@ -116,7 +119,8 @@ pub(in crate::ops) fn more_than_one(sizes: &[i64], shown: &str) -> Result<()> {
     ensure!(
         n != 1,
         Value,
-        "Expected more than 1 value per channel when training, got input size {shown}"
+        "Expected more than 1 value per channel when training, got input size {}",
+        shown()
     );
     Ok(())
 }
@@ -134,7 +138,21 @@ struct Channels<'a> {
     var: Option<&'a Tensor>,
 }
 
-impl Channels<'_> {
+impl<'a> Channels<'a> {
+    fn of(
+        weight: Option<&'a Tensor>,
+        bias: Option<&'a Tensor>,
+        mean: Option<&'a Tensor>,
+        var: Option<&'a Tensor>,
+    ) -> Self {
+        Self {
+            weight,
+            bias,
+            mean,
+            var,
+        }
+    }
+
     /// Checks that all have one element for each channel, and that statistics are there unless the batch gives them.
     fn check(&self, x: &Tensor, training: bool) -> Result<()> {
         let features = if x.ndim() > 1 { x.shape()[1] } else { 0 };
@@ -231,14 +249,27 @@ fn batch_scratch(
 }
 
 fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
-    let x = a.input;
-    let channels = Channels {
-        weight: a.weight,
-        bias: a.bias,
-        mean: a.running_mean,
-        var: a.running_var,
+    let channels = Channels::of(a.weight, a.bias, a.running_mean, a.running_var);
+    let (out, stats) = normalised(a.input, channels, a.training, a.momentum, a.eps)?;
+    let [mean, deviation] = match stats {
+        Ok(stats) => stats,
+        Err(dtype) => {
+            let none = f::NewEmpty::new(a.input, &[0]).dtype(dtype).call()?;
+            [none.clone(), f::clone(&none)?]
+        }
     };
-    channels.check(x, a.training)?;
+    Ok(Ret::Tuple(vec![out, mean, deviation]))
+}
+
+/// The result, and the batch's means and inverse deviations or, where they are not taken, the type that they would have.
+fn normalised(
+    x: &Tensor,
+    channels: Channels<'_>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, std::result::Result<[Tensor; 2], DType>)> {
+    channels.check(x, training)?;
     ensure!(
         x.ndim() >= 2,
         Runtime,
@@ -261,10 +292,9 @@ fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
             "The function 'native_batch_norm' is not differentiable with respect to argument '{name}'. This input cannot have requires_grad True."
         );
     }
-    if let (false, Some(mean), Some(var)) = (a.training, channels.mean, channels.var) {
-        let out = f::_nn_batch_norm_eval(x, mean, var, a.weight, a.bias, a.eps)?;
-        let none = f::NewEmpty::new(x, &[0]).dtype(stats).call()?;
-        return Ok(Ret::Tuple(vec![out, none.clone(), f::clone(&none)?]));
+    if let (false, Some(mean), Some(var)) = (training, channels.mean, channels.var) {
+        let out = f::_nn_batch_norm_eval(x, mean, var, channels.weight, channels.bias, eps)?;
+        return Ok((out, Err(stats)));
     }
     ensure!(
         x.numel() > 0,
@@ -276,24 +306,24 @@ fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
     // Running statistics move once, whatever weights of several examples do with what is normalised.
     let after =
         |t: Option<&Tensor>| x.batch().is_empty() && t.is_some_and(|t| !t.batch().is_empty());
-    let after = after(a.weight) || after(a.bias);
+    let after = after(channels.weight) || after(channels.bias);
     let (weight, bias) = if after {
         (None, None)
     } else {
-        (a.weight, a.bias)
+        (channels.weight, channels.bias)
     };
     let [mut out, mean, deviation, var] =
-        f::_nn_batch_norm_train(x, weight, bias, mean, var, stats, a.eps)?;
+        f::_nn_batch_norm_train(x, weight, bias, mean, var, stats, eps)?;
     if after {
-        out = affine(&out, a.weight, a.bias)?;
+        out = affine(&out, channels.weight, channels.bias)?;
     }
     for (running, batch) in [(channels.mean, &mean), (channels.var, &var)] {
         if let Some(t) = running {
             let batch = batch.to_dtype(t.dtype())?;
-            update(t, &batch, a.momentum)?;
+            update(t, &batch, momentum)?;
         }
     }
-    Ok(Ret::Tuple(vec![out, mean, deviation]))
+    Ok((out, Ok([mean, deviation])))
 }
 
 /// Times a weight, plus a bias, of each channel.
@@ -318,42 +348,31 @@ fn update(running: &Tensor, batch: &Tensor, momentum: f64) -> Result<()> {
     dispatch::call(Call { args: &args, form }).map(drop)
 }
 
-fn batch_norm(a: &calls::BatchNorm) -> Result<Tensor> {
-    let x = a.input;
+fn batch_norm(
+    x: &Tensor,
+    channels: Channels<'_>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<Tensor> {
     if x.numel() == 0 {
-        let channels = Channels {
-            weight: a.weight,
-            bias: a.bias,
-            mean: a.running_mean,
-            var: a.running_var,
-        };
-        channels.check(x, a.training)?;
+        channels.check(x, training)?;
         let mut out = f::clone(x)?;
-        if let Some(w) = a.weight {
+        if let Some(w) = channels.weight {
             out = f::mul(&out, &f::select(w, 0, 0)?)?;
         }
-        if let Some(bias) = a.bias {
+        if let Some(bias) = channels.bias {
             out = f::add(&out, &f::select(bias, 0, 0)?)?;
         }
         return Ok(out);
     }
-    let [out, ..] = f::native_batch_norm(
-        x,
-        a.weight,
-        a.bias,
-        a.running_mean,
-        a.running_var,
-        a.training,
-        a.momentum,
-        a.eps,
-    )?;
-    Ok(out)
+    Ok(normalised(x, channels, training, momentum, eps)?.0)
 }
 
 fn checked_batch_norm(a: &calls::NnFunctionalBatchNorm) -> Result<Tensor> {
     if a.training {
         let shape = a.input.shape();
-        more_than_one(shape, &format!("torch.Size({shape})"))?;
+        more_than_one(shape, || format!("torch.Size({shape})"))?;
         ensure!(
             a.eps > 0.0 || a.eps.is_nan(),
             Value,
@@ -361,17 +380,8 @@ fn checked_batch_norm(a: &calls::NnFunctionalBatchNorm) -> Result<Tensor> {
             py_float(a.eps)
         );
     }
-    f::batch_norm(
-        a.input,
-        a.weight,
-        a.bias,
-        a.running_mean,
-        a.running_var,
-        a.training,
-        a.momentum,
-        a.eps,
-        true,
-    )
+    let channels = Channels::of(a.weight, a.bias, a.running_mean, a.running_var);
+    batch_norm(a.input, channels, a.training, a.momentum, a.eps)
 }
 
 fn instance_norm(a: &calls::InstanceNorm) -> Result<Tensor> {
@@ -400,17 +410,9 @@ fn instance_norm(a: &calls::InstanceNorm) -> Result<Tensor> {
         t => Ok::<_, crate::Error>(t),
     };
     let (mean, var) = (statistics(a.running_mean)?, statistics(a.running_var)?);
-    let out = f::batch_norm(
-        &f::view(&x.contiguous()?, &shape)?,
-        weight.as_ref(),
-        bias.as_ref(),
-        mean.as_ref(),
-        var.as_ref(),
-        a.use_input_stats,
-        a.momentum,
-        a.eps,
-        a.cudnn_enabled,
-    )?;
+    let x = f::view(&x.contiguous()?, &shape)?;
+    let channels = Channels::of(weight.as_ref(), bias.as_ref(), mean.as_ref(), var.as_ref());
+    let out = batch_norm(&x, channels, a.use_input_stats, a.momentum, a.eps)?;
     for (running, updated) in [(a.running_mean, &mean), (a.running_var, &var)] {
         if let (Some(running), Some(updated), true) = (running, updated, a.use_input_stats) {
             let mean = f::mean_dim(&f::view(updated, &[n, c])?, &[0][..])?;

@@ -38,11 +38,7 @@ pub static OPS: &[OpDef] = &[
         "layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)",
         F,
-        |a| {
-            let [out, ..] =
-                f::native_layer_norm(a.input, a.normalized_shape, a.weight, a.bias, a.eps)?;
-            Ok(out)
-        },
+        |a| layer_norm(a.input, a.normalized_shape, a.weight, a.bias, a.eps),
         "Normalised over the last dimensions.",
     ).samples("f32[1], (1,), f32[1], f32[1]; f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5")
     .amp(Cast::Kept, Cast::Single),
@@ -50,10 +46,7 @@ pub static OPS: &[OpDef] = &[
         "nn.functional.layer_norm",
         "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
         F,
-        |a| {
-            let call = f::LayerNorm::new(a.input, a.normalized_shape);
-            call.weight(a.weight).bias(a.bias).eps(a.eps).call()
-        },
+        |a| layer_norm(a.input, a.normalized_shape, a.weight, a.bias, a.eps),
         "Normalised over the last dimensions.",
     ).samples("f32[1, 2], (2,); f32[2, 2, 3], (2, 3), f32[2, 3], f32[2, 3], eps=-0.5")
     .amp(Cast::Kept, Cast::Single),
@@ -95,7 +88,7 @@ pub static OPS: &[OpDef] = &[
         "group_norm",
         "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",
         F,
-        group_norm,
+        |a| group_norm(a.input, a.num_groups, a.weight, a.bias, a.eps),
         "Normalised over groups of channels.",
     ).samples("f32[1, 6, 3], 2, weight=f32[6], bias=f32[6], eps=0.5")
     .amp(Cast::Kept, Cast::Single),
@@ -196,6 +189,17 @@ fn rule_layer_norm(a: &calls::NativeLayerNorm) -> Result<(Plan, usize)> {
 
 fn run_layer_norm(a: &calls::NativeLayerNorm, n: &usize, outs: &[Tensor]) -> Result<()> {
     kernels::norm::layer_norm(outs, a.input, a.weight, a.bias, *n, a.eps)
+}
+
+fn layer_norm(
+    x: &Tensor,
+    shape: &[i64],
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Result<Tensor> {
+    let [out, ..] = f::native_layer_norm(x, shape, weight, bias, eps)?;
+    Ok(out)
 }
 
 fn rule_rms_norm(a: &calls::_NnRmsNorm) -> Result<(Plan, usize)> {
@@ -330,18 +334,23 @@ fn at_least_two_dims(x: &Tensor) -> Result<()> {
     Ok(())
 }
 
-fn group_norm(a: &calls::GroupNorm) -> Result<Tensor> {
-    let (x, groups) = (a.input, a.num_groups);
+fn group_norm(
+    x: &Tensor,
+    groups: i64,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Result<Tensor> {
     at_least_two_dims(x)?;
     let (n, c) = (x.shape()[0], x.shape()[1]);
-    check_groups(x, c, groups, [a.weight, a.bias])?;
+    check_groups(x, c, groups, [weight, bias])?;
     let size: i64 = x.shape()[2..].iter().product();
     let x = if suggested(x)?.strides == *x.strides() {
         x.clone()
     } else {
         x.contiguous()?
     };
-    let [out, ..] = f::native_group_norm(&x, a.weight, a.bias, n, c, size, groups, a.eps)?;
+    let [out, ..] = f::native_group_norm(&x, weight, bias, n, c, size, groups, eps)?;
     Ok(out)
 }
 
@@ -353,14 +362,10 @@ fn checked_group_norm(a: &calls::NnFunctionalGroupNorm) -> Result<Tensor> {
         ZeroDivision,
         "integer division or modulo by zero"
     );
-    let mut sizes = x.shape().to_vec();
+    let mut sizes = x.shape().clone();
     (sizes[0], sizes[1]) = ((sizes[0] * sizes[1]).div_euclid(groups), groups);
-    more_than_one(&sizes, &Dims::new(&sizes).to_string())?;
-    f::GroupNorm::new(x, groups)
-        .weight(a.weight)
-        .bias(a.bias)
-        .eps(a.eps)
-        .call()
+    more_than_one(&sizes, || sizes.to_string())?;
+    group_norm(x, groups, a.weight, a.bias, a.eps)
 }
 
 fn normalize(a: &calls::NnFunctionalNormalize) -> Result<Tensor> {
