@@ -145,7 +145,7 @@ pub fn exit(number: u32) {
 /// # Errors
 /// If there is no such dimension.
 pub fn hide(t: &Tensor, dim: i64, number: u32) -> Result<Tensor> {
-    let first = f::MovedimInt::new(t, dim, 0).call()?;
+    let first = to_front(t, dim)?;
     let mut levels: SmallVec<[u32; 2]> = first.batch().iter().map(|d| d.level).collect();
     levels.push(number);
     Ok(first.whole().example(&levels))
@@ -166,7 +166,18 @@ pub fn show(t: &Tensor, dim: i64, number: u32, size: i64) -> Result<Tensor> {
         let one = f::unsqueeze(t, 0)?;
         f::expand(&one, &Dims::from([size]).concat(t.shape())[..])?
     };
+    if crate::dims::wrap_dim(dim, first.ndim())? == 0 {
+        return Ok(first);
+    }
     f::MovedimInt::new(&first, 0, dim).call()
+}
+
+/// A dimension moved to the front, if it is not there.
+fn to_front(t: &Tensor, dim: i64) -> Result<Tensor> {
+    if crate::dims::wrap_dim(dim, t.ndim())? == 0 {
+        return Ok(t.clone());
+    }
+    f::MovedimInt::new(t, dim, 0).call()
 }
 
 /// True for an example of a level.

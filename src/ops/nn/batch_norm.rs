@@ -239,12 +239,7 @@ fn native_batch_norm(a: &calls::NativeBatchNorm) -> Result<Ret> {
         var: a.running_var,
     };
     channels.check(x, a.training)?;
-    ensure!(
-        x.ndim() >= 2,
-        Runtime,
-        "batch_norm needs at least 2 dimensions, got {}",
-        x.ndim()
-    );
+    x.size(1)?;
     x.dtype().check_float_kernel("batch_norm")?;
     let stats = param_type(
         x,
