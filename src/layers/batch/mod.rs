@@ -145,7 +145,7 @@ pub fn exit(number: u32) {
 /// # Errors
 /// If there is no such dimension.
 pub fn hide(t: &Tensor, dim: i64, number: u32) -> Result<Tensor> {
-    let first = to_front(t, dim)?;
+    let first = f::MovedimInt::new(t, dim, 0).call()?;
     let mut levels: SmallVec<[u32; 2]> = first.batch().iter().map(|d| d.level).collect();
     levels.push(number);
     Ok(first.whole().example(&levels))
@@ -166,18 +166,11 @@ pub fn show(t: &Tensor, dim: i64, number: u32, size: i64) -> Result<Tensor> {
         let one = f::unsqueeze(t, 0)?;
         f::expand(&one, &Dims::from([size]).concat(t.shape())[..])?
     };
-    if crate::dims::wrap_dim(dim, first.ndim())? == 0 {
+    // What has a history gets a node between examples and batch.
+    if crate::dims::wrap_dim(dim, first.ndim())? == 0 && !first.requires_grad() {
         return Ok(first);
     }
     f::MovedimInt::new(&first, 0, dim).call()
-}
-
-/// A dimension moved to the front, if it is not there.
-fn to_front(t: &Tensor, dim: i64) -> Result<Tensor> {
-    if crate::dims::wrap_dim(dim, t.ndim())? == 0 {
-        return Ok(t.clone());
-    }
-    f::MovedimInt::new(t, dim, 0).call()
 }
 
 /// True for an example of a level.
