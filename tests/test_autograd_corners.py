@@ -458,3 +458,12 @@ def test_comparing_a_view_that_lost_its_history():
     assert (view == 8).tolist() == [False, True] and (view > 4).tolist() == [False, True]
     with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
         view + 1
+
+
+def test_the_gradient_of_sampled_images_leads_to_them():
+    image = leaf([[[[1.0, 2], [3, 4]]]])
+    found = F.grid_sample(image, torch.zeros(1, 1, 1, 2), align_corners=False)
+    (grad,) = torch.autograd.grad(found.sum(), image, create_graph=True)
+    assert grad.requires_grad and grad.tolist() == [[[[0.25, 0.25], [0.25, 0.25]]]]
+    grad.sum().backward()
+    assert not image.grad.any()

@@ -377,3 +377,10 @@ def test_nodes_of_logarithms_of_shares_say_so():
     x = coo().requires_grad_()
     for make, name in ((torch.sparse.softmax, "Softmax"), (torch.sparse.log_softmax, "LogSoftmax")):
         assert type(make(x, 0).grad_fn).__name__ == f"Sparse{name}Backward0"
+
+
+@pytest.mark.parametrize("way", ["csr", "csc"])
+def test_complex_results_have_no_gradient_in_the_words_of_the_layout(way):
+    x = torch.ones(2, 2, dtype=torch.complex64, requires_grad=True)
+    with pytest.raises(RuntimeError, match=f"^_to_sparse_{way} does not support automatic"):
+        getattr(x, f"to_sparse_{way}")()

@@ -12,8 +12,8 @@ use super::norm::{by_type, finish, wide, working};
 use super::room::Room;
 use super::simd::simd_fn;
 use super::{copy, fill, pool, slice, slice_mut};
-use num_complex::Complex64;
 use crate::{DType, Device, Element, Result, Scalar, Tensor};
+use num_complex::Complex64;
 
 /// Elements of a block's products.
 const BLOCK: usize = 1 << 17;

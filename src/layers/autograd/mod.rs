@@ -243,6 +243,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         drop(results);
         return Ok(made);
     }
+    inputs::check_real(args, rule, nrs.iter().map(|&k| results[usize::from(k)]))?;
     let outs = looks(&results, &nrs);
     let version = results.first().map_or(0, |t| t.storage().version());
     let (body, edges) = before.finish(SmallVec::from_slice(&nrs), &results)?;
