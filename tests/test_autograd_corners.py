@@ -443,7 +443,7 @@ def test_gradients_of_convolutions_have_pytorchs_name():
 
 
 def test_an_unused_logarithm_leaves_no_gradient():
-    a = leaf([[2.0, 1], [0, 3]])
+    a = leaf([2.0, 1], [0.0, 3])
     torch.linalg.slogdet(a).sign.backward()
     assert a.grad is None
     torch.linalg.slogdet(a).logabsdet.backward()
@@ -451,7 +451,7 @@ def test_an_unused_logarithm_leaves_no_gradient():
 
 
 def test_comparing_a_view_that_lost_its_history():
-    base = leaf([1.0, 2]) * 2
+    base = leaf(1.0, 2) * 2
     with torch.no_grad():
         view = base.view(-1)
     base.mul_(2)
@@ -461,7 +461,7 @@ def test_comparing_a_view_that_lost_its_history():
 
 
 def test_the_gradient_of_sampled_images_leads_to_them():
-    image = leaf([[[[1.0, 2], [3, 4]]]])
+    image = leaf([[[1.0, 2], [3, 4]]])
     found = F.grid_sample(image, torch.zeros(1, 1, 1, 2), align_corners=False)
     (grad,) = torch.autograd.grad(found.sum(), image, create_graph=True)
     assert grad.requires_grad and grad.tolist() == [[[[0.25, 0.25], [0.25, 0.25]]]]
