@@ -174,7 +174,7 @@ fn unknown_from_now(c: &Call, k: &KernelBody) -> Vec<Tensor> {
     let mut found: Vec<Tensor> = match &c.form {
         Form::New => Vec::new(),
         Form::InPlace(t) | Form::Within(t) => vec![(*t).clone()],
-        Form::Out(outs) => outs.iter().cloned().collect(),
+        Form::Out(outs) => outs.to_vec(),
     };
     writable::for_each_written(c.args, &k.traits, |t| found.push(t.clone()));
     found.retain(|t| t.is_meta() && t.storage().is_sourced());
