@@ -246,9 +246,13 @@ impl Parts {
     ///
     /// # Errors
     /// As [`Parts::check`].
-    pub fn into_tensor(self, shape: &[i64], dtype: DType) -> Result<Tensor> {
+    pub fn into_tensor(mut self, shape: &[i64], dtype: DType) -> Result<Tensor> {
         crate::dims::storage_bytes(shape, &crate::dims::contiguous_strides(shape), 0, 1)?;
         self.check(shape)?;
+        // The history is that of the whole.
+        if let Self::Coo { values, .. } | Self::Compressed { values, .. } = &mut self {
+            *values = values.bare();
+        }
         let strides = crate::dims::contiguous_strides(shape);
         let t = Tensor::hollow(shape.into(), strides, 0, dtype);
         t.storage().set_parts(Some(Arc::new(self)));

@@ -440,3 +440,30 @@ def test_gradients_of_convolutions_have_pytorchs_name():
         total = F.conv1d(x, w).pow(2).sum()
         (grad,) = torch.autograd.grad(total, wanted, create_graph=True)
         assert grad.grad_fn.name() == "ConvolutionBackwardBackward0"
+
+
+def test_an_unused_logarithm_leaves_no_gradient():
+    a = leaf([2.0, 1], [0.0, 3])
+    torch.linalg.slogdet(a).sign.backward()
+    assert a.grad is None
+    torch.linalg.slogdet(a).logabsdet.backward()
+    assert a.grad is not None
+
+
+def test_comparing_a_view_that_lost_its_history():
+    base = leaf(1.0, 2) * 2
+    with torch.no_grad():
+        view = base.view(-1)
+    base.mul_(2)
+    assert (view == 8).tolist() == [False, True] and (view > 4).tolist() == [False, True]
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+        view + 1
+
+
+def test_the_gradient_of_sampled_images_leads_to_them():
+    image = leaf([[[1.0, 2], [3, 4]]])
+    found = F.grid_sample(image, torch.zeros(1, 1, 1, 2), align_corners=False)
+    (grad,) = torch.autograd.grad(found.sum(), image, create_graph=True)
+    assert grad.requires_grad and grad.tolist() == [[[[0.25, 0.25], [0.25, 0.25]]]]
+    grad.sum().backward()
+    assert not image.grad.any()

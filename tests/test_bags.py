@@ -89,3 +89,9 @@ def test_rows_outside_of_the_table_are_named_where_norms_are_bounded():
 def test_a_first_offset_is_shown():
     with pytest.raises(RuntimeError, match=r"However, got 1\n\[ torch.LongTensor\{\} \]"):
         F.embedding_bag(torch.tensor([1, 2]), torch.ones(4, 3), torch.tensor([1]))
+
+
+def test_rows_that_share_memory_are_shortened():
+    weight = torch.ones(1, 4).expand(3, 4)
+    found = torch.nn.functional.embedding(torch.tensor([1, 2]), weight, max_norm=1.0)
+    assert torch.allclose(found, torch.full((2, 4), 0.5)) and torch.allclose(weight, found[:1])

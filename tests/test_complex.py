@@ -185,3 +185,13 @@ def test_parts_are_written():
         z.imag = torch.ones(4)
     with pytest.raises(AttributeError, match="can't delete attribute 'imag'"):
         del z.imag
+
+
+def test_bilinear_forms():
+    torch.manual_seed(0)
+    x, y = (torch.randn(2, n, dtype=torch.complex64) for n in (3, 4))
+    w, b = torch.randn(5, 3, 4, dtype=torch.complex64), torch.randn(5, dtype=torch.complex64)
+    want = torch.einsum("bi,oij,bj->bo", x, w, y) + b
+    assert torch.allclose(torch.nn.functional.bilinear(x, y, w, b), want, atol=1e-5)
+    with pytest.raises(RuntimeError, match=r"^_trilinear does not support automatic"):
+        torch.nn.functional.bilinear(x.requires_grad_(), y, w)

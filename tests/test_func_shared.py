@@ -156,3 +156,17 @@ def test_views_of_a_batch_say_whose_they_are():
     assert vmap(lambda v: v[0])(x[:1])._base is x
     made = vmap(lambda v: (v + 1).t())(x)
     assert made._base is None or made._base.shape == (2, 3, 4)
+
+
+def test_each_example_may_repeat_elements_its_own_way():
+    times = torch.tensor([[1, 2], [2, 1]])
+    x = torch.tensor([[1.0, 2], [3, 4]])
+    with pytest.warns(UserWarning, match="performance drop"):
+        found = torch.func.vmap(torch.repeat_interleave)(x, times)
+    assert found.tolist() == [[1, 2, 2], [3, 3, 4]]
+
+
+def test_examples_that_lie_in_front_are_their_batch():
+    x = torch.ones(3, 2)
+    made = torch.func.vmap(lambda a: a * 2)(x)
+    assert not made._is_view() and torch.func.vmap(lambda a: a * 2, out_dims=1)(x)._is_view()

@@ -202,3 +202,13 @@ def test_scaled_training_in_low_precision_goes_as_without():
 
     plain, mixed = train(False), train(True)
     assert mixed == pytest.approx(plain, rel=0.05)
+
+
+def test_complex_gradients_are_refused_where_they_wait_too():
+    def unscale():
+        grad = torch.ones(2, dtype=torch.complex64)
+        torch._amp_foreach_non_finite_check_and_unscale_([grad], torch.zeros(1), torch.ones(1))
+
+    for place in (torch.device("cpu"), nn.utils.meta_init()):
+        with place, pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
+            unscale()

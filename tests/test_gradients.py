@@ -39,7 +39,15 @@ CHOSEN = {
 SYMMETRIC = {"linalg.eigh", "linalg.eigvalsh", "cholesky", "linalg.cholesky_ex"}
 LOWER = {"cholesky_inverse", "cholesky_solve"}
 # PyTorch differentiates them for real numbers alone.
-REAL = {"_nn.silu", "_grad.silu_backward", "_nn.soft_margin_loss", "_attention", "nan_to_num"}
+REAL = {
+    "_nn.silu",
+    "_grad.silu_backward",
+    "_nn.soft_margin_loss",
+    "_attention",
+    "_nn.trilinear",
+    "bilinear",
+    "nan_to_num",
+}
 # Results after the first have no gradient of their own.
 FIRST = {"_scaled_dot_product_flash_attention_for_cpu"}
 # PyTorch has no second derivative of them.

@@ -269,3 +269,50 @@ def test_weights_of_draws(value, again, once):
     for replacement in (True, False):
         with pytest.raises(RuntimeError, match=once):
             torch.multinomial(weights, 1, replacement=replacement)
+
+
+INTS = torch.ones(2, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("call", "want"),
+    [
+        (
+            lambda: torch.ones(3).cumsum_(0, dtype=torch.float64),
+            "Bad in-place call: input tensor dtype float and output tensor dtype double should match",
+        ),
+        (
+            lambda: torch.nn.functional.soft_margin_loss(INTS, INTS),
+            "result type Float can't be cast to the desired output type Long",
+        ),
+        (
+            lambda: torch.nn.functional.cross_entropy(torch.tensor(1.0), torch.tensor(0)),
+            "Expected floating point type for target with class probabilities, got Long",
+        ),
+    ],
+)
+def test_types_of_what_is_written_are_told(call, want):
+    assert told(call) == (RuntimeError, want)
+
+
+def test_batch_norm_of_a_vector_has_no_channels():
+    want = "Dimension out of range (expected to be in range of [-1, 0], but got 1)"
+    call = torch.nn.functional.batch_norm
+    assert told(lambda: call(torch.ones(3), None, None, training=True)) == (IndexError, want)
+
+
+@pytest.mark.parametrize(
+    ("shape", "mode", "kernel"),
+    [
+        ((1, 1, 4), "nearest", "compute_indices_weights_nearest"),
+        ((1, 1, 4, 4), "nearest-exact", "upsample_nearest2d_channels_last"),
+        ((1, 1, 4, 4), "bilinear", "upsample_bilinear2d_channels_last"),
+        ((1, 1, 99, 99), "bilinear", "compute_indices_weights_linear"),
+        ((1, 1, 4, 4), "bicubic", "compute_indices_weights_cubic"),
+        ((1, 1, 4, 4, 4), "trilinear", "compute_indices_weights_linear"),
+    ],
+)
+def test_kernels_that_resize_have_pytorchs_names(shape, mode, kernel):
+    image = torch.ones(shape, dtype=torch.int64)
+    kind, text = told(lambda: torch.nn.functional.interpolate(image, scale_factor=2, mode=mode))
+    assert (kind, text) == (NotImplementedError, f"\"{kernel}\" not implemented for 'Long'")

@@ -217,3 +217,38 @@ def test_recorded_calls_keep_the_default_dtype_that_they_met():
         torch.materialize(made)
         assert made.dtype == torch.float64 and torch.equal(made, expected)
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_what_is_written_with_unknown_values_is_unknown():
+    unknown = torch.empty(2, device="meta")
+    with torch.nn.utils.meta_init():
+        kept, written, out = torch.ones(2), torch.ones(2), torch.ones(2)
+        written.add_(unknown)
+        torch.add(kept, unknown, out=out)
+        leaf = torch.ones(2, requires_grad=True)
+        leaf.grad = unknown
+        torch.optim.SGD([leaf], lr=0.1).step()
+    for t in (written, out, leaf):
+        with pytest.raises(RuntimeError, match="has no source"):
+            torch.materialize(t)
+    assert torch.materialize(kept).tolist() == [1, 1]
+
+
+def test_modules_without_values_draw_nothing():
+    def made():
+        torch.manual_seed(3)
+        torch.nn.utils.skip_init(torch.nn.Linear, 2, 3)
+        return torch.rand(4)
+
+    with torch.nn.utils.meta_init():
+        deferred = made()
+        assert torch.nn.utils.is_meta_init()
+    assert torch.materialize(deferred).tolist() == made().tolist()
+
+
+def test_old_state_keeps_the_count_of_batches():
+    with torch.nn.utils.meta_init():
+        norm = torch.nn.BatchNorm1d(2)
+        norm(torch.ones(3, 2))
+        norm.load_state_dict({"weight": torch.ones(2)}, strict=False)
+    assert torch.materialize(norm.num_batches_tracked).item() == 1

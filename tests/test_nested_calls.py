@@ -328,3 +328,18 @@ def test_real_parts_have_the_same_parts(layout):
     assert t.real.is_nested
     for got, want in zip(t.real.unbind(), parts, strict=True):
         assert torch.equal(got, want)
+
+
+def test_what_lies_in_another_order_is_not_squeezed():
+    parts = [torch.ones(2, 1, 2), torch.ones(3, 1, 2)]
+    t = torch.nested.nested_tensor(parts, layout=torch.jagged)
+    assert tuple(t.squeeze(2).unbind()[1].shape) == (3, 2)
+    want = r"squeeze_dim\(self: jt, dim: any\): expected self to be a contiguous jagged layout"
+    with pytest.raises(ValueError, match=want):
+        t.transpose(1, 2).squeeze(1)
+
+
+def test_complex_sequences_have_no_smallest_element():
+    t = torch.nested.nested_tensor([torch.ones(2, dtype=torch.complex64)], layout=torch.jagged)
+    with pytest.raises(NotImplementedError, match=r'"min_all" not implemented'):
+        t.min()

@@ -470,3 +470,10 @@ def test_gradients_that_are_no_numbers_have_no_sign():
     w.grad = torch.tensor([float("nan"), 1.0])
     optim.Rprop([w], lr=0.5).step()
     assert w.tolist() == [1.0, 0.5]
+
+
+@pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate")
+def test_the_last_place_of_a_parameter_counts():
+    a, b = (nn.Parameter(torch.ones(1)) for _ in range(2))
+    groups = optim.SGD([a, a, b], lr=0.1).state_dict()["param_groups"]
+    assert groups[0]["params"] == [1, 1, 2]

@@ -327,3 +327,60 @@ def test_starts_of_rows_and_rows_tell_each_other():
     assert narrow.dtype == torch.int32 and narrow.tolist() == [0, 1, 3]
     with pytest.raises(RuntimeError, match="is said to have 5 entries, but there are 3"):
         torch._convert_indices_from_csr_to_coo(torch.tensor([0, 5]), places[0])
+
+
+def test_sums_of_recorded_tensors_are_merged():
+    def made():
+        x = coo() + torch.tensor([[0.0, 5], [1, 0]]).to_sparse()
+        return x, (x * x), x[1], torch.zeros_like(x, layout=torch.strided)
+
+    want = made()
+    with torch.nn.utils.meta_init():
+        found = made()
+    for a, b in zip(want, found, strict=True):
+        if not a.is_sparse:
+            assert torch.materialize(b).tolist() == a.tolist()
+            continue
+        assert b.is_coalesced() == a.is_coalesced()
+        assert torch.materialize(b._indices()).tolist() == a._indices().tolist()
+        assert torch.materialize(b._values()).tolist() == a._values().tolist()
+
+
+def test_parts_have_no_history_of_their_own():
+    values = torch.ones(2, requires_grad=True)
+    for t in (
+        torch.sparse_coo_tensor([[0, 1], [1, 0]], values, (2, 2), is_coalesced=True),
+        torch.sparse_csr_tensor([0, 1, 2], [1, 0], values, (2, 2)),
+    ):
+        assert t.requires_grad and t.values().requires_grad
+        assert not t.detach().values().requires_grad
+    assert not torch.sparse_coo_tensor([[0, 1]], values)._values().requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.uint8])
+def test_products_of_small_and_whole_numbers(dtype):
+    dense = torch.tensor([[1, 0], [2, 3]], dtype=dtype)
+    assert (dense.to_sparse() @ dense).tolist() == [[1, 0], [8, 9]]
+    assert (dense.to_sparse() @ dense).dtype == dtype
+
+
+def test_products_of_truths_are_refused_on_meta_too():
+    for device in ("cpu", "meta"):
+        dense = torch.ones(2, 2, dtype=torch.bool, device=device)
+        indices = torch.zeros(2, 1, dtype=torch.int64, device=device)
+        entries = torch.ones(1, dtype=torch.bool, device=device)
+        with pytest.raises(NotImplementedError, match="addmm_sparse_dense"):
+            torch.sparse_coo_tensor(indices, entries, (2, 2)) @ dense
+
+
+def test_nodes_of_logarithms_of_shares_say_so():
+    x = coo().requires_grad_()
+    for make, name in ((torch.sparse.softmax, "Softmax"), (torch.sparse.log_softmax, "LogSoftmax")):
+        assert type(make(x, 0).grad_fn).__name__ == f"Sparse{name}Backward0"
+
+
+@pytest.mark.parametrize("way", ["csr", "csc"])
+def test_complex_results_have_no_gradient_in_the_words_of_the_layout(way):
+    x = torch.ones(2, 2, dtype=torch.complex64, requires_grad=True)
+    with pytest.raises(RuntimeError, match=f"^_to_sparse_{way} does not support automatic"):
+        getattr(x, f"to_sparse_{way}")()

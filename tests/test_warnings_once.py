@@ -13,6 +13,8 @@ torch.lu_solve(eye, *torch.linalg.lu_factor(eye))
 torch.chain_matmul(eye, eye), torch.cross(torch.ones(2, 3), torch.ones(2, 3))
 torch.cov(torch.ones(2, 1)), torch.corrcoef(torch.ones(2, 1))
 eye.to_sparse_csr(), eye.to_sparse_csc(), torch.zeros(1, dtype=torch.complex32)
+torch.nn.RMSNorm(2)(eye.double())
+torch.nn.LSTM(2, 3, proj_size=2)(eye)
 """
 BEGINNINGS = [
     "A window was not provided. A rectangular window will be applied,which",
@@ -30,6 +32,8 @@ BEGINNINGS = [
     "cov(): degrees of freedom is <= 0.",
     "Sparse CSR tensor support is in beta state. If you miss a functionality",
     "ComplexHalf support is experimental and many operators don't support it yet.",
+    "Mismatch dtype between input and weight: input dtype = double, weight dtype = float, Cannot dispatch",
+    "LSTM with projections is not supported with oneDNN. Using default implementation.",
 ]
 
 

@@ -36,6 +36,22 @@ class meta_init:
         return _with_context(self, func)
 
 
+class _not_recorded:
+    """Inside, factories make what they say, within `meta_init()` too."""
+
+    __slots__ = ("_depth",)
+
+    def __enter__(self) -> None:
+        self._depth = 0
+        while _C._recording():
+            _C._record(False)
+            self._depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        for _ in range(self._depth):
+            _C._record(True)
+
+
 def is_meta_init() -> bool:
     """True inside `meta_init()`, on this thread."""
     return _C._recording()

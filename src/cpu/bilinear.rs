@@ -13,6 +13,7 @@ use super::room::Room;
 use super::simd::simd_fn;
 use super::{copy, fill, pool, slice, slice_mut};
 use crate::{DType, Device, Element, Result, Scalar, Tensor};
+use num_complex::Complex64;
 
 /// Elements of a block's products.
 const BLOCK: usize = 1 << 17;
@@ -26,6 +27,8 @@ impl Number for f64 {}
 fn compute(dtype: DType) -> DType {
     if dtype.is_reduced_float() || dtype == DType::F32 {
         DType::F32
+    } else if dtype.is_complex() {
+        DType::C128
     } else {
         DType::F64
     }
@@ -69,8 +72,29 @@ pub fn bilinear(
     let dense = |t: &Tensor| copy::dense(t, d);
     let (x, y, w, bias) = (dense(x)?, dense(y)?, dense(weight)?, wide(bias, d)?);
     let result = working(out, d)?;
+    if d.is_complex() {
+        complex_forms(&result, [&x, &y, &w], bias.as_ref());
+        return finish(out, &result);
+    }
     by_type!(d, T => forms::<T>(&result, &x, &y, &w, bias.as_ref()))?;
     finish(out, &result)
+}
+
+/// The forms of complex rows, which are rare: one after the other.
+fn complex_forms(out: &Tensor, [x, y, w]: [&Tensor; 3], bias: Option<&Tensor>) {
+    let [o, i, j] = [0, 1, 2].map(|d| w.shape()[d] as usize);
+    let all = |t: &Tensor| slice::<Complex64>(t).to_vec();
+    let (x, y, w, bias) = (all(x), all(y), all(w), bias.map(all));
+    for (n, to) in slice_mut::<Complex64>(out).iter_mut().enumerate() {
+        let (row, k) = (n / o, n % o);
+        let right = &y[row * j..][..j];
+        *to = bias.as_ref().map_or(Complex64::ZERO, |b| b[k]);
+        for (p, left) in x[row * i..][..i].iter().enumerate() {
+            let line = &w[(k * i + p) * j..][..j];
+            let sum: Complex64 = line.iter().zip(right).map(|(a, b)| a * b).sum();
+            *to += left * sum;
+        }
+    }
 }
 
 simd_fn! { wide

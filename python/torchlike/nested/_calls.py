@@ -11,7 +11,7 @@ from torchlike._symbolic import SymInt
 from torchlike.nested import _names
 from torchlike.nested._internal.nested_tensor import NestedTensor, wrapped
 
-__all__ = ["answers", "inner", "mismatch", "same_sequences", "sizes"]
+__all__ = ["answers", "check", "inner", "mismatch", "same_sequences", "sizes"]
 
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "t": ("tensor", lambda v: isinstance(v, Tensor) and not isinstance(v, NestedTensor)),
@@ -24,25 +24,39 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
+@functools.cache
+def _kinds(of: str) -> list[list[str]]:
+    """The names of arguments and their kinds."""
+    _, _, text = of.partition("(")
+    return [entry.split(": ") for entry in text.removesuffix(")").split(", ") if entry]
+
+
+def check(of: str, *args: Any) -> None:
+    """Checks that arguments are of the kinds that a text says, as `answers` takes it.
+
+    Raises:
+        ValueError: if one is not.
+    """
+    for (name, kind), value in zip(_kinds(of), args, strict=False):
+        described, fits = _KINDS[kind.removesuffix("?")]
+        if not (fits(value) or (kind.endswith("?") and value is None)):
+            raise ValueError(f"NestedTensor {of}: expected {name} to be a {described}")
+
+
 def answers(*names: str, of: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator: the function answers these calls of jagged tensors.
 
     `of` says in PyTorch's words which kinds of tensors the arguments are: `name(input: jt, weight: t, bias: t?)`.
     """
-    _, _, text = of.partition("(")
-    kinds = [entry.split(": ") for entry in text.removesuffix(")").split(", ") if entry]
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            for (name, kind), value in zip(kinds, args, strict=False):
-                described, fits = _KINDS[kind.removesuffix("?")]
-                if not (fits(value) or (kind.endswith("?") and value is None)):
-                    raise ValueError(f"NestedTensor {of}: expected {name} to be a {described}")
+            check(of, *args)
             return function(*args, **kwargs)
 
         del checked.__wrapped__
-        NestedTensor._answers.update(dict.fromkeys(names, checked if kinds else function))
+        NestedTensor._answers.update(dict.fromkeys(names, checked if of else function))
         return function
 
     return decorate

@@ -11,7 +11,7 @@ from torchlike.nested import _jagged_layers as _jagged_layers
 from torchlike.nested import _jagged_sums as _jagged_sums
 from torchlike.nested import _jagged_writes as _jagged_writes
 from torchlike.nested import _names, _padded
-from torchlike.nested._calls import answers, inner, mismatch, same_sequences, sizes
+from torchlike.nested._calls import answers, check, inner, mismatch, same_sequences, sizes
 from torchlike.nested._internal.nested_tensor import (
     NestedTensor,
     jagged_from_list,
@@ -295,6 +295,7 @@ def _diff(input: NestedTensor, n: int = 1, dim: int = -1) -> NestedTensor:
 def _squeeze(input: NestedTensor, dim: int | None = None) -> NestedTensor:
     if dim is None:
         raise NotImplementedError("aten.squeeze.default")
+    check("squeeze_dim(self: jt, dim: any)", input, dim)
     return input._like(input._values.squeeze(inner(input, dim, "squeeze")))
 
 

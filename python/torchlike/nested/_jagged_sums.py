@@ -75,6 +75,8 @@ def _extreme(t: NestedTensor, largest: bool) -> float:
     """What never is the largest (or smallest) value of a dtype, other than where all are."""
     if t.dtype is torch.bool:
         return not largest
+    if t.dtype.is_complex:
+        return 0  # which is never read: complex numbers have no order
     info: Any = torch.finfo(t.dtype) if t.dtype.is_floating_point else torch.iinfo(t.dtype)
     return info.min if largest else info.max
 

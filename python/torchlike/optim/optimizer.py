@@ -251,12 +251,12 @@ class Optimizer:
         """State and groups as plain dicts, in which numbers stand for the parameters, in their order."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
-        # Numbers go on past every entry, also past those of a parameter that stands in a group twice.
+        # Numbers go on past every entry; of a parameter that stands in a group twice the last one counts.
         number: dict[int, int] = {}
         start = 0
         for group in self.param_groups:
-            for i, p in enumerate(group["params"], start):
-                number.setdefault(id(p), i)
+            own = {id(p): i for i, p in enumerate(group["params"], start)}
+            number = {**own, **number}
             start += len(group["params"])
         packed: StateDict = {
             "state": {

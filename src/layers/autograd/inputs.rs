@@ -46,6 +46,27 @@ pub fn check_fixed(args: &Args<'_>, rule: &Rule) -> Result<()> {
     Ok(())
 }
 
+/// Refuses complex results where they have no gradient.
+///
+/// # Errors
+/// PyTorch's text.
+pub fn check_real<'t>(
+    args: &Args<'_>,
+    rule: &Rule,
+    mut results: impl Iterator<Item = &'t Tensor>,
+) -> Result<()> {
+    let Some(who) = &rule.real else {
+        return Ok(());
+    };
+    ensure!(
+        !results.any(|t| t.dtype().is_complex()),
+        Runtime,
+        "{} does not support automatic differentiation for outputs with complex dtype.",
+        Rule::refusal(who.as_deref(), args)
+    );
+    Ok(())
+}
+
 impl Inputs {
     /// Those of a call.
     #[inline]

@@ -24,7 +24,7 @@ pub mod views;
 
 use super::{Layer, Next};
 use crate::ops::core::writable;
-use crate::ops::op::{Body, Grad};
+use crate::ops::op::{Body, Grad, Row};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, f, helpers};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node};
 use crate::{DType, Result, Tensor, bail, mode, storage, tensor};
@@ -77,7 +77,13 @@ fn is_unfollowed(args: &Args) -> bool {
 fn is_without_history(c: &Call) -> bool {
     let def = &c.args.op.def;
     let composed = matches!((def.grad, &def.body), (Grad::Unstated, Body::Compose(_)));
-    matches!(c.form, Form::New) && (composed || matches!(def.grad, Grad::Zero))
+    matches!(c.form, Form::New)
+        && (composed || matches!(def.grad, Grad::Zero) || gives_truths(&def.body))
+}
+
+/// Whether the results of a row are truth values, whatever it takes.
+fn gives_truths(body: &Body) -> bool {
+    matches!(body, Body::Kernel(k) if matches!(&k.row, Row::Map(r) if (r.types)(DType::F32).1 == DType::Bool))
 }
 
 /// Records a call, if its row has a gradient.
@@ -237,6 +243,7 @@ fn record(c: Call, rule: &'static Rule, next: Next) -> Result<Ret> {
         drop(results);
         return Ok(made);
     }
+    inputs::check_real(args, rule, nrs.iter().map(|&k| results[usize::from(k)]))?;
     let outs = looks(&results, &nrs);
     let version = results.first().map_or(0, |t| t.storage().version());
     let (body, edges) = before.finish(SmallVec::from_slice(&nrs), &results)?;

@@ -9,7 +9,7 @@ use super::value::{Look, Val};
 use crate::layers::modes;
 use crate::ops::{Args, Op};
 use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node, link::lock};
-use crate::{Result, Scalar, Tensor, bail, ensure, mode};
+use crate::{Result, Scalar, Tensor, bail, mode};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
@@ -119,13 +119,6 @@ impl Before {
             let slots = self.body.slots.get_mut();
             Arc::make_mut(slots.unwrap_or_else(PoisonError::into_inner))[i] = held;
         }
-        let complex = |r: &u16| ret[usize::from(*r)].dtype().is_complex();
-        ensure!(
-            !(rule.real && results.iter().any(complex)),
-            Runtime,
-            "{} does not support automatic differentiation for outputs with complex dtype.",
-            self.body.op.public_name()
-        );
         self.body.results = results;
         Ok((self.body, self.edges))
     }

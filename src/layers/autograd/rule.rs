@@ -18,8 +18,8 @@ pub struct Rule {
     in_place: Vec<Named>,
     /// The parameters that may not want a gradient, and what the function is called that says so.
     pub fixed: Vec<(usize, Option<String>)>,
-    /// Complex results have none.
-    pub real: bool,
+    /// Complex results have none; and what the function is called that says so.
+    pub real: Option<Option<String>>,
     /// The parameters that have a gradient, in the order of the schema.
     pub inputs: Vec<usize>,
     /// What computes the gradients.
@@ -305,7 +305,7 @@ impl Rule {
         let mut slots = Slots::new(&op.schema);
         let (mut clauses, mut heads) = (Vec::new(), Vec::new());
         let (mut named, mut fixed) = (Vec::new(), Vec::new());
-        let (mut real, mut tangent) = (false, Tangent::Derived);
+        let (mut real, mut tangent) = (None, Tangent::Derived);
         for part in text.split(';').map(str::trim).filter(|p| !p.is_empty()) {
             let (names, expr) = part
                 .split_once(':')
@@ -324,8 +324,8 @@ impl Rule {
                 };
                 continue;
             }
-            if names.trim() == "complex" && expr.trim() == "never" {
-                real = true;
+            if let ("complex", Some(who)) = (names.trim(), never(expr.trim())) {
+                real = Some(who);
                 continue;
             }
             let mut inputs = Vec::new();

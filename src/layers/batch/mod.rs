@@ -166,6 +166,10 @@ pub fn show(t: &Tensor, dim: i64, number: u32, size: i64) -> Result<Tensor> {
         let one = f::unsqueeze(t, 0)?;
         f::expand(&one, &Dims::from([size]).concat(t.shape())[..])?
     };
+    // What has a history gets a node between examples and batch.
+    if crate::dims::wrap_dim(dim, first.ndim())? == 0 && !first.requires_grad() {
+        return Ok(first);
+    }
     f::MovedimInt::new(&first, 0, dim).call()
 }
 

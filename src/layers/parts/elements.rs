@@ -2,6 +2,7 @@
 
 use crate::ops::core::args::{Arg, Args, OwnedArg};
 use crate::ops::core::dispatch;
+use crate::ops::core::helpers::has_no_values;
 use crate::ops::core::op::Ret;
 use crate::ops::f;
 use crate::ops::pointwise::{binary::subtractable, factors::check_scale};
@@ -170,7 +171,7 @@ fn strided_times(s: Sparse, t: Option<&Tensor>) -> Result<Tensor> {
         );
     };
     let shape = dims::broadcast(&c.shape, t.shape())?;
-    if pressed.is_none() && shape != c.shape && !c.indices.is_meta() {
+    if pressed.is_none() && shape != c.shape && !has_no_values(&c.indices) {
         c = c.broadcast_to(&shape)?;
     }
     ensure!(
@@ -207,7 +208,7 @@ fn both(x: Sparse, y: Sparse) -> Result<Tensor> {
         x.sparse_dims(),
         y.sparse_dims()
     );
-    if x.indices.is_meta() || y.indices.is_meta() {
+    if has_no_values(&x.indices) || has_no_values(&y.indices) {
         return Err(dispatch::unknown_shape("mul"));
     }
     let (a, b) = (numbers(&x.places()?)?, numbers(&y.places()?)?);
@@ -356,7 +357,7 @@ fn joined(x: Coo, y: Coo, merge: bool) -> Result<Coo> {
         x.sparse_dims(),
         y.sparse_dims()
     );
-    if merge && !x.indices.is_meta() && !y.indices.is_meta() {
+    if merge && !has_no_values(&x.indices) && !has_no_values(&y.indices) {
         return merged(x, y);
     }
     Ok(Coo {

@@ -123,12 +123,16 @@ fn strided(args: &Args, t: &Tensor, size: Option<Dims>) -> Result<Ret> {
         "empty_like with different sparse layout is not supported (self is {} but you requested Strided)",
         layout.word()
     );
-    let model = Tensor::hollow(
-        t.shape().clone(),
-        crate::dims::contiguous_strides(t.shape()),
-        0,
-        t.dtype(),
-    );
+    // What is recorded has a recorded model, so that the result becomes real with it.
+    let model = match Sparse::of(t).map(|s| s.values().clone()) {
+        Some(v) if v.is_meta() => f::NewEmpty::new(&v, t.shape()).call()?,
+        _ => Tensor::hollow(
+            t.shape().clone(),
+            crate::dims::contiguous_strides(t.shape()),
+            0,
+            t.dtype(),
+        ),
+    };
     let mut owned = args.to_owned();
     owned.values[0] = OwnedArg::Tensor(model);
     let device = args.op.schema.position("device");

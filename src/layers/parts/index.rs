@@ -2,6 +2,7 @@
 
 use crate::ops::core::args::Args;
 use crate::ops::core::dispatch::unknown_shape;
+use crate::ops::core::helpers::has_no_values;
 use crate::ops::core::op::Ret;
 use crate::ops::f;
 use crate::ops::sparse::coo::Coo;
@@ -103,7 +104,7 @@ fn transposed(args: &Args, a: i64, b: i64) -> Result<Option<Tensor>> {
 
 /// The numbers of the entries for which `keep` holds of a coordinate.
 fn chosen(c: &Coo, dim: usize, name: &str, keep: impl Fn(i64) -> bool) -> Result<Tensor> {
-    if c.indices.is_meta() {
+    if has_no_values(&c.indices) {
         return Err(unknown_shape(name));
     }
     let at: Vec<i64> = numbers(&c.row(dim)?)?
@@ -268,7 +269,7 @@ fn index_select(args: &Args) -> Result<Option<Tensor>> {
         let values = f::index_select(&c.values, (dim - c.sparse_dims() + 1) as i64, index)?;
         return Coo { values, shape, ..c }.build().map(Some);
     }
-    if c.indices.is_meta() || index.is_meta() {
+    if has_no_values(&c.indices) || has_no_values(index) {
         return Err(unknown_shape("index_select"));
     }
     let size = c.shape[dim];

@@ -121,7 +121,10 @@ impl Layer for Recording {
             return next.call(c);
         };
         if !promises(c.args) {
-            return next.call(c);
+            let lost = unknown_from_now(&c, k);
+            let ret = next.call(c)?;
+            lost.iter().for_each(|t| t.storage().set_source(None));
+            return Ok(ret);
         }
         let seen = glance(c.args);
         dispatch::prepared(c, k, seen, |c, found| deferred(c, k, &found))
@@ -158,6 +161,24 @@ fn promises(args: &Args) -> bool {
     let stays_meta = factory && stays_meta(asked);
     // Otherwise a plain meta tensor takes part, or all data is here.
     !(stays_meta || unknown > 0 || (!factory && real == tensors))
+}
+
+/// The waiting tensors that a call writes though it will never have its values: theirs are unknown, too.
+fn unknown_from_now(c: &Call, k: &KernelBody) -> Vec<Tensor> {
+    let mut unknown = false;
+    c.args
+        .for_each_tensor(|_, t| unknown |= t.is_meta() && !t.storage().is_sourced());
+    if !unknown {
+        return Vec::new();
+    }
+    let mut found: Vec<Tensor> = match &c.form {
+        Form::New => Vec::new(),
+        Form::InPlace(t) | Form::Within(t) => vec![(*t).clone()],
+        Form::Out(outs) => outs.to_vec(),
+    };
+    writable::for_each_written(c.args, &k.traits, |t| found.push(t.clone()));
+    found.retain(|t| t.is_meta() && t.storage().is_sourced());
+    found
 }
 
 /// Records a kernel call in whatever form.

@@ -44,6 +44,7 @@ pub static OPS: &[OpDef] = &[
         "Each position as often as its number says.",
     )
     .samples("i64([1, 0, 3])")
+    .batch(Batch::Each)
     .no_grad(),
     compose(
         "repeat_interleave",

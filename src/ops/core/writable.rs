@@ -3,7 +3,7 @@
 use crate::ops::core::args::{Arg, Args};
 use crate::ops::core::call::{Call, Form};
 use crate::ops::core::misfit;
-use crate::ops::core::op::{E, KernelBody, Row, Shared, Traits};
+use crate::ops::core::op::{D, E, KernelBody, Row, Shared, Traits};
 use crate::ops::pointwise::rule::result_type;
 use crate::tensor::Overlap;
 use crate::{DType, Dims, Error, ErrorKind, Result, Tensor, bail, dims, ensure, mode};
@@ -170,7 +170,25 @@ pub fn check_result(args: &Args, target: &Tensor, shape: &Dims, result: DType) -
     if target.shape() != shape {
         return Err(misplaced(target, shape));
     }
+    if args.op.has(D) {
+        check_asked(args, target)?;
+    }
     misfit::in_place(args, result, target.dtype())
+}
+
+/// Refuses a dtype that is asked for and is not the target's.
+#[cold]
+fn check_asked(args: &Args, target: &Tensor) -> Result<()> {
+    let asked = args.op.schema.position("dtype").and_then(|i| args.dtype(i));
+    let own = target.dtype();
+    ensure!(
+        asked.is_none_or(|d| d == own),
+        Runtime,
+        "Bad in-place call: input tensor dtype {} and output tensor dtype {} should match",
+        own.cpp_name(),
+        asked.unwrap_or(own).cpp_name()
+    );
+    Ok(())
 }
 
 /// What is said of a pointwise call in place for which there is no kernel: shapes and types are compared before one is looked for.

@@ -146,7 +146,9 @@ pub(super) fn grid_sampler(a: &calls::_GradGridSampler) -> Result<Ret> {
     // The last coordinate of a place is that of the first dimension.
     let along = |j: usize| taps(&s, &f::select(&places, -1, (n - 1 - j) as i64)?, sizes[j]);
     let all: Vec<Vec<Tap>> = (0..n).map(along).collect::<Result<_>>()?;
-    let mut image = f::zeros_like(&flat)?;
+    // It is linear in the gradient, and leads to the image all the same, by which its gradient is zero.
+    let nowhere = f::ZerosLike::new(&flat).dtype(DType::Bool).call()?;
+    let mut image = f::where_(&nowhere, &flat, &f::zeros_like(&flat)?)?;
     let mut by_place = vec![f::zeros_like(&f::select(&places, -1, 0)?)?; n];
     let corners: usize = all.iter().map(Vec::len).product();
     for mut corner in 0..corners {

@@ -317,12 +317,7 @@ fn run_group_norm(a: &calls::_GradGroupNorm, sizes: &[usize; 4], outs: &[Tensor]
 
 fn rule_batch_norm<'a>(a: &calls::_GradBatchNorm<'a>) -> Result<(Plan, [&'a Tensor; 2])> {
     let x = a.input;
-    ensure!(
-        x.ndim() >= 2,
-        Runtime,
-        "batch_norm needs at least 2 dimensions, got {}",
-        x.ndim()
-    );
+    x.size(1)?;
     check_gradient(a.grad_out, x, "batch_norm_backward_cpu")?;
     let (Some(mean), Some(spread)) = (a.mean, a.spread) else {
         crate::bail!(

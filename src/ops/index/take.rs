@@ -61,7 +61,7 @@ pub static OPS: &[OpDef] = &[
         J,
         body!(renorm_rule, renorm).unmeasured().index_args(2).updates(),
         "`self` with the rows at `indices` scaled down to a norm.",
-    ).samples("f32[5, 3], i64([1, 4]), 1.0, 2.0")
+    ).overlaps().samples("f32[5, 3], i64([1, 4]), 1.0, 2.0")
     .grad("self: refused"),
 ];
 

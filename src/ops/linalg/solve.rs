@@ -71,7 +71,7 @@ pub static OPS: &[OpDef] = &[
         body!(slogdet_rule, |a, _, o| slogdet(a.A, o)).unmeasured(),
         "Sign and logarithm of the determinant.",
     ).samples("f32[5, 5]")
-    .grad("A: _grad.slogdet(grads[0], grads[1], A, sign)")
+    .grad("A: _grad.slogdet(grads[0], grads[1], A, sign) if A.complex or grads[1].given else None")
     .batch(Batch::Lead),
     compose(
         "slogdet",

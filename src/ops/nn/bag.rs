@@ -56,7 +56,7 @@ pub static OPS: &[OpDef] = &[
         |a| f::bilinear(a.input1, a.input2, a.weight),
         "x A y for each of several matrices A, of rows x and y.",
     ).samples("f32[2, 3], f32[5, 3, 4], f32[2, 4]")
-    .grad("TrilinearBackward0 | input1: _nn.trilinear(grad, transpose(weight, 0, 1), input2); input2: _nn.trilinear(grad, transpose(transpose(weight, 1, 2), 0, 1), input1); weight: _grad.bilinear_weight(grad, input1, input2)")
+    .grad("TrilinearBackward0 | input1: _nn.trilinear(grad, transpose(weight, 0, 1), input2); input2: _nn.trilinear(grad, transpose(transpose(weight, 1, 2), 0, 1), input1); weight: _grad.bilinear_weight(grad, input1, input2); complex: never('_trilinear')")
     .batch(Batch::As(typed!(batch::bilinear, Hidden))),
 ];
 
@@ -356,7 +356,6 @@ fn bilinear_rule(a: &calls::Bilinear) -> Result<Plan> {
         );
     }
     let dtype = result_type(&[x.into(), y.into(), w.into()])?;
-    dtype.check_kernel(!dtype.is_complex(), "bilinear")?;
     Ok(Plan::contiguous(&x.shape().with(last, w.shape()[0]), dtype))
 }
 

@@ -270,12 +270,7 @@ fn normalised(
     eps: f64,
 ) -> Result<(Tensor, std::result::Result<[Tensor; 2], DType>)> {
     channels.check(x, training)?;
-    ensure!(
-        x.ndim() >= 2,
-        Runtime,
-        "batch_norm needs at least 2 dimensions, got {}",
-        x.ndim()
-    );
+    x.size(1)?;
     x.dtype().check_float_kernel("batch_norm")?;
     let stats = param_type(
         x,

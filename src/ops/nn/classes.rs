@@ -229,10 +229,10 @@ fn class_dim(x: &Tensor) -> Result<(i64, i64)> {
 fn cross_entropy(a: &calls::NnFunctionalCrossEntropy) -> Result<Ret> {
     let (x, target) = (a.input, a.target);
     let r = legacy((a.size_average, a.reduce, a.reduction))?;
-    let (d, classes) = class_dim(x)?;
     if x.shape() == target.shape() {
         return probabilities(a, r);
     }
+    let (d, classes) = class_dim(x)?;
     let smoothing = checked_smoothing(a.label_smoothing)?;
     let logs = f::log_softmax(x, d)?;
     let plain = nll(&logs, target, a.weight, r, a.ignore_index)?;
@@ -296,13 +296,13 @@ fn checked_smoothing(smoothing: f64) -> Result<f64> {
 /// Cross entropy where the target holds a probability for each class.
 fn probabilities(a: &calls::NnFunctionalCrossEntropy, r: Reduction) -> Result<Ret> {
     let (x, weight) = (a.input, a.weight);
-    let (d, classes) = class_dim(x)?;
     ensure!(
         a.target.dtype().is_float(),
         Runtime,
         "Expected floating point type for target with class probabilities, got {}",
         a.target.dtype().scalar_type()
     );
+    let (d, classes) = class_dim(x)?;
     ensure!(
         a.ignore_index < 0,
         Runtime,

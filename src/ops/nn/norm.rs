@@ -236,6 +236,14 @@ fn rms_norm(a: &calls::RmsNorm) -> Result<Tensor> {
     x.dtype()
         .check_kernel(x.dtype().is_complex() || x.dtype().is_float(), "rms_norm")?;
     let eps = a.eps.unwrap_or_else(|| x.dtype().epsilon());
+    if let Some(w) = weight.filter(|w| w.dtype() != x.dtype()) {
+        crate::warn_once!(
+            "Mismatch dtype between input and weight: input dtype = {}, weight dtype = {}, Cannot dispatch to fused \
+             implementation.",
+            x.dtype().cpp_name(),
+            w.dtype().cpp_name()
+        );
+    }
     if !x.dtype().is_complex() && weight.is_none_or(|w| !w.dtype().is_complex()) {
         return f::_nn_rms_norm(x, a.normalized_shape, weight, eps);
     }

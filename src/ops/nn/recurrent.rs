@@ -375,7 +375,13 @@ fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
 fn padded_lstm(a: &calls::Lstm) -> Result<Ret> {
     let widths: Vec<_> = a.hx.iter().map(|h| h.shape().last().copied()).collect();
     if matches!(widths[..], [h, c] if h != c) {
-        return padded(a.input, a.batch_first, &net!(a, a.hx.refs()), Cell::Lstm);
+        let net = net!(a, a.hx.refs());
+        if lstm::are_whole(a.input, &net) {
+            crate::warn_once!(
+                "LSTM with projections is not supported with oneDNN. Using default implementation."
+            );
+        }
+        return padded(a.input, a.batch_first, &net, Cell::Lstm);
     }
     let whole = f::_NnLstm::new(
         a.input,

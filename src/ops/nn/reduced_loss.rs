@@ -50,7 +50,11 @@ pub static OPS: &[OpDef] = &[
                 a.input.shape(),
                 z.shape()
             );
-            reduced(f::log1p(&f::exp(&z)?)?, Reduction::of_int(a.reduction))
+            // PyTorch computes in place: losses have the type of the scores.
+            let d = a.input.dtype();
+            let z = f::exp(&written_as(d, z)?)?;
+            let losses = f::log1p(&written_as(d, z)?)?;
+            reduced(written_as(d, losses)?, Reduction::of_int(a.reduction))
         },
         "log(1 + exp(-target * input)), reduced.",
     )

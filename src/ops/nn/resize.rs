@@ -382,6 +382,26 @@ pub(in crate::ops) fn axis(
     }
 }
 
+/// The kernel that PyTorch names: one for small images and those with channels innermost, and one for all others.
+#[cold]
+fn kernel_name(a: &calls::_Upsample) -> String {
+    let (x, size, n) = (a.input, a.output_size, a.output_size.len());
+    if a.antialias {
+        return "compute_index_ranges_weights".to_owned();
+    }
+    let innermost = format(x) != MemoryFormat::Contiguous && x.shape()[1] > 3;
+    let small = n == 2 && size.iter().sum::<i64>() <= 128;
+    let (word, own) = match mode(a.mode) {
+        Mode::Cubic => ("cubic", None),
+        Mode::Linear => ("linear", Some(a.mode)),
+        Mode::Nearest | Mode::NearestExact => ("nearest", Some("nearest")),
+    };
+    match own.filter(|_| n > 1 && (innermost || small)) {
+        Some(own) => format!("upsample_{own}{n}d_channels_last"),
+        None => format!("compute_indices_weights_{word}"),
+    }
+}
+
 fn rule(a: &calls::_Upsample) -> Result<(Plan, Resampling)> {
     let (x, size, mode) = (a.input, a.output_size, a.mode);
     let n = size.len();
@@ -390,7 +410,7 @@ fn rule(a: &calls::_Upsample) -> Result<(Plan, Resampling)> {
     let byte = d == DType::U8 && (n == 2 || mode.starts_with("nearest"));
     d.check_kernel(
         (d.is_float() && !d.is_storage_only()) || byte,
-        format_args!("upsample_{mode}{n}d"),
+        format_args!("{}", kernel_name(a)),
     )?;
     let shape = Dims::new(&x.shape()[..2]).concat(size);
     let format = format(x);

@@ -55,6 +55,12 @@ fn check(t: &Tensor, name: &str, dtype: DType) -> Result<()> {
 fn rule_unscale(a: &calls::_AmpForeachNonFiniteCheckAndUnscale_) -> Result<Plan> {
     check(a.inv_scale, "inv_scale", DType::F32)?;
     check(a.found_inf, "found_inf", DType::F32)?;
+    for g in a.input.refs() {
+        g.dtype().check_kernel(
+            g.dtype().is_float(),
+            "_amp_foreach_non_finite_check_and_unscale_cpu",
+        )?;
+    }
     Ok(Plan::default())
 }
 
@@ -64,14 +70,6 @@ fn run_unscale(
     _: &[Tensor],
 ) -> Result<()> {
     let grads = a.input.refs();
-    for g in &grads {
-        ensure!(
-            g.dtype().is_float(),
-            NotImplemented,
-            "\"_amp_foreach_non_finite_check_and_unscale_cpu\" not implemented for '{}'",
-            g.dtype().scalar_type()
-        );
-    }
     if kernels::update::unscale_checked(&grads, number(a.inv_scale)?)? {
         kernels::fill(a.found_inf, Scalar::Float(1.0))?;
     }

@@ -56,7 +56,7 @@ pub static OPS: &[OpDef] = &[
         "A tensor in a sparse layout.",
     )
     .samples("see tests/test_sparse.py")
-    .grad("ToSparse{way sparse_dim=Backward0 layout=Backward1 csr=CsrBackward0 csc=CscBackward0 bsr=BsrBackward0 bsc=BscBackward0} | self: _grad.strided(grad, self); complex: never"),
+    .grad("ToSparse{way sparse_dim=Backward0 layout=Backward1 csr=CsrBackward0 csc=CscBackward0 bsr=BsrBackward0 bsc=BscBackward0} | self: _grad.strided(grad, self); complex: never('{way sparse_dim=_to_sparse layout=_to_sparse csr=_to_sparse_csr csc=_to_sparse_csc bsr=_to_sparse_bsr bsc=_to_sparse_bsc}')"),
     compose(
         "_convert_indices_from_coo_to_csr",
         "(Tensor self, int size, *, bool out_int32=False)",

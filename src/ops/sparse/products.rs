@@ -20,12 +20,16 @@ pub static OPS: &[OpDef] = &[
         "(Tensor rows, Tensor columns, Tensor values, Tensor dense, int count)",
         0,
         body!(
-            |a| Ok(Plan::contiguous(&[a.count, a.dense.size(1)?], a.values.dtype())),
+            |a| {
+                let d = a.values.dtype();
+                d.check_kernel(d != DType::Bool && !d.is_storage_only(), "addmm_sparse_dense")?;
+                Ok(Plan::contiguous(&[a.count, a.dense.size(1)?], d))
+            },
             entries_times
         ).unmeasured(),
         "",
     )
-    .samples("i64([0, 1, 1]), i64([1, 0, 2]), f32[3], f32[3, 2], 2; i64([1]), i64([0]), c64[1], c64[2, 3], 3")
+    .samples("i64([0, 1, 1]), i64([1, 0, 2]), f32[3], f32[3, 2], 2; i64([0, 1]), i64([1, 0]), f16[2], f16[2, 2], 2; i64([0, 1]), i64([1, 0]), i64[2], i64[2, 2], 2; i64([1]), i64([0]), c64[1], c64[2, 3], 3")
     .refused(),
     compose(
         "_sparse_mm",
@@ -94,7 +98,8 @@ pub static OPS: &[OpDef] = &[
 
 fn entries_times(a: &calls::_EntriesTimes, (): &(), outs: &[Tensor]) -> Result<()> {
     let out = &outs[0];
-    let d = out.dtype();
+    let single = matches!(out.dtype(), DType::F16 | DType::BF16);
+    let d = if single { DType::F32 } else { out.dtype() };
     ensure!(
         [a.rows, a.columns].iter().all(|i| i.dtype() == DType::I64),
         Index,
@@ -121,7 +126,7 @@ fn entries_times(a: &calls::_EntriesTimes, (): &(), outs: &[Tensor]) -> Result<(
     );
     let sums = Tensor::empty(out.shape(), d, crate::Device::CPU)?;
     cpu::fill(&sums, Scalar::Int(0))?;
-    with_dtype!(d, [float complex] => T, {
+    with_dtype!(d, [int uint float complex] => T, {
         let (values, dense) = (cpu::slice::<T>(&values), cpu::slice::<T>(&dense));
         let to = cpu::slice_mut::<T>(&sums);
         for ((&r, &c), &v) in rows.iter().zip(columns).zip(values) {

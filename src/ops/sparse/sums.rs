@@ -45,7 +45,7 @@ pub static OPS: &[OpDef] = &[
         "Shares of the entries along a dimension, or their logarithms; what has no entry counts as minus infinity.",
     )
     .samples("see tests/test_sparse.py")
-    .grad("SparseSoftmaxBackward0 | self: _grad.sparse_softmax(grad, result, dim, log)"),
+    .grad("Sparse{log true=Log false=}SoftmaxBackward0 | self: _grad.sparse_softmax(grad, result, dim, log)"),
 ];
 
 /// Along dimensions: strided where no sparse one is left.

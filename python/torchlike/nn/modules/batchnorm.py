@@ -118,7 +118,7 @@ class _NormBase(Module):
         if (version is None or version < 2) and self.track_running_stats:
             # State dicts of version 1 did not count batches.
             count = self.num_batches_tracked
-            if count is None or count.is_meta:
+            if count is None or (count.is_meta and count.source is None):
                 count = torch.tensor(0, dtype=torch.long)
             state_dict.setdefault(prefix + "num_batches_tracked", count)
         super()._load_from_state_dict(

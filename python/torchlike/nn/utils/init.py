@@ -11,6 +11,7 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
     """A module whose parameters have memory (on ``device``, by default the CPU) but no values."""
     import inspect
 
+    from torchlike.deferred import _not_recorded
     from torchlike.nn.modules.module import Module
 
     if not issubclass(module_cls, Module):
@@ -19,4 +20,7 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("Module must support a 'device' arg to skip initialization")
     device = kwargs.pop("device", "cpu")
     kwargs["device"] = "meta"
-    return module_cls(*args, **kwargs).to_empty(device=device)
+    # On meta nothing is drawn, so that what comes next has the same numbers as without the module.
+    with _not_recorded():
+        made = module_cls(*args, **kwargs)
+    return made.to_empty(device=device)
