@@ -285,3 +285,13 @@ def test_what_one_gradient_took_is_gone_before_the_next():
     # three products of 96 bytes, their gradients, and one value on the way
     assert peak(lambda t: torch.addcmul(t, x @ w, x @ w)) == 488
     assert peak(lambda t: nn.functional.binary_cross_entropy_with_logits(t, x)) == 296
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_networks_on_meta_keep_views_of_their_input(kind):
+    model, x = kind(4, 4, batch_first=True, device="meta"), torch.ones(2, 3, 4, device="meta")
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
+        model(x)
+    own = [t for t in kept if t.untyped_storage()._cdata == x.untyped_storage()._cdata]
+    assert [(tuple(t.shape), t.stride()) for t in own] == [((2, 4), (12, 1))] * 3

@@ -10,6 +10,7 @@ import pytest
 
 import torchlike as torch
 from derivatives import leaf
+from torchlike.utils.checkpoint import checkpoint
 from torchlike.utils.hooks import unserializable_hook, warn_if_has_hooks
 
 H = torch.autograd.graph.saved_tensors_hooks
@@ -299,3 +300,22 @@ def test_gradients_of_functions_take_no_hooks_as_pytorchs_do_not():
         with H(lambda t: t.clone(), lambda t: t), refused:
             transform(size)(x)
     assert torch.func.jvp(hooked, (x,), (x,))[0] == size(x) == torch.func.vmap(size)(x[None])[0]
+
+
+def test_what_a_checkpoint_is_given_is_packed():
+    packed = []
+
+    def pack(t):
+        packed.append(tuple(t.shape))
+        return t.clone()
+
+    x, h = torch.ones(2, 3, requires_grad=True), torch.ones(2, 3)
+    with H(pack, lambda t: t):
+        y = checkpoint(lambda a, b, k: a.sin() * b * k, x, h, 2.0, use_reentrant=False)
+    assert packed == [(2, 3), (2, 3)]
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, 2 * torch.ones(2, 3).cos())
+    y = checkpoint(lambda a, b: a * b, x, h, use_reentrant=False)
+    h.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()

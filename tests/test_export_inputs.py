@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_drafts_say_what_they_took_to_be_constant(caplog: Any) -> None:
 
     x = torch.ones(2, 3)
     sound = X.draft_export(nn.ReLU(), (x,), dynamic_shapes=({0: Dim("b")},))
-    assert sound._report.successful() and list(sound.range_constraints) == ["s0"]
+    assert sound._report.successful() and list(sound.range_constraints) == ["s31"]
     draft = X.draft_export(Reading(), (x,))
     (failure,) = draft._report.failures
     assert failure.failure_type.name == "DATA_DEPENDENT_ERROR" and failure.data["result"] == "6.0"
@@ -206,3 +207,20 @@ def test_sizes_that_no_dim_allows() -> None:
         with pytest.raises(X.UserError, match=says):
             X.export(Plain(), (x,), dynamic_shapes={"x": wrong})
     assert [repr(Dim("d")), repr(Dim("d", min=2, max=4))] == ["Dim('d', min=0)", "Dim('d', max=4)"]
+
+
+def test_symbols_are_named_after_where_sizes_come_from():
+    class Several(nn.Module):
+        def forward(self, x: Any, d: Any, *, q: Any) -> Any:
+            return x.sum(), d["a"].sum(), q.sum()
+
+    a, b = Dim("a", max=9), Dim("b")
+    shapes = {"x": {0: a}, "d": {"a": {0: 2 * a}}, "q": {0: b, 1: a}}
+    args, named = (torch.ones(4, 5), {"a": torch.ones(8)}), {"q": torch.ones(7, 4)}
+    program = X.export(Several(), args, named, dynamic_shapes=shapes)
+    said = "{s34: VR[0, 9], s85: VR[0, int_oo], 2*s34: VR[0, 18]}"
+    assert str(program.range_constraints) == said
+    assert str(program.run_decompositions().range_constraints) == said
+    file = io.BytesIO()
+    X.save(program, file)
+    assert str(X.load(io.BytesIO(file.getvalue())).range_constraints) == said

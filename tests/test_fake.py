@@ -374,3 +374,21 @@ def test_copies_of_parameters_in_a_mode_are_parameters():
     weight = layers.layers[1].linear1.weight
     assert isinstance(weight, nn.Parameter) and weight.is_leaf and weight.grad.shape == (16, 8)
     assert len(list(layers.parameters())) == 24
+
+
+def test_copies_of_views_lie_in_as_much_memory():
+    with FakeTensorMode():
+        whole = torch.ones(2, 3, 4, device="cuda")
+        for part in (whole.chunk(2, 2)[1], whole[1:].transpose(0, 2), whole[0, 0, 0]):
+            made = copy.deepcopy(part)
+            lies = [(t.shape, t.stride(), t.storage_offset(), t.device) for t in (part, made)]
+            assert lies[0] == lies[1] and not made._is_view()
+            assert made.untyped_storage().nbytes() == whole.untyped_storage().nbytes()
+
+
+def test_vectors_lie_as_the_library_for_gpus_leaves_them():
+    with FakeTensorMode():
+        for device, turned in (("cpu", (1, 2)), ("cuda", (3, 1))):
+            x = torch.ones(2, 3, device=device)
+            assert torch.linalg.svd(x, full_matrices=False)[2].stride() == turned
+            assert torch.linalg.eig(x[:, :2])[1].stride() == ((1, 2) if device == "cpu" else (2, 1))

@@ -11,7 +11,9 @@ import torchlike as torch
 import torchlike.distributed as dist
 from torchlike.distributed import _functional_collectives as functional
 from torchlike.distributed.device_mesh import init_device_mesh
-from torchlike.distributed.tensor import DTensor, Replicate, Shard
+from torchlike.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torchlike.nn import functional as F
+from torchlike.utils._python_dispatch import TorchDispatchMode
 
 
 @pytest.fixture(autouse=True)
@@ -141,3 +143,47 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_arguments_are_checked(call: Callable[[], Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         call()
+
+
+def sharded(*shape: int, dim: int = 0) -> Any:
+    mesh = init_device_mesh("cpu", (3,))
+    return distribute_tensor(torch.ones(shape, device="meta"), mesh, [Shard(dim)])
+
+
+def test_elements_stay_where_they_are() -> None:
+    few = sharded(2, 4)
+    assert (2 - few).placements == torch.rsub(few, 2, alpha=3).placements == (Shard(0),)
+    hot = F.one_hot(sharded(6, 4).long(), 5)
+    assert hot.placements == (Shard(0),) and hot.to_local().shape == (2, 4, 5)
+    slope = sharded(1).redistribute(placements=[Replicate()])
+    # a slope's rule is that of the formula, which takes no parts without elements
+    assert F.prelu(few, slope).placements == (Replicate(),)
+    assert F.prelu(sharded(6, 4), slope).placements == (Shard(0),)
+
+
+def test_attention_of_16_bits_gathers_single_precision() -> None:
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if any(issubclass(t, DTensor) for t in types):
+                return NotImplemented
+            if "all_gather" in str(func):
+                seen.append(args[0].dtype)
+            return func(*args, **(kwargs or {}))
+
+    q = sharded(6, 8).bfloat16()
+    with Watch():
+        made = F.scaled_dot_product_attention(q, q, q)
+    assert made.dtype == torch.bfloat16 and seen == [torch.float32] * 2
+
+
+def test_calls_that_cannot_be_sharded() -> None:
+    t = sharded(6, 4)
+    with pytest.raises(RuntimeError, match=r"^aten.masked_select.default\n\nSharding propagation"):
+        t.masked_select(t > 0)
+    text = r"^aten.eq.Tensor got mixed torch.Tensor and DTensor, need to convert all torch.Tensor"
+    with pytest.raises(RuntimeError, match=text):
+        torch.eq(t, torch.ones(6, 4, device="meta"))

@@ -170,3 +170,24 @@ def test_values_that_stay_are_told_in_pytorchs_words():
         jit.TracerWarning, match="Using len to get tensor shape might cause the trace"
     ):
         jit.trace(lambda x: x * len(x), x, check_trace=False)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.einsum("ij,kj->ik", x, torch.ones(2, 3)),
+        lambda x: nn.functional.normalize(x),
+    ],
+)
+def test_sizes_are_those_of_the_input(function):
+    file = io.BytesIO()
+    jit.save(jit.trace(function, torch.ones(4, 3)), file)
+    x = torch.randn(5, 3)
+    torch.testing.assert_close(jit.load(io.BytesIO(file.getvalue()))(x), function(x))
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(ValueError, match=r"The provided filename .*none.pt does not exist"):
+        jit.load(tmp_path / "none.pt")
+    with pytest.raises(ValueError, match="is a directory"):
+        jit.load(tmp_path)

@@ -4,6 +4,7 @@ import pytest
 
 import torchlike as torch
 from torchlike import nn
+from torchlike._subclasses.fake_tensor import FakeTensor
 from torchlike.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 X = torch.arange(6.0).view(2, 3) / 7
@@ -263,7 +264,7 @@ def test_scalars_move_no_dimension_and_matrices_attend():
 def test_constants_have_their_layout_and_are_saved(tmp_path):
     gm = make_fx(lambda x: x + torch.tensor([1.0, 2.0, 3.0]))(X)
     (kept,) = [n for n in gm.graph.nodes if n.op == "get_attr"]
-    assert kept.meta["val"].shape == (3,) and kept.meta["val"].device.type == "meta"
+    assert kept.meta["val"].shape == (3,) and type(kept.meta["val"]) is FakeTensor
 
     class Constant(nn.Module):
         def forward(self, x):
@@ -408,3 +409,32 @@ def test_nodes_are_told_their_modules():
     assert found == [["", "inner"], ["", "inner@1"], [""]]
     for plain in (make_fx(run)(X), make_fx(model, record_module_stack=True)(X)):
         assert not any("nn_module_stack" in n.meta for n in plain.graph.nodes)
+
+
+@pytest.mark.parametrize("mode", ["real", "fake"])
+def test_values_on_nodes_are_fake_tensors_of_one_mode(mode):
+    gm = make_fx(nn.Linear(3, 4), tracing_mode=mode)(torch.ones(2, 3))
+    values = [n.meta["val"] for n in gm.graph.nodes if n.op != "output"]
+    assert [tuple(v.shape) for v in values] == [(2, 3), (4, 3), (3, 4), (4,), (2, 4)]
+    assert all(type(v) is FakeTensor and v.device.type == "cpu" for v in values)
+    assert len({id(v.fake_mode) for v in values}) == 1
+
+
+def test_matrices_that_want_gradients_are_joined_with_batches():
+    def names(w, x):
+        gm = make_fx(torch.matmul)(w, x)
+        return [n.name for n in gm.graph.nodes if n.op == "call_function"]
+
+    x, w = torch.ones(2, 5, 3), torch.ones(4, 5)
+    assert "bmm" in names(w, x) and "mm" in names(w.requires_grad_(), x)
+    assert "mv" in names(torch.ones(5, requires_grad=True), x)
+    made = make_fx(torch.matmul)(w, x)(w, x)
+    assert made.is_contiguous() and torch.equal(made, torch.matmul(w, x))
+
+
+def test_attention_of_16_bits_is_computed_in_single_precision():
+    q = torch.ones(2, 3, 4, 8, dtype=torch.bfloat16, device="meta")
+    gm = make_fx(torch.nn.functional.scaled_dot_product_attention)(q, q, q)
+    kinds = {n.name: n.meta["val"].dtype for n in gm.graph.nodes if n.op == "call_function"}
+    assert kinds["bmm"] == kinds["bmm_1"] == kinds["_safe_softmax"] == torch.float32
+    assert list(kinds.values())[-1] == torch.bfloat16

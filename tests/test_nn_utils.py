@@ -334,3 +334,9 @@ def test_parametrizations_that_are_alike_are_shown_once():
     for _ in range(2):
         parametrize.register_parametrization(layer, "weight", nn.Tanh())
     assert "(0-1): 2 x Tanh()" in repr(layer)
+
+
+def test_total_norms_have_no_gradient():
+    x = torch.ones(3, requires_grad=True)
+    for foreach in (None, False, True):
+        assert not utils.get_total_norm([x, x * 2], foreach=foreach).requires_grad

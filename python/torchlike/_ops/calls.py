@@ -161,6 +161,9 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
     outs = [values[a.name] for a in arguments if a.kwarg_only and a.alias_info is not None]
     inputs = {a.name: values[a.name] for a in arguments if not (a.kwarg_only and a.alias_info)}
     args, kwargs = binding.spelled(_without_outs(overload), inputs)
+    if len(args) == len(inputs) and list(inputs)[-1:] == ["alpha"]:
+        # users say it by its name
+        args, kwargs["alpha"] = args[:-1], args[-1]
     method = getattr(torch.Tensor, name, None)
     method = method if callable(method) else None
     usable = method is not None and not outs and args and isinstance(args[0], torch.Tensor)

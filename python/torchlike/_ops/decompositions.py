@@ -87,17 +87,32 @@ def matmul(self: Any, other: Any) -> Any:
         product = aten.mv if b == 1 else aten.mm
         sizes = [*self.shape[:-1], *other.shape[1:]]
         return aten._unsafe_view(product(as_rows(self), other), sizes)
-    if a == 1 or b == 1:
+    wanted = b >= 3 and a <= 2 and (modes.tracked(self) or (a == 1 and _in_rows(other, True)))
+    if not wanted and (a == 1 or b == 1):
         return NotImplemented
-    if a == 2:
-        # Whether the other way round would be one matrix; it is looked at and not used.
+    if a <= 2:
+        # Whether the other way round would be one matrix; it is looked at, and not always used.
         aten.transpose.int(other, -2, -1)
-    return batched(self, other)
+    return _turned(self, other) if wanted else batched(self, other)
 
 
-def _in_rows(x: Any) -> bool:
-    """Whether all but the last dimension go on in even steps, so that they are one."""
-    sizes, strides = x.shape, x.stride()
+def _turned(matrix: Any, many: Any) -> Any:
+    """The product of one matrix or vector and many, which are turned and joined."""
+    turned = aten.transpose.int(many, -2, -1)
+    sizes = list(turned.shape[:-1])
+    if matrix.dim() == 1:
+        return aten._unsafe_view(aten.mv(as_rows(turned), matrix), sizes)
+    other = aten.t(matrix)
+    made = aten._unsafe_view(aten.mm(as_rows(turned), other), [*sizes, matrix.shape[0]])
+    back = aten.transpose.int(made, -2, -1)
+    return back if back.is_contiguous() else aten.clone(back, memory_format=_C.contiguous_format)
+
+
+def _in_rows(x: Any, turned: bool = False) -> bool:
+    """Whether all but the last dimension go on in even steps, so that they are one; or would of turned matrices."""
+    sizes, strides = list(x.shape), list(x.stride())
+    if turned:
+        sizes[-2:], strides[-2:] = sizes[:-3:-1], strides[:-3:-1]
     return all(strides[i] == strides[i + 1] * sizes[i + 1] for i in range(x.dim() - 2))
 
 
@@ -444,24 +459,6 @@ def unique_consecutive(
     made, inverse, counts = aten.unique_consecutive(self, return_inverse, return_counts, dim)
     others = [t for t, on in ((inverse, return_inverse), (counts, return_counts)) if on]
     return (made, *others) if others else made
-
-
-@of("special.expit")
-def expit(self: Any) -> Any:
-    """`sigmoid`."""
-    return aten.sigmoid(self)
-
-
-@of("_mvlgamma")
-def mvlgamma(self: Any, p: int) -> Any:
-    """The operator by its name."""
-    return aten.mvlgamma(self, p)
-
-
-@of("_polygamma")
-def polygamma(self: Any, n: int) -> Any:
-    """The operator by its name, which takes the order first."""
-    return aten.polygamma(n, self)
 
 
 @of("isclose")

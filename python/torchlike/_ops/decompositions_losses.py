@@ -123,15 +123,16 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, **_:
 @of(_N + "one_hot")
 def one_hot(self: Any, num_classes: int = -1) -> Any:
     """Compares with every class; where there are values, writes ones instead, after a look at the classes."""
-    if self.is_meta:
-        if num_classes < 0 or self.dtype != _C.int64:
-            return NotImplemented
+    meshed = hasattr(self, "device_mesh")
+    if self.is_meta and (num_classes < 0 or self.dtype != _C.int64):
+        return NotImplemented
+    if self.is_meta and not meshed:
         classes = aten.arange(num_classes, dtype=self.dtype, layout=_C.strided, device=self.device)
         same = aten.eq.Tensor(aten.unsqueeze(self, -1), classes)
         return aten._to_copy(same, dtype=_C.int64)
     if self.dtype != _C.int64 or self.numel() == 0:
         return NotImplemented
-    if hasattr(self, "device_mesh"):
+    if meshed:
         if num_classes < 0:
             num_classes = aten._local_scalar_dense(aten.max(self)) + 1
         # The classes lie on the mesh as well.

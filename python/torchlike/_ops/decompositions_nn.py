@@ -345,7 +345,10 @@ def attention(
     scale: Any = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """One operator on the host where it can be, else scaled products, a mask, a softmax, and products again."""
+    """One operator on the host where it can be, else scaled products, a mask, a softmax, and products again.
+
+    16-bit floats are computed in single precision, and the weights are cast back as well, which nobody needs.
+    """
     if query.dim() < 2 or key.dim() < 2 or value.dim() < 2 or (is_causal and attn_mask is not None):
         return NotImplemented
     if attn_mask is not None and attn_mask.dtype == _C.bool:
@@ -354,8 +357,12 @@ def attention(
         how: Any = {n: v for n, v in (("attn_mask", attn_mask), ("scale", scale)) if v is not None}
         operator = aten._scaled_dot_product_flash_attention_for_cpu
         return operator(query, key, value, 0.0, is_causal, **how)[0]
-    if enable_gqa:
-        heads = query.shape[-3]
+    kind = query.dtype
+    low = kind in (_C.float16, _C.bfloat16)
+    if low:
+        query, key, value = (aten._to_copy(t, dtype=_C.float32) for t in (query, key, value))
+    heads = query.size(-3) if enable_gqa else 0
+    if enable_gqa and not heads == key.shape[-3] == value.shape[-3]:
         key, value = (t.repeat_interleave(heads // t.shape[-3], -3) for t in (key, value))
     root = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     q = aten.mul.Scalar(query, root)
@@ -372,7 +379,10 @@ def attention(
     del scores
     if dropout_p:
         weights = dropout(weights, dropout_p, True)
-    return batched(weights, value)
+    if not low:
+        return batched(weights, value)
+    aten._to_copy(weights, dtype=kind)
+    return aten._to_copy(batched(weights, value), dtype=kind)
 
 
 def _fused(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, grouped: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Statistics that PyTorch makes of other operators."""
+"""Statistics and special functions that PyTorch makes of other operators."""
 
 from __future__ import annotations
 
@@ -172,3 +172,21 @@ def _between(lines: Any, ranks: Any, how: str) -> Any:
     share = aten.full_like(ranks, 0.5) if how == "midpoint" else aten.sub.Tensor(ranks, below)
     second = aten.gather(lines, -1, at(aten.ceil_(ranks)))
     return aten.lerp_.Tensor(first, second, share)
+
+
+@of("special.expit")
+def expit(self: Any) -> Any:
+    """`sigmoid`."""
+    return aten.sigmoid(self)
+
+
+@of("_mvlgamma")
+def mvlgamma(self: Any, p: int) -> Any:
+    """The operator by its name."""
+    return aten.mvlgamma(self, p)
+
+
+@of("_polygamma")
+def polygamma(self: Any, n: int) -> Any:
+    """The operator by its name, which takes the order first."""
+    return aten.polygamma(n, self)

@@ -134,8 +134,7 @@ class FakeTensor(_C.Tensor):
             return _deepcopy(self, memo)
         if _C._fake_mode_here() is not None:
             if id(self) not in memo:
-                made: Any = self.detach().clone()
-                memo[id(self)] = made
+                memo[id(self)] = made = self._copied()
                 if getattr(self, "_is_param", False):
                     made._is_param = True
                 _with_state(made, self, memo)
@@ -153,6 +152,15 @@ class FakeTensor(_C.Tensor):
             made.__dict__.update(self.__dict__)
             memo[id(self)] = made
         return memo[id(self)]
+
+    def _copied(self) -> Any:
+        """A copy in the mode that is on, with a storage of its own that is as large."""
+        if self.layout is not torch.strided or self._has_parts():
+            return self.detach().clone()
+        size = self.untyped_storage().nbytes()
+        memory = torch.empty(size, dtype=torch.uint8, device=self.device).untyped_storage()
+        made = torch.empty(0, dtype=self.dtype, device=self.device)
+        return made.set_(memory, self.storage_offset(), self.shape, self.stride())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         claim = (tuple(self.shape), self.stride(), self.storage_offset(), self.dtype, self.device)

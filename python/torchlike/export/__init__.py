@@ -20,6 +20,7 @@ from torchlike.export.dynamic_shapes import (
     UserError,
     dims,
     specs_of,
+    symbols_of,
     variables_of,
 )
 from torchlike.export.exported_program import (
@@ -138,7 +139,7 @@ def _exported(
     specs = specs_of(mod, args, named, dynamic_shapes)
     leaves = _pytree.tree_leaves((args, named))
     variables, places = variables_of(leaves, specs)
-    sizes = _Sizes(variables, places)
+    sizes = _Sizes(variables, places, symbols_of(mod, args, named, places))
     return _export(mod, args, named, sizes, preserved=preserved, report=report)
 
 
@@ -187,7 +188,7 @@ def _export(
     entries = [ModuleCallEntry("", call)]
     entries += [ModuleCallEntry(path, traced.signatures.get(path)) for path in paths]
     example = (args, kwargs)
-    found = _Sizes(variables, places)
+    found = _Sizes(variables, places, sizes.symbols)
     made = ExportedProgram(
         Module(), traced.graph, signature, state, found, entries, example, constants
     )

@@ -11,6 +11,7 @@ from typing import Any
 import torchlike
 from torchlike import CheckpointError
 from torchlike._ops import OpOverload, OpOverloadPacket
+from torchlike._subclasses.fake_tensor import FakeTensorMode
 from torchlike.export import _pt2_schema as schema
 from torchlike.export._expressions import Expr
 from torchlike.export._pt2_archive import Archive
@@ -94,6 +95,7 @@ class _Reader:
         self.graph = Graph()
         self.nodes: dict[str, Node] = {}
         self.symbols: dict[str, int] = {}
+        self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
         self.tensors = self.module["graph"]["tensor_values"]
         self.stack: dict[str, tuple[str, str]] = {}
 
@@ -127,12 +129,14 @@ class _Reader:
             raise NotImplementedError(f"the type or layout of {name!r} is not supported")
         if any(n < 0 for _, n in sizes) or math.prod(n for _, n in sizes) > _MAX:
             raise CheckpointError(f"{name!r} has impossible sizes")
-        node.meta["val"] = torchlike.empty_strided(
-            [n for _, n in sizes], [n for _, n in strides], dtype=dtype, device="meta"
-        )
+        device = _device(data["device"])
+        with self.fakes:
+            node.meta["val"] = torchlike.empty_strided(
+                [n for _, n in sizes], [n for _, n in strides], dtype=dtype, device=device
+            )
         node.meta["sizes"] = [s for s, _ in sizes]
         node.meta["strides"] = [s for s, _ in strides]
-        node.meta["device"] = str(_device(data["device"]))
+        node.meta["device"] = str(device)
 
     def node(self, name: Any) -> Node:
         """The node of a name."""
@@ -356,6 +360,7 @@ class _Reader:
                 low = 0 if low is None else _whole(low)
                 high = _MAX if high is None else _whole(high)
                 found.variables.setdefault(name, Variable(name, low, high, example))
+                found.symbols[name] = name
                 found.places.append(Place(i, dim, name, factor, size.constant))
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from dataclasses import dataclass
 from typing import Any
@@ -322,6 +323,30 @@ def specs_of(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> list[An
     for (name, value), spec in zip(bound.items(), values, strict=True):
         found += _per_leaf(_plain(value), spec, f"[{name!r}]")
     return found
+
+
+def symbols_of(model: Any, args: Any, kwargs: Any, places: list[Place]) -> dict[str, str]:
+    """Names of symbols by variable: numbers made of where a size comes from, so that they stay from run to run."""
+    if not places:
+        return {}
+    bound = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    sources = [
+        f"L[{name!r}]{pytree.keystr(path)}"
+        for name, value in bound.items()
+        for path, _ in pytree.tree_leaves_with_path(value)
+    ]
+    taken: set[int] = set()
+    found: dict[str, list[str]] = {}
+    for place in sorted(places, key=lambda p: (p.leaf, p.dim)):
+        source = f"{sources[place.leaf]}.size()[{place.dim}]"
+        number = int(hashlib.sha256(source.encode()).hexdigest(), 16) % 100
+        while number in taken:
+            number += 1
+        taken.add(number)
+        # one that follows from another has no name
+        whole = (place.factor, place.offset) == (1, 0)
+        found.setdefault(place.variable, []).append(("s" if whole else "t") + str(number))
+    return {name: "s" + min(known)[1:] for name, known in found.items()}
 
 
 def variables_of(leaves: list[Any], specs: list[Any]) -> tuple[dict[str, Variable], list[Place]]:

@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "ValueRanges"]
 
 
+_UNBOUNDED = (1 << 63) - 1
+
+
+class Symbol(str):
+    """The name of a size that varies, or what it is of others; shown without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 class ValueRanges(NamedTuple):
     """The least and the greatest size."""
 
@@ -35,7 +45,7 @@ class ValueRanges(NamedTuple):
     upper: int
 
     def __repr__(self) -> str:
-        upper = "int_oo" if self.upper >= (1 << 63) - 1 else self.upper
+        upper = "int_oo" if self.upper >= _UNBOUNDED else self.upper
         return f"VR[{self.lower}, {upper}]"
 
 
@@ -53,11 +63,27 @@ class _Sizes:
 
     variables: dict[str, Variable] = field(default_factory=dict)
     places: list[Place] = field(default_factory=list)
+    symbols: dict[str, str] = field(default_factory=dict)
+    """Names of symbols, by variable."""
 
-    @property
-    def symbols(self) -> dict[str, str]:
-        """Names of symbols, by variable."""
-        return {name: f"s{i}" for i, name in enumerate(self.variables)}
+    def ranges(self) -> dict[Symbol, ValueRanges]:
+        """The bounds of the sizes that vary, also of those that follow from others."""
+        found = {
+            Symbol(self.symbols[n]): ValueRanges(v.low, v.high) for n, v in self.variables.items()
+        }
+        for place in self.places:
+            name, bounds = self.symbols[place.variable], self.variables[place.variable]
+            if (place.factor, place.offset) == (1, 0):
+                continue
+            shown = name if place.factor == 1 else f"{place.factor}*{name}"
+            if place.offset:
+                shown += f" {'+' if place.offset > 0 else '-'} {abs(place.offset)}"
+            low, high = (
+                b if b >= _UNBOUNDED else b * place.factor + place.offset
+                for b in (bounds.low, bounds.high)
+            )
+            found[Symbol(shown)] = ValueRanges(low, high)
+        return found
 
 
 class ExportedProgram:
@@ -112,10 +138,9 @@ class ExportedProgram:
     tensor_constants = constants
 
     @property
-    def range_constraints(self) -> dict[str, ValueRanges]:
+    def range_constraints(self) -> dict[Symbol, ValueRanges]:
         """The sizes that vary, with their bounds."""
-        symbols = self._sizes.symbols
-        return {symbols[n]: ValueRanges(v.low, v.high) for n, v in self._sizes.variables.items()}
+        return self._sizes.ranges()
 
     @property
     def module_call_graph(self) -> list[ModuleCallEntry]:

@@ -38,13 +38,19 @@ def move_to_device_pass(ep: ExportedProgram, location: Any) -> ExportedProgram:
             moved[id(tensor)] = made
         return moved[id(tensor)]
 
+    def claimed(value: Any) -> Any:
+        return value.to(there(value.device))
+
+    tree_map_only = torchlike.utils._pytree.tree_map_only
     graph = copy.deepcopy(ep.graph)
     for node in graph.nodes:
         if "device" in node.meta:
             node.meta["device"] = str(there(node.meta["device"]))
+        if "val" in node.meta:
+            node.meta["val"] = tree_map_only(torchlike.Tensor, claimed, node.meta["val"])
         if node.kwargs.get("device") is not None:
             node.kwargs = {**node.kwargs, "device": there(node.kwargs["device"])}
-    example = torchlike.utils._pytree.tree_map_only(torchlike.Tensor, move, ep.example_inputs)
+    example = tree_map_only(torchlike.Tensor, move, ep.example_inputs)
     made = ExportedProgram(
         Module(),
         graph,

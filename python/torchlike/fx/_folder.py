@@ -46,8 +46,9 @@ def write(module: Any, folder: str | os.PathLike[str], name: str) -> None:
         if param is not None:
             body.append(f"        setattr(self, {key!r}, torch.nn.Parameter({_empty(param)}))")
     body.append(f"        self.load_state_dict(torch.load(r'{folder / 'state_dict.pt'}'))")
-    head = [v.import_str for v in _custom_builtins.values()]
-    head += ["", f"from {torchlike.__name__}.nn import *", "", f"class {name}(torch.nn.Module):"]
+    root = torchlike.__name__
+    head = ["", f"import {root}", *(v.import_str for v in _custom_builtins.values())]
+    head += ["", f"from {root}.nn import *", f"class {name}(torch.nn.Module):"]
     head += ["    def __init__(self):"]
     text = "\n".join([*head, *body]) + "\n" + _addindent(module.code, 4) + "\n"
     (folder / "module.py").write_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from typing import Any
 
@@ -158,6 +159,11 @@ def load(
         CompilationUnitError: if the code is damaged, too large, or holds what TorchScript has not.
         RuntimeError: if the file is no archive of TorchScript.
     """
+    if isinstance(f, str | os.PathLike):
+        if not os.path.exists(f):
+            raise ValueError(f"The provided filename {f} does not exist")
+        if os.path.isdir(f):
+            raise ValueError(f"The provided filename {f} is a directory")
     file, _, is_path = _source(f)
     made, _ = _C._load(file, map_location, False, None, _CALLS, 0, False, script=True)
     tree, constants = made

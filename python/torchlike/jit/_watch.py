@@ -158,6 +158,8 @@ class Watch(TorchFunctionMode):
 
     def _fitted(self, function: Any, args: Any, kwargs: Any) -> list[Any]:
         """The arguments of a function of the library; a number where it takes a list is a list."""
+        if kwargs.get("out", self) is None:
+            kwargs = {k: v for k, v in kwargs.items() if k != "out"}
         bound = inspect.signature(function).bind(*args, **kwargs)
         bound.apply_defaults()
         out = []
@@ -382,7 +384,7 @@ def _fitting(operator: str, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]
     if operator in ("view", "view_copy") and isinstance(args[-1], torchlike.dtype):
         # by its name, as code has numbers for types
         return args[:1], {"dtype": args[-1]}
-    packed = [(*args[:i], list(args[i:])) for i in (0, 1) if _numbers(args[i:])]
+    packed = [(*args[:i], list(args[i:])) for i in (0, 1) if _alike(args[i:])]
     for each in (args, *packed):
         schema = _schema(packet, each, given)
         if schema is None:
@@ -396,8 +398,10 @@ def _fitting(operator: str, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]
     return None
 
 
-def _numbers(args: Any) -> bool:
-    return len(args) > 0 and all(type(a) in (int, Size) for a in args)
+def _alike(args: Any) -> bool:
+    """Whether these are numbers, or tensors, that may stand for a list of them."""
+    kinds = ((int, Size), (Tensor, torchlike.nn.Parameter))
+    return len(args) > 0 and any(all(type(a) in kind for a in args) for kind in kinds)
 
 
 def _as_real(value: Any) -> Any:

@@ -188,6 +188,34 @@ class CheckpointFunction(Function):
         return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in again))
 
 
+class _Kept(Function):
+    """Keeps tensors as a node keeps what it saves: whoever packs saved tensors packs these, too."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Any, *tensors: Any) -> Any:
+        ctx.save_for_backward(*tensors)
+        return torch.empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise AssertionError("Did not expect to backward on this graph")
+
+
+def _kept(args: tuple[Any, ...]) -> Callable[[], list[Any]]:
+    """A function that gives arguments back, which does not hold tensors that were packed."""
+    at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+    others = [None if isinstance(a, Tensor) else a for a in args]
+    made = _Kept.apply(torch.empty(0, requires_grad=True), *(args[i] for i in at))
+
+    def given() -> list[Any]:
+        found = list(others)
+        for i, tensor in zip(at, made.grad_fn.saved_tensors, strict=True):
+            found[i] = tensor
+        return found
+
+    return given
+
+
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -239,12 +267,14 @@ def checkpoint(
     around = _Surroundings(preserve, args)
     first, second = context_fn() if log is None else log.contexts()
 
-    def again() -> None:
-        with around.again(), second:
-            function(*args, **kwargs)
-
     if not torch.is_grad_enabled():
         return function(*args, **kwargs)
+    inputs = _kept(args)
+
+    def again() -> None:
+        with around.again(), second:
+            function(*inputs(), **kwargs)
+
     frame = Frame(again, early_stop and _early_stop[0], determinism_check == "default")
     unpack = frame.unpack if log is None else log.telling(frame.unpack)
     with saved_tensors_hooks(frame.pack, unpack), first:

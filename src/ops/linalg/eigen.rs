@@ -6,7 +6,7 @@ use crate::cpu::matrices::{self, Pieces, Stack};
 use crate::ops::core::op::{Batch, Cast, F, O, OpDef, OutSpec, P, Plan, Ret, kernel};
 use crate::ops::f;
 use crate::ops::linalg::rules::{check, columnwise, cubic, lead, with_numbers};
-use crate::{DType, Element, Result, Tensor, ensure};
+use crate::{DType, DeviceKind, Element, Result, Tensor, ensure};
 use num_complex::Complex;
 use torchlike_macros::operators;
 
@@ -61,15 +61,10 @@ fn rule(t: &Tensor, vectors: bool) -> Result<Plan> {
     };
     let mut plan = Plan::contiguous(&batch.concat(&[n]), complex);
     if vectors {
-        let OutSpec {
-            shape,
-            strides,
-            dtype,
-        } = columnwise(t.shape().clone(), complex);
-        plan.outs.push(OutSpec {
-            shape,
-            strides,
-            dtype,
+        plan.outs.push(if t.device().kind == DeviceKind::Cuda {
+            OutSpec::contiguous(t.shape(), complex)
+        } else {
+            columnwise(t.shape().clone(), complex)
         });
     }
     Ok(plan)

@@ -84,10 +84,16 @@ fn singular_rule(a: &calls::LinalgSvd) -> Result<Plan> {
     let (batch, m, n) = check(t, "linalg.svd", false)?;
     let k = m.min(n);
     let (mu, nv) = if a.full_matrices { (m, n) } else { (k, k) };
+    let right = batch.concat(&[nv, n]);
     Ok(plan([
         columnwise(batch.concat(&[m, mu]), t.dtype()),
         OutSpec::contiguous(&batch.concat(&[k]), t.dtype().to_real()),
-        columnwise(batch.concat(&[nv, n]), t.dtype()),
+        // the library for GPUs gives the vectors themselves, not their adjoints
+        if t.device().kind == DeviceKind::Cuda {
+            OutSpec::contiguous(&right, t.dtype())
+        } else {
+            columnwise(right, t.dtype())
+        },
     ]))
 }
 

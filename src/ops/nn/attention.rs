@@ -64,8 +64,24 @@ fn attention(a: &calls::NnFunctionalScaledDotProductAttention) -> Result<Tensor>
     composed([q, &k, &v], mask, causal, dropout, scale)
 }
 
-/// Attention by products and a softmax.
+/// Attention by products and a softmax, in single precision where elements have 16 bits.
 fn composed(
+    [q, k, v]: [&Tensor; 3],
+    mask: Option<&Tensor>,
+    causal: bool,
+    dropout: f64,
+    scale: f64,
+) -> Result<Tensor> {
+    if !matches!(q.dtype(), DType::F16 | DType::BF16) {
+        return in_full([q, k, v], mask, causal, dropout, scale);
+    }
+    let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
+    let raised = [&wide(q)?, &wide(k)?, &wide(v)?];
+    f::to_dtype(&in_full(raised, mask, causal, dropout, scale)?, q.dtype())
+}
+
+/// As `composed`, in the type of the operands.
+fn in_full(
     [q, k, v]: [&Tensor; 3],
     mask: Option<&Tensor>,
     causal: bool,
@@ -347,10 +363,5 @@ fn recorded(a: &calls::_Attention) -> Result<Ret> {
             .call()?;
         return Ok(Ret::One(made));
     }
-    if !matches!(q.dtype(), DType::F16 | DType::BF16) {
-        return composed([q, k, v], mask, causal, 0.0, scale).map(Ret::One);
-    }
-    let wide = |t: &Tensor| f::to_dtype(t, DType::F32);
-    let made = composed([&wide(q)?, &wide(k)?, &wide(v)?], mask, causal, 0.0, scale)?;
-    f::to_dtype(&made, q.dtype()).map(Ret::One)
+    composed([q, k, v], mask, causal, 0.0, scale).map(Ret::One)
 }

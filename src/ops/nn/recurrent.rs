@@ -139,8 +139,8 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Kept, Cast::Low),
 ];
 
-/// One layer in one direction over rows of all steps, `sizes[t]` of them at step `t` (never growing). Its outputs are rows too,
-/// or `even` steps one behind the other.
+/// One layer in one direction over rows of all steps, `sizes[t]` of them at step `t` (never growing), or over steps one behind the
+/// other. Its outputs are rows too, or `even` such steps.
 fn layer(
     cell: Cell,
     data: &Tensor,
@@ -152,7 +152,11 @@ fn layer(
     // One call for all steps, whose gradients come together in one; on meta, steps take their rows, as in PyTorch.
     let ahead = !is_nowhere(data);
     let whole = if ahead { w.gates(data)? } else { data.clone() };
-    let input = f::SplitWithSizes::new(&whole, sizes).call()?;
+    let input = if whole.ndim() == 3 {
+        f::unbind(&whole)?
+    } else {
+        f::SplitWithSizes::new(&whole, sizes).call()?
+    };
     drop(whole);
     let mut outs: Vec<Tensor> = Vec::with_capacity(sizes.len());
     let mut done: Vec<State> = Vec::new();
@@ -294,8 +298,8 @@ impl Net<'_> {
         let mut finals: Vec<State> = Vec::new();
         for l in 0..self.layers {
             let mut outs = Vec::new();
-            let rows = if even && l > 0 {
-                f::reshape(&x, &[-1, x.size(-1)?])?
+            let rows = if even && !is_nowhere(&x) {
+                f::reshape(&x, &[sizes.iter().sum(), x.size(-1)?])?
             } else {
                 x.clone()
             };
@@ -361,8 +365,7 @@ fn padded(x: &Tensor, batch_first: bool, net: &Net, cell: Cell) -> Result<Ret> {
         let (out, h, c) = lstm::run(&x, net)?;
         return Ok(Ret::Tuple(vec![swapped(out)?, h, c]));
     }
-    let rows = f::reshape(&x, &[steps * batch, x.shape()[2]])?;
-    let (out, state) = net.run(cell, &rows, (&vec![batch; steps as usize], true))?;
+    let (out, state) = net.run(cell, &x, (&vec![batch; steps as usize], true))?;
     let out = if batch_first && cell != Cell::Lstm {
         typed::changed(&f::Transpose::new(&out, 0, 1).args()?)?
     } else {

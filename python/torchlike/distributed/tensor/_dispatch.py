@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torchlike as torch
 from torchlike import _C
 from torchlike._ops import modes
+from torchlike._tags import Tag
 from torchlike.distributed.tensor import _drawn, _moves, _written
 from torchlike.distributed.tensor._rules import Call, Fixed, Rows, filled, rule_of
 from torchlike.distributed.tensor._rules.reduce import evenly
@@ -90,10 +91,8 @@ def _spec_of(func: OpOverload, t: Any, mesh: DeviceMesh) -> Spec:
         _C._trace_void()  # the same call is refused outside
     elif t.numel() != 1:
         raise RuntimeError(
-            f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
-            "distributed operators! Please see "
-            "https://docs.pytorch.org/docs/main/distributed.tensor.html#mixed-tensor-and-dtensor-operations "
-            "for more details."
+            f"{func} got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
+            "distributed operators!"
         )
     elif t.ndim == 1:
         warnings.warn(
@@ -331,6 +330,8 @@ def _decide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if rule is None:
         if func.implicit:
             return NotImplemented
+        if Tag.dynamic_output_shape in func.tags or Tag.data_dependent_output in func.tags:
+            raise RuntimeError(f"{func}")  # what the whole looks like is asked first
         raise NotImplementedError(f"Operator {func} does not have a sharding strategy registered.")
     metas, form = result_of(func, args, kwargs)
     call = Call(func._opname, func._overloadname, args, kwargs, _count(func, metas))

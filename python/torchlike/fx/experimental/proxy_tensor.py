@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike
 from torchlike import _C
 from torchlike._ops import modes as dispatch_modes
+from torchlike._subclasses.fake_tensor import FakeTensorMode
 from torchlike._tags import Tag
 from torchlike.fx._symbolic_trace import PH, Tracer
 from torchlike.fx.graph_module import GraphModule
@@ -52,6 +53,8 @@ class PythonKeyTracer(Tracer):
         self.tensor_attrs = {}
         self.values: dict[Any, dict[int, tuple[Any, Proxy]]] = {}
         self.functional: str | None = None
+        # of one mode are all values of a graph, so that passes can compute with them
+        self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
 
     def call_module(self, m: Any, forward: Any, args: Any, kwargs: Any) -> Any:
         """Every module is traced into."""
@@ -64,16 +67,28 @@ class PythonKeyTracer(Tracer):
     def create_arg(self, a: Any) -> Any:
         """Parameters and other tensors of the function become attributes of the graph's module."""
         if isinstance(a, Parameter):
-            for name, param in self.root.named_parameters():
-                if a is param:
-                    return self.create_node("get_attr", name, (), {})
-            name = self.get_fresh_qualname("_param_constant")
-            setattr(self.root, name, a)
-            return self.create_node("get_attr", name, (), {})
+            name = next((n for n, p in self.root.named_parameters() if p is a), "")
+            if not name:
+                name = self.get_fresh_qualname("_param_constant")
+                setattr(self.root, name, a)
+            node = self.create_node("get_attr", name, (), {})
+            node.meta["val"] = self.outline(a)
+            return node
         made = super().create_arg(a)
         if isinstance(a, Tensor):
-            made.meta["val"] = _outline(a)
+            made.meta["val"] = self.outline(a)
         return made
+
+    def outline(self, tensor: Any) -> Any:
+        """A fake tensor of this layout, on the same device."""
+        if type(tensor) is not Tensor and not isinstance(tensor, Parameter):
+            return tensor.detach()
+        if tensor.layout is not torchlike.strided:
+            return None
+        with dispatch_modes.without(), self.fakes:
+            return torchlike.empty_strided(
+                tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=tensor.device
+            )
 
     def find(self, tensor: Any) -> Proxy | None:
         """The node of a tensor; one that nobody has numbered may be any of those that lie alike."""
@@ -92,7 +107,7 @@ class PythonKeyTracer(Tracer):
             _C._number_alike(tensor, nr)
         # the tensor is kept, or its memory would be that of another one
         alike[nr] = (tensor, proxy)
-        proxy.node.meta["val"] = _outline(tensor)
+        proxy.node.meta["val"] = self.outline(tensor)
         proxy.node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
 
 
@@ -112,18 +127,6 @@ def place(tensor: Any) -> Any:
     memory = tensor.untyped_storage()._cdata
     layout = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
     return memory, layout, tensor.dtype, tensor.is_conj(), tensor.is_neg()
-
-
-def _outline(tensor: Any) -> Any:
-    """A tensor of this layout without values."""
-    if type(tensor) is not Tensor and not isinstance(tensor, Parameter):
-        return tensor.detach()
-    if tensor.layout is not torchlike.strided:
-        return None
-    with dispatch_modes.without():
-        return torchlike.empty_strided(
-            tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta"
-        )
 
 
 def _is_constant(node: Any) -> bool:
@@ -243,7 +246,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         elif isinstance(result, list | tuple):
             for i, item in enumerate(result):
                 self._note(item, proxy[i], written)
-            proxy.node.meta["val"] = pytree.tree_map_only(Tensor, _outline, result)
+            proxy.node.meta["val"] = pytree.tree_map_only(Tensor, self.tracer.outline, result)
 
 
 def get_innermost_proxy_mode() -> ProxyTorchDispatchMode | None:
@@ -348,7 +351,7 @@ def make_fx(
             decomposition_table=decomposition_table,
         )
         model = getattr(f, "_orig_mod", None) if record_module_stack else None
-        with _fake_inputs(tracing_mode, args) as inputs:
+        with _fake_inputs(tracing_mode, args, tracer) as inputs:
             runner = _runner(f, inputs, kwargs, tracer, mode, model)
             function = _with_signature(runner, names)
             function.__name__ = getattr(f, "__name__", type(f).__name__)
@@ -375,15 +378,14 @@ def _noted_calls(model: Module | None, tracer: PythonKeyTracer) -> Any:
 
 
 @contextlib.contextmanager
-def _fake_inputs(tracing_mode: str, args: Any) -> Iterator[Any]:
+def _fake_inputs(tracing_mode: str, args: Any, tracer: PythonKeyTracer) -> Iterator[Any]:
     """The inputs as they are run."""
     if tracing_mode == "real":
         yield args
         return
-    from torchlike._subclasses.fake_tensor import FakeTensorMode
     from torchlike.fx._fake import detect_fake_mode
 
-    mode = detect_fake_mode(pytree.tree_leaves(args)) or FakeTensorMode(allow_non_fake_inputs=True)
+    mode = tracer.fakes = detect_fake_mode(pytree.tree_leaves(args)) or tracer.fakes
     with mode:
         yield pytree.tree_map_only(Tensor, mode.from_tensor, args)
 

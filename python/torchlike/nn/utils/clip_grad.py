@@ -58,12 +58,13 @@ def get_total_norm(
         return torch.tensor(0.0)
     first = tensors[0].device
     norms: list[Any] = []
-    for group, _, together in _groups(tensors, foreach):
-        if together:
-            norms += _public._foreach_norm(group, norm_type)
-        else:
-            norms += [torch.linalg.vector_norm(t, norm_type) for t in group]
-    total = torch.linalg.vector_norm(torch.stack([n.to(first) for n in norms]), norm_type)
+    with torch.no_grad():
+        for group, _, together in _groups(tensors, foreach):
+            if together:
+                norms += _public._foreach_norm(group, norm_type)
+            else:
+                norms += [torch.linalg.vector_norm(t, norm_type) for t in group]
+        total = torch.linalg.vector_norm(torch.stack([n.to(first) for n in norms]), norm_type)
     if error_if_nonfinite and torch.logical_or(total.isnan(), total.isinf()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "

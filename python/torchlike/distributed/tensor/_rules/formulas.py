@@ -165,6 +165,14 @@ def _isin(elements: Any, test: Any, **_: Any) -> Any:
     return aten.any.dims(aten.eq.Tensor(wide, test), dims)
 
 
+def _prelu(a: Any, weight: Any) -> Any:
+    return aten.where.self(aten.gt.Scalar(a, 0), a, aten.mul.Tensor(weight, a))
+
+
+def _take(a: Any, index: Any) -> Any:
+    return aten.index.Tensor(aten.view.default(a, [-1]), [index])
+
+
 _FORMULAS: dict[str, Callable[..., Any]] = {
     "mse_loss": _squares,
     "binary_cross_entropy": _weighted,
@@ -191,6 +199,8 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "trace": _trace,
     "rsub": _rsub,
     "isin": _isin,
+    "_prelu_kernel": _prelu,
+    "take": _take,
 }
 
 

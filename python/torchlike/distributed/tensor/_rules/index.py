@@ -56,11 +56,6 @@ def _gather(call: Call) -> Rows:
     return Rows(rows)
 
 
-@rule("take")
-def _take(call: Call) -> Rows:
-    return Rows([[Cut(d), R, Cut(d)] for d in range(call.specs[1].ndim)])
-
-
 @rule("index_select")
 def _index_select(call: Call) -> Rows:
     spec = call.first

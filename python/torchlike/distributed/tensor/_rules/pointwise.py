@@ -55,7 +55,7 @@ _conj copysign dropout_backward fill float_power frexp gelu gelu_backward hardsw
 leaky_relu_backward elu elu_backward hardtanh_backward hardsigmoid_backward softplus softplus_backward mish_backward
 softshrink softshrink_backward hardshrink_backward lerp logical_and logical_not logical_or logical_xor logit_backward
 masked_fill mvlgamma native_dropout_backward polygamma rrelu_with_noise sigmoid_backward silu_backward
-tanh_backward threshold_backward where xlogy glu_jvp celu _prelu_kernel complex polar __xor__ isclose isreal
+tanh_backward threshold_backward where xlogy glu_jvp celu complex polar __xor__ isclose isreal
 log_sigmoid_forward log_sigmoid_backward ldexp _conj_physical _prelu_kernel_backward
 fake_quantize_per_tensor_affine_cachemask _fake_quantize_per_tensor_affine_cachemask_tensor_qparams
 """
@@ -125,7 +125,7 @@ def _register() -> None:
     names = {_aten(row) for row in _C._op_pointwise()} | set(_MORE.split())
     names |= {n.partition(".")[0] for n in _partial_rows()}
     names -= {"fill", "fill_", "detach", "zero_", "glu", "rsub"}
-    names |= {n + "_" for n in names}
+    names |= {n + "_" for n in names} | {"rsub.Scalar"}
     rule(*(n for n in names if not has_rule(n)))(pointwise)
 
 
