@@ -405,3 +405,21 @@ def test_unsigned_numbers_are_finite(dtype):
     x = torch.tensor([0, 7], dtype=dtype)
     assert torch.equal(torch.nan_to_num(x), x)
     assert not torch.isposinf(x).any() and not torch.isneginf(x).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("n", [3, 400])
+def test_numbers_that_take_the_place_of_others_are_rounded(dtype, n):
+    given = [float("nan"), float("inf"), -float("inf")]
+    x, wanted = torch.tensor(given * n).to(dtype), torch.tensor([0.1, 0.7, -0.3] * n).to(dtype)
+    assert torch.equal(torch.nan_to_num(x, 0.1, 0.7, -0.3), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_numbers_are_weighed_from_either_end(dtype):
+    x, y = (torch.randn(67, dtype=dtype) for _ in range(2))
+    w = torch.randn(67, dtype=dtype)
+    wanted = torch.where(w.abs() < 0.5, x + w * (y - x), y - (y - x) * (1 - w))
+    assert torch.equal(torch.lerp(x, y, w), wanted)
+    assert torch.equal(x.clone().lerp_(y, w), wanted)
+    assert torch.equal(torch.lerp(x, y, 0.3), x + 0.3 * (y - x))

@@ -226,7 +226,6 @@ pub fn arg_extreme(
         return values.map_or(Ok(()), |v| super::copy::copy(v, &alike(v)));
     }
     if let [dim] = *dims
-        && d == input.dtype()
         && input.is_contiguous()
         && input.numel() > 0
         && input
@@ -234,7 +233,7 @@ pub fn arg_extreme(
             .get(dim + 1..)
             .is_some_and(|inner| inner.iter().product::<i64>() >= 8)
     {
-        return arg_columns(values, indices, input, dim, max);
+        return arg_columns(values, indices, &super::copy::dense(input, d)?, dim, max);
     }
     let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
     let at_end = dims.len() == input.ndim() || *dims == [input.ndim().wrapping_sub(1)];
@@ -407,24 +406,33 @@ mod tests {
             })
             .collect();
         let t = Tensor::from_slice(&v, &[2, 30, 16]).unwrap();
-        // The same values in another layout take the other way.
-        let other = t
-            .permuted(&[0, 2, 1])
-            .contiguous()
-            .unwrap()
-            .permuted(&[0, 2, 1]);
-        for max in [false, true] {
+        for (dtype, max) in [
+            (DType::F32, false),
+            (DType::F32, true),
+            (DType::BF16, true),
+            (DType::F16, false),
+        ] {
+            let t = crate::cpu::copy::converted(&t, dtype).unwrap();
+            // The same values in another layout take the other way.
+            let other = t
+                .permuted(&[0, 2, 1])
+                .contiguous()
+                .unwrap()
+                .permuted(&[0, 2, 1]);
             let outs: Vec<Vec<i64>> = [&t, &other]
                 .map(|x| {
                     let (values, at) = (
-                        Tensor::empty(&[2, 16], DType::F32, crate::Device::CPU).unwrap(),
+                        Tensor::empty(&[2, 16], dtype, crate::Device::CPU).unwrap(),
                         Tensor::empty(&[2, 16], DType::I64, crate::Device::CPU).unwrap(),
                     );
                     arg_extreme(Some(&values), &at, x, &[1], max).unwrap();
-                    at.to_vec::<i64>().unwrap()
+                    let values = crate::cpu::copy::converted(&values, DType::F64).unwrap();
+                    let bits = values.to_vec::<f64>().unwrap();
+                    let bits = bits.iter().map(|v| v.to_bits() as i64);
+                    bits.chain(at.to_vec::<i64>().unwrap()).collect()
                 })
                 .to_vec();
-            assert_eq!(outs[0], outs[1]);
+            assert_eq!(outs[0], outs[1], "{dtype}");
         }
     }
 }

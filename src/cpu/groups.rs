@@ -8,7 +8,7 @@ use super::select::rank;
 use super::simd::simd_fn;
 use super::sort::{Key, order, sortable};
 use super::{slice, slice_mut, unordered};
-use crate::{DType, Element, Result, Scalar, Tensor};
+use crate::{DType, Result, Scalar, Tensor};
 
 /// What is asked besides the distinct ones.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,10 +65,16 @@ pub fn of_elements(t: &Tensor, consecutive: bool, ask: Besides) -> Result<Groups
 
 simd_fn! { stream
     /// How many elements differ from the one before them.
-    fn differences<T: Element>(before: &[T], x: &[T]) -> usize {
+    fn differences<T: Key>(before: &[T], x: &[T]) -> usize {
+        // So many that a byte counts them.
+        const PART: usize = 128;
         let mut count = 0;
-        for i in 0..x.len().min(before.len()) {
-            count += usize::from(x[i] != before[i]);
+        for (before, x) in before.chunks(PART).zip(x.chunks(PART)) {
+            let mut few = 0u8;
+            for (x, before) in x.iter().zip(before) {
+                few += u8::from(!x.is(*before));
+            }
+            count += usize::from(few);
         }
         count
     }
@@ -107,7 +113,7 @@ pub fn write_changes(from: &Tensor, to: &Tensor) -> Result<()> {
             // Written whether it differs or not: a branch would be guessed wrong too often.
             let Some(o) = to.get_mut(at) else { break };
             *o = pair[1];
-            at += usize::from(pair[1] != pair[0]);
+            at += usize::from(!pair[1].is(pair[0]));
         }
     });
     Ok(())
@@ -314,6 +320,7 @@ fn each<T: Ranked>(to: &Tensor, x: &Tensor, f: impl Fn(T) -> bool + Sync) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Element;
 
     fn found<T: Element>(
         data: &[T],
@@ -397,10 +404,23 @@ mod tests {
             check(
                 &mixed
                     .iter()
+                    .map(|x| half::bf16::from_f32((x % 11) as f32 - 5.0))
+                    .collect::<Vec<_>>(),
+            );
+            check(
+                &mixed
+                    .iter()
                     .map(|x| (x % 11) as f32 - 5.0)
                     .collect::<Vec<_>>(),
             );
         }
+    }
+
+    #[test]
+    fn no_number_is_equal_to_itself() {
+        let data = [f32::NAN, f32::NAN, 1.0, 1.0].map(half::f16::from_f32);
+        let (values, ..) = found(&data, true, Besides::default());
+        assert_eq!(values.len(), 3);
     }
 
     #[test]

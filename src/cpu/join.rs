@@ -37,10 +37,43 @@ pub fn layers<'t>(
         .collect()
 }
 
+/// Rows that are written part by part.
+const ROWS: usize = 64;
 /// Parts of rows that are shorter than this many bytes are moved faster element by element.
 const SHORT: usize = 32;
 /// So few parts are worth no other way.
 const FEW: usize = 64;
+
+/// Tensors of which each row of a result has a part, and the bytes of that.
+type Parts<'a> = [(&'a [u8], usize)];
+
+/// What writes rows whose parts all have so many bytes.
+fn alike(bytes: usize) -> Option<fn(&mut [u8], &Parts, usize)> {
+    Some(match bytes {
+        8 => pieces::<8>,
+        16 => pieces::<16>,
+        32 => pieces::<32>,
+        64 => pieces::<64>,
+        _ => return None,
+    })
+}
+
+/// Writes rows of parts of `N` bytes each, from row `first` on.
+fn pieces<const N: usize>(to: &mut [u8], parts: &Parts, first: usize) {
+    let (to, _) = to.as_chunks_mut::<N>();
+    // Some rows at a time, so that their lines are still in the first cache when the next part comes.
+    for (at, to) in (first..)
+        .step_by(ROWS)
+        .zip(to.chunks_mut(ROWS * parts.len()))
+    {
+        for (k, &(from, _)) in parts.iter().enumerate() {
+            let (from, _) = from.as_chunks::<N>();
+            for (to, from) in to[k..].iter_mut().step_by(parts.len()).zip(&from[at..]) {
+                *to = *from;
+            }
+        }
+    }
+}
 
 /// Joins dense tensors of the result's dtype along its dimension `dim`, each a part of every row; false, having done nothing, where
 /// some are of another kind or parts are too short to be worth it.
@@ -59,7 +92,8 @@ pub fn rows<'t>(out: &Tensor, list: impl Iterator<Item = &'t Tensor>, dim: usize
         line += part;
     }
     let rows = rows as usize;
-    if !dense(out) || shortest < SHORT && rows * parts.len() > FEW {
+    let alike = alike(shortest).filter(|_| parts.iter().all(|p| p.1 == shortest));
+    if !dense(out) || shortest < SHORT && alike.is_none() && rows * parts.len() > FEW {
         return false;
     }
     let to = memory::bytes_mut(out);
@@ -79,6 +113,11 @@ pub fn rows<'t>(out: &Tensor, list: impl Iterator<Item = &'t Tensor>, dim: usize
     }
     let to = Shared::new(to);
     pool::parallel_for(rows, (4 * iter::GRAIN / line.max(1)).max(1), |range| {
+        if let Some(pieces) = alike {
+            // SAFETY: every task has its own rows.
+            let to = unsafe { to.part(range.start * line, range.len() * line) };
+            return pieces(to, &parts, range.start);
+        }
         for i in range {
             let mut at = i * line;
             for &(from, part) in &parts {
@@ -90,4 +129,39 @@ pub fn rows<'t>(out: &Tensor, list: impl Iterator<Item = &'t Tensor>, dim: usize
         }
     });
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Device};
+
+    #[test]
+    fn rows_are_those_of_the_parts_one_beside_the_other() {
+        for width in [1i64, 8, 12, 16, 32, 64] {
+            for n in [1i64, 63, 64, 65, 200] {
+                let part = |k: i64, width: i64| {
+                    let v: Vec<u8> = (0..n * width).map(|i| (i * 3 + k * 101) as u8).collect();
+                    Tensor::from_slice(&v, &[n, width]).unwrap()
+                };
+                for last in [width, width + 1] {
+                    let parts = [part(0, width), part(1, width), part(2, last)];
+                    let whole = 2 * width + last;
+                    let out = Tensor::empty(&[n, whole], DType::U8, Device::CPU).unwrap();
+                    if !rows(&out, parts.iter(), 1) {
+                        assert!(width < SHORT as i64);
+                        continue;
+                    }
+                    let made = memory::bytes(&out).chunks_exact(whole as usize);
+                    for (i, row) in made.enumerate() {
+                        let of = |t: &Tensor| {
+                            let width = t.shape()[1] as usize;
+                            memory::bytes(t)[i * width..][..width].to_vec()
+                        };
+                        assert_eq!(row, parts.iter().flat_map(of).collect::<Vec<_>>());
+                    }
+                }
+            }
+        }
+    }
 }

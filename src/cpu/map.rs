@@ -20,7 +20,7 @@ use blocks::{
     light_over_numbers, plain, plain_numbers, wide,
 };
 pub use ctx::{Ctx, FromCtx, Swaps};
-use tiles::{bf16_block, f16_block};
+use tiles::{Halving, bf16_block, f16_block};
 
 /// An operator on elements of type `A`.
 pub trait Op<A> {
@@ -306,8 +306,7 @@ fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> 
 }
 /// The same, and for 16-bit floats, bf16 being rounded by `R` or not at all: three passes over blocks for what takes one cost
 /// as much as the memory. Those of float16 only if `TILED`.
-const fn halved_loop<O: Op<f32, Out = f32>, R: Op<bf16, Out = bf16>, const TILED: bool>()
--> &'static Loop {
+const fn halved_loop<O: Op<f32, Out = f32>, R: Halving<O>, const TILED: bool>() -> &'static Loop {
     const {
         &Loop {
             halves: Some(&Halves {
@@ -452,7 +451,7 @@ pub fn signed<O: Op<f32, Out = f32> + Op<f64> + Op<u16, Out = u16>>(
 pub fn bits<O: Op<u16, Out = u16>>(_: DType) -> Option<&'static Loop> {
     None
 }
-/// The same for those that give whole numbers, by instructions that the compiler finds in long loops alone.
+/// The same for those of which the compiler makes vectors in long loops alone: that give whole numbers, or choose among many.
 #[must_use]
 pub fn whole<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, halved_loop::<O, Exact<O>, false>, light_loop::<O, f64>)

@@ -79,7 +79,7 @@ pub trait RealFns: Elementary + PartialOrd {
     fn erf_(self) -> Self;
     /// One minus the error function.
     fn erfc_(self) -> Self;
-    /// The inverse of the error function.
+    /// The inverse of the error function, or NaN where another form of it is needed.
     fn erfinv_(self) -> Self;
     /// The angle of the point `(x, self)`.
     fn atan2_(self, x: Self) -> Self;
@@ -168,7 +168,7 @@ real_impl!(
     f64,
     vmath64::erf,
     vmath64::erfc,
-    vmath64::erfinv,
+    vmath64::erfinv_near,
     vmath64::atan2,
     vmath64::hypot,
     vmath64::pow,

@@ -20,6 +20,7 @@ pub(crate) mod copy;
 pub(crate) mod cross;
 pub(crate) mod ctc;
 pub(crate) mod dense;
+pub(crate) mod distance;
 pub(crate) mod distance_backward;
 pub(crate) mod distinct;
 pub(crate) mod eigen;

@@ -208,6 +208,9 @@ simd_fn! { wide
     }
 }
 
+/// Elements that a number is written out for.
+const RUN: usize = 64;
+
 /// Does a step for every element of `x`; both numbers broadcast.
 fn each<S: Step>(s: S, out: &Tensor, x: &Tensor, a: &Tensor, b: &Tensor) {
     let (a, b) = (a.expand_to(out.shape()), b.expand_to(out.shape()));
@@ -225,14 +228,25 @@ fn each<S: Step>(s: S, out: &Tensor, x: &Tensor, a: &Tensor, b: &Tensor) {
         unsafe {
             let dense = s4[0] == sizes[0] as isize && s4[1] == sizes[1] as isize;
             let (pa, pb) = (p[2].cast::<S::By>(), p[3].cast::<S::By>());
-            if dense && (s4[2] | s4[3] == 0 || s4[2] == by && s4[3] == by) {
+            if dense && s4[2..].iter().all(|&s| s == 0 || s == by) {
                 let to = std::slice::from_raw_parts_mut(p[0].cast::<S::Out>(), n);
                 let from = std::slice::from_raw_parts(p[1].cast::<S::In>(), n);
-                if s4[2] == 0 {
-                    alike(s, to, from, *pa, *pb);
-                } else {
-                    let a = std::slice::from_raw_parts(pa, n);
-                    apart(s, to, from, a, std::slice::from_raw_parts(pb, n));
+                if s4[2] | s4[3] == 0 {
+                    return alike(s, to, from, *pa, *pb);
+                }
+                // A number that all share is written out beside those of the other.
+                let shared = [[*pa; RUN], [*pb; RUN]];
+                let m = if s4[2] == s4[3] { n } else { RUN.min(n) };
+                for (k, (to, from)) in to.chunks_mut(m).zip(from.chunks(m)).enumerate() {
+                    let numbers = |i: usize| match s4[2 + i] {
+                        0 => &shared[i][..to.len()],
+                        _ => {
+                            let first = p[2 + i].cast::<S::By>().add(k * m);
+                            std::slice::from_raw_parts(first, to.len())
+                        }
+                    };
+                    let (a, b) = (numbers(0), numbers(1));
+                    apart(s, to, from, a, b);
                 }
                 return;
             }
@@ -392,4 +406,37 @@ fn meetings<T: Stored>(m: Meeting, out: &Tensor, x: &Tensor, y: &Tensor) {
 pub fn met(out: &Tensor, x: &Tensor, y: &Tensor, m: Meeting) -> Result<()> {
     by_stored!(out.dtype(), T => meetings::<T>(m, out, x, y));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn numbers_of_all_stand_beside_those_of_a_channel() {
+        for n in [1i64, 63, 64, 65, 300] {
+            let v: Vec<f32> = (0..3 * n).map(|i| (i * 37 % 101) as f32 - 40.0).collect();
+            let sums = Tensor::from_slice(&v, &[3, n]).unwrap();
+            let own: Vec<f32> = (0..n).map(|i| 0.5 + i as f32 / 64.0).collect();
+            let (own, one) = (
+                Tensor::from_slice(&own, &[n]).unwrap(),
+                Tensor::from_slice(&[0.75f32], &[1]).unwrap(),
+            );
+            let made = |factor: &Tensor, bias: &Tensor| {
+                let out = Tensor::empty(&[3, n], DType::U8, Device::CPU).unwrap();
+                rescaled(&out, &sums, factor, bias, 7, 3).unwrap();
+                out.to_vec::<u8>().unwrap()
+            };
+            let spread =
+                |t: &Tensor| crate::cpu::copy::dense(&t.expand_to(&[3, n]), DType::F32).unwrap();
+            for (factor, bias) in [(&own, &one), (&one, &own)] {
+                assert_eq!(
+                    made(factor, bias),
+                    made(&spread(factor), &spread(bias)),
+                    "{n}"
+                );
+            }
+        }
+    }
 }

@@ -17,6 +17,11 @@ pub trait Key: Element {
     fn key(self) -> u64;
     /// The key of what equals nothing, itself included; integers have none.
     const ODD: Option<u64> = None;
+    /// Whether they are equal.
+    #[inline(always)]
+    fn is(self, other: Self) -> bool {
+        self == other
+    }
 }
 macro_rules! keys {
     ($($t:ty, $short:literal, |$x:ident| $e:expr;)+) => { $(impl Key for $t {
@@ -36,6 +41,11 @@ macro_rules! keys {
             u64::from(if v.is_nan() { <$w>::MAX } else { flipped })
         }
         const ODD: Option<u64> = Some(<$w>::MAX as u64);
+        #[inline(always)]
+        fn is(self, other: Self) -> bool {
+            let wide = |$x: $t| $wide;
+            wide(self) == wide(other)
+        }
     })+ };
 }
 keys! {

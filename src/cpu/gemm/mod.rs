@@ -417,7 +417,7 @@ float_gemm! { bf16, f32, Bf16Portable, Bf16Avx2, Bf16Avx512, Bf16Dot if std::is_
 
 // Arithmetic that wraps is the same with a sign and without.
 macro_rules! simple_gemm {
-    ($($t:ty as $u:ty)+) => { $(
+    ($run:ident: $($t:ty as $u:ty)+) => { $(
         impl GemmElement for $t {
             type Scale = $t;
             unsafe fn gemm(
@@ -427,12 +427,13 @@ macro_rules! simple_gemm {
                 let c = MatMut::new(c.ptr.cast(), c.rs, c.cs);
                 let (alpha, beta, bias) = (alpha as $u, beta as $u, bias.map(|b| b.cast()));
                 // SAFETY: the caller's.
-                unsafe { simple::Simple::<$u> { m, n, k, alpha, a, b, beta, c, bias }.run() }
+                unsafe { simple::Simple::<$u> { m, n, k, alpha, a, b, beta, c, bias }.$run() }
             }
         }
     )+ };
 }
-simple_gemm! { u8 as u8 i8 as u8 u16 as u16 i16 as u16 u32 as u32 i32 as u32 u64 as u64 i64 as u64 }
+simple_gemm! { run: u8 as u8 i8 as u8 u16 as u16 i16 as u16 u32 as u32 i32 as u32 }
+simple_gemm! { run_by_size: u64 as u64 i64 as u64 }
 
 macro_rules! complex_gemm {
     ($($t:ty)+) => { $(

@@ -22,6 +22,11 @@ pub(super) trait Number: Copy + Default + PartialEq + 'static {
     /// `x * y + z`.
     fn mac(x: Self, y: Self, z: Self) -> Self;
     fn add(x: Self, y: Self) -> Self;
+    /// `x * y + z` of a sum or a result, which may be larger than elements are.
+    #[inline(always)]
+    fn scale(x: Self, y: Self, z: Self) -> Self {
+        Self::mac(x, y, z)
+    }
 }
 macro_rules! integers {
     ($($t:ty)+) => { $(
@@ -45,11 +50,16 @@ impl<R: Part> Number for Complex<R> {
     }
 }
 
+/// Sums of a tile, from the start of a cache line on: vectors that cross lines cost twice.
+#[repr(align(64))]
+struct Sums<T>([[T; WIDTH]; ROWS]);
+
 simd_fn! { wide
     /// Sums of products of four lines of A with `width` columns of B, whose lines are `step` elements apart. (A loop whose
     /// length is known would be unrolled, and not become vectors.)
     fn tile<T: Number>(a: [*const T; ROWS], cs: isize, b: *const T, step: isize, k: usize, width: usize, to: &mut [[T; WIDTH]; ROWS]) {
-        let [mut s0, mut s1, mut s2, mut s3] = [[T::default(); WIDTH]; ROWS];
+        let mut sums = Sums([[T::default(); WIDTH]; ROWS]);
+        let [s0, s1, s2, s3] = &mut sums.0;
         let n = width.min(WIDTH);
         for p in 0..k as isize {
             // SAFETY: the caller's, who has `k` elements of each line and as many lines of so many columns.
@@ -65,7 +75,7 @@ simd_fn! { wide
                 s3[q] = T::mac(x[3], y[q], s3[q]);
             }
         }
-        *to = [s0, s1, s2, s3];
+        *to = sums.0;
     }
 }
 
@@ -84,6 +94,83 @@ simd_fn! { wide
             sums[at % LANES] = T::mac(x[at], y[at], sums[at % LANES]);
         }
         sums.into_iter().fold(T::default(), T::add)
+    }
+}
+
+/// A number of 64 bits, the elements of which are such of 32 bits: one instruction multiplies those, where three or more make a
+/// product of 64 bits.
+#[derive(Clone, Copy, Default, PartialEq)]
+#[repr(transparent)]
+struct Short(i64);
+
+impl Number for Short {
+    #[inline(always)]
+    fn mac(x: Self, y: Self, z: Self) -> Self {
+        let of = |v: Self| i64::from(v.0 as i32);
+        Self((of(x) * of(y)).wrapping_add(z.0))
+    }
+    #[inline(always)]
+    fn add(x: Self, y: Self) -> Self {
+        Self(x.0.wrapping_add(y.0))
+    }
+    #[inline(always)]
+    fn scale(x: Self, y: Self, z: Self) -> Self {
+        Self(x.0.wrapping_mul(y.0).wrapping_add(z.0))
+    }
+}
+
+/// Whether the numbers of 64 bits of a matrix are such of 32 bits.
+///
+/// # Safety
+/// It has so many rows and columns.
+unsafe fn is_short(matrix: &Mat<u64>, rows: usize, columns: usize) -> bool {
+    // The walk along memory is the inner one.
+    let turned = matrix.rs.abs() < matrix.cs.abs();
+    let (outer, inner) = if turned {
+        (columns, rows)
+    } else {
+        (rows, columns)
+    };
+    (0..outer).all(|i| {
+        let mut beyond = 0;
+        for j in 0..inner {
+            let (row, column) = if turned { (j, i) } else { (i, j) };
+            // SAFETY: as the caller promises.
+            let v = unsafe { *matrix.at(row, column).ptr };
+            beyond |= v.wrapping_add(1 << 31);
+        }
+        beyond >> 32 == 0
+    })
+}
+
+impl Simple<u64> {
+    /// The same, in the quickest way for the numbers that there are.
+    ///
+    /// # Safety
+    /// As [`gemm`](super::gemm).
+    pub(super) unsafe fn run_by_size(self) {
+        /// Rows and columns from which it pays to look at all numbers.
+        const MANY: usize = 8;
+        // SAFETY: as the caller promises; the numbers are of one size.
+        unsafe {
+            let many = self.m.min(self.n) >= MANY;
+            if !many || !is_short(&self.a, self.m, self.k) || !is_short(&self.b, self.k, self.n) {
+                return self.run();
+            }
+            let short = |x: Mat<u64>| Mat::new(x.ptr.cast(), x.rs, x.cs);
+            Simple {
+                m: self.m,
+                n: self.n,
+                k: self.k,
+                alpha: Short(self.alpha as i64),
+                a: short(self.a),
+                b: short(self.b),
+                beta: Short(self.beta as i64),
+                c: MatMut::new(self.c.ptr.cast(), self.c.rs, self.c.cs),
+                bias: self.bias.map(|b| b.cast()),
+            }
+            .run();
+        }
     }
 }
 
@@ -124,9 +211,9 @@ impl<T: Number> Simple<T> {
         // SAFETY: within C and the bias; rows of different threads are different.
         unsafe {
             let at = self.c.at(i, j).ptr;
-            let mut v = T::mac(self.alpha, sum, zero);
+            let mut v = T::scale(self.alpha, sum, zero);
             if self.beta != zero {
-                v = T::mac(self.beta, *at, v);
+                v = T::scale(self.beta, *at, v);
             }
             if let Some(bias) = self.bias {
                 v = T::add(v, *bias.add(j));

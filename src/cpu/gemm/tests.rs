@@ -290,3 +290,37 @@ fn batches() {
     }
     assert!(c.iter().all(|&v| v == 24.0));
 }
+
+#[test]
+fn integers_are_multiplied_whole_whatever_their_size() {
+    const N: usize = 12;
+    let edges = [i64::from(i32::MIN), i64::from(i32::MAX), -1, 3, 0];
+    for beyond in [7, 1 << 31, -(1 << 31) - 1, i64::MAX] {
+        let mut a: Vec<i64> = (0..N * N).map(|i| edges[i * 7 % edges.len()]).collect();
+        let b: Vec<i64> = (0..N * N).map(|i| edges[i * 3 % edges.len()]).collect();
+        a[100] = beyond;
+        for (a, b) in [(&a, &b), (&b, &a)] {
+            let mut c = vec![5i64; N * N];
+            // SAFETY: matrices of so many numbers.
+            unsafe {
+                gemm(
+                    N,
+                    N,
+                    N,
+                    3,
+                    Mat::new(a.as_ptr(), N as isize, 1),
+                    Mat::new(b.as_ptr(), 1, N as isize),
+                    1 << 33,
+                    MatMut::new(c.as_mut_ptr(), N as isize, 1),
+                    None,
+                );
+            }
+            for (i, j) in (0..N).flat_map(|i| (0..N).map(move |j| (i, j))) {
+                let products = (0..N).map(|p| a[i * N + p].wrapping_mul(b[j * N + p]));
+                let sum = products.fold(0i64, i64::wrapping_add);
+                let want = sum.wrapping_mul(3).wrapping_add(5 << 33);
+                assert_eq!(c[i * N + j], want, "{beyond} {i} {j}");
+            }
+        }
+    }
+}

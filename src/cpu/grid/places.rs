@@ -6,7 +6,6 @@ use super::{Layout, Mode, Outside, Sampling};
 use crate::cpu::lanes;
 use crate::cpu::simd::simd_fn;
 use crate::cpu::taps::{CUBIC, cubic, cubic_slope};
-use smallvec::SmallVec;
 
 /// Real numbers that places are computed in.
 pub(super) trait Real: lanes::Real + Default {
@@ -237,21 +236,23 @@ impl<T: Real> Reads<T> {
     pub fn find_pairs(&mut self, s: &Sampling, places: &[T], l: &Layout) {
         self.find_axes(s, places, l);
         let [d, h, w] = &self.axes;
-        self.pairs.clear();
+        self.pairs.resize_with(d.len * h.len, || Pairs {
+            at: [0; RUN],
+            weight: [[T::default(); RUN]; 2],
+        });
         self.single.clear();
-        let halves: SmallVec<[usize; RUN]> = (0..places.len() / l.dims)
-            .filter(|&j| (w.at[0][j] < 0) != (w.at[1][j] < 0))
-            .collect();
+        // Noted whether they are or not: a branch would be guessed wrong too often.
+        let (mut halves, mut count) = ([0; RUN], 0);
+        for j in 0..(places.len() / l.dims).min(RUN) {
+            halves[count] = j;
+            count += usize::from((w.at[0][j] < 0) != (w.at[1][j] < 0));
+        }
+        let halves = &halves[..count];
         for z in 0..d.len {
             for y in 0..h.len {
-                let mut pairs = Pairs {
-                    at: [0; RUN],
-                    weight: [[T::default(); RUN]; 2],
-                };
                 let row = ([&d.at[z], &h.at[y]], [&d.weight[z], &h.weight[y]]);
-                paired(row, w, &l.size, &mut pairs);
-                self.pairs.push(pairs);
-                for &place in &halves {
+                paired(row, w, &l.size, &mut self.pairs[z * h.len + y]);
+                for &place in halves {
                     let x = usize::from(w.at[0][place] < 0);
                     let at = [d.at[z][place], h.at[y][place], w.at[x][place]];
                     let weight = d.weight[z][place] * h.weight[y][place] * w.weight[x][place];
@@ -266,8 +267,14 @@ impl<T: Real> Reads<T> {
     fn find_axes(&mut self, s: &Sampling, places: &[T], l: &Layout) {
         for (dim, axis) in self.axes[3 - l.dims..].iter_mut().rev().enumerate() {
             let mut run = [T::default(); RUN];
-            for j in 0..places.len() / l.dims {
-                run[j] = places[j * l.dims + dim];
+            if let (2, (places, _)) = (l.dims, places.as_chunks::<2>()) {
+                for (to, place) in run.iter_mut().zip(places) {
+                    *to = place[dim];
+                }
+            } else {
+                for (to, place) in run.iter_mut().zip(places.chunks_exact(l.dims)) {
+                    *to = place[dim];
+                }
             }
             along(s, &run, l.size[2 - dim], axis);
         }

@@ -72,6 +72,10 @@ macro_rules! block_fn {
         let found = in_turn::<O, A>($level);
         found
     }};
+    (@both $bound:ident $level:ident) => {{
+        block_fn!(@set $bound $level, Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+        light_dense::<O, A>($level)
+    }};
     (@spare $bound:ident $level:ident) => {{
         block_fn!(@set $bound $level, Avx2, "avx2,fma,f16c");
         #[cfg(not(target_arch = "x86_64"))]
@@ -124,6 +128,9 @@ block_fn!(in_turn, once, Form::Dense, |out, x, c| {
     }
 });
 block_fn!(light_dense, stream, Form::Dense, |out, x, c| {
+    each::<O, A>(out, x, c);
+});
+block_fn!(wide_dense, both, Form::Dense, |out, x, c| {
     each::<O, A>(out, x, c);
 });
 block_fn!(light_numbers, spare, Form::Numbers, |out, x, c| {

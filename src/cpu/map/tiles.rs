@@ -5,22 +5,39 @@
 
 #![allow(unsafe_code, reason = "tiles over raw, checked memory")]
 
-use super::blocks::{Block, beside_numbers, beside_over_numbers, light_dense, light_over};
-use super::{Ctx, Form, Op, Rounded};
+use super::blocks::{
+    Block, beside_numbers, beside_over_numbers, light_dense, light_over, wide_dense,
+};
+use super::{Ctx, Exact, Form, Op, Rounded};
 use crate::cpu::folds::Widen;
 use crate::cpu::halves::Half;
 use crate::cpu::simd::Level;
 use half::{bf16, f16};
 use std::mem::MaybeUninit;
 
+/// What becomes of results in bf16: they are rounded, or cut as there is nothing to round.
+pub(super) trait Halving<O>: Op<bf16, Out = bf16> {
+    /// Whether rounding, and not memory, is its limit, so that the widest vectors serve it.
+    const WIDE: bool;
+}
+
+impl<O: Op<f32, Out = f32>> Halving<O> for Rounded<O> {
+    const WIDE: bool = true;
+}
+
+impl<O: Op<f32, Out = f32>> Halving<O> for Exact<O> {
+    const WIDE: bool = false;
+}
+
 /// The code for bf16, which `R` rounds or cuts, and operands in a form; for numbers in bf16 by way of that for numbers in
 /// single precision.
-pub(super) fn bf16_block<O: Op<f32, Out = f32>, R: Op<bf16, Out = bf16>>(
+pub(super) fn bf16_block<O: Op<f32, Out = f32>, R: Halving<O>>(
     form: Form,
     level: Level,
 ) -> Option<Block> {
     let alone = O::OPERANDS == 1;
     match form {
+        Form::Dense if R::WIDE => wide_dense::<R, bf16>(level),
         Form::Dense => light_dense::<R, bf16>(level),
         Form::Over if !alone => light_over::<R, bf16>(level),
         Form::OverNumbers if alone => super::blocks::light_over_numbers::<R, bf16>(level),

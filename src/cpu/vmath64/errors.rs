@@ -1,9 +1,9 @@
-//! The error function, its complement and its inverse.
+//! The complement of the error function, and its inverse.
 
 use super::{exp_of_sum, log_sum, poly, poly_sum};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
-/// Below this the error function is a polynomial, above it its complement.
+/// Below this the complement is made of the function, for which there is a polynomial.
 const NEAR: f64 = 0.5;
 
 /// What the double next to the root of 2 leaves out.
@@ -34,7 +34,9 @@ const COMPLEMENT: [f64; 22] = [
     5.025_817_034_394_256,
     1.039_595_927_667_636_8,
 ];
-/// In w - 3.5, up to w = 7.
+/// Where w, as below, is near.
+const NEAR_LOG: f64 = 7.0;
+/// In w - 3.5, up to there.
 const INVERSE_NEAR: [f64; 26] = [
     1.441_599_853_793_819_4e-23,
     -2.405_762_257_568_009_6e-22,
@@ -162,21 +164,6 @@ fn complement(a: f64, low: f64) -> f64 {
     e.mul_add(y, e * y_low)
 }
 
-/// The error function.
-#[inline(always)]
-#[must_use]
-pub fn erf(x: f64) -> f64 {
-    let a = x.abs();
-    let small = a.mul_add(near(a), a);
-    (if a < NEAR {
-        small
-    } else {
-        // From here on it is 1.
-        1.0 - complement(if a > 6.0 { 6.0 } else { a }, 0.0)
-    })
-    .copysign(x)
-}
-
 /// One minus the error function of x + low.
 #[inline(always)]
 fn erfc_of_sum(x: f64, low: f64) -> f64 {
@@ -200,7 +187,7 @@ pub fn erfc(x: f64) -> f64 {
 fn inverse(x: f64, square: f64, tail: bool) -> (f64, f64) {
     let (log, log_low) = log_sum(square);
     let w = -log;
-    let (near, near_low) = poly_sum(w - 3.5, INVERSE_NEAR);
+    let near = poly_sum(w - 3.5, INVERSE_NEAR);
     let root = w.sqrt();
     let (far, far_low) = poly_sum(1.0 / (1.0 + root) - 0.2, INVERSE_FAR);
     let (far, far_low, more) = if tail {
@@ -219,13 +206,28 @@ fn inverse(x: f64, square: f64, tail: bool) -> (f64, f64) {
     let root_low = ((-root).mul_add(root, w) - log_low) * 0.5 / root;
     let far_low = root.mul_add(far, more.mul_add(far, -y))
         + (root.mul_add(far_low, more * far_low) + root_low * far);
-    let (y, low) = if w < 7.0 {
-        (near, near_low)
-    } else {
-        (y, far_low)
-    };
+    times(x, if w < NEAR_LOG { near } else { (y, far_low) })
+}
+
+/// x times a sum, as a sum.
+#[inline(always)]
+fn times(x: f64, (y, low): (f64, f64)) -> (f64, f64) {
     let product = x * y;
     (product, x.mul_add(y, -product) + x * low)
+}
+
+/// The inverse error function up to 0.9995, beyond which it is NaN.
+#[inline(always)]
+#[must_use]
+pub fn erfinv_near(x: f64) -> f64 {
+    let w = -log_sum((1.0 - x) * (1.0 + x)).0;
+    let (y, low) = times(x, poly_sum(w - 3.5, INVERSE_NEAR));
+    let y = if x == 0.0 { x } else { y + low };
+    if (w < NEAR_LOG) & (x.abs() < 1.0) {
+        y
+    } else {
+        f64::NAN
+    }
 }
 
 /// The inverse error function.

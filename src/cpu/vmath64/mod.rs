@@ -10,13 +10,15 @@ mod bessel;
 mod errors;
 mod gamma;
 mod power;
+mod stepped;
 
 pub use angles::{acos, asin, atan, atan2, cos, hypot, sin, tan};
 pub use bessel::{i0, i0e, i1, i1e, k0, k0e, k1, k1e};
-pub use errors::{erf, erfc, erfinv, ndtr, ndtri};
+pub use errors::{erfc, erfinv, erfinv_near, ndtr, ndtri};
 pub use gamma::lgamma;
 pub use power::pow;
 use std::f64::consts::{LOG2_E, LOG10_E};
+pub use stepped::erf;
 
 /// Adding this to a double below 2^51 rounds it to an integer, which then sits in the low bits.
 pub(super) const ROUND: f64 = 6_755_399_441_055_744.0;
@@ -39,12 +41,32 @@ const LOW: u64 = 0x3fe6_a09e_667f_3bcd;
 /// From here on the square of a number plus one is its square, and its root the number.
 const FAR: f64 = 268_435_456.0;
 
-/// Horner's rule, highest coefficient first.
+/// Coefficients at the end of a long polynomial that wait for each other, as what they round away stays small so.
+const LAST: usize = 2;
+
+/// A polynomial, highest coefficient first: Horner's rule, in the odd and the even powers of the long ones, of which a processor
+/// then waits for but half of the steps.
 #[inline(always)]
 pub(super) fn poly<const N: usize>(x: f64, c: [f64; N]) -> f64 {
-    let mut y = c[0];
-    for &c in &c[1..] {
-        y = y.mul_add(x, c);
+    sum(x, &c)
+}
+
+#[inline(always)]
+fn sum(x: f64, c: &[f64]) -> f64 {
+    let n = c.len();
+    let (mut y, mut i) = (c[0], 1);
+    if n >= 6 + LAST {
+        let (square, mut odd) = (x * x, c[1]);
+        i = 2;
+        while i + 1 < n - LAST {
+            (y, odd) = (y.mul_add(square, c[i]), odd.mul_add(square, c[i + 1]));
+            i += 2;
+        }
+        y = y.mul_add(x, odd);
+    }
+    while i < n {
+        y = y.mul_add(x, c[i]);
+        i += 1;
     }
     y
 }
@@ -52,10 +74,7 @@ pub(super) fn poly<const N: usize>(x: f64, c: [f64; N]) -> f64 {
 /// The same as a sum: nothing is rounded in the last step.
 #[inline(always)]
 fn poly_sum<const N: usize>(x: f64, c: [f64; N]) -> (f64, f64) {
-    let (constant, mut p) = (c[N - 1], c[0]);
-    for &c in &c[1..N - 1] {
-        p = p.mul_add(x, c);
-    }
+    let (constant, p) = (c[N - 1], sum(x, &c[..N - 1]));
     let term = x * p;
     let sum = constant + term;
     (sum, (constant - sum) + term + x.mul_add(p, -term))

@@ -157,7 +157,7 @@ fn rule_pdist(a: &calls::_PdistForward) -> Result<Plan> {
 }
 
 fn run_pdist(a: &calls::_PdistForward, (): &(), outs: &[Tensor]) -> Result<()> {
-    cpu::loss::pair_distances(&outs[0], a.input, a.p)
+    cpu::distance::pairs(&outs[0], a.input, a.p)
 }
 
 /// Whether few enough rows are compared for the differences to be worth their time.
@@ -261,5 +261,5 @@ fn run_cdist(a: &calls::_CdistForward, (): &(), outs: &[Tensor]) -> Result<()> {
     if a.x1.numel() == 0 || a.x2.numel() == 0 {
         return cpu::fill(&outs[0], Scalar::Int(0));
     }
-    cpu::loss::cross_distances(&outs[0], a.x1, a.x2, a.p)
+    cpu::distance::cross(&outs[0], a.x1, a.x2, a.p)
 }

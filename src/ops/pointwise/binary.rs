@@ -192,10 +192,11 @@ map_op! {
     } else {
         (x - y).mul_add(1.0 - w, y)
     },
-    [complex] |x, y, w, c| if w.norm() < 0.5 {
-        x + w * (y - x)
-    } else {
-        y - (y - x) * (T::new(1.0, 0.0) - w)
+    [plainly] |x, y, w, c| {
+        // As real numbers, so that nothing is chosen but factors.
+        let near = w.norm_sqr() < 0.25;
+        let (from, by) = if near { (x, w) } else { (y, w - T::new(1.0, 0.0)) };
+        from + by * (y - x)
     }
 }
 map_op! {
@@ -204,7 +205,7 @@ map_op! {
     [light] |x, y, z, c| (T::ctx(c, 0) * y).mul_add(z, x),
     [complex] |x, y, z, c| x + T::ctx(c, 0) * y * z
 }
-map_op! { Addcdiv, 3, [light] |x, y, z, c| x + T::ctx(c, 0) * y / z, [complex] |x, y, z, c| x + complex::div(T::ctx(c, 0) * y, z) }
+map_op! { Addcdiv, 3, [common] |x, y, z, c| x + T::ctx(c, 0) * y / z, [complex] |x, y, z, c| x + complex::div(T::ctx(c, 0) * y, z) }
 
 /// Refuses differences of truth values.
 ///

@@ -3,7 +3,7 @@
 //! `map_op!(Neg, 1, [int] |x, c| x.wrapping_neg(), [float complex] |x, c| -x);` makes the type `Neg`, its loops for
 //! the integer, real and complex types, and `Neg::kernel`. `=> bool` or `=> real` after the arity changes the
 //! result's type. A class is a function of [`cpu::map`](crate::cpu::map), which chooses the instruction sets: in place of
-//! `float`, `light` says that memory is the limit, not arithmetic, `common` that models are full of it besides, `exact` that its results have no more digits than its operands at that (`whole`: that they are whole numbers; `signed`: that they differ in signs, which `bits` says of the bits of 16-bit floats), `heavy` that there is no branch-free
+//! `float`, `light` says that memory is the limit, not arithmetic, `common` that models are full of it besides, `exact` that its results have no more digits than its operands at that (`whole`: that they are whole numbers, or chosen among many; `signed`: that they differ in signs, which `bits` says of the bits of 16-bit floats), `heavy` that there is no branch-free
 //! form; `int_heavy` does so in place of `int`,
 //! and `paired` in place of `complex` says that there is one, `plainly` that memory is the limit. `fast => exact`: a branch-free form gives NaN where it does not reach, and
 //! is followed by what is computed there. Inside an expression `T` is the element type

@@ -1,12 +1,12 @@
 //! Pointwise operators of one operand. A row here is all an operator needs; see `docs/adding_an_op.md`.
 
-use crate::cpu::complex;
 use crate::cpu::map::Ctx;
 use crate::cpu::math::{Elementary as _, RealFns as _};
 use crate::cpu::vmath64;
+use crate::cpu::{complex, halves};
 use crate::ops::core::op::{Cast, E, F, FM, FMIO, FMO, I, J, Lies, M, OpDef, Ret, X, compose};
 use crate::ops::pointwise::rule::{compare, equal, float, magnitude, same};
-use crate::{DType, Result, ensure, map_op, map_row};
+use crate::{DType, Result, Scalar, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
@@ -77,7 +77,7 @@ map_op! { Atanh, 1, [float complex] |x, c| x.atanh_() }
 map_op! { Sigmoid, 1, [float complex] |x, c| x.sigmoid_() }
 map_op! { Erf, 1, [float] |x, c| x.erf_() }
 map_op! { Erfc, 1, [float] |x, c| x.erfc_() }
-map_op! { Erfinv, 1, [float] |x, c| x.erfinv_() }
+map_op! { Erfinv, 1, [float] |x, c| x.erfinv_() => vmath64::erfinv(f64::from(x)) as T }
 map_op! { Lgamma, 1, [float] |x, c| vmath64::lgamma(f64::from(x)) as T }
 map_op! { Digamma, 1, [heavy] |x, c| x.digamma_() }
 map_op! { Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [exact] |x, c| if x < 0.0 { 0.0 } else { x } }
@@ -110,7 +110,7 @@ map_op! {
 map_op! {
     NanToNum, 1,
     [int uint boolean] |x, c| x,
-    [light] |x, c| if x.is_nan() { c.f[0] as T } else if x == T::INFINITY { c.f[1] as T } else if x == T::NEG_INFINITY { c.f[2] as T } else { x },
+    [whole] |x, c| if x.is_nan() { c.f[0] as T } else if x == T::INFINITY { c.f[1] as T } else if x == T::NEG_INFINITY { c.f[2] as T } else { x },
     [paired] |x, c| {
         let f = |v: f64| if v.is_nan() { c.f[0] } else if v == f64::INFINITY { c.f[1] } else if v == f64::NEG_INFINITY { c.f[2] } else { v };
         T::new(f(x.re as f64) as _, f(x.im as f64) as _)
@@ -195,8 +195,14 @@ fn replacements(a: &calls::NanToNum, d: DType) -> Result<Ctx> {
         a.posinf.unwrap_or(largest(d)),
         a.neginf.unwrap_or(-largest(d)),
     ];
+    // In the type of the elements, so that results have no more digits than those.
+    let rounded = |v: f64| halves::rounded(Scalar::Float(f64::from(v as f32)), d).to_f64();
     Ok(Ctx {
-        f,
+        f: if d.is_reduced_float() {
+            f.map(rounded)
+        } else {
+            f
+        },
         ..Ctx::default()
     })
 }
