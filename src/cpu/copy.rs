@@ -63,6 +63,7 @@ pub fn copy(dst: &Tensor, src: &Tensor) -> Result<()> {
         let plane = planes::copier(dst.dtype().size());
         let steps = |k: usize| [row_step[k], next[k]];
         walk.run_groups(
+            1,
             1024 / n,
             || (),
             |(), p, rows| {

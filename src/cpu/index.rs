@@ -242,6 +242,7 @@ pub fn gather(
     {
         // Short rows with the same indices: down their columns, which have one index each.
         walk.run_groups(
+            1,
             ROWS,
             || (),
             |(), p, rows| {

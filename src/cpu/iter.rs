@@ -153,22 +153,23 @@ impl<const N: usize> Walk<N> {
         }
     }
 
-    /// Calls `f(what new() gave the task, pointers, rows)` for groups of at most `most` rows that follow each other in the
-    /// second dimension, on all threads if there are many elements.
+    /// Calls `f(what new() gave the task, pointers, count)` for groups of at most `most` rows (`along` 1) or planes (2) that
+    /// follow each other in their dimension, on all threads if there are many elements.
     pub fn run_groups<S>(
         &self,
+        along: usize,
         most: usize,
         new: impl Fn() -> S + Sync,
         f: impl Fn(&mut S, &[*mut u8; N], usize) + Sync,
     ) {
-        let (&[n, count, ref sizes @ ..], [_, next, strides @ ..]) =
-            (&self.sizes[..], &self.strides[..])
-        else {
+        let (Some(&count), Some(next)) = (self.sizes.get(along), self.strides.get(along)) else {
             return;
         };
         if self.total == 0 {
             return;
         }
+        let n: usize = self.sizes[..along].iter().product();
+        let (sizes, strides) = (&self.sizes[along + 1..], &self.strides[along + 1..]);
         let most = most.max(1);
         let groups = count.div_ceil(most);
         let all = self.total / (n * count) * groups;
@@ -185,6 +186,12 @@ impl<const N: usize> Walk<N> {
                 f(&mut state, &ptrs, most.min(count - first));
             }
         });
+    }
+
+    /// The steps from a plane of rows to the next, if there are planes.
+    #[must_use]
+    pub fn planes(&self) -> Option<[isize; N]> {
+        self.strides.get(2).copied()
     }
 
     /// The steps within rows and from a row to the next in the second dimension, and their sizes, if there are two.

@@ -51,6 +51,7 @@ pub(super) fn convert(
     const ROOM: usize = 512;
     let plane = copier(item);
     walk.run_groups(
+        1,
         ROOM / n,
         || [const { MaybeUninit::<[u64; 2]>::uninit() }; ROOM],
         |room, p, rows| {

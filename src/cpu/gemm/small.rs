@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "matrices are read by pointer, in vectors")]
 
+use super::Mat;
 use super::kernel::Product;
 use super::policy::{Policy, Real, Task};
 use super::turn::LANES;
@@ -130,12 +131,12 @@ impl<P: Policy> Product<P> {
 
 impl<P: Policy> Small<P> {
     /// How many products may write whole vectors: C is without gaps, and so many elements lie behind its rows and those of B.
-    fn over(&self) -> usize {
+    fn over(&self, turned: bool) -> usize {
         let (p, [_, sb, sc]) = (&self.p, self.steps);
         let (m, n, k) = (p.m as isize, p.n as isize, p.k as isize);
         let plain = P::IN_PLACE && p.alpha == P::Acc::ONE && p.beta == P::Acc::ZERO;
         let dense = p.c.cs == 1 && (m == 1 || p.c.rs == n) && sc == m * n;
-        let forward = p.b.cs == 1 && (k == 1 || p.b.rs >= 0) && sb >= 0;
+        let forward = turned || p.b.cs == 1 && (k == 1 || p.b.rs >= 0) && sb >= 0;
         if !(plain && dense && forward) {
             return 0;
         }
@@ -145,18 +146,31 @@ impl<P: Policy> Small<P> {
             0 if behind > 0 => self.count,
             step => (behind as usize).div_ceil(step.max(1) as usize),
         };
-        self.count.saturating_sub(enough(sb).max(enough(sc)))
+        let of_b = if turned { 0 } else { enough(sb) };
+        self.count.saturating_sub(of_b.max(enough(sc)))
     }
 }
+
+/// Elements of a B that is turned, so that its rows are neighbours.
+const TURNED: usize = 1024;
 
 impl<P: Policy> Task for Small<P> {
     #[inline(always)]
     unsafe fn run(self) {
         let first = self.p;
-        let rows = first.n == 1 || first.b.cs == 1 && first.c.cs == 1;
-        let lines = first.k == 1 || first.a.cs == 1 && first.b.rs == 1;
+        // A vector is multiplied by lanes, as elsewhere, and a matrix in order, as on tiles.
+        let lines = first.m == 1 && first.a.cs == 1 && first.b.rs == 1;
         let dots = lines && first.k >= P::W && first.n < P::W;
-        let over = if dots { 0 } else { self.over() };
+        let size = first.n * first.k;
+        let turned = first.m > 1 && first.b.cs != 1 && first.n > 1 && size <= TURNED;
+        let rows = first.c.cs == 1 && (turned || first.b.cs == 1);
+        let over = if dots { 0 } else { self.over(turned) };
+        let mut room;
+        let mut aside: &mut [P::T] = &mut [];
+        if turned {
+            room = [P::narrow(P::Acc::ZERO); TURNED + LANES];
+            aside = &mut room;
+        }
         for i in 0..self.count as isize {
             let mut p = first;
             // SAFETY: the caller's, who has so many matrices.
@@ -164,6 +178,16 @@ impl<P: Policy> Task for Small<P> {
                 p.a.ptr = p.a.ptr.offset(i * self.steps[0]);
                 p.b.ptr = p.b.ptr.offset(i * self.steps[1]);
                 p.c.ptr = p.c.ptr.offset(i * self.steps[2]);
+                if turned {
+                    if i == 0 || self.steps[1] != 0 {
+                        for (l, row) in aside[..size].chunks_exact_mut(p.n).enumerate() {
+                            for (j, to) in row.iter_mut().enumerate() {
+                                *to = *p.b.at(l, j).ptr;
+                            }
+                        }
+                    }
+                    p.b = Mat::new(aside.as_ptr(), p.n as isize, 1);
+                }
                 if (i as usize) < over {
                     p.over_rows();
                 } else if rows && p.n >= P::W {

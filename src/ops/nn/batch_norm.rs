@@ -405,9 +405,9 @@ fn instance_norm(a: &calls::InstanceNorm) -> Result<Tensor> {
         t => Ok::<_, crate::Error>(t),
     };
     let (mean, var) = (statistics(a.running_mean)?, statistics(a.running_var)?);
-    let x = f::view(&x.contiguous()?, &shape)?;
+    let flat = f::view(&x.contiguous()?, &shape)?;
     let channels = Channels::of(weight.as_ref(), bias.as_ref(), mean.as_ref(), var.as_ref());
-    let out = batch_norm(&x, channels, a.use_input_stats, a.momentum, a.eps)?;
+    let out = batch_norm(&flat, channels, a.use_input_stats, a.momentum, a.eps)?;
     for (running, updated) in [(a.running_mean, &mean), (a.running_var, &var)] {
         if let (Some(running), Some(updated), true) = (running, updated, a.use_input_stats) {
             let mean = f::mean_dim(&f::view(updated, &[n, c])?, &[0][..])?;
