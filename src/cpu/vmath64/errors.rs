@@ -230,14 +230,19 @@ pub fn erfinv_near(x: f64) -> f64 {
     }
 }
 
-/// The inverse error function.
-#[inline(always)]
+/// The inverse error function, one element at a time: at once where it is no number.
 #[must_use]
 pub fn erfinv(x: f64) -> f64 {
+    let a = x.abs();
+    if a >= 1.0 || a.is_nan() {
+        return if a == 1.0 {
+            x * f64::INFINITY
+        } else {
+            f64::NAN
+        };
+    }
     let (y, low) = inverse(x, (1.0 - x) * (1.0 + x), false);
-    let y = if x == 0.0 { x } else { y + low };
-    let y = if x.abs() == 1.0 { x * f64::INFINITY } else { y };
-    if x.abs() > 1.0 { f64::NAN } else { y }
+    if x == 0.0 { x } else { y + low }
 }
 
 /// The normal distribution function.
