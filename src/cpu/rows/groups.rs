@@ -84,16 +84,19 @@ pub(super) fn run<const N: usize>(rows: &Rows<N>, walk: &Walk<N>, lay: Lay) -> b
     if direct && n > most || rows.kernel.block(form).is_none() {
         return false;
     }
-    // SAFETY of both: the walk visits each element of the sides' common shape once.
-    if planes.is_some() {
-        walk.run_groups(2, BLOCK / (n * count), Rooms::new, |rooms, ptrs, planes| {
-            unsafe { group.compute(rooms, ptrs, [count, planes]) };
-        });
-    } else {
-        walk.run_groups(1, BLOCK / n, Rooms::new, |rooms, ptrs, count| {
-            unsafe { group.compute(rooms, ptrs, [count, 1]) };
-        });
-    }
+    let (along, most) = match planes {
+        Some(_) => (2, BLOCK / (n * count)),
+        None => (1, BLOCK / n),
+    };
+    walk.run_groups(along, most, Rooms::new, |rooms, ptrs, found| {
+        let size = if along == 2 {
+            [count, found]
+        } else {
+            [found, 1]
+        };
+        // SAFETY: the walk visits each element of the sides' common shape once.
+        unsafe { group.compute(rooms, ptrs, size) };
+    });
     true
 }
 
