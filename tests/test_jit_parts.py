@@ -357,6 +357,9 @@ class Grid(nn.Module):
     def back(self, x):
         return x * 2
 
+    def later(self, x):
+        return self.added(x) + len(self.sizes)
+
 
 class OnGrid(nn.Module):
     def __init__(self, grid) -> None:
@@ -365,6 +368,11 @@ class OnGrid(nn.Module):
 
     def forward(self, x):
         return self.grid.there(x) - self.grid.back(x)
+
+
+class LaterOnGrid(OnGrid):
+    def forward(self, x):
+        return self.grid.later(x)
 
 
 class OffGrid(OnGrid):
@@ -382,6 +390,9 @@ def test_a_script_module_gets_the_methods_that_others_ask_for():
     x = torch.ones(1, 2)
     made = torch.jit.script(OnGrid(scripted))
     assert torch.equal(made(x), grid.l(x))
+    assert torch.equal(scripted.there(x), grid.there(x))
+    grid.added, grid.sizes = nn.Linear(2, 2), [1, 2, 3]
+    assert torch.equal(torch.jit.script(LaterOnGrid(scripted))(x), grid.added(x) + 3)
     assert torch.equal(scripted.there(x), grid.there(x))
     with pytest.raises(RuntimeError, match="Module 'Grid' has no attribute 'nowhere'") as caught:
         torch.jit.script(OffGrid(copy.deepcopy(scripted)))

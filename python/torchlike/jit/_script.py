@@ -97,12 +97,15 @@ def extend(scripted: Any, method: str) -> bool:
 
 
 def _rebind(old: Any, new: Any) -> None:
-    """Gives a script module, and all that it holds, the code of another one of the same module."""
+    """Gives a script module, and all that it holds, the code of another one of the same module, and what it lacks."""
     for name in ("_spec", "_unit"):
         object.__setattr__(old, name, getattr(new, name))
     for name, inner in new._modules.items():
-        if inner is not None and inner is not old._modules[name]:
+        if old._modules.get(name) is None:
+            old._modules[name] = inner
+        elif inner is not None:
             _rebind(old._modules[name], inner)
+    old._fill({n: getattr(old if hasattr(old, n) else new, n) for n in new._spec.attributes})
 
 
 def compile_in_place(module: Any) -> None:

@@ -54,7 +54,7 @@ pub fn suits(g: &Geometry) -> bool {
     let Some(phase) = g.phases().into_iter().next().filter(|_| !g.transposed) else {
         return false;
     };
-    has_weights(og, cg * phase.taps.len()) && worth_copies(g, &phase, BYTES)
+    has_weights(og, cg * phase.taps.len()) && worth_copies(g, &phase, BYTES).is_some()
 }
 
 /// The same of weights alone: so many outputs of a group, each of which sums so many products.

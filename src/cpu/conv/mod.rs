@@ -31,7 +31,7 @@ use blocks::{Block, blocks};
 use direct::{direct, repeated, turned};
 pub use fold::fold;
 pub use gather::columns;
-use windows::{suits, windows};
+use windows::{frames_of, suits, windows};
 
 /// Sizes of a convolution; missing leading dimensions have size 1.
 #[derive(Clone, Debug)]
@@ -239,11 +239,15 @@ fn convolve_phases(o: &Operands, g: &Geometry, phases: &[Phase]) -> Result<()> {
         {
             continue;
         }
-        match o.out.dtype() {
-            d if pairs::suits(g, phase, d) => pairs::convolve(o, g, phase)?,
-            d if !suits(g, phase, d) => blocks(o, g, phase)?,
-            DType::F32 => windows::<f32>(o, g, phase)?,
-            _ => windows::<f64>(o, g, phase)?,
+        let d = o.out.dtype();
+        if pairs::suits(g, phase, d) {
+            pairs::convolve(o, g, phase)?;
+            continue;
+        }
+        match frames_of(g, phase, d) {
+            None => blocks(o, g, phase)?,
+            Some(frames) if d == DType::F32 => windows::<f32>(o, frames)?,
+            Some(frames) => windows::<f64>(o, frames)?,
         }
     }
     Ok(())

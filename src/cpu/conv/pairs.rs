@@ -30,7 +30,7 @@ pub(super) fn suits(g: &Geometry, phase: &Phase, dtype: DType) -> bool {
         && full(g.outputs / g.groups, SIDE)
         && full(g.inputs / g.groups, STEP)
         && !phase.is_plain(g)
-        && worth_copies(g, phase, BYTES)
+        && worth_copies(g, phase, BYTES).is_some()
 }
 
 /// Channels of a step of the sum: whole steps of tiles.

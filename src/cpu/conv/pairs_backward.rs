@@ -47,7 +47,7 @@ impl<'a> Plan<'a> {
         let (outputs, inputs) = (g.outputs / g.groups, g.inputs / g.groups);
         let full = |n: usize| n.next_multiple_of(SIDE) <= 2 * n;
         let fits = dtype == DType::BF16 && on_tiles() && full(outputs) && full(inputs);
-        if !fits || !worth_copies(g, phase, BYTES) {
+        if !fits || worth_copies(g, phase, BYTES).is_none() {
             return None;
         }
         // However many threads there are, sums are made in one order.

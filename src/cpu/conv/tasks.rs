@@ -37,10 +37,14 @@ impl Bytes {
     }
 }
 
-/// Whether copies of a phase's windows are neither mostly zeros, nor overlap too much.
-pub(super) fn worth_copies(g: &Geometry, phase: &Phase, bytes: Bytes) -> bool {
+/// How copies of a phase's windows lie, if they are neither mostly zeros, nor overlap too much.
+pub(super) fn worth_copies<'a>(
+    g: &'a Geometry,
+    phase: &'a Phase,
+    bytes: Bytes,
+) -> Option<Frames<'a>> {
     if phase.taps.is_empty() || phase.count.contains(&0) || g.batch == 0 {
-        return false;
+        return None;
     }
     let frames = Frames::new(g, phase);
     let (count, units) = extents(&frames, g, bytes, 1);
@@ -53,7 +57,8 @@ pub(super) fn worth_copies(g: &Geometry, phase: &Phase, bytes: Bytes) -> bool {
     let s = frames.sizes(&block);
     let useful = units * count[0] * count[1];
     let copied = frames.planes() * s.plane;
-    s.flat <= 2 * useful + SLACK && copied <= 3 * useful * phase.taps.len() + 4096
+    let worth = s.flat <= 2 * useful + SLACK && copied <= 3 * useful * phase.taps.len() + 4096;
+    worth.then_some(frames)
 }
 
 /// Channels of a step, which all blocks share.

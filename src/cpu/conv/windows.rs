@@ -24,25 +24,27 @@ struct Convolution<'a, T> {
     channels: usize,
 }
 
+/// How copies of a phase's windows lie, if it is worth them.
+pub(super) fn frames_of<'a>(g: &'a Geometry, phase: &'a Phase, dtype: DType) -> Option<Frames<'a>> {
+    let grouped = g.groups > 1 && g.outputs == g.groups;
+    let here = matches!(dtype, DType::F32 | DType::F64) && (grouped || !phase.is_plain(g));
+    here.then(|| worth_copies(g, phase, Bytes::of(dtype.size())))
+        .flatten()
+}
+
 /// Whether a phase is worth copies of its windows.
 pub(super) fn suits(g: &Geometry, phase: &Phase, dtype: DType) -> bool {
-    let grouped = g.groups > 1 && g.outputs == g.groups;
-    matches!(dtype, DType::F32 | DType::F64)
-        && (grouped || !phase.is_plain(g))
-        && worth_copies(g, phase, Bytes::of(dtype.size()))
+    frames_of(g, phase, dtype).is_some()
 }
 
 /// One phase of a convolution; the input is laid out as the geometry says, the bias dense.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub(super) fn windows<T: WindowElement + Element>(
-    o: &Operands,
-    g: &Geometry,
-    phase: &Phase,
-) -> Result<()> {
+pub(super) fn windows<T: WindowElement + Element>(o: &Operands, frames: Frames) -> Result<()> {
+    let (g, phase) = (frames.g, frames.phase);
     let w = weights(o.w, g, phase, false)?;
-    let tasks = Tasks::new(Frames::new(g, phase), Bytes::of(size_of::<T>()));
+    let tasks = Tasks::new(frames, Bytes::of(size_of::<T>()));
     let channels = step_of(g, phase);
     let packed = packed_weights::<T>(&w, g, phase.taps.len(), channels)?;
     let all = Convolution {

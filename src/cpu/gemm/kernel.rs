@@ -34,6 +34,28 @@ impl<P: Policy> Clone for Product<P> {
 }
 impl<P: Policy> Copy for Product<P> {}
 
+impl<P: Policy> Product<P> {
+    /// Writes an element: its sum with the factors, what was there before and the bias.
+    ///
+    /// # Safety
+    /// `i` is below m, `j` below n.
+    #[inline(always)]
+    pub(super) unsafe fn put(&self, i: usize, j: usize, sum: P::Acc) {
+        // SAFETY: the caller's.
+        unsafe {
+            let at = self.c.at(i, j).ptr;
+            let mut v = sum * self.alpha;
+            if self.beta != P::Acc::ZERO {
+                v = P::mac(P::widen(*at), self.beta, v);
+            }
+            if let Some((bias, rs, cs)) = self.bias {
+                v = v + P::widen(*bias.offset(i as isize * rs + j as isize * cs));
+            }
+            *at = P::narrow(v);
+        }
+    }
+}
+
 /// Bytes of packed A that are kept for all columns of B.
 pub(super) const A_BLOCK: usize = 4 << 20;
 /// Columns up to which A is read in place: packing it would cost more than the reading.

@@ -130,19 +130,13 @@ pub trait GemmElement: Copy + Send + Sync + 'static {
     ) where
         Self: Sized;
 
-    /// Multiply-adds of a product up to which batches have code of their own.
-    const SMALL: usize = 0;
-
-    /// Neighbouring products of a batch of such.
-    ///
-    /// # Safety
-    /// As [`gemm_batch`].
-    unsafe fn small(_: Batch<Self>)
-    where
-        Self: Sized,
-    {
-    }
+    /// What computes neighbouring products of a batch, where these are so small that there is code of its own for them;
+    /// as unsafe as [`gemm_batch`].
+    const SMALL: Option<unsafe fn(Batch<Self>)> = None;
 }
+
+/// Multiply-adds of a small product.
+const SMALL: usize = 2048;
 
 /// Products of one shape; matrix i of each operand starts `i` times its step further on than the first.
 #[derive(Clone, Copy)]
@@ -227,12 +221,12 @@ pub unsafe fn gemm_batch<T: GemmElement>(
         steps: [sa, sb, sc],
     };
     let work = m.saturating_mul(n).saturating_mul(k.max(1));
-    let small = work <= T::SMALL && k > 0;
+    let small = T::SMALL.filter(|_| work <= SMALL && k > 0);
     let each = Shared(move |r: Range<usize>| {
         // SAFETY: the caller's.
         unsafe {
-            if small {
-                return T::small(all.part(r));
+            if let Some(small) = small {
+                return small(all.part(r));
             }
             for i in r {
                 let p = all.part(i..i + 1);
@@ -392,21 +386,17 @@ macro_rules! float_gemm {
                     run(Product::<policy::$portable> { m, n, k, alpha, a, b, beta, c, bias });
                 }
             }
-            const SMALL: usize = 2048;
-            unsafe fn small(all: Batch<$t>) {
-                let Batch { count, size: [m, n, k], alpha, a, b, beta, c, steps } = all;
+            const SMALL: Option<unsafe fn(Batch<$t>)> = Some(|all| {
                 // SAFETY: the caller's; the instructions of a level are there where `level` says so. Wider vectors would be
                 // mostly empty.
                 unsafe {
                     #[cfg(target_arch = "x86_64")]
                     if level() != Level::Baseline {
-                        let p = Product::<policy::$avx2> { m, n, k, alpha, a, b, beta, c, bias: None };
-                        return policy::$avx2::with(small::Small::new(p, steps, count));
+                        return policy::$avx2::with(small::Small::<policy::$avx2>::new(all));
                     }
-                    let p = Product::<policy::$portable> { m, n, k, alpha, a, b, beta, c, bias: None };
-                    policy::$portable::with(small::Small::new(p, steps, count));
+                    policy::$portable::with(small::Small::<policy::$portable>::new(all));
                 }
-            }
+            });
         }
     };
 }

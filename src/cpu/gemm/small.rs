@@ -3,10 +3,10 @@
 
 #![allow(unsafe_code, reason = "matrices are read by pointer, in vectors")]
 
-use super::Mat;
 use super::kernel::Product;
 use super::policy::{Policy, Real, Task};
 use super::turn::LANES;
+use super::{Batch, GemmElement, Mat};
 
 /// Products of one shape, each operand's matrices a step apart.
 pub(super) struct Small<P: Policy> {
@@ -19,7 +19,23 @@ pub(super) struct Small<P: Policy> {
 
 impl<P: Policy> Small<P> {
     /// Of the transposes where rows of C are not contiguous and columns are, or where there is one column.
-    pub(super) fn new(mut p: Product<P>, mut steps: [isize; 3], count: usize) -> Self {
+    pub(super) fn new<T: GemmElement<Scale = P::Acc>>(all: Batch<T>) -> Self
+    where
+        P: Policy<T = T>,
+    {
+        let [m, n, k] = all.size;
+        let (mut steps, count) = (all.steps, all.count);
+        let mut p = Product {
+            m,
+            n,
+            k,
+            alpha: all.alpha,
+            a: all.a,
+            b: all.b,
+            beta: all.beta,
+            c: all.c,
+            bias: None,
+        };
         if p.m > 1 && (p.n == 1 || p.c.cs != 1 && p.c.rs == 1) {
             (p.m, p.n) = (p.n, p.m);
             (p.a, p.b, p.c) = (p.b.t(), p.a.t(), p.c.t());
@@ -30,16 +46,17 @@ impl<P: Policy> Small<P> {
 }
 
 impl<P: Policy> Product<P> {
+    /// The sums of a vector of elements of a row, whose elements of B are neighbours.
     #[inline(always)]
-    unsafe fn put(&self, i: usize, j: usize, sum: P::Acc) {
-        // SAFETY: `i` is below m, `j` below n.
+    unsafe fn sums(&self, i: usize, j: usize) -> P::V {
+        // SAFETY: `i` is below m, and B has a vector from column `j` on.
         unsafe {
-            let at = self.c.at(i, j).ptr;
-            let mut v = sum * self.alpha;
-            if self.beta != P::Acc::ZERO {
-                v = P::mac(P::widen(*at), self.beta, v);
+            let mut acc = P::zero();
+            for l in 0..self.k {
+                let a = P::splat(P::widen(*self.a.at(i, l).ptr));
+                acc = P::muladd(a, P::load_wide(self.b.at(l, j).ptr), acc);
             }
-            *at = P::narrow(v);
+            acc
         }
     }
 
@@ -64,13 +81,8 @@ impl<P: Policy> Product<P> {
         unsafe {
             for i in 0..self.m {
                 for j in (0..whole).step_by(P::W) {
-                    let mut acc = P::zero();
-                    for l in 0..self.k {
-                        let a = P::splat(P::widen(*self.a.at(i, l).ptr));
-                        acc = P::muladd(a, P::load_wide(self.b.at(l, j).ptr), acc);
-                    }
                     let mut sums = [P::Acc::ZERO; LANES];
-                    P::store(sums.as_mut_ptr(), acc);
+                    P::store(sums.as_mut_ptr(), self.sums(i, j));
                     for (l, sum) in sums[..P::W].iter().enumerate() {
                         self.put(i, j + l, *sum);
                     }
@@ -89,12 +101,7 @@ impl<P: Policy> Product<P> {
         unsafe {
             for i in 0..self.m {
                 for j in (0..self.n).step_by(P::W) {
-                    let mut acc = P::zero();
-                    for l in 0..self.k {
-                        let a = P::splat(P::widen(*self.a.at(i, l).ptr));
-                        acc = P::muladd(a, P::load_wide(self.b.at(l, j).ptr), acc);
-                    }
-                    P::store(self.c.at(i, j).ptr.cast(), acc);
+                    P::store(self.c.at(i, j).ptr.cast(), self.sums(i, j));
                 }
             }
         }

@@ -19,23 +19,6 @@ pub(super) struct Few<P: Policy> {
 }
 
 impl<P: Policy> Few<P> {
-    #[inline(always)]
-    unsafe fn put(&self, i: usize, j: usize, sum: P::Acc) {
-        let p = &self.p;
-        // SAFETY: `i` is below m, `j` below n.
-        unsafe {
-            let at = p.c.at(i, j).ptr;
-            let mut v = sum * p.alpha;
-            if p.beta != P::Acc::ZERO {
-                v = P::mac(P::widen(*at), p.beta, v);
-            }
-            if let Some((bias, rs, cs)) = p.bias {
-                v = v + P::widen(*bias.offset(i as isize * rs + j as isize * cs));
-            }
-            *at = P::narrow(v);
-        }
-    }
-
     /// Dot products of `M` rows of A and `C` columns of B, both contiguous along k, with `U` accumulators each.
     #[inline(always)]
     unsafe fn dots<const M: usize, const C: usize, const U: usize>(
@@ -94,7 +77,7 @@ impl<P: Policy> Few<P> {
                     for k in at..p.k {
                         sum = P::mac(P::kept(*x.add(m * p.k + k)), P::widen(*column.add(k)), sum);
                     }
-                    self.put(i + m, j + c, sum);
+                    self.p.put(i + m, j + c, sum);
                 }
             }
         }
@@ -237,7 +220,7 @@ impl<P: Policy> Task for Few<P> {
                 }
                 for m in 0..p.m {
                     for q in 0..w {
-                        self.put(m, j + q, sums[m * w + q]);
+                        self.p.put(m, j + q, sums[m * w + q]);
                     }
                 }
             }
