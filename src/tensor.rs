@@ -12,7 +12,7 @@ pub use carrier::{BatchDim, Tangent};
 pub use family::{Bare, Families, Family, Layout, Mark};
 pub use hooks::{Hook, Rare, When};
 pub use link::{Keeper, Kind, Leaf, Link};
-pub use node::{Backward, Edge, Grads, Meta, Node, briefly, fully};
+pub use node::{Backward, Edge, Edges, Grads, Meta, Node, briefly, fully};
 pub use overlap::Overlap;
 
 use crate::dims::{self, Dims, MemoryFormat};
@@ -302,11 +302,13 @@ impl Tensor {
             | dtype
     }
 
-    /// True if nothing but memory goes with the tensor: it keeps no other owner, source or gradient alive.
+    /// True if nothing but memory goes with the tensor: it keeps no other owner, source or gradient alive, or not alone.
     #[inline]
     #[must_use]
     pub fn owns_only_memory(&self) -> bool {
-        self.link.as_ref().is_none_or(|l| l.is_bare_leaf()) && self.storage.owns_only_memory()
+        let others_too = |l: &Arc<Link>| Arc::strong_count(l) > 1;
+        (self.link.as_ref()).is_none_or(|l| others_too(l) || l.is_bare_leaf())
+            && self.storage.owns_only_memory()
     }
 
     /// The view that a plan describes; the caller has checked that it lies within the storage.

@@ -20,7 +20,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// At most this many bytes wait in the cache.
 const CACHE_LIMIT: usize = 1 << 30;
 
-/// An owned run of host bytes, aligned to 64 (16 below 512 bytes, to huge pages from 8 MiB on).
+/// An owned run of host bytes, aligned to 64 (16 below 512 bytes, as its only element below 16, to huge pages from 8 MiB on).
 pub struct Block {
     ptr: *mut u8,
     capacity: usize,
@@ -48,7 +48,10 @@ fn layout(capacity: usize) -> Option<Layout> {
         _ if *PLAIN => 16,
         HUGE.. => HUGE_PAGE,
         SMALL.. => 64,
-        _ => 16,
+        16.. => 16,
+        // Elements are no larger; a larger alignment than the size would go the long way through the system's allocator.
+        1.. => 1 << capacity.ilog2(),
+        0 => 1,
     };
     Layout::from_size_align(capacity, align).ok()
 }

@@ -128,15 +128,19 @@ simd_fn! { wide
 
 /// Columns, or short lines, that are computed side by side.
 const WIDTH: usize = 64;
+/// Columns that are computed at once.
+const VECTOR: usize = 16;
 
-/// Up to [`WIDTH`] lines of `n` elements as columns.
+/// Up to [`WIDTH`] lines of `n` elements as columns; gives how many columns the tile has, with those that fill up the last vector.
 #[inline(always)]
-fn turned<T: Copy>(x: &[T], n: usize, tile: &mut [T; SHORT * WIDTH]) {
-    for (j, column) in tile.chunks_exact_mut(WIDTH).take(n).enumerate() {
+fn turned<T: Copy>(x: &[T], n: usize, tile: &mut [T; SHORT * WIDTH]) -> usize {
+    let width = (x.len() / n).next_multiple_of(VECTOR).min(WIDTH);
+    for (j, column) in tile.chunks_exact_mut(width).take(n).enumerate() {
         for (to, line) in column.iter_mut().zip(x.chunks_exact(n)) {
             *to = line[j];
         }
     }
+    width
 }
 
 simd_fn! { wide
@@ -144,9 +148,9 @@ simd_fn! { wide
     fn beside<T: Real>(x: &[T], out: &mut [T], n: usize, log: bool) {
         let (mut tile, mut made) = ([T::of(0.0); SHORT * WIDTH], [T::of(0.0); SHORT * WIDTH]);
         for (x, out) in x.chunks(n * WIDTH).zip(out.chunks_mut(n * WIDTH)) {
-            turned(x, n, &mut tile);
-            columns(&tile[..n * WIDTH], Shared::new(&mut made), [0, WIDTH], [WIDTH, WIDTH], log);
-            for (j, column) in made.chunks_exact(WIDTH).take(n).enumerate() {
+            let width = turned(x, n, &mut tile);
+            columns(&tile[..n * width], Shared::new(&mut made), [0, width], [width, width], log);
+            for (j, column) in made.chunks_exact(width).take(n).enumerate() {
                 for (&v, line) in column.iter().zip(out.chunks_exact_mut(n)) {
                     line[j] = v;
                 }
@@ -262,8 +266,8 @@ pub fn log_sum_exp<T: Real>(x: &[T], [n, inner]: [usize; 2], out: &mut [T]) {
             let (first, count) = if inner == 1 {
                 let x = &x[k * n * WIDTH..x.len().min((k + 1) * n * WIDTH)];
                 if n <= SHORT {
-                    turned(x, n, &mut tile);
-                    exp_columns(&tile[..n * WIDTH], WIDTH, &mut sums);
+                    let width = turned(x, n, &mut tile);
+                    exp_columns(&tile[..n * width], width, &mut sums[..width]);
                 } else {
                     for (line, sum) in x.chunks_exact(n).zip(&mut sums) {
                         exp_part(line, sum);

@@ -197,7 +197,7 @@ fn top<T: Key>(line: &[T], k: usize, largest: bool, out: &mut [i64]) {
 }
 
 /// So few positions are kept in order while a line is read.
-const FEWEST: usize = 16;
+pub(super) const FEWEST: usize = 16;
 
 /// The same for at most [`FEWEST`] positions of keys with flipped bits.
 fn few<T: Key>(line: &[T], k: usize, flip: u64, out: &mut [i64]) {
@@ -276,6 +276,11 @@ impl Best {
     /// The positions of the first of a line, equals as PyTorch's selection leaves them.
     fn find<T: Key>(self, line: &[T], largest: bool, at: &mut [i64]) {
         let (n, k) = (line.len(), at.len());
+        if n <= FEWEST {
+            // Looking for equals first costs as much.
+            let sorted = self.sorted;
+            return ties::arranged(line, largest, Wanted::First { k, sorted }, at);
+        }
         // It takes a heap where few are wanted of many.
         let by_heap = k.saturating_mul(64) <= n;
         let sure_of_equals = n >= MANY_ENOUGH && (size_of::<T>() <= 2 || T::ODD.is_none());

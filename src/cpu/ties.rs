@@ -2,7 +2,7 @@
 //! them (libstdc++: introsort, introselect, heaps), over keys that carry positions. What is selected among equals, and so
 //! where gradients go, depends on nothing else. Slower than `sort.rs`, and asked only where there are equals.
 
-use super::sort::Key;
+use super::sort::{FEWEST, Key};
 use smallvec::SmallVec;
 
 /// The keys of a line, which need no memory if it is short.
@@ -63,28 +63,34 @@ pub(super) fn arranged<T: Key>(line: &[T], largest: bool, wanted: Wanted, out: &
         let flip = if largest { u64::from(u32::MAX) } else { 0 };
         let packed = keys
             .zip(0u64..)
-            .map(|(key, i)| ((key - lo) ^ flip) << 32 | i)
-            .collect();
-        arrange::<u64>(packed, wanted, out);
+            .map(|(key, i)| ((key - lo) ^ flip) << 32 | i);
+        if line.len() <= FEWEST {
+            let mut room = [0; FEWEST];
+            room.iter_mut().zip(packed).for_each(|(to, x)| *to = x);
+            arrange(&mut room[..line.len()], wanted, out);
+        } else {
+            arrange(&mut packed.collect::<Line<_>>(), wanted, out);
+        }
     } else {
         let flip = if largest { u64::MAX } else { 0 };
-        arrange(keys.map(|key| key ^ flip).zip(0..).collect(), wanted, out);
+        let mut pairs: Line<_> = keys.map(|key| key ^ flip).zip(0..).collect();
+        arrange(&mut pairs, wanted, out);
     }
 }
 
-fn arrange<K: Keyed>(mut v: Line<K>, wanted: Wanted, out: &mut [i64]) {
+fn arrange<K: Keyed>(v: &mut [K], wanted: Wanted, out: &mut [i64]) {
     match wanted {
         Wanted::First { k, sorted } => {
-            nth_element(&mut v, k - 1);
+            nth_element(v, k - 1);
             if sorted {
                 sort(&mut v[..k - 1]);
             }
         }
-        Wanted::Kth(k) => quick_select(&mut v, k),
-        Wanted::All => sort(&mut v),
+        Wanted::Kth(k) => quick_select(v, k),
+        Wanted::All => sort(v),
     }
     out.iter_mut()
-        .zip(&v)
+        .zip(v)
         .for_each(|(out, x)| *out = x.position() as i64);
 }
 

@@ -374,8 +374,12 @@ fn released<R: Send>(
     f(args)
 }
 
+#[inline]
 fn borrowed<'a>(o: &'a Bound<'_, PyAny>) -> Arg<'a> {
-    tensor_ref(o).map_or(Arg::None, Arg::Tensor)
+    match tensor_ref(o) {
+        Some(t) => Arg::Tensor(t),
+        None => Arg::None,
+    }
 }
 
 /// Calls an overload set by operator slots: `self` and one other operand.

@@ -8,7 +8,7 @@ use super::watch;
 use crate::layers::autograd::{anomaly, forward, views};
 use crate::layers::batch;
 use crate::ops::f;
-use crate::tensor::{Backward, Edge, Grads, Link, Mark, Meta, Node};
+use crate::tensor::{Backward, Edges, Grads, Link, Mark, Meta, Node};
 use crate::{DType, Device, Dims, Result, Tensor, mode};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
@@ -295,7 +295,7 @@ impl Custom {
 fn history(
     ctx: &Bound<'_, PyNode>,
     mut body: Box<Custom>,
-    edges: SmallVec<[Option<Edge>; 2]>,
+    edges: Edges,
     holders: &[Option<&PyTensor>],
 ) {
     let nothing = || Meta {

@@ -16,7 +16,7 @@ pub type Grads = SmallVec<[Option<Tensor>; 2]>;
 /// A recorded call.
 pub struct Node {
     body: Box<dyn Backward>,
-    edges: SmallVec<[Option<Edge>; 2]>,
+    edges: Edges,
     outs: SmallVec<[Meta; 1]>,
     seq: u64,
     /// How often its result's memory had been written when the node was made.
@@ -83,6 +83,9 @@ impl Meta {
     }
 }
 
+/// Where the gradients of a node's inputs go.
+pub type Edges = SmallVec<[Option<Edge>; 3]>;
+
 /// The name of a node, with the namespace of those that PyTorch gives one.
 #[must_use]
 pub fn fully(name: &str) -> Cow<'_, str> {
@@ -113,11 +116,7 @@ impl Node {
     /// A node, the newest of this thread.
     #[inline]
     #[must_use]
-    pub fn new(
-        body: Box<dyn Backward>,
-        edges: SmallVec<[Option<Edge>; 2]>,
-        outs: SmallVec<[Meta; 1]>,
-    ) -> Self {
+    pub fn new(body: Box<dyn Backward>, edges: Edges, outs: SmallVec<[Meta; 1]>) -> Self {
         Self {
             body,
             edges,

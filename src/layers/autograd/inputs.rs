@@ -1,11 +1,12 @@
 //! The inputs of a call that is recorded: which want a gradient, and what is saved of them.
 
-use super::recorded::{Edges, Held, Slots, filled};
+use super::recorded::{Held, Slots, filled};
 use super::rule::{Of, Rule, Slot};
-use super::saved::{From, Saved};
+use super::saved::{From, Saved, packing};
 use super::value::Val;
 use crate::ops::core::schema::Kind;
 use crate::ops::{Arg, Args};
+use crate::tensor::Edges;
 use crate::{DType, Result, Tensor, ensure};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -103,23 +104,45 @@ impl Inputs {
         }
     }
 
-    /// What is saved of the arguments, in the order in which packers see it.
+    /// What is saved of the arguments, by slot.
     ///
     /// # Errors
     /// If a tensor cannot be saved.
     #[inline]
     pub fn slots(&self, args: &Args<'_>, rule: &Rule, written: bool) -> Result<Arc<Slots>> {
-        let mut slots = filled(rule.slots.len(), || Held::Val(Val::None));
+        if packing() {
+            return self.packed(args, rule, written);
+        }
+        let mut failed = None;
+        let one = |slot: &Slot| {
+            let held = self.held(args, slot, written);
+            held.unwrap_or_else(|e| {
+                failed.get_or_insert(e);
+                Held::Gone
+            })
+        };
+        let slots = rule.slots.iter().map(one).collect();
+        failed.map_or(Ok(slots), Err)
+    }
+
+    /// The same, in the order in which packers see it.
+    #[cold]
+    fn packed(&self, args: &Args<'_>, rule: &Rule, written: bool) -> Result<Arc<Slots>> {
+        let mut slots = filled(rule.slots.len(), || Held::Gone);
         let list = Arc::make_mut(&mut slots);
         for &at in &rule.order {
-            let slot = &rule.slots[at];
-            if let Of::Input(i) = slot.of
-                && slot.needed_by & self.wanted != 0
-            {
-                list[at] = self.saved(args, i, slot, written)?;
-            }
+            list[at] = self.held(args, &rule.slots[at], written)?;
         }
         Ok(slots)
+    }
+
+    /// What is in a slot before the call has run.
+    #[inline(always)]
+    fn held(&self, args: &Args<'_>, slot: &Slot, written: bool) -> Result<Held> {
+        match slot.of {
+            Of::Input(i) if slot.needed_by & self.wanted != 0 => self.saved(args, i, slot, written),
+            _ => Ok(Held::Val(Val::None)),
+        }
     }
 
     /// What is saved of an argument.

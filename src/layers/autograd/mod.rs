@@ -26,7 +26,7 @@ use super::{Layer, Next};
 use crate::ops::core::writable;
 use crate::ops::op::{Body, Grad, Row};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, f, helpers};
-use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node};
+use crate::tensor::{Backward, Edge, Edges, Grads, Link, Meta, Node};
 use crate::{DType, Result, Tensor, bail, mode, storage, tensor};
 use recorded::Before;
 use rule::Rule;
@@ -326,7 +326,7 @@ impl Backward for Refused {
 /// Runs a call whose row has no gradient; its results say so.
 fn refuse(c: Call, next: Next) -> Result<Ret> {
     check(&c)?;
-    let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
+    let mut edges = Edges::new();
     c.args.for_each_tensor(|_, t| edges.push(t.edge()));
     let target = c.form.target().cloned();
     let op = c.args.op;

@@ -8,7 +8,7 @@ use super::saved::{self, At, FREED, From, Saved};
 use super::value::{Look, Val};
 use crate::layers::modes;
 use crate::ops::{Args, Op};
-use crate::tensor::{Backward, Edge, Grads, Link, Meta, Node, link::lock};
+use crate::tensor::{Backward, Edge, Edges, Grads, Link, Meta, Node, link::lock};
 use crate::{Result, Scalar, Tensor, bail, mode};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -62,9 +62,6 @@ pub struct Before {
     /// The inputs that want a gradient, by bit.
     wanted: u64,
 }
-
-/// Where the gradients of a node's inputs go.
-pub type Edges = SmallVec<[Option<Edge>; 2]>;
 
 impl Before {
     /// Looks at the inputs of a call; nothing if none of them wants a gradient.

@@ -4,9 +4,11 @@ use super::recorded::{self, Recorded};
 use super::{saved, shown};
 use crate::ops::core::writable;
 use crate::ops::{Args, OwnedArgs, f};
-use crate::tensor::{Backward, Edge, Family, Grads, Layout, Link, Mark, Meta, Node, briefly};
+use crate::tensor::{
+    Backward, Edge, Edges, Family, Grads, Layout, Link, Mark, Meta, Node, briefly,
+};
 use crate::{Error, Result, Storage, Tensor, bail, dims, err, mode};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -400,7 +402,7 @@ pub fn wrote(
     target: &Tensor,
     made: Tensor,
     body: Box<dyn Backward>,
-    edges: SmallVec<[Option<Edge>; 2]>,
+    edges: Edges,
 ) -> Result<(Tensor, Arc<Link>)> {
     let version = made.storage().version();
     let (link, made) = if target.is_view() {
@@ -456,7 +458,7 @@ fn through_view(
     view: &Tensor,
     family: &Family,
     inner: Box<dyn Backward>,
-    mut edges: SmallVec<[Option<Edge>; 2]>,
+    mut edges: Edges,
 ) -> Node {
     if let Some(first) = edges.first_mut() {
         *first = family.edge();

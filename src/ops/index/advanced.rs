@@ -87,7 +87,7 @@ fn index_beside(a: &calls::Index, layout: &Layout, outs: &[Tensor]) -> Result<()
     if places.axes.is_empty() {
         return kernels::copy(out, t);
     }
-    let base = View::with(t, &layout.shape, &layout.base_strides(&layout.base(t)))?;
+    let base = View::with(t, &layout.shape, &layout.base_strides(t))?;
     kernels::index::take(out, &base, &places)
 }
 
@@ -103,7 +103,7 @@ fn put_beside(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> 
         return kernels::copy(out, &values);
     }
     let shape = &layout.shape;
-    let base = View::with(out, shape, &layout.base_strides(&layout.base(out)))?;
+    let base = View::with(out, shape, &layout.base_strides(out))?;
     let src = View::with(&values, shape, &values.strides_for(shape))?;
     let how = a.accumulate.then_some(Reduce::Add);
     kernels::index::put(out, shape.iter().product(), &base, &src, &places, how)

@@ -3,7 +3,6 @@
 use crate::cpu::index::{self as cpu_index, Axis, Lay};
 use crate::ops::core::helpers;
 use crate::ops::core::op::OutSpec;
-use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::long;
 use crate::ops::index::truth::{coordinates, count, flat_places, is_mask};
@@ -13,6 +12,7 @@ use crate::{
 use kernels::index::{Axis as PlacesAxis, Places};
 use kernels::job::View;
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 
 /// The layout of one dimension's positions.
 struct Slot {
@@ -20,11 +20,16 @@ struct Slot {
     strides: Dims,
 }
 
+/// The indexed dimensions' positions: of one dimension in most calls.
+type Slots = SmallVec<[Slot; 1]>;
+/// Numbers of dimensions.
+type Order = SmallVec<[usize; 8]>;
+
 /// How an indexing call lies in memory.
 pub(super) struct Layout {
     /// Dimensions of the tensor in an order that has the indexed ones next to each other, if they are not.
-    order: Option<Vec<usize>>,
-    slots: SmallVec<[Slot; 2]>,
+    order: Option<Box<Order>>,
+    slots: Slots,
     /// Where the indexed dimensions start.
     at: usize,
     /// The shape that the indices broadcast to.
@@ -33,9 +38,15 @@ pub(super) struct Layout {
     pub(super) shape: Dims,
 }
 
+/// Sizes and strides of a tensor whose indexed dimensions are next to each other.
+struct Base<'a> {
+    shape: Cow<'a, Dims>,
+    strides: Cow<'a, Dims>,
+}
+
 /// The positions that indices stand for, one tensor an indexed dimension.
-fn positions(indices: &OptTensors) -> Result<Vec<Tensor>> {
-    let mut out = Vec::new();
+fn positions(indices: &OptTensors) -> Result<SmallVec<[Tensor; 1]>> {
+    let mut out = SmallVec::new();
     for index in indices.0.iter().flatten() {
         if is_mask(index) {
             out.extend(coordinates(index)?);
@@ -46,13 +57,13 @@ fn positions(indices: &OptTensors) -> Result<Vec<Tensor>> {
     Ok(out)
 }
 
-/// The indexed dimensions in order, with a gap for each that is not; `None` if the count of a mask is unknown.
-fn slots(t: &Tensor, indices: &OptTensors) -> Result<Option<Vec<Option<Slot>>>> {
-    let mut slots: Vec<Option<Slot>> = Vec::with_capacity(t.ndim());
-    let mut unknown = false;
+/// The indexed dimensions and their numbers, in order; `None` if the count of a mask is unknown.
+fn slots(t: &Tensor, indices: &OptTensors) -> Result<Option<(Slots, Order)>> {
+    let (mut slots, mut used) = (Slots::new(), Order::new());
+    let (mut dim, mut unknown) = (0, false);
     for index in &indices.0 {
         let Some(index) = index else {
-            slots.push(None);
+            dim += 1;
             continue;
         };
         ensure!(
@@ -61,10 +72,12 @@ fn slots(t: &Tensor, indices: &OptTensors) -> Result<Option<Vec<Option<Slot>>>> 
             "tensors used as indices must be long, int, byte or bool tensors"
         );
         if !is_mask(index) {
-            slots.push(Some(Slot {
+            slots.push(Slot {
                 shape: index.shape().clone(),
                 strides: index.strides().clone(),
-            }));
+            });
+            used.push(dim);
+            dim += 1;
             continue;
         }
         if index.dtype() == DType::U8 {
@@ -72,26 +85,27 @@ fn slots(t: &Tensor, indices: &OptTensors) -> Result<Option<Vec<Option<Slot>>>> 
                 "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
             );
         }
-        if slots.len() + index.ndim() <= t.ndim() {
-            check_mask(t, index, slots.len())?;
+        if dim + index.ndim() <= t.ndim() {
+            check_mask(t, index, dim)?;
         }
         let n = count(index).ok();
         unknown |= n.is_none();
         for _ in 0..index.ndim() {
-            slots.push(Some(Slot {
+            slots.push(Slot {
                 shape: Dims::new(&[n.unwrap_or(0)]),
                 strides: Dims::new(&[1]),
-            }));
+            });
+            used.push(dim);
+            dim += 1;
         }
     }
     ensure!(
-        slots.len() <= t.ndim(),
+        dim <= t.ndim(),
         Index,
-        "too many indices for tensor of dimension {} (got {})",
-        t.ndim(),
-        slots.len()
+        "too many indices for tensor of dimension {} (got {dim})",
+        t.ndim()
     );
-    Ok(if unknown { None } else { Some(slots) })
+    Ok(if unknown { None } else { Some((slots, used)) })
 }
 
 /// Checks that a mask has the sizes of the dimensions that it covers, from `first`.
@@ -111,8 +125,11 @@ fn check_mask(t: &Tensor, mask: &Tensor, first: usize) -> Result<()> {
 
 /// The shape that all indices broadcast to.
 fn lead_of(slots: &[Slot]) -> Result<Dims> {
-    let mut lead = Dims::EMPTY;
-    for slot in slots {
+    let [first, others @ ..] = slots else {
+        return Ok(Dims::EMPTY);
+    };
+    let mut lead = first.shape.clone();
+    for slot in others {
         lead = match dims::broadcast(&lead, &slot.shape) {
             Ok(s) => s,
             Err(_) => {
@@ -131,20 +148,19 @@ fn lead_of(slots: &[Slot]) -> Result<Dims> {
 impl Layout {
     /// Reads the indices. `None`: one is a mask whose count is unknown.
     pub(super) fn new(t: &Tensor, indices: &OptTensors) -> Result<Option<Self>> {
-        let Some(mut slots) = slots(t, indices)? else {
+        let Some((slots, used)) = slots(t, indices)? else {
             return Ok(None);
         };
-        slots.resize_with(t.ndim(), || None);
-        let used = (0..slots.len()).filter(|&d| slots[d].is_some());
-        let used: SmallVec<[usize; 8]> = used.collect();
         let adjacent = used.windows(2).all(|w| w[1] == w[0] + 1);
         let (order, at) = if adjacent {
             (None, used.first().copied().unwrap_or(0))
         } else {
             let others = (0..t.ndim()).filter(|d| !used.contains(d));
-            (Some(used.iter().copied().chain(others).collect()), 0)
+            (
+                Some(Box::new(used.iter().copied().chain(others).collect())),
+                0,
+            )
         };
-        let slots: SmallVec<[Slot; 2]> = slots.into_iter().flatten().collect();
         let lead = lead_of(&slots)?;
         let mut layout = Self {
             order,
@@ -154,61 +170,83 @@ impl Layout {
             shape: Dims::EMPTY,
         };
         let sizes = layout.base(t).shape;
+        let sizes = &**sizes;
         ensure!(
             !sizes[at..at + layout.slots.len()].contains(&0) || layout.lead.contains(&0),
             Index,
             "index is out of bounds for dimension with size 0"
         );
-        layout.shape = layout.around(&sizes, &layout.lead);
+        layout.shape = layout.around(sizes, &layout.lead);
         Ok(Some(layout))
     }
 
-    /// A tensor of the indexed one's shape, indexed dimensions next to each other.
-    pub(super) fn base(&self, t: &Tensor) -> ViewPlan {
-        match &self.order {
-            Some(order) => ViewPlan::of(t).permuted(order),
-            None => ViewPlan::of(t),
+    /// How a tensor of the indexed one's shape lies, indexed dimensions next to each other.
+    fn base<'a>(&self, t: &'a Tensor) -> Base<'a> {
+        let ordered = |list: &'a Dims| match &self.order {
+            Some(order) => Cow::Owned(list.permuted(order)),
+            None => Cow::Borrowed(list),
+        };
+        Base {
+            shape: ordered(t.shape()),
+            strides: ordered(t.strides()),
         }
     }
 
     /// A list for the result's dimensions: the untouched ones around `lead`.
     fn around(&self, list: &[i64], lead: &[i64]) -> Dims {
         let after = self.at + self.slots.len();
-        list[..self.at]
-            .iter()
-            .chain(lead)
-            .chain(&list[after..])
-            .copied()
-            .collect()
+        let mut all = Dims::filled(list.len() - self.slots.len() + lead.len(), 0);
+        let (before, rest) = all.split_at_mut(self.at);
+        let (middle, rest) = rest.split_at_mut(lead.len());
+        before.copy_from_slice(&list[..self.at]);
+        middle.copy_from_slice(lead);
+        rest.copy_from_slice(&list[after..]);
+        all
     }
 
-    /// The strides of `base` in the result's dimensions, 0 where indices lead.
-    pub(super) fn base_strides(&self, base: &ViewPlan) -> Dims {
-        self.around(&base.strides, &Dims::filled(self.lead.len(), 0))
+    /// The strides of a tensor of the indexed one's shape in the result's dimensions, 0 where indices lead.
+    pub(super) fn base_strides(&self, t: &Tensor) -> Dims {
+        self.around(&self.base(t).strides, &Dims::filled(self.lead.len(), 0))
     }
 
-    fn index_strides(&self, base: &ViewPlan, shape: &[i64], strides: &[i64]) -> Dims {
-        self.around(
-            &Dims::filled(base.shape.len(), 0),
-            &dims::broadcast_strides(shape, strides, &self.lead),
-        )
+    /// The strides of an index in the result's dimensions.
+    fn index_strides(&self, shape: &[i64], strides: &[i64]) -> Dims {
+        let own = dims::broadcast_strides(shape, strides, &self.lead);
+        let mut all = Dims::filled(self.shape.len(), 0);
+        all[self.at..self.at + own.len()].copy_from_slice(&own);
+        all
     }
 
     /// The layout of a fresh result, as a pointwise loop over the tensor and the indices would make it.
     pub(super) fn out(&self, t: &Tensor) -> OutSpec {
-        let base = self.base(t);
-        let mut operands: SmallVec<[Dims; 3]> = smallvec![self.base_strides(&base)];
+        // Row-major operands ask for no other order of dimensions.
+        let plain = |shape: &[i64], strides: &[i64]| {
+            dims::is_row_major(shape, strides) && !shape.contains(&0)
+        };
+        let strides = if self.order.is_none()
+            && plain(t.shape(), t.strides())
+            && self.slots.iter().all(|s| plain(&s.shape, &s.strides))
+        {
+            dims::contiguous_strides(&self.shape)
+        } else {
+            self.iterated(t)
+        };
+        OutSpec {
+            shape: self.shape.clone(),
+            strides,
+            dtype: t.dtype(),
+        }
+    }
+
+    fn iterated(&self, t: &Tensor) -> Dims {
+        let mut operands: SmallVec<[Dims; 3]> = smallvec![self.base_strides(t)];
         operands.extend(
             self.slots
                 .iter()
                 .map(|s| self.reshaped_strides(&s.shape, &s.strides)),
         );
         let refs: SmallVec<[&[i64]; 3]> = operands.iter().map(|d| &**d).collect();
-        OutSpec {
-            shape: self.shape.clone(),
-            strides: dims::iterated_strides(&self.shape, &refs),
-            dtype: t.dtype(),
-        }
+        dims::iterated_strides(&self.shape, &refs)
     }
 
     /// The strides of an index in the result's dimensions once it is expanded, and reshaped to have them all: where the
@@ -231,7 +269,7 @@ impl Layout {
     /// The positions as one operand of the loop over the result: a tensor, its strides there, and what an index means.
     pub(super) fn operand(&self, t: &Tensor, indices: &OptTensors) -> Result<(Tensor, Dims, Axis)> {
         let base = self.base(t);
-        let item = base.dtype.size() as isize;
+        let item = t.dtype().size() as isize;
         let axis = |k: usize| Axis {
             step: base.strides[self.at + k] as isize * item,
             size: base.shape[self.at + k],
@@ -239,7 +277,7 @@ impl Layout {
         };
         if let Some(mask) = self.only_mask(&base, indices) {
             let places = flat_places(mask)?;
-            let strides = self.index_strides(&base, places.shape(), places.strides());
+            let strides = self.index_strides(places.shape(), places.strides());
             let step = axis(self.slots.len() - 1).step;
             let size = mask.numel();
             let wrap = false;
@@ -249,7 +287,7 @@ impl Layout {
         if positions.len() == 1
             && let Some(only) = positions.pop()
         {
-            let strides = self.index_strides(&base, only.shape(), only.strides());
+            let strides = self.index_strides(only.shape(), only.strides());
             return Ok((only, strides, axis(0)));
         }
         let sum = Tensor::empty(&self.lead, DType::I64, Device::CPU)?;
@@ -259,13 +297,13 @@ impl Layout {
                 return Err(self.bad(t, bad, k));
             }
         }
-        let strides = self.index_strides(&base, &self.lead, sum.strides());
+        let strides = self.index_strides(&self.lead, sum.strides());
         Ok((sum, strides, Axis::OFFSETS))
     }
 
     /// The mask that is the only index, if the dimensions that it covers are as good as one: its positions need not be taken
     /// apart.
-    fn only_mask<'a>(&self, base: &ViewPlan, indices: &OptTensors<'a>) -> Option<&'a Tensor> {
+    fn only_mask<'a>(&self, base: &Base<'_>, indices: &OptTensors<'a>) -> Option<&'a Tensor> {
         let mut given = indices.0.iter().flatten();
         let mask = *given.next().filter(|mask| mask.dtype() == DType::Bool)?;
         let covered = self.at..self.at + self.slots.len();
@@ -279,7 +317,7 @@ impl Layout {
     pub(super) fn lay(&self, t: &Tensor) -> Lay {
         Lay {
             ptr: t.data_ptr(),
-            strides: self.base_strides(&self.base(t)),
+            strides: self.base_strides(t),
         }
     }
 
@@ -292,7 +330,7 @@ impl Layout {
             kept.push(kernels::arrange::beside(index, t.device())?);
         }
         let axis = |(k, index): (usize, &Tensor)| {
-            let strides = self.index_strides(&base, index.shape(), index.strides());
+            let strides = self.index_strides(index.shape(), index.strides());
             Ok(PlacesAxis {
                 at: View::with(index, &self.shape, &strides)?,
                 step: base.strides[self.at + k],
@@ -315,5 +353,38 @@ impl Layout {
             "index {index} is out of bounds for dimension {k} with size {}",
             self.base(t).shape[self.at + k]
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_major_operands_keep_the_order_of_dimensions() {
+        let shapes: [&[i64]; 6] = [&[3], &[2, 3], &[2, 1, 4], &[1, 1], &[3, 1], &[2, 3, 1, 4]];
+        let places: [&[i64]; 6] = [&[], &[1], &[4], &[2, 1], &[1, 4], &[0]];
+        let made = |s: &[i64], d| Tensor::empty(s, d, Device::META).unwrap();
+        let mut seen = 0;
+        for t in shapes.map(|s| made(s, DType::F32)) {
+            for (a, b) in places
+                .iter()
+                .flat_map(|a| places.iter().map(move |b| (a, b)))
+            {
+                let (a, b) = (made(a, DType::I64), made(b, DType::I64));
+                for indices in [
+                    vec![Some(&a)],
+                    vec![None, Some(&a)],
+                    vec![Some(&a), Some(&b)],
+                ] {
+                    if let Ok(Some(layout)) = Layout::new(&t, &OptTensors(indices.into())) {
+                        let strides = layout.out(&t).strides;
+                        assert_eq!(strides, layout.iterated(&t), "{t:?} {a:?} {b:?}");
+                        seen += 1;
+                    }
+                }
+            }
+        }
+        assert!(seen > 300);
     }
 }
