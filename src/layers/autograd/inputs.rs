@@ -2,7 +2,7 @@
 
 use super::recorded::{Held, Slots, filled};
 use super::rule::{Of, Rule, Slot};
-use super::saved::{From, Saved, packing};
+use super::saved::{From, Saved};
 use super::value::Val;
 use crate::ops::core::schema::Kind;
 use crate::ops::{Arg, Args};
@@ -104,30 +104,12 @@ impl Inputs {
         }
     }
 
-    /// What is saved of the arguments, by slot.
+    /// What is saved of the arguments, in the order in which packers see it.
     ///
     /// # Errors
     /// If a tensor cannot be saved.
     #[inline]
     pub fn slots(&self, args: &Args<'_>, rule: &Rule, written: bool) -> Result<Arc<Slots>> {
-        if packing() {
-            return self.packed(args, rule, written);
-        }
-        let mut failed = None;
-        let one = |slot: &Slot| {
-            let held = self.held(args, slot, written);
-            held.unwrap_or_else(|e| {
-                failed.get_or_insert(e);
-                Held::Gone
-            })
-        };
-        let slots = rule.slots.iter().map(one).collect();
-        failed.map_or(Ok(slots), Err)
-    }
-
-    /// The same, in the order in which packers see it.
-    #[cold]
-    fn packed(&self, args: &Args<'_>, rule: &Rule, written: bool) -> Result<Arc<Slots>> {
         let mut slots = filled(rule.slots.len(), || Held::Gone);
         let list = Arc::make_mut(&mut slots);
         for &at in &rule.order {
