@@ -266,13 +266,14 @@ fn typed<T: Pooled>(
     shared: bool,
     windows: &(dyn Fn(usize) -> Windows + Sync),
 ) {
-    let (size, volume) = (
-        l.size.iter().product::<usize>() * l.inner,
-        l.out.iter().product::<usize>() * l.inner,
-    );
-    let common = if shared { Some(windows(0)) } else { None };
-    let (src, dst) = (Shared::at(x.data_ptr()), Shared::at(out.data_ptr()));
-    let positions = at.map(|t| Shared::at(t.data_ptr()));
+    let planes = Planes {
+        x: super::slice::<T>(x),
+        out: Shared::at(out.data_ptr().cast()),
+        at: at.map(|t| Shared::at(t.data_ptr().cast())),
+        l,
+        rule,
+    };
+    let common = shared.then(|| windows(0));
     let reach = common.as_ref().map_or(8, |w| {
         w.iter()
             .map(|w| w.first().map_or(1, |w| w.end - w.start))
@@ -280,71 +281,65 @@ fn typed<T: Pooled>(
     });
     let alike = common.as_ref().and_then(|w| Alike::of(&w[2]));
     // Rows of outputs are the unit of work, so that few planes are shared out too.
-    let rows = l.out[0] * l.out[1];
+    let rows = (l.out[0] * l.out[1]).max(1);
     let grain = (16384 / (reach * l.out[2] * l.inner).max(1)).max(1);
-    pool::parallel_for(
-        l.planes * rows,
-        if shared { grain } else { rows.max(1) },
-        |r| {
-            let mut lines = Lines::new(l.size[2]);
-            let mut own: Option<(usize, Windows)> = None;
-            for row in r {
-                let plane = row / rows.max(1);
-                let w = match &common {
-                    Some(w) => w,
-                    None => {
-                        if own.as_ref().is_none_or(|(p, _)| *p != plane) {
-                            own = Some((plane, windows(plane)));
-                        }
-                        match &own {
-                            Some((_, w)) => w,
-                            None => return,
-                        }
-                    }
-                };
-                let (d, h) = (row % rows / l.out[1], row % l.out[1]);
-                // SAFETY: plane and row lie within the dense tensors; rows of different tasks are different.
-                let (x, out) = unsafe {
-                    let start = (d * l.out[1] + h) * l.out[2] * l.inner;
-                    (
-                        std::slice::from_raw_parts(src.get().cast::<T>().add(plane * size), size),
-                        std::slice::from_raw_parts_mut(
-                            dst.get().cast::<T>().add(plane * volume + start),
-                            l.out[2] * l.inner,
-                        ),
-                    )
-                };
-                let at = positions.map(|p| {
-                    let start = plane * volume + (d * l.out[1] + h) * l.out[2] * l.inner;
-                    // SAFETY: as above.
-                    unsafe {
-                        std::slice::from_raw_parts_mut(
-                            p.get().cast::<i64>().add(start),
-                            l.out[2] * l.inner,
-                        )
-                    }
-                });
-                let here = Row {
-                    x,
-                    size: l.size,
-                    inner: l.inner,
-                    d: w[0][d],
-                    h: w[1][h],
-                    w: &w[2],
-                };
-                match (rule, at) {
-                    (Rule::Max, at) if l.inner == 1 => {
-                        here.max(out, at, &mut lines, alike.as_ref())
-                    }
-                    (Rule::Max, Some(at)) => here.max_at(out, at),
-                    (Rule::Max, None) => here.max_inner(out, &mut lines),
-                    (Rule::Mean { divisor, padding }, _) => {
-                        here.mean(out, &mut lines, divisor, padding)
-                    }
-                }
+    let grain = if shared { grain } else { rows };
+    pool::parallel_for(l.planes * rows, grain, |range| {
+        let mut lines = Lines::new(l.size[2]);
+        let mut own: Option<(usize, Windows)> = None;
+        for row in range {
+            let (plane, within) = (row / rows, row % rows);
+            if !shared && own.as_ref().is_none_or(|(of, _)| *of != plane) {
+                own = Some((plane, windows(plane)));
             }
-        },
-    );
+            if let Some(w) = common.as_ref().or(own.as_ref().map(|(_, w)| w)) {
+                planes.row([plane, within], w, alike.as_ref(), &mut lines);
+            }
+        }
+    });
+}
+
+/// The dense tensors of a pooling, and what becomes of a window.
+struct Planes<'a, T> {
+    x: &'a [T],
+    out: Shared<T>,
+    at: Option<Shared<i64>>,
+    l: Layout,
+    rule: Rule,
+}
+
+impl<T: Pooled> Planes<'_, T> {
+    /// Pools one row of a plane's outputs, which no other task does.
+    fn row(
+        &self,
+        [plane, row]: [usize; 2],
+        w: &Windows,
+        alike: Option<&Alike>,
+        lines: &mut Lines<T>,
+    ) {
+        let Layout { size, inner, .. } = self.l;
+        let [depth, height, width] = self.l.out;
+        let (each, n) = (size.iter().product::<usize>() * inner, width * inner);
+        let start = (plane * depth * height + row) * n;
+        // SAFETY: the row lies within the results, and other tasks have others.
+        let out = unsafe { self.out.part(start, n) };
+        // SAFETY: as above.
+        let at = self.at.map(|at| unsafe { at.part(start, n) });
+        let here = Row {
+            x: &self.x[plane * each..][..each],
+            size,
+            inner,
+            d: w[0][row / height],
+            h: w[1][row % height],
+            w: &w[2],
+        };
+        match (self.rule, at) {
+            (Rule::Max, at) if inner == 1 => here.max(out, at, lines, alike),
+            (Rule::Max, Some(at)) => here.max_at(out, at),
+            (Rule::Max, None) => here.max_inner(out, lines),
+            (Rule::Mean { divisor, padding }, _) => here.mean(out, lines, divisor, padding),
+        }
+    }
 }
 
 /// Puts pooled values back where their positions say; `out` is dense and of zeros.
