@@ -8,6 +8,8 @@ from typing import Any
 
 def _ntuple(n: int) -> Any:
     def parse(x: Any) -> tuple[Any, ...]:
+        if type(x) is int:  # asking an abstract class takes longer than all else
+            return (x,) * n
         return tuple(x) if isinstance(x, Iterable) else (x,) * n
 
     return parse
@@ -20,7 +22,7 @@ _quadruple = _ntuple(4)
 
 
 def _reverse_repeat_tuple(t: Any, n: int) -> tuple[Any, ...]:
-    return tuple(x for x in reversed(t) for _ in range(n))
+    return tuple([x for x in reversed(t) for _ in range(n)])
 
 
 def _list_with_default(out_size: Any, defaults: list[int]) -> Any:
