@@ -20,7 +20,6 @@ ABSENT = {
     "distributed.tensor.debug": "visualize_sharding",
     "distributed.tensor.experimental": "context_parallel",
     "_dynamo": "explain export lookup_backend",
-    "_dynamo.eval_frame": "OptimizedModule",
     "_inductor": "compile standalone_compile",
     "onnx": "ExportableModule InputObserver ONNXProgram ExportOptions export dynamo_export",
     "onnx.symbolic_opset11": "squeeze unsqueeze select",

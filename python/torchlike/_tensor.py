@@ -72,33 +72,43 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: Any = None,
+    backend: Any = "inductor",
     mode: str | None = None,
     options: Any = None,
     disable: bool = False,
     **_: Any,
 ) -> Any:
-    """The function or module itself, or a decorator: there is no compiler, and what is decorated runs as it is.
+    """A module in an `OptimizedModule`, a function itself, or a decorator: there is no compiler, and all runs as it is.
 
-    It warns of that once.
+    It warns of that once. What is wrapped is at ``_orig_mod``, and names of its state begin so, as in PyTorch.
 
     Raises:
         RuntimeError: for both a mode and options.
     """
-    global _said
+    from torchlike._dynamo.eval_frame import OptimizeContext
+
     if mode is not None and options is not None:
         raise RuntimeError(
             "Either mode or options can be specified, but both can't be specified at the same time."
         )
-    if not _said and not disable:
+    if disable:
+        return model if model is not None else lambda fn: fn
+    say_that_nothing_is_compiled()
+    context = OptimizeContext(backend, mode, options, fullgraph, dynamic)
+    return context if model is None else context(model)
+
+
+def say_that_nothing_is_compiled() -> None:
+    """Warns once."""
+    global _said
+    if not _said:
         import warnings
 
         _said = True
         warnings.warn(
             "torch.compile compiles nothing in torchlike: functions and modules run as they are",
-            stacklevel=2,
+            stacklevel=3,
         )
-    return model if model is not None else lambda fn: fn
 
 
 def get_device_module(device: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""PyTorch's compiler of Python code. Nothing is compiled: decorators give back what they are given."""
+"""PyTorch's compiler of Python code. Nothing is compiled: functions are given back, modules in a wrapper."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def register_backend(compiler_fn: Any = None, name: str | None = None, tags: Any
     return compiler_fn if compiler_fn is not None else lambda fn: fn
 
 
-def optimize(*_: Any, **__: Any) -> Any:
-    """A decorator that changes nothing."""
-    return lambda fn: fn
+def optimize(backend: Any = "inductor", *, disable: bool = False, **_: Any) -> Any:
+    """As `torch.compile` without a function: a decorator."""
+    return (lambda fn: fn) if disable else eval_frame.OptimizeContext(backend)
 
 
 optimize_assert = optimize
