@@ -126,7 +126,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The devices that storages are on, in the order in which they were met.
+    /// The devices that storages are on, in the order in which they were met; meta, where nothing takes memory, if there is no other.
     #[must_use]
     pub fn devices(&self) -> Vec<Device> {
         let mut found: Vec<Device> = Vec::new();
@@ -134,6 +134,9 @@ impl Program {
             if !found.contains(&v.device) {
                 found.push(v.device);
             }
+        }
+        if found.iter().any(|d| !d.is_meta()) {
+            found.retain(|d| !d.is_meta());
         }
         found
     }

@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub trait Provider: Send + Sync {
     /// What it is, for people: `file 'model.pt' bytes 64..4160`.
     fn describe(&self) -> String;
+    /// How many bytes.
+    fn nbytes(&self) -> u64;
     /// The bytes, as a real storage on `device`.
     ///
     /// # Errors
@@ -43,6 +45,10 @@ impl Provider for Span {
     fn describe(&self) -> String {
         let end = self.start.saturating_add(self.nbytes);
         format!("{}, bytes {}..{end}", self.of.describe(), self.start)
+    }
+
+    fn nbytes(&self) -> u64 {
+        self.nbytes
     }
 
     fn fetch(&self, device: Device) -> Result<Storage> {

@@ -9,6 +9,7 @@ import fractions
 import functools
 import io
 import json
+import os
 import pathlib
 import pickle
 import struct
@@ -426,3 +427,18 @@ def test_modules_that_say_what_they_have_are_modules_again():
     assert type(got) is Around
     assert got.out_features == 3
     assert got.state_dict().keys() == {"inner.weight", "inner.bias"}
+
+
+def test_a_process_may_work_elsewhere_meanwhile(tmp_path, monkeypatch):
+    torch.save({"a": torch.arange(3)}, tmp_path / "c.pt")
+    monkeypatch.chdir(tmp_path)
+    state = torch.load("c.pt", map_location="meta")
+    monkeypatch.chdir("/")
+    assert torch.materialize(state["a"]).tolist() == [0, 1, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_nobody_waits_for_who_writes_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe.pt")
+    with pytest.raises(OSError, match=r"pipe\.pt.*is not a regular file"):
+        torch.load(tmp_path / "pipe.pt", map_location="meta")

@@ -39,6 +39,34 @@ def test_to_empty_and_empty_like():
     assert torch.empty_like(t, device="cpu").device.type == "cpu"
 
 
+def test_a_device_that_is_asked_for_is_where_a_tensor_beside_a_waiting_one_is():
+    with torch.meta_init():
+        m = nn.Linear(2, 3)
+        t = torch.zeros_like(m.weight, device="cpu")
+    assert t.is_meta and torch.zeros_like(m.weight).is_meta
+    for made in (
+        torch.zeros_like(t, device="cpu"),
+        torch.randn_like(t, device="cpu"),
+        t.new_full((2,), 1.0, device="cpu"),
+        t.new_empty((2,), device="cpu"),
+    ):
+        assert not made.is_meta
+    assert m.to_empty(device="cpu") is m and not m.weight.is_meta
+    assert m(torch.zeros(1, 2)).shape == (1, 3)
+
+
+def test_who_asks_where_tensors_are_made_is_told_where_they_will_be():
+    with torch.meta_init():
+        assert torch.tensor([]).device == torch.get_default_device()
+        joined = torch.cat([torch.tensor([]), torch.ones(2)])
+        added = torch.from_numpy(np.arange(2.0)) + torch.ones(2)
+        waits = torch.ones(2)
+    for made, want in ((joined, [1.0, 1.0]), (added, [1.0, 2.0])):
+        assert made.is_meta and torch.materialize(made).tolist() == want
+    with pytest.raises(RuntimeError, match="is not on the expected device"):
+        torch.ones(2) + waits
+
+
 def test_shapes_are_validated_on_meta():
     model = nn.Linear(1000, 500).to("meta")
     x = torch.randn(8, 1000, device="meta")

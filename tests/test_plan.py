@@ -1,13 +1,18 @@
 """Plans: what a step needs, beside what it takes."""
 
+import contextlib
 import gc
 import json
+import subprocess
+import sys
+import threading
 
 import pytest
 
 import torchlike as torch
 from torchlike import nn
 from torchlike.plan._command import main
+from torchlike.utils.checkpoint import checkpoint
 
 
 def mlp():
@@ -136,12 +141,35 @@ def test_the_command_line(capsys, tmp_path):
     assert "cannot be multiplied" in capsys.readouterr().err
     assert main(["validate", spec, "--input", "q8[3]"]) == 2
     assert main(["plan", "nowhere:model"]) == 2
+    assert main(["plan", spec, "--input", "f32[8,16]", "--train", "adm"]) == 2
+    assert main(["plan", spec, "--input", "f32[8,16]", "--device", "moon"]) == 2
+    assert main(["plan", spec, "--input", "f32[8,16]", "--svg", str(tmp_path / "no" / "p")]) == 2
+    assert main(["plan", f"{__name__}:pytest.fail"]) == 2
+    capsys.readouterr()
+    assert main(["plan", spec, "--input", "f32[8,16]", "--json", "-", "--verify"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 3
     path = tmp_path / "m.pt"
     torch.save(mlp().state_dict(), path)
     assert main(["check", spec, str(path)]) == 0
-    torch.save({"0.weight": torch.ones(2)}, path)
+    torch.save({"0.weight": torch.ones(2), "a\x1b[31m": torch.ones(1), "2.bias": 3}, path)
     assert main(["check", spec, str(path)]) == 1
-    assert "missing: 0.bias" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "missing: 0.bias" in said and r"unexpected: a\x1b[31m" in said
+    assert "differs: 2.bias is a tensor, the file has int" in said
+    torch.save([torch.ones(1)], path)
+    assert main(["check", spec, str(path)]) == main(["check", spec, "nowhere.pt"]) == 2
+
+
+def test_nobody_has_to_read_what_a_command_prints():
+    command = [sys.executable, "-m", "torchlike", "check", "torchlike.nn:Identity", "-"]
+    for args, code in ((["--help"], 0), (command[3:], 2)):
+        run = subprocess.Popen(
+            [*command[:3], *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        run.stdout.close()
+        said = run.stderr.read().decode()
+        run.stderr.close()
+        assert run.wait() == code and "Traceback" not in said and "Exception" not in said, said
 
 
 class Odd(nn.Module):
@@ -185,7 +213,10 @@ def test_models_are_copied_as_they_are(device):
     model.names.append("b")
     plan = torch.plan(model, torch.empty(2, 4), step="train", device=device, allocator="requested")
     weights = plan.peak[plan.devices[0]].by_class
-    assert weights["parameters"] == (16 + 16 + 4) * 4 and weights["buffers"] == 2 * 4 * 4
+    assert (
+        weights["parameters"] == (16 + 16 + 4) * 4
+        and weights["buffers"] == (3 if device == "cpu" else 2) * 4 * 4
+    )
     assert Odd.Own.copies == before + 1
     assert model.a.weight.device.type == "cpu" and torch.equal(model.kept, torch.ones(4))
 
@@ -210,3 +241,132 @@ def test_a_step_of_an_optimizer_is_one_call_on_every_device():
         (step,) = [s for s in steps if s.phase == "optimizer"]
         weights = (16 * 32 + 32 + 32 * 4 + 4) * 4
         assert step.op == "_optim.sgd" and (step.read, step.wrote) == (2 * weights, weights)
+
+
+class Kept(nn.Module):
+    """A part that is computed again, what a table of indices chooses, and rows that lie side by side."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.ReLU())
+        self.table = nn.Parameter(torch.zeros(5, 8))
+        self.register_buffer("index", torch.arange(4) + 1)
+        self.head = nn.Linear(8, 300, bias=False)
+
+    def forward(self, x):
+        x = checkpoint(self.part, x, use_reentrant=False) + self.table[self.index]
+        return self.head(x.transpose(0, 1))
+
+
+@pytest.mark.parametrize("step", ["forward", "train"])
+@pytest.mark.parametrize(
+    "where", [contextlib.nullcontext(), torch.meta_init(), torch.device("meta")]
+)
+def test_what_waits_is_verified_too(step, where):
+    with where:
+        model = Kept()
+    done = torch.plan(model, torch.empty(3, 4, 8), step=step).verify()
+    assert done.equal, done
+
+
+def test_groups_of_an_optimizer_are_its_own():
+    model = mlp()
+    weights, biases = [model[0].weight, model[2].weight], [model[0].bias, model[2].bias]
+    optimizer = torch.optim.SGD([{"params": weights, "momentum": 0.9}, {"params": biases}], 0.1)
+    plan = torch.plan(model, torch.empty(8, 16), step="train", optimizer=optimizer)
+    kept = {v.name for v in plan.peak["cpu"].live if v.kind == "optimizer states"}
+    assert kept == {"0.weight.momentum_buffer", "2.weight.momentum_buffer"}
+    assert plan.verify().equal
+    for given in (
+        torch.optim.AdamW(model.parameters()),
+        torch.optim.Adam(model.named_parameters(), lr=torch.tensor(0.1)),
+    ):
+        plan = torch.plan(model, torch.empty(8, 16), step="train", optimizer=given)
+        assert plan.verify().equal
+    some = torch.optim.Adam([*weights, nn.Parameter(torch.ones(1))])
+    with pytest.raises(ValueError, match="parameters that the model has not"):
+        torch.plan(model, torch.empty(8, 16), step="train", optimizer=some)
+    like = torch.optim.SGD(mlp().parameters(), 0.1, momentum=0.9)
+    plan = torch.plan(model, torch.empty(8, 16), step="train", optimizer=like)
+    assert len([v for v in plan.live_at(plan.steps - 1) if v.kind == "optimizer states"]) == 4
+
+
+def test_every_optimizer_that_is_named_can_be_planned():
+    with pytest.raises(ValueError, match="one of adadelta") as refused:
+        torch.plan(nn.Linear(4, 4), torch.empty(2, 4), step="train", optimizer="lbfgs")
+    names = str(refused.value).partition("one of ")[2].split(", ")
+    assert {"adamw", "adafactor", "muon"} <= set(names)
+    for name in names:
+        model = nn.Linear(4, 4, bias=False)
+        plan = torch.plan(model, torch.empty(2, 4), step="train", optimizer=name)
+        assert plan.verify().equal, name
+
+
+class Loose(nn.Module):
+    """What it has besides parameters and buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.index, self.rest = torch.arange(3), {"scale": torch.ones(8)}
+
+    def forward(self, a, b):
+        return self.inner(a, b, b)[0][:, self.index] * self.rest["scale"]
+
+
+@pytest.mark.parametrize(
+    "where", [contextlib.nullcontext(), torch.meta_init(), torch.device("meta")]
+)
+def test_attributes_and_inputs_that_are_one_tensor(where):
+    x = torch.empty(2, 4, 8, device="meta")
+    with where:
+        model = Loose()
+    plan = torch.plan(model, (x, x), step="train")
+    assert plan.verify().equal
+    assert plan.peak["cpu"].by_class["buffers"] == 3 * 8 + 8 * 4
+
+
+def test_sparse_gradients_take_memory_where_their_parts_are():
+    model = nn.Embedding(10, 8, sparse=True)
+    x = torch.zeros(3, dtype=torch.long)
+    plan = torch.plan(model, x, step="train", optimizer="sgd")
+    assert plan.devices == ["cpu"] and plan.verify().predicted > 0
+
+
+class Meanwhile(nn.Module):
+    """Something else happens while it works."""
+
+    def __init__(self, happens):
+        super().__init__()
+        self.first, self.second = mlp(), nn.Linear(4, 4)
+        self.happens = happens
+
+    def forward(self, x):
+        x = self.first(x)
+        self.happens()
+        return self.second(x).relu()
+
+
+def test_plans_of_other_threads_are_their_own():
+    x = torch.empty(8, 16)
+    begun, done = threading.Event(), threading.Event()
+
+    def modules(happens):
+        plan = torch.plan(Meanwhile(happens), x)
+        return [plan.step(i).module for i in range(plan.steps)]
+
+    def waits():
+        begun.set()
+        assert done.wait(60)
+
+    theirs = []
+    other = threading.Thread(target=lambda: theirs.append(modules(waits)))
+
+    def begins():
+        other.start()
+        assert begun.wait(60)
+
+    ours = modules(begins)
+    done.set()
+    other.join()
+    assert [ours] == theirs == [modules(lambda: None)] and ours[-2:] == ["second", "Meanwhile"]

@@ -118,12 +118,28 @@ def test_a_plan_comes_back(tmp_path):
     assert str(back) == str(plan) and back.peak == plan.peak and back.timeline() == plan.timeline()
     assert back.memory(allocator="torch-cuda") == plan.memory(allocator="torch-cuda")
     back.svg(tmp_path / "plan.svg")
+    noted = planned(optimizer="adamw", lines=True)
+    assert str(noted) == str(plan)
+    noted.save(tmp_path / "plan.json")
+    assert torch.plan.Plan.load(tmp_path / "plan.json").by_line() == noted.by_line()
     for call in (back.verify, lambda: back.what_if(batch=3), back.by_line):
         with pytest.raises(RuntimeError, match="read back"):
             call()
     (tmp_path / "other.json").write_text("[]")
     with pytest.raises(ValueError, match="not a plan"):
         torch.plan.Plan.load(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_every_sum_is_the_peak(device):
+    model = nn.Sequential(nn.Linear(700, 700), nn.LayerNorm(700))
+    plan = torch.plan(model, torch.empty(3, 700), step="train", optimizer="adamw", device=device)
+    on = plan.devices[0]
+    peak = plan.peak[on]
+    parts = (peak.by_class, plan.by_module(), plan.by_line())
+    assert [sum(p.values()) for p in parts] == [peak.bytes] * 3
+    assert sum(v.bytes for v in peak.live) == peak.bytes
+    assert peak.bytes > plan.memory(on).requested
 
 
 def test_files_for_other_programs(tmp_path):
@@ -162,6 +178,17 @@ def test_where_values_come_from(tmp_path):
     assert "replayed" in str(found) and "std=0.5" in str(found)
     with pytest.raises(TypeError, match="expected a tensor"):
         explain(3)
+
+
+def test_what_becoming_real_takes(tmp_path):
+    torch.save({str(i): torch.ones(4096) for i in range(4)}, tmp_path / "c.pt")
+    state = torch.load(tmp_path / "c.pt", map_location="meta")
+    for t in (state["0"].half(), state["1"][5:9] * 2, state["2"].mul_(2).add_(state["3"])):
+        said = explain(t).made
+        torch.cpu.reset_peak_memory_stats()
+        before = torch.cpu.memory_stats()["allocated_bytes.all.current"]
+        torch.materialize(t)
+        assert torch.cpu.memory_stats()["allocated_bytes.all.peak"] - before == said
 
 
 def test_what_nobody_has_written(tmp_path):

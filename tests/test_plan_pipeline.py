@@ -176,7 +176,8 @@ def test_stages_are_the_whole() -> None:
     lasting = {"parameters", "buffers", "gradients", "optimizer states"}
     assert sum(s.static for s in pipe.stages) == sum(v[0] for v in values if kinds[v[6]] in lasting)
     back = next(i for i in range(plan.steps) if plan.step(i).phase == "backward")
-    live = sum(v.bytes for v in plan.live_at(back) if v.kind not in lasting)
+    living = [values[i] for i in plan._program.live(plan.devices[0], back)]
+    live = sum(v[0] for v in living if kinds[v[6]] not in lasting)
     born = sum(v[0] for v in values if v[4] == back)
     given = sum(s.given for s in pipe.stages)
     assert sum(s.kept for s in pipe.stages) - given == live - born

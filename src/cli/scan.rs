@@ -86,9 +86,9 @@ fn scan(path: &Path) -> Result<(&'static str, Vec<Name>), Failure> {
         Err(e) => e,
     };
     // A pickle that is no checkpoint can be looked at all the same.
-    let bytes = crate::io::Bytes::map(path)?;
-    match bytes.first() {
-        Some(0x80) => match pickle::read(&bytes) {
+    let bytes = crate::io::Bytes::map(path);
+    match bytes.as_ref().map(|b| b.first()) {
+        Ok(Some(0x80)) => match pickle::read(&bytes?) {
             Ok((tree, _)) => Ok(("pickle", names(&tree))),
             Err(_) => Err(refused.into()),
         },

@@ -1,5 +1,6 @@
 //! What is made of a matrix product in the same way on every device: products with vectors, sums of products, linear.
 
+use super::room::Room;
 use crate::{DType, Dims, Result, Scalar, Tensor, dims};
 
 /// `c = alpha a b + beta c + bias` of a device; see [`matrix::product`](super::matrix::product).
@@ -232,6 +233,27 @@ impl Backend {
         } else {
             (self.copy)(out, &dense)
         }
+    }
+
+    /// What [`linear`](Self::linear) takes besides its result.
+    ///
+    /// # Errors
+    /// If a size overflows.
+    pub fn linear_room(
+        room: &mut Room,
+        out: &Tensor,
+        x: &Tensor,
+        sizes: &LinearSizes,
+    ) -> Result<()> {
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        room.dense(out, out.dtype())?;
+        let rows: Dims = [sizes.rows, sizes.inner].into();
+        if x.ndim() != 2 && dims::view_strides(x.shape(), x.strides(), &rows).is_none() {
+            room.dense(x, x.dtype())?;
+        }
+        Ok(())
     }
 
     /// A tensor as a matrix of rows: a view where possible.

@@ -1,5 +1,6 @@
 //! Random fills of tensors: values go into memory in storage order, as PyTorch draws them.
 
+use super::room::Room;
 use super::slice_mut;
 use crate::random::{self, Distribution, Generator, SharedGenerator};
 use crate::{DType, Device, Dims, Result, Tensor, bail, dims, with_dtype};
@@ -114,6 +115,23 @@ pub fn fill(d: &Distribution, g: &SharedGenerator, out: &Tensor) -> Result<()> {
         }, else {});
         check(d, row.dtype())
     })
+}
+
+/// What [`fill`] takes besides its result.
+///
+/// # Errors
+/// If the size overflows.
+pub fn fill_room(d: &Distribution, out: &Tensor, room: &mut Room) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    if out.dtype().is_complex() && splits(d) {
+        return fill_room(&of_parts(*d), &parts(out), room);
+    }
+    if !out.is_contiguous() && flat(out).is_none() {
+        room.converted(out, out.dtype())?;
+    }
+    Ok(())
 }
 
 /// The real view of a complex tensor.

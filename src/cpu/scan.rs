@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
 use super::lines;
+use super::room::Room;
 use crate::{DType, Dims, Element, Result, Tensor};
 use num_complex::{Complex32, Complex64};
 
@@ -37,17 +38,56 @@ impl Kind {
 /// Elements up to which lines that lie apart cost less than their copies.
 const FEW: i64 = 4096;
 
+/// The type that results are computed in.
+fn summed_in(out: DType) -> DType {
+    match out {
+        d if d.is_integral(true) => DType::I64,
+        DType::F16 | DType::BF16 => DType::F32,
+        d => d,
+    }
+}
+
+/// How many lines lie side by side.
+fn inner(input: &Tensor, dim: usize) -> usize {
+    let behind = input.shape().iter().skip(dim + 1);
+    behind.map(|&n| n as usize).product()
+}
+
+/// Whether neighbouring lines of a dense tensor run side by side; others are laid out one after the other.
+fn run_beside(out: &Tensor, input: &Tensor, dim: usize) -> bool {
+    let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
+    let inner = inner(input, dim);
+    let few = inner > 1 && input.numel() <= FEW;
+    (inner >= 8 || few) && dense(input) && dense(out)
+}
+
+/// What [`scan`] takes besides its result.
+///
+/// # Errors
+/// If a size overflows.
+pub fn scan_room(room: &mut Room, out: &Tensor, input: &Tensor, dim: usize) -> Result<()> {
+    let d = summed_in(out.dtype());
+    let first;
+    let input = if out.dtype() != input.dtype() && d != out.dtype() {
+        first = room.converted(input, out.dtype())?;
+        &first
+    } else {
+        input
+    };
+    if run_beside(out, input, dim) {
+        return room.all_dense([Some(out), Some(input)], d);
+    }
+    let lines = |t: &Tensor| t.permuted(&lines::order(t.ndim(), &[dim]));
+    room.all_dense([Some(&lines(out)), Some(&lines(input))], d)
+}
+
 /// Results so far along `dim`; elements are converted to the result's type first.
 ///
 /// # Errors
 /// If the type of the result has no kernel, or memory cannot be had.
 pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> {
     kind.check(out.dtype())?;
-    let d = match out.dtype() {
-        d if d.is_integral(true) => DType::I64,
-        DType::F16 | DType::BF16 => DType::F32,
-        d => d,
-    };
+    let d = summed_in(out.dtype());
     let first;
     let input = if out.dtype() != input.dtype() && d != out.dtype() {
         first = super::copy::converted(input, out.dtype())?;
@@ -55,16 +95,8 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
     } else {
         input
     };
-    // Neighbouring lines of a dense tensor run side by side; others are laid out one after the other.
-    let inner: usize = input
-        .shape()
-        .iter()
-        .skip(dim + 1)
-        .map(|&n| n as usize)
-        .product();
-    let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
-    let few = inner > 1 && input.numel() <= FEW;
-    let beside = (inner >= 8 || few) && dense(input) && dense(out);
+    let inner = inner(input, dim);
+    let beside = run_beside(out, input, dim);
     let written;
     let (from, to) = if beside {
         written = lines::results(out, d)?;

@@ -12,6 +12,10 @@ impl Provider for Part {
         Part::describe(self)
     }
 
+    fn nbytes(&self) -> u64 {
+        Part::nbytes(self)
+    }
+
     fn fetch(&self, device: Device) -> Result<Storage> {
         Part::fetch(self)?.on(device)
     }

@@ -25,6 +25,17 @@ pub struct Bytes {
     len: usize,
 }
 
+/// What is no regular file cannot be mapped.
+fn refuse_others(meta: &std::fs::Metadata) -> Result<()> {
+    ensure!(
+        !meta.is_dir(),
+        Io,
+        "is a directory, and not a checkpoint file"
+    );
+    ensure!(meta.is_file(), Io, "is not a regular file");
+    Ok(())
+}
+
 impl Bytes {
     /// Maps the whole of a file, read only. An empty file gives empty bytes.
     ///
@@ -36,14 +47,11 @@ impl Bytes {
 
     /// The same, with what the system says of the file.
     pub(super) fn map_with(path: &Path) -> Result<(Self, std::fs::Metadata)> {
+        // Who opens a pipe waits for somebody who writes: it is asked what is there first.
+        refuse_others(&std::fs::metadata(path)?)?;
         let file = File::open(path)?;
         let meta = file.metadata()?;
-        ensure!(
-            !meta.is_dir(),
-            Io,
-            "is a directory, and not a checkpoint file"
-        );
-        ensure!(meta.is_file(), Io, "is not a regular file");
+        refuse_others(&meta)?;
         if meta.len() == 0 {
             return Ok((Self::from(Vec::new()), meta));
         }
@@ -177,9 +185,12 @@ impl Provider for PrivateMap {
         self.origin.describe()
     }
 
+    fn nbytes(&self) -> u64 {
+        self.map.len() as u64
+    }
+
     fn fetch(&self, device: Device) -> Result<Storage> {
-        let all = self.map.len() as u64;
-        fetch::filled(all, |to| self.origin.copy(0, to))?.on(device)
+        fetch::filled(self.nbytes(), |to| self.origin.copy(0, to))?.on(device)
     }
 
     fn fetch_range(&self, start: u64, nbytes: u64) -> Result<Option<Storage>> {

@@ -48,6 +48,8 @@ impl Stamp {
 /// The file or memory that an archive was opened from.
 pub struct Origin {
     path: Option<PathBuf>,
+    /// Where that is, wherever the process works meanwhile.
+    place: Option<PathBuf>,
     stamp: Option<Stamp>,
     /// Where the archive begins in the file.
     base: u64,
@@ -61,6 +63,7 @@ impl Origin {
         let bytes = bytes.slice(base.min(bytes.len() as u64)..bytes.len() as u64)?;
         Ok(Self {
             path: Some(path.to_owned()),
+            place: Some(std::path::absolute(path)?),
             stamp: Some(Stamp::of(&meta)),
             base,
             bytes,
@@ -69,9 +72,10 @@ impl Origin {
     }
 
     pub(super) fn memory(bytes: Bytes) -> Self {
-        let (path, stamp, open) = (None, None, Mutex::default());
+        let (path, place, stamp, open) = (None, None, None, Mutex::default());
         Self {
             path,
+            place,
             stamp,
             base: 0,
             bytes,
@@ -83,6 +87,7 @@ impl Origin {
     pub(super) fn part(&self, start: u64, end: u64) -> Result<Self> {
         Ok(Self {
             path: self.path.clone(),
+            place: self.place.clone(),
             stamp: self.stamp.clone(),
             base: self.base + start,
             bytes: self.bytes.slice(start..end)?,
@@ -102,7 +107,7 @@ impl Origin {
     /// # Errors
     /// If the file is gone or has changed, saying how.
     pub fn reopen(&self) -> Result<Option<Arc<File>>> {
-        let (Some(path), Some(stamp)) = (&self.path, &self.stamp) else {
+        let (Some(path), Some(place), Some(stamp)) = (&self.path, &self.place, &self.stamp) else {
             return Ok(None);
         };
         let changed = |what: String| {
@@ -113,7 +118,7 @@ impl Origin {
             )
         };
         let gone = |e: std::io::Error| changed(format!("it cannot be opened any more ({e})"));
-        let now = Stamp::of(&std::fs::metadata(path).map_err(gone)?);
+        let now = Stamp::of(&std::fs::metadata(place).map_err(gone)?);
         ensure!(
             now == *stamp,
             Checkpoint,
@@ -124,7 +129,7 @@ impl Origin {
         if let Some(file) = open.upgrade() {
             return Ok(Some(file));
         }
-        let file = Arc::new(File::open(path).map_err(gone)?);
+        let file = Arc::new(File::open(place).map_err(gone)?);
         *open = Arc::downgrade(&file);
         Ok(Some(file))
     }

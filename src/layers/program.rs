@@ -332,6 +332,17 @@ pub(super) fn step(c: Call, flops: u64, below: impl FnOnce(Call) -> Result<Ret>)
     done
 }
 
+/// A tensor was made by what is no operator: a step of its own.
+pub fn made_by(what: &'static str, t: &Tensor) {
+    if mode::layers() & mode::COUNTING == 0 {
+        return;
+    }
+    if let Some(recorder) = current() {
+        let step = recorder.begin(what, 0, 0);
+        recorder.state().wrote(step, t);
+    }
+}
+
 /// A tensor was made of numbers of the program, by no call.
 pub fn made(t: &Tensor) {
     if mode::layers() & mode::COUNTING == 0 {

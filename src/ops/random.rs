@@ -183,7 +183,8 @@ pub static OPS: &[OpDef] = &[
             |a| drawn(itself(a.input), Distribution::Uniform { from: a.from, to: a.to }),
             |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
             cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        ).unmeasured()
+            scratch: |_, d, outs, room| cpu::random::fill_room(d, &outs[0], room)
+        )
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Uniform { from: a.from, to: a.to }, outs, g), &[Tensor], &mut Generator))),
         "Filled with uniform random numbers.",
@@ -197,7 +198,8 @@ pub static OPS: &[OpDef] = &[
             |a| drawn(itself(a.input), Distribution::Random),
             |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
             cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        ).unmeasured()
+            scratch: |_, d, outs, room| cpu::random::fill_room(d, &outs[0], room)
+        )
         .pointwise()
         .random(Some(typed!(|_a, outs, g| advance(Distribution::Random, outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers of the type's whole range.",
@@ -211,7 +213,8 @@ pub static OPS: &[OpDef] = &[
             |a| drawn(itself(a.input), Distribution::RandomRange { from: a.from, to: a.to }),
             |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
             cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        ).unmeasured()
+            scratch: |_, d, outs, room| cpu::random::fill_room(d, &outs[0], room)
+        )
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::RandomRange { from: a.from, to: a.to }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers from `from` up to but not including `to`.",
@@ -225,7 +228,8 @@ pub static OPS: &[OpDef] = &[
             |a| drawn(itself(a.input), range(0, a.to)),
             |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
             cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        ).unmeasured()
+            scratch: |_, d, outs, room| cpu::random::fill_room(d, &outs[0], room)
+        )
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(range(0, a.to), outs, g), &[Tensor], &mut Generator))),
         "Filled with random integers below `to`.",
@@ -239,7 +243,8 @@ pub static OPS: &[OpDef] = &[
             |a| drawn(itself(a.input), Distribution::Exponential { lambda: a.lambd }),
             |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
             cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        ).unmeasured()
+            scratch: |_, d, outs, room| cpu::random::fill_room(d, &outs[0], room)
+        )
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Exponential { lambda: a.lambd }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random numbers of the exponential distribution.",
@@ -253,7 +258,8 @@ pub static OPS: &[OpDef] = &[
             |a| drawn(itself(a.input), Distribution::Cauchy { median: a.median, sigma: a.sigma }),
             |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
             cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        ).unmeasured()
+            scratch: |_, d, outs, room| cpu::random::fill_room(d, &outs[0], room)
+        )
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Cauchy { median: a.median, sigma: a.sigma }, outs, g), &[Tensor], &mut Generator))),
         "Filled with random numbers of the Cauchy distribution.",
@@ -267,7 +273,8 @@ pub static OPS: &[OpDef] = &[
             |a| drawn(itself(a.input), Distribution::Geometric { p: a.p }),
             |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
             cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        ).unmeasured()
+            scratch: |_, d, outs, room| cpu::random::fill_room(d, &outs[0], room)
+        )
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Geometric { p: a.p }, outs, g), &[Tensor], &mut Generator))),
         "Filled with the numbers of trials up to a first success.",
@@ -281,7 +288,8 @@ pub static OPS: &[OpDef] = &[
             |a| drawn(itself(a.input), Distribution::LogNormal { mean: a.mean, std: a.std }),
             |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
             cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        ).unmeasured()
+            scratch: |_, d, outs, room| cpu::random::fill_room(d, &outs[0], room)
+        )
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::LogNormal { mean: a.mean, std: a.std }, outs, g), &[Tensor], &mut Generator))),
         "Filled with exponentials of normal random numbers.",
@@ -309,7 +317,8 @@ pub static OPS: &[OpDef] = &[
             |a| drawn(itself(a.input), Distribution::Bernoulli { p: a.p }),
             |a, d, outs| cpu::random::fill(d, &given(a.generator), &outs[0]),
             cuda: |a, d, outs| fill_gpu(d, a.generator, outs),
-        ).unmeasured()
+            scratch: |_, d, outs, room| cpu::random::fill_room(d, &outs[0], room)
+        )
         .pointwise()
         .random(Some(typed!(|a, outs, g| advance(Distribution::Bernoulli { p: a.p }, outs, g), &[Tensor], &mut Generator))),
         "Filled with 0 or 1.",

@@ -207,6 +207,10 @@ impl Provider for Original {
         format!("the {} bytes of the original", self.0.nbytes())
     }
 
+    fn nbytes(&self) -> u64 {
+        self.0.nbytes() as u64
+    }
+
     fn fetch(&self, device: Device) -> Result<Storage> {
         let host = self.0.on(Device::CPU)?;
         if host.is_hollow() {

@@ -48,7 +48,9 @@ impl PyGenerator {
     }
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let state = self.0.get_state();
-        wrap(py, Tensor::from_slice(&state[..], &[state.len() as i64])?)
+        let state = Tensor::from_slice(&state[..], &[state.len() as i64])?;
+        crate::layers::program::made_by("get_rng_state", &state);
+        wrap(py, state)
     }
     fn set_state<'py>(
         slf: Bound<'py, Self>,

@@ -242,6 +242,12 @@ impl PyProgram {
         Ok(self.done()?.peak(device(on)?, sizes(allocator)?))
     }
 
+    /// How many bytes an allocator counts for each value.
+    fn sizes(&self, allocator: &str) -> PyResult<Vec<u64>> {
+        let size = sizes(allocator)?;
+        Ok(self.done()?.values.iter().map(|v| size(v.bytes)).collect())
+    }
+
     /// The numbers of the values that live at a step, the largest first.
     fn live(&self, on: &str, step: u32) -> PyResult<Vec<usize>> {
         Ok(self.done()?.live(device(on)?, step))

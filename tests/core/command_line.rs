@@ -182,6 +182,8 @@ fn scan_tells_what_would_run() {
     let (code, report) = json(&["scan", "--json", path.to_str().unwrap()]);
     assert_eq!((code, &report["format"]), (1, &"pickle".into()));
     assert_eq!(report["names"][0]["name"], "posix.system");
+    let (code, _, errors) = cli(&["scan", folder.path("none.pt").to_str().unwrap()]);
+    assert!(code == 2 && errors.contains("none.pt"), "{errors}");
     assert_eq!(report["names"][0]["calls"][0], "posix.system(\"true\")");
     let flat = flat(vec![item("x", DType::U8, &[4])]);
     let pt = folder.path("a.pt");

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import OrderedDict
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -132,18 +133,18 @@ global_tables: dict[str, OrderedDict[int, Any]] = {
 class _Everywhere:
     """What stands around the calls of all modules."""
 
-    __slots__ = ("busy", "full", "hooks", "watcher")
+    __slots__ = ("busy", "full", "hooks", "watchers")
 
     def __init__(self) -> None:
         self.busy = False
         self.full: bool | None = None  # of which kind the hooks on the way back are
         self.hooks = False
-        self.watcher: Any = None
+        self.watchers: dict[int, Any] = {}
 
     def settle(self) -> None:
         """See what there is now: hooks of every module, somebody who is told, or (``busy``) one of these."""
         self.hooks = any(global_tables[name] for name in CALL_TABLES)
-        self.busy = self.hooks or self.watcher is not None
+        self.busy = self.hooks or bool(self.watchers)
 
 
 everywhere = _Everywhere()
@@ -157,14 +158,18 @@ class _GlobalHandle(RemovableHandle):
 
 @contextlib.contextmanager
 def watched(watcher: Any) -> Iterator[None]:
-    """Tell somebody which modules work: ``enter(module)`` before a call and its hooks, ``leave()`` after it."""
-    before = everywhere.watcher
-    everywhere.watcher = watcher
+    """Tell somebody which modules work on this thread: ``enter(module)`` before a call and its hooks, ``leave()``
+    after it."""
+    here = get_ident()
+    before = everywhere.watchers.get(here)
+    everywhere.watchers[here] = watcher
     everywhere.settle()
     try:
         yield
     finally:
-        everywhere.watcher = before
+        del everywhere.watchers[here]
+        if before is not None:
+            everywhere.watchers[here] = before
         everywhere.settle()
 
 
@@ -287,7 +292,8 @@ def _after(module: Any, hook: Any, keyed: bool, args: Any, kwargs: Any, result: 
 
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call ``module`` while there are hooks of its own, hooks of every module, or somebody to be told."""
-    watcher = everywhere.watcher
+    watchers = everywhere.watchers
+    watcher = watchers.get(get_ident()) if watchers else None
     if watcher is None:
         return _hooked(module, args, kwargs)
     watcher.enter(module)

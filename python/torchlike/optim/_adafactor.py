@@ -127,11 +127,16 @@ def adafactor(
         (params, grads, row_vars, col_vars, variances, state_steps), beta2_decay, eps1, maximize
     )
     for p, update, count in zip(params, directions, state_steps, strict=True):
-        rate = max(eps2, p.norm(2).item() / p.numel() ** 0.5) * min(lr, 1 / count.item() ** 0.5)
+        rate = max(eps2, _number(p.norm(2)) / p.numel() ** 0.5) * min(lr, 1 / count.item() ** 0.5)
         if weight_decay != 0:
             p.mul_(1 - lr * weight_decay)
-        size = update.norm(2).item() / (update.numel() ** 0.5 * d)
+        size = _number(update.norm(2)) / (update.numel() ** 0.5 * d)
         p.add_(update, alpha=-rate / max(1.0, size))
+
+
+def _number(norm: Any) -> float:
+    """The value of a norm; of a fake one any will do, as results lie the same."""
+    return 1.0 if torch._C._is_fake(norm) else norm.item()
 
 
 def _directions(

@@ -269,11 +269,19 @@ def taken_whole(lists: Iterable[Tensors], numbers: Iterable[Any] = ()) -> bool |
 
     None says that the operations have to be made one by one.
     """
-    if modes.stack() or torch.overrides._len_torch_function_stack():
+    if modes.stack() or _are_changed():
         return None
     if any(isinstance(n, Tensor) and n.requires_grad for n in numbers):
         return None
     return torch._C._alike(_as_lists(lists))
+
+
+def _are_changed() -> bool:
+    """Whether a function mode that is on may answer calls otherwise."""
+    if not torch.overrides._len_torch_function_stack():
+        return False
+    on = torch.overrides._get_current_function_mode_stack()
+    return not all(getattr(mode, "_only_notes", False) for mode in on)
 
 
 def _as_lists(several: Iterable[Iterable[Any]]) -> list[Tensors]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,10 @@ _TYPES = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64",
     "u8": "uint8", "bool": "bool",
 }  # fmt: skip
+
+
+_OUT = "-"
+"""The name of a file that stands for what is printed."""
 
 
 class _Refused(Exception):
@@ -39,10 +45,13 @@ def _model(spec: str) -> Any:
         raise _Refused(f"cannot load {spec}: {e}") from e
     if isinstance(made, torch.nn.Module):
         return made
-    with torch.device("meta"):
-        made = made()
+    try:
+        with torch.device("meta"):
+            made = made()
+    except Exception as e:
+        raise _Refused(f"{spec} raises {type(e).__name__}: {e}") from e
     if not isinstance(made, torch.nn.Module):
-        raise _Refused(f"{spec} gives a {type(made).__name__}, not a module")
+        raise _Refused(f"{spec} gives {type(made).__name__}, not a module")
     return made
 
 
@@ -91,7 +100,11 @@ def _parser() -> argparse.ArgumentParser:
                 metavar="NAME=VALUE,...",
                 help="a training step on ranks with stages, as ranks=4,microbatches=16,schedule=1f1b,stages=8",
             )
-            one.add_argument("--json", metavar="FILE")
+            one.add_argument(
+                "--json",
+                metavar="FILE",
+                help="the plan as JSON; - prints it in place of the report",
+            )
             one.add_argument("--svg", metavar="FILE")
             one.add_argument("--html", metavar="FILE")
             one.add_argument("--verify", action="store_true", help="run it for real, too")
@@ -150,8 +163,14 @@ def _pipeline(text: str) -> dict[str, Any]:
 
 
 def _make(asked: Any) -> Any:
-    from torchlike.plan._make import make
+    from torchlike import device
+    from torchlike.plan._make import make, optimizer_named
 
+    try:
+        optimizer = optimizer_named(asked.train) if asked.train else None
+        device(asked.device)
+    except (ValueError, RuntimeError) as e:
+        raise _Refused(str(e)) from e
     inputs, kwargs = _inputs(asked.input)
     spread: dict[str, Any] = {}
     if getattr(asked, "mesh", None):
@@ -164,7 +183,7 @@ def _make(asked: Any) -> Any:
         inputs,
         kwargs=kwargs,
         step="forward" if asked.train is None else "train",
-        optimizer=asked.train or None,
+        optimizer=optimizer,
         device=asked.device,
         **spread,
     )
@@ -172,8 +191,6 @@ def _make(asked: Any) -> Any:
 
 def _staged(asked: Any) -> int:
     """A pipeline: its report, and its files."""
-    import json
-
     from torchlike.plan._pipeline import pipeline
 
     if asked.mesh or asked.html or asked.verify:
@@ -189,10 +206,13 @@ def _staged(asked: Any) -> int:
         device=asked.device,
         **_pipeline(asked.pipeline),
     )
-    print(made)
+    if asked.json != _OUT:
+        print(made)
     if asked.svg:
         made.svg(asked.svg)
-    if asked.json:
+    if asked.json == _OUT:
+        print(json.dumps(made.as_dict(), indent=1))
+    elif asked.json:
         Path(asked.json).write_text(json.dumps(made.as_dict(), indent=1))
     return 0
 
@@ -201,17 +221,22 @@ def _plan(asked: Any) -> int:
     if asked.pipeline:
         return _staged(asked)
     plan = _make(asked)
-    print(plan)
+    said = [str(plan)]
     if plan.mesh:
         from torchlike.plan._rules import report
 
-        print(f"\n{report()}")
-    for path, write in ((asked.json, plan.save), (asked.svg, plan.svg), (asked.html, plan.html)):
+        said.append(report())
+    if asked.json == _OUT:
+        said = [json.dumps(plan.as_dict(), indent=1)]
+    elif asked.json:
+        plan.save(asked.json)
+    for path, write in ((asked.svg, plan.svg), (asked.html, plan.html)):
         if path:
             write(path)
+    print("\n\n".join(said))
     if asked.verify:
         result = plan.verify()
-        print(f"\n{result}")
+        print(f"\n{result}", file=sys.stderr if asked.json == _OUT else sys.stdout)
         return 0 if result.equal else 1
     return 0
 
@@ -222,17 +247,32 @@ def _validate(asked: Any) -> int:
     return 0
 
 
+def _shown(name: Any) -> str:
+    """A name of a file, which may hold what a terminal would obey."""
+    text = str(name)
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def _check(asked: Any) -> int:
     import torchlike as torch
 
     own = _model(asked.spec).state_dict()
-    found = torch.load(asked.checkpoint, map_location="meta", weights_only=True)
+    try:
+        found = torch.load(asked.checkpoint, map_location="meta", weights_only=True)
+    except Exception as e:
+        raise _Refused(str(e)) from e
     found = found.get("state_dict", found) if isinstance(found, dict) else found
+    if not isinstance(found, dict):
+        raise _Refused(f"{asked.checkpoint} holds {type(found).__name__}, not tensors by name")
     lines = [f"missing: {n}" for n in own if n not in found]
-    lines += [f"unexpected: {n}" for n in found if n not in own]
+    lines += [f"unexpected: {_shown(n)}" for n in found if n not in own]
     for name in own:
         a, b = own[name], found.get(name)
-        if b is not None and (a.shape != b.shape or a.dtype != b.dtype):
+        if not isinstance(a, torch.Tensor) or b is None:
+            continue
+        if not isinstance(b, torch.Tensor):
+            lines.append(f"differs: {name} is a tensor, the file has {type(b).__name__}")
+        elif a.shape != b.shape or a.dtype != b.dtype:
             lines.append(
                 f"differs: {name} is {a.dtype}{list(a.shape)}, the file has {b.dtype}{list(b.shape)}"
             )
@@ -243,9 +283,15 @@ def _check(asked: Any) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Runs a command; 0: fine, 1: something does not fit, 2: it cannot be run."""
     asked = _parser().parse_args(arguments)
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # names of tensors may be what a terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return {"plan": _plan, "validate": _validate, "check": _check}[asked.command](asked)
-    except _Refused as e:
+    except BrokenPipeError:
+        raise
+    except (_Refused, OSError) as e:
         print(f"torchlike {asked.command}: {e}", file=sys.stderr)
         return 2
     except Exception as e:

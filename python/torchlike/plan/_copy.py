@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._subclasses.fake_tensor import FakeCopyMode
+from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     from torchlike._subclasses.fake_tensor import FakeTensorMode
@@ -31,13 +32,33 @@ def _is_plain(cls: type) -> bool:
     )
 
 
-def fake_copy(model: Any, mode: FakeTensorMode, device: torch.device) -> Any:
-    """A model as it is, of fake tensors, whose parameters and buffers are on a device."""
+def fake_copy(
+    model: Any, mode: FakeTensorMode, device: torch.device, loose: list[Any] | None = None
+) -> Any:
+    """A model as it is, of fake tensors, whose parameters and buffers are on a device.
+
+    Tensors that are plain attributes stay where they are, and are on the device if they are on meta; `loose` gets them.
+    """
     memo: dict[int, Any] = {}
+    moved: dict[int, tuple[Any, Any]] = {}
+
+    def there(t: Any) -> Any:
+        if not isinstance(t, _C.Tensor) or isinstance(t, torch.nn.Parameter):
+            return t
+        if id(t) not in moved:
+            on = t.detach().to(device).requires_grad_(t.requires_grad) if t.is_meta else t
+            moved[id(t)] = (t, on)
+            if loose is not None:
+                loose.append(on)
+        return moved[id(t)][1]
 
     def other(value: Any) -> Any:
         with FakeCopyMode(mode):
-            return copy.deepcopy(value, memo)
+            made = copy.deepcopy(value, memo)
+        if not any(isinstance(t, _C.Tensor) for t in pytree.tree_leaves(made)):
+            return made
+        with mode:
+            return pytree.tree_map(there, made)
 
     made, placed = _C._fake_copy(
         model, mode._core, device, memo, _is_plain, mode.from_tensor, other

@@ -24,13 +24,13 @@ class Explanation:
     calls: list[str]
     """Calls that it replays, oldest first, with short names for storages."""
     made: int
-    """Bytes of host memory that replaying takes at most."""
+    """Bytes of host memory that what replaying makes and reads takes at most; kernels may take more while they run."""
 
     def __str__(self) -> str:
         said = {
             "real": "real: its values are in memory",
             "file": "read from",
-            "recipe": f"replayed: {len(self.calls)} calls, at most {human(self.made)} of memory",
+            "recipe": f"replayed: {_count(self.calls)}, at most {human(self.made)} of results",
             "fake": "fake: it stands for a tensor and has no values",
             "uninitialised": "uninitialised: nobody has written its memory",
             "none": "nothing is known of its values: it was made on meta; load them, or make it inside meta_init()",
@@ -41,6 +41,10 @@ class Explanation:
             left = len(calls) - _SHOWN
             calls = [*calls[: _SHOWN // 2], f"... {left} more ...", *calls[-_SHOWN // 2 :]]
         return "\n".join([*lines, *(f"  {c}" for c in calls)])
+
+
+def _count(calls: list[str]) -> str:
+    return f"{len(calls)} call{'s' if len(calls) != 1 else ''}"
 
 
 def explain(t: Any) -> Explanation:

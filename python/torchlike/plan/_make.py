@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import gc
+import inspect
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._parts import plain_parts
-from torchlike._subclasses.fake_tensor import FakeTensorMode
+from torchlike._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torchlike._subclasses.meta_utils import Converter
 from torchlike.nn._hooks import watched
 from torchlike.overrides import TorchFunctionMode
@@ -80,6 +81,8 @@ class _Progress:
 class _Lines(TorchFunctionMode):
     """Tells a recording which line of the user's code calls, beside the module."""
 
+    _only_notes = True
+
     def __init__(self, program: Any) -> None:
         self.program = program
 
@@ -122,22 +125,69 @@ def total(out: Any) -> Any:
     return sum(parts[1:], parts[0])
 
 
-def make_optimizer(optimizer: Any, parameters: Any) -> Any:
-    """An optimizer for parameters, of a name, a class or function, or one like another optimizer.
+def optimizer_named(name: str) -> Any:
+    """The class of optimizers of a name, in letters of any case.
 
     Raises:
-        ValueError: for an unknown name.
+        ValueError: if there is none, or it asks for values or sparse gradients.
+    """
+    # By name: modules of the package that nobody has used stay unread.
+    names = {known.lower(): known for known in torch.optim.__all__ if not known.islower()}
+    for known in ("optimizer", "lbfgs", "sparseadam"):
+        names.pop(known)
+    if name.lower() not in names:
+        raise ValueError(f"unknown optimizer {name!r}: one of {', '.join(sorted(names))}")
+    return getattr(torch.optim, names[name.lower()])
+
+
+def make_optimizer(optimizer: Any, parameters: Any, model: Any) -> Any:
+    """An optimizer for parameters, of a name, a class or function, or one like another optimizer.
+
+    Args:
+        parameters: those of a copy of `model`, in the same order.
+
+    Raises:
+        ValueError: for an unknown name, or an optimizer of parameters that the model has not.
     """
     if isinstance(optimizer, str):
-        # By name: modules of the package that nobody has used stay unread.
-        names = {name.lower(): name for name in torch.optim.__all__ if not name.islower()}
-        names.pop("optimizer")
-        if optimizer.lower() not in names:
-            raise ValueError(f"unknown optimizer {optimizer!r}: one of {', '.join(sorted(names))}")
-        return getattr(torch.optim, names[optimizer.lower()])(parameters)
+        return optimizer_named(optimizer)(parameters)
     if isinstance(optimizer, torch.optim.Optimizer):
-        return type(optimizer)(parameters, **optimizer.defaults)
+        kind = type(optimizer)
+        taken = inspect.signature(kind).parameters
+        options = {k: _own(v) for k, v in optimizer.defaults.items() if k in taken}
+        return kind(_groups(optimizer, parameters, model), **options)
     return optimizer(parameters)
+
+
+def _own(option: Any) -> Any:
+    """An option of an optimizer; one that is a tensor as one of the mode that is on, with its value."""
+    if not isinstance(option, _C.Tensor):
+        return option
+    with unset_fake_temporarily():
+        value = option.item()
+    return torch.tensor(value, dtype=option.dtype)
+
+
+def _groups(optimizer: Any, parameters: Any, model: Any) -> list[Any]:
+    """The groups of an optimizer, with the parameters of a copy in place of the model's.
+
+    One of another model says its options alone: all parameters are a group, as they are if the copy has others.
+    """
+    parameters, own = list(parameters), list(model.parameters())
+    copies = dict(zip(own, parameters, strict=True)) if len(own) == len(parameters) else {}
+    groups = [
+        {name: list(v) if name == "params" else _own(v) for name, v in group.items()}
+        for group in optimizer.param_groups
+    ]
+    theirs = [p in copies for group in groups for p in group["params"]]
+    if not any(theirs):
+        return parameters
+    if not all(theirs):
+        raise ValueError("plan(optimizer=): the optimizer has parameters that the model has not")
+    for group in groups:
+        group.pop("param_names", None)
+        group["params"] = [copies[p] for p in group["params"]]
+    return groups
 
 
 def run_step(
@@ -165,15 +215,23 @@ def run_step(
     return value
 
 
-def faked(model: Any, inputs: Any, kwargs: Any, device: Any) -> tuple[Any, Any, Any, Any]:
-    """A fake mode, and a copy of a model and of what it is called with on fake tensors that claim a device."""
+def faked(model: Any, inputs: Any, kwargs: Any, device: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """A fake mode, a copy of a model and of what it is called with on fake tensors that claim a device, and the
+    tensors that the model has besides its own."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fake = fake_copy(model, mode, device)
-    args, named = pytree.tree_map(
-        lambda x: mode.from_tensor(x).detach().to(device) if isinstance(x, _C.Tensor) else x,
-        (_as_tuple(inputs), kwargs or {}),
-    )
-    return mode, fake, args, named
+    loose: list[Any] = []
+    fake = fake_copy(model, mode, device, loose)
+    made: dict[int, Any] = {}
+
+    def there(x: Any) -> Any:
+        if not isinstance(x, _C.Tensor):
+            return x
+        if id(x) not in made:  # models ask whether what they are given is the same
+            made[id(x)] = mode.from_tensor(x).detach().to(device)
+        return made[id(x)]
+
+    args, named = pytree.tree_map(there, (_as_tuple(inputs), kwargs or {}))
+    return mode, fake, args, named, loose
 
 
 @contextlib.contextmanager
@@ -211,14 +269,13 @@ def make(
         inputs: a tensor or a tuple of what the model is called with; meta tensors are enough.
         kwargs: keyword arguments of that call.
         step: "forward" (without gradients) or "train" (forward, backward, and the optimizer's step if there is one).
-        optimizer: a name as "adamw", an optimizer (one of its class and options is made), or a function of the
-            parameters.
+        optimizer: a name as "adamw", an optimizer of the model (one of its class, with its groups, is made), or a
+            function of the parameters.
         loss: what is differentiated, of the model's result; by default the sum of its floating tensors.
         device: where it is planned for, as "cuda": there need be no such device. By default where the model is;
             the CPU for one on meta.
         allocator: how bytes are counted: "torchlike-cpu", "torch-cuda" or "requested". By default as the device's
-        allocator
-            counts them.
+            allocator counts them.
         lines: note the line of the user's code for every step, which costs time.
         progress: called with the name of each module that runs, and how many did.
         mesh: sizes of a mesh of ranks by name, as `{"dp": 128, "tp": 8}`. The plan is that of one rank, whose
@@ -237,7 +294,7 @@ def make(
     if device is None:
         device = "cpu" if first is None or first.is_meta else first.device
     device = torch.device(device)
-    mode, fake, args, named = faked(model, inputs, kwargs, device)
+    mode, fake, args, named, loose = faked(model, inputs, kwargs, device)
     program = _C._Program()
     spread = None
     with _placed(mesh, device) as ranks, mode:
@@ -250,7 +307,9 @@ def make(
         try:
             _record(
                 program,
+                model,
                 fake,
+                loose,
                 args,
                 named,
                 loss,
@@ -279,19 +338,22 @@ def _placed(mesh: Any, device: Any) -> contextlib.AbstractContextManager[Any]:
     return _mesh.placed(mesh, device)
 
 
-_INPUTS = CLASSES.index("inputs")
+_INPUTS, _BUFFERS = CLASSES.index("inputs"), CLASSES.index("buffers")
 
 
 def _record(
-    program: Any, model: Any, args: Any, kwargs: Any, loss: Any, optimizer: Any, train: bool, lines: bool,
-    progress: Callable[[str, int], None] | None, spread: Any,
+    program: Any, original: Any, model: Any, loose: list[Any], args: Any, kwargs: Any, loss: Any, optimizer: Any,
+    train: bool, lines: bool, progress: Callable[[str, int], None] | None, spread: Any,
 ) -> None:  # fmt: skip
     parameters = program.label_model(model)
+    for i, t in enumerate(loose):
+        for part in plain_parts(t):
+            program.label(f"attribute {i}", part, _BUFFERS)
     for i, t in enumerate(pytree.tree_leaves((args, kwargs))):
         if isinstance(t, _C.Tensor):
             for part in plain_parts(t):
                 program.label(f"input {i}", part, _INPUTS)
-    made = make_optimizer(optimizer, parameters) if optimizer is not None else None
+    made = make_optimizer(optimizer, parameters, original) if optimizer is not None else None
 
     def phase(number: int) -> None:
         if spread is not None:

@@ -229,7 +229,7 @@ def _starts(recorded: Recorded, count: int) -> list[str]:
 def _given(model: Any, inputs: Any, kwargs: Any, starts: Sequence[str]) -> list[int]:
     """Bytes of what modules are called with, by a forward on fake tensors."""
     found: dict[str, int] = {}
-    mode, fake, args, named = faked(model, inputs, kwargs, torch.device("cpu"))
+    mode, fake, args, named, _ = faked(model, inputs, kwargs, torch.device("cpu"))
 
     def note(name: str, module: Any) -> None:
         def seen(_: Any, given: Any, more: Any) -> None:

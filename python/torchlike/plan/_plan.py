@@ -64,6 +64,7 @@ class Live:
     """A storage that lives."""
 
     bytes: int
+    """As the device's allocator counts them."""
     kind: str
     name: str
     dtype: str
@@ -179,11 +180,19 @@ class Plan:
         by_class = {name: n for name, n in zip(CLASSES, sums, strict=True) if n}
         return Peak(sum(sums), self.step(at), by_class, lambda: self.live_at(at, device))
 
+    @functools.cached_property
+    def _sizes(self) -> list[int]:
+        """The bytes of each value, as the allocator of its device counts them."""
+        kinds = {d: self._allocator(d) for d in self.devices}
+        counted = {kind: self._program.sizes(kind) for kind in set(kinds.values())}
+        return [counted[kinds[self._program.value(i)[3]]][i] for i in range(self.values)]
+
     def _live(self, i: int) -> Live:
-        size, dtype, shape, _, born, _, kind, name = self._program.value(i)
+        _, dtype, shape, _, born, _, kind, name = self._program.value(i)
         made = self.step(born) if born is not None else None
         return Live(
-            size, CLASSES[kind], name or "", dtype, tuple(shape), made.op if made else "", made.module if made else ""
+            self._sizes[i], CLASSES[kind], name or "", dtype, tuple(shape),
+            made.op if made else "", made.module if made else "",
         )  # fmt: skip
 
     def step(self, i: int) -> Step | None:
@@ -241,10 +250,10 @@ class Plan:
         for i in plan._program.live(device or plan.devices[0], plan._program.peak(
             device or plan.devices[0], plan._allocator(device or plan.devices[0])
         )[0]):  # fmt: skip
-            size, _, _, _, born, _, kind, _ = plan._program.value(i)
+            _, _, _, _, born, _, kind, _ = plan._program.value(i)
             step = plan.step(born) if born is not None else None
             line = (step.line if step else "") or f"({CLASSES[kind]})"
-            sums[line] = sums.get(line, 0) + size
+            sums[line] = sums.get(line, 0) + plan._sizes[i]
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
     @functools.cached_property
@@ -351,7 +360,7 @@ class Plan:
             "question": {
                 k: str(v)
                 for k, v in self._question.items()
-                if k in ("step", "device", "allocator") and v
+                if k in ("step", "device", "allocator", "lines") and v
             },
             "steps": self.steps,
             "flops": self.flops,

@@ -7,7 +7,7 @@ from typing import Any
 from torchlike import _C
 from torchlike.plan._allocator import rounded
 
-FORMAT = 1
+FORMAT = 2
 OURS = "torchlike-cpu"
 """The allocator whose sizes are its own code's: what it counts is kept with the plan."""
 
@@ -21,7 +21,7 @@ def dump(program: Any) -> dict[str, Any]:
         "steps": [program.step(i) for i in range(steps)],
         "values": [program.value(i) for i in range(values)],
         "unmeasured": program.unmeasured(),
-        "timelines": {d: program.timeline(d, OURS) for d in program.devices()},
+        "sizes": program.sizes(OURS),
     }
 
 
@@ -54,19 +54,25 @@ class Saved:
         """A value by its number."""
         return self.data["values"][at]
 
+    def sizes(self, allocator: str) -> list[int]:
+        """How many bytes an allocator counts for each value."""
+        if allocator == OURS:
+            return list(self.data["sizes"])
+        asked = [value[0] for value in self.data["values"]]
+        return [rounded(n) if n else 0 for n in asked] if allocator == "torch-cuda" else asked
+
     def timeline(self, on: str, allocator: str) -> list[list[int]]:
         """Bytes by class at each step."""
-        if allocator == OURS:
-            return [list(row) for row in self.data["timelines"][on]]
-        counted = rounded if allocator == "torch-cuda" else int
+        sizes = self.sizes(allocator)
         count = max(len(self.data["steps"]), 1)
         classes = len(_C._Program.classes())
         change = [[0] * classes for _ in range(count + 1)]
-        for size, _, _, device, born, died, kind, _ in self.data["values"]:
+        for size, value in zip(sizes, self.data["values"], strict=True):
+            _, _, _, device, born, died, kind, _ = value
             start, end = born or 0, count if died is None else died
             if device == on and start < end:
-                change[min(start, count)][kind] += counted(size)
-                change[min(end, count)][kind] -= counted(size)
+                change[min(start, count)][kind] += size
+                change[min(end, count)][kind] -= size
         now, rows = [0] * classes, []
         for row in change[:count]:
             now = [a + b for a, b in zip(now, row, strict=True)]

@@ -44,17 +44,56 @@ def verify(question: dict[str, Any], peak: dict[str, Peak]) -> Verification:
     return Verification(peak["cpu"].bytes, most)
 
 
+def _filled(model: Any) -> None:
+    """Gives memory to what waits on meta: what may be indices its values if they are known, all else zeros."""
+
+    def tensors() -> list[Any]:
+        all = (*model.parameters(), *model.buffers())
+        return [t for t in all if not torch.nn.parameter.is_lazy(t)]
+
+    for t in tensors():
+        if t.is_meta and not t.is_floating_point() and torch.plan.explain(t).kind != "none":
+            torch.materialize(t)
+    if any(t.is_meta for t in tensors()):
+        model.to_empty(device="cpu")
+    with torch.no_grad():
+        for t in tensors():
+            if torch.plan.explain(t).kind == "uninitialised":
+                t.zero_()
+    here = _Here()
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if here.concerns(value):
+                setattr(module, name, pytree.tree_map(here, value))
+
+
+class _Here(_Zeros):
+    """Puts tensors that a module has besides its own on the host."""
+
+    def __call__(self, t: Any) -> Any:
+        if not self.concerns(t):
+            return t
+        known = torch.plan.explain(t).kind != "none"
+        return torch.materialize(t) if known else super().__call__(t)
+
+    def concerns(self, value: Any) -> bool:
+        """Whether there are such tensors in a value."""
+        leaves = pytree.tree_leaves(value)
+        return any(isinstance(t, _C.Tensor) and t.is_meta for t in leaves)
+
+
 def _most(question: dict[str, Any], stats: Any) -> int:
     """The most bytes that were in use."""
     model = copy.deepcopy(question["model"])
-    if any(t.is_meta for t in (*model.parameters(), *model.buffers())):
-        model.to_empty(device="cpu")
+    _filled(model)
     inputs, kwargs = pytree.tree_map(
         _Zeros(), (_as_tuple(question["inputs"]), question["kwargs"] or {})
     )
     train, optimizer = question["step"] == "train", None
     if question["optimizer"] is not None:
-        optimizer = make_optimizer(question["optimizer"], model.parameters())
+        optimizer = make_optimizer(
+            question["optimizer"], list(model.parameters()), question["model"]
+        )
     torch.cpu.reset_peak_memory_stats()
     run_step(model, inputs, kwargs, question["loss"], optimizer, train, lambda _: None)
     return int(stats()["allocated_bytes.all.peak"])

@@ -14,7 +14,7 @@ pub struct History {
     pub files: Vec<String>,
     /// The calls that are replayed, oldest first.
     pub calls: Vec<String>,
-    /// The bytes that the calls make.
+    /// The bytes that the calls make, and those of the files that they read: what is alive of them at once is no more.
     pub made: u64,
 }
 
@@ -36,6 +36,8 @@ pub fn explain(source: &Source) -> Result<History> {
 
 #[derive(Default)]
 struct Search {
+    /// Bytes of files that are read as what calls are given, and not into the storage that they write.
+    read: HashMap<usize, u64>,
     files: Vec<(usize, String)>,
     calls: HashMap<u64, Arc<Written>>,
     seen: HashSet<(u64, u64)>,
@@ -61,7 +63,18 @@ impl Search {
         *size = (*size).max(e.nbytes);
         stack.extend(e.prev.clone());
         if self.calls.insert(e.call.seq, e.call.clone()).is_none() {
-            stack.extend(e.call.inputs.iter().cloned());
+            let own = match &e.prev {
+                Some(Source::File(p)) => Some(address(p)),
+                _ => None,
+            };
+            for input in &e.call.inputs {
+                if let Source::File(p) = input
+                    && own != Some(address(p))
+                {
+                    self.read.insert(address(p), p.nbytes());
+                }
+                stack.push(input.clone());
+            }
         }
     }
 
@@ -72,7 +85,8 @@ impl Search {
         History {
             calls: calls.iter().map(|c| names.line(c)).collect(),
             files: self.files.into_iter().map(|(_, text)| text).collect(),
-            made: self.sizes.values().map(|n| *n as u64).sum(),
+            made: self.read.values().sum::<u64>()
+                + self.sizes.values().map(|n| *n as u64).sum::<u64>(),
         }
     }
 }

@@ -126,9 +126,39 @@ impl Layer for Recording {
             lost.iter().for_each(|t| t.storage().set_source(None));
             return Ok(ret);
         }
+        if let Some(shown) = beside_data(c.args)? {
+            let Call { args, form } = c;
+            let shown = shown.borrow();
+            let seen = glance(&shown);
+            let c = Call { args: &shown, form };
+            return dispatch::prepared(c, k, seen, |c, found| {
+                deferred(Call { args, form: c.form }, k, &found)
+            });
+        }
         let seen = glance(c.args);
         dispatch::prepared(c, k, seen, |c, found| deferred(c, k, &found))
     }
+}
+
+/// Data that is there already. Scalars are taken wherever they are.
+fn is_data(t: &Tensor) -> bool {
+    t.device().is_cpu() && t.ndim() > 0
+}
+
+/// The arguments of a call while calls are recorded, with stand-ins on meta for data: tensors that wait will be beside it.
+/// None if there is no data, or something is to be resolved first.
+fn beside_data(args: &Args) -> Result<Option<OwnedArgs>> {
+    let (mut data, mut lazy) = (false, false);
+    args.for_each_tensor(|_, t| {
+        data |= is_data(t);
+        lazy |= t.is_lazy();
+    });
+    if !data || lazy || !layers::recording() {
+        return Ok(None);
+    }
+    let mut shown = args.to_owned();
+    shown.replace_tensors(|_, t| Ok(is_data(t).then(|| placeholder(t))))?;
+    Ok(Some(shown))
 }
 
 /// Whether what a factory makes on a device, or on the default one, never becomes real.
@@ -159,8 +189,10 @@ fn promises(args: &Args) -> bool {
     });
     let factory = tensors == 0;
     let stays_meta = factory && stays_meta(asked);
+    // A device that is asked for beside a tensor has no use for its values: while nobody records, what is made is there at once.
+    let elsewhere = !factory && !layers::recording() && asked.is_some_and(|d| !d.is_meta());
     // Otherwise a plain meta tensor takes part, or all data is here.
-    !(stays_meta || unknown > 0 || (!factory && real == tensors))
+    !(stays_meta || elsewhere || unknown > 0 || (!factory && real == tensors))
 }
 
 /// The waiting tensors that a call writes though it will never have its values: theirs are unknown, too.
@@ -196,9 +228,10 @@ fn deferred(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
         ),
         Form::InPlace(_) | Form::Within(_) | Form::Out(_) => {}
     }
-    // Rules see the meta device in place of any other that is asked for; the replay gets the real one.
+    // Rules see the meta device in place of any other that is asked for or that data is on; the replay gets the real one.
     let mut shown = args.to_owned();
     if layers::recording() {
+        shown.replace_tensors(|_, t| Ok(is_data(t).then(|| placeholder(t))))?;
         for v in &mut shown.values {
             if let OwnedArg::Plain(Arg::Device(d)) = v {
                 *d = Device::META;

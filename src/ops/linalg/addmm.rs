@@ -1,6 +1,6 @@
 //! Products added to something: addmm and its kin, linear, addr.
 
-use crate::cpu::products::{Factors, LinearSizes, is_one};
+use crate::cpu::products::{Backend, Factors, LinearSizes, is_one};
 use crate::ops::batch;
 use crate::ops::core::op::{
     Batch, Cast, F, FMIO, Hidden, J, O, OpDef, Plan, Q, X, compose, kernel,
@@ -116,7 +116,8 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| linear_rule(a.input, a.weight, a.bias),
             |a, sizes, o| HOST.linear(&o[0], a.input, a.weight, a.bias, sizes),
-            cuda: |a, sizes, o| GPU.linear(&o[0], a.input, a.weight, a.bias, sizes)
+            cuda: |a, sizes, o| GPU.linear(&o[0], a.input, a.weight, a.bias, sizes),
+            scratch: |a, sizes, o, room| Backend::linear_room(room, &o[0], a.input, sizes)
         )
         .flops(typed!(|a| Ok(2 * a
             .input
@@ -126,7 +127,7 @@ pub static OPS: &[OpDef] = &[
         "input weight.T + bias.",
     )
     .alike(0b100)
-    .samples("f32[3], f32[4, 3]; c64[3], c64[4, 3], c64[4]; f32[8], f32[8, 8], f32[8]")
+    .samples("f32[3], f32[4, 3]; c64[3], c64[4, 3], c64[4]; f32[8], f32[8, 8], f32[8]; f32[2, 5, 3], f32[4, 3], f32[4]")
     .through(typed!(recorded_linear))
     .amp(Cast::Low, Cast::Low),
 ];

@@ -20,12 +20,13 @@ pub static OPS: &[OpDef] = &[
         FMIO | D,
         body!(
             |a| cumulative(a.input, a.dim, a.dtype, "cumsum_out_cpu"),
-            anywhere: |a, dim, outs| kernels::scan::scan(&outs[0], a.input, *dim, scan::Kind::Sum)
-        ).unmeasured(),
+            anywhere: |a, dim, outs| kernels::scan::scan(&outs[0], a.input, *dim, scan::Kind::Sum),
+            scratch: |a, dim, outs, room| scan::scan_room(room, &outs[0], a.input, *dim)
+        ),
         "Sums of the elements so far.",
     )
     .alike(1)
-    .samples("f32[3, 4], 0; c64[3, 4], 1, dtype=c64")
+    .samples("f32[3, 4], 0; c64[3, 4], 1, dtype=c64; f32[2, 3, 9], 1")
     .grad("self: _grad.cumsum_back(grad, dim); jvp: linear")
     .amp(Cast::Kept, Cast::Result),
     kernel(
@@ -34,8 +35,9 @@ pub static OPS: &[OpDef] = &[
         FMIO | D,
         body!(
             |a| cumulative(a.input, a.dim, a.dtype, "cumprod_out_cpu"),
-            anywhere: |a, dim, outs| kernels::scan::scan(&outs[0], a.input, *dim, scan::Kind::Prod)
-        ).unmeasured(),
+            anywhere: |a, dim, outs| kernels::scan::scan(&outs[0], a.input, *dim, scan::Kind::Prod),
+            scratch: |a, dim, outs, room| scan::scan_room(room, &outs[0], a.input, *dim)
+        ),
         "Products of the elements so far.",
     )
     .alike(1)
@@ -51,7 +53,7 @@ pub static OPS: &[OpDef] = &[
             a.input,
             *dim,
             scan::Kind::LogSumExp
-        )).unmeasured(),
+        ), scratch: |a, dim, outs, room| scan::scan_room(room, &outs[0], a.input, *dim)),
         "Logarithms of the sums of exponentials so far.",
     )
     .alike(1)

@@ -1,6 +1,7 @@
 //! Reductions: sums, products, truth, counts.
 
 use crate::cpu::reduce::{Kind, Post, bytes};
+use crate::cpu::room::Room;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, D, FM, FMO, Hidden, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
@@ -132,7 +133,7 @@ pub static OPS: &[OpDef] = &[
         "any",
         "(Tensor self)",
         FMO | X,
-        body!(|a| Ok(truth(Over::all(a.input)?, Kind::Any)), truth_cpu, cuda: truth_cuda),
+        body!(|a| Ok(truth(Over::all(a.input)?, Kind::Any)), truth_cpu, cuda: truth_cuda, scratch: truth_scratch),
         "True if any element is not zero.",
     ).samples("f32[3, 4]")
     .no_grad()
@@ -141,7 +142,7 @@ pub static OPS: &[OpDef] = &[
         "any#dim",
         "(Tensor self, int dim, bool keepdim=False)",
         FMO | X,
-        body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::Any)), truth_cpu, cuda: truth_cuda).unmeasured(),
+        body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::Any)), truth_cpu, cuda: truth_cuda, scratch: truth_scratch),
         "True where any element along a dimension is not zero.",
     ).samples("f32[3, 4], dim=-1; c64[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
     .no_grad(),
@@ -149,7 +150,7 @@ pub static OPS: &[OpDef] = &[
         "any#dims",
         "(Tensor self, int[]? dim=None, bool keepdim=False)",
         FMO | X,
-        body!(|a| Ok(truth(given(a.input, a.dim, a.keepdim)?, Kind::Any)), truth_cpu, cuda: truth_cuda),
+        body!(|a| Ok(truth(given(a.input, a.dim, a.keepdim)?, Kind::Any)), truth_cpu, cuda: truth_cuda, scratch: truth_scratch),
         "True where any element over dimensions is not zero.",
     ).samples("f64[3, 2, 1, 2], dim=(1, 3); b8[3, 2, 1, 2], dim=(1, 3)")
     .no_grad(),
@@ -179,7 +180,7 @@ pub static OPS: &[OpDef] = &[
         "all",
         "(Tensor self)",
         FMO | X,
-        body!(|a| Ok(truth(Over::all(a.input)?, Kind::All)), truth_cpu, cuda: truth_cuda),
+        body!(|a| Ok(truth(Over::all(a.input)?, Kind::All)), truth_cpu, cuda: truth_cuda, scratch: truth_scratch),
         "True if no element is zero.",
     ).samples("f32[3, 4]")
     .no_grad()
@@ -188,7 +189,7 @@ pub static OPS: &[OpDef] = &[
         "all#dim",
         "(Tensor self, int dim, bool keepdim=False)",
         FMO | X,
-        body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::All)), truth_cpu, cuda: truth_cuda).unmeasured(),
+        body!(|a| Ok(truth(Over::one(a.input, a.dim, a.keepdim)?, Kind::All)), truth_cpu, cuda: truth_cuda, scratch: truth_scratch),
         "True where no element along a dimension is zero.",
     ).samples("f32[3, 4], dim=-1; c64[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
     .no_grad(),
@@ -196,7 +197,7 @@ pub static OPS: &[OpDef] = &[
         "all#dims",
         "(Tensor self, int[]? dim=None, bool keepdim=False)",
         FMO | X,
-        body!(|a| Ok(truth(given(a.input, a.dim, a.keepdim)?, Kind::All)), truth_cpu, cuda: truth_cuda),
+        body!(|a| Ok(truth(given(a.input, a.dim, a.keepdim)?, Kind::All)), truth_cpu, cuda: truth_cuda, scratch: truth_scratch),
         "True where no element over dimensions is zero.",
     ).samples("f64[3, 2, 1, 2], dim=(1, 3)")
     .no_grad(),
@@ -340,6 +341,15 @@ fn truth_cpu<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
         return cpu::fill(out, Scalar::Bool(fold.kind == Kind::All));
     }
     fold.run(&bytes(out), input)
+}
+
+/// Complex numbers become truth values first.
+fn truth_scratch<A>(_: &A, fold: &Fold, _: &[Tensor], room: &mut Room) -> Result<()> {
+    let input = fold.over.input;
+    if input.dtype().is_complex() && input.numel() > 0 {
+        room.converted(input, DType::Bool)?;
+    }
+    Ok(())
 }
 
 /// The host has folds for truth itself; a GPU compares truth values.
