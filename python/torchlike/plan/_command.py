@@ -283,9 +283,8 @@ def _check(asked: Any) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Runs a command; 0: fine, 1: something does not fit, 2: it cannot be run."""
     asked = _parser().parse_args(arguments)
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # names of tensors may be what a terminal cannot show
+    # Names of tensors may be what a terminal cannot show.
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return {"plan": _plan, "validate": _validate, "check": _check}[asked.command](asked)
