@@ -41,6 +41,27 @@ def line_of(start, end, n):
     ]
 
 
+@pytest.mark.parametrize("n", [1, 5, 63, 64, 65, 200])
+def test_functions_of_halves_are_those_of_single_precision_rounded(n):
+    x = (7 * tl.arange(n) % 23 - 11) * tl.tensor([0.25, 1.0, 256.0]).repeat(n)[:n]
+    x[::9] = tl.tensor([tl.nan, tl.inf, -tl.inf, -0.0]).repeat(n)[: len(x[::9])]
+    y = x.flip(0)
+    functions = [
+        *(tl.ceil, tl.floor, tl.trunc, tl.round, tl.relu, tl.sqrt),
+        *(lambda x, other=other: tl.maximum(x, other.to(x.dtype)) for other in (y, y[0])),
+        *(lambda x, other=other: tl.lerp(x, other.to(x.dtype), 0.25) for other in (y, y[0])),
+        *(lambda x, other=other: x.clone().add_(other.to(x.dtype)) for other in (y, y[0])),
+        *(lambda x: x.clone().ceil_(), lambda x: x.mul(1.5), lambda x: x.clone().clamp_(-3, 2)),
+    ]
+    for f in functions:
+        for dtype in (tl.float16, tl.bfloat16):
+            for one in (x, x.repeat_interleave(2)[::2]):
+                want = f(one.to(dtype).float()).to(dtype)
+                got = f(one.to(dtype))
+                assert tl.allclose(got, want, equal_nan=True, rtol=0, atol=0)
+                assert tl.equal(tl.signbit(got) & ~got.isnan(), tl.signbit(want) & ~want.isnan())
+
+
 @pytest.mark.parametrize("dtype", [tl.float16, tl.bfloat16])
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 1023, 1024, 1040, 3000])
 def test_random_halves_are_those_of_single_precision_rounded(n, dtype):

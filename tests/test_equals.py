@@ -14,6 +14,7 @@ FIRST = [
     ((40, 5, 9, False, True), [26, 15, 16, 20, 21, 25, 31, 36, 35]),
     ((40, 5, 9, False, False), [26, 15, 16, 20, 21, 25, 31, 36, 35]),
     ((300, 7, 4, True, True), [16, 9, 23, 2]),
+    ((700, 40, 12, True, True), [337, 177, 74, 329, 537, 529, 522, 514, 89, 322, 169, 82]),
 ]
 #: Length and different values; where median, nanmedian, the middle by `kthvalue` and mode are.
 PICKED = [
@@ -21,6 +22,9 @@ PICKED = [
     ((16, 4), [15, 15, 15, 15]),
     ((40, 5), [18, 18, 8, 6]),
     ((60, 3), [14, 14, 49, 34]),
+    ((300, 7), [141, 141, 8, 7]),
+    ((700, 40), [694, 694, 14, 0]),
+    ((1000, 3), [248, 248, 914, 409]),
 ]
 
 
@@ -44,6 +48,12 @@ def test_one_of_a_line(dtype: torch.dtype) -> None:
         picked = [x.median(0), x.nanmedian(0), x.kthvalue(n // 2), x.mode(0)]
         assert [int(i) for _, i in picked] == at, n
         assert all(v == x[i] for v, i in picked)
+
+
+def test_what_is_not_a_number_is_never_the_most_frequent() -> None:
+    x = torch.tensor([torch.nan, 2.0, torch.nan, 3.0, torch.nan, 2.0] * 10)
+    assert x.mode(0)[0] == 2.0
+    assert torch.full((40,), torch.nan).mode(0)[1] == 30
 
 
 def test_gradients_go_to_what_was_taken() -> None:

@@ -75,3 +75,50 @@ def test_zeta_at_its_edges():
     assert values[5] == INF
     assert math.isnan(values[6])
     assert torch.special.ndtri(torch.tensor(0.5)).item() == 0
+
+
+def test_digamma_at_poles_roots_and_where_formulas_change():
+    known = [
+        (-17.125, 10.453927996426355),
+        (-2.5, 1.103156640645243),
+        (-0.001, 999.4211381978913),
+        (0.25, -4.2274535333762655),
+        (1.0, -0.5772156649015329),
+        (1.5, 0.03648997397857652),
+        (9.99, 2.250700372831201),
+        (10.01, 2.2528037003181356),
+        (1e5, 11.512920464961896),
+        (0.0, -INF),
+        (-0.0, INF),
+        (INF, INF),
+        (-INF, NAN),
+        (-3.0, NAN),
+        (NAN, NAN),
+    ]
+    for dtype, digits in ((torch.float64, 3e-15), (torch.float32, 2e-7)):
+        x = torch.tensor([x for x, _ in known] * 5, dtype=dtype)
+        for got, (_, want) in zip(x.digamma().tolist(), known * 5, strict=True):
+            assert got == pytest.approx(want, rel=digits, abs=digits, nan_ok=True)
+
+
+def test_the_logarithm_of_the_normal_distribution_on_both_sides_and_far_out():
+    known = [
+        (-1e4, -50000010.12927891),
+        (-40.5, -824.745849244038),
+        (-30.5, -469.4627373229121),
+        (-29.5, -439.42947460915025),
+        (-5.0, -15.064998393988725),
+        (-1.0, -1.8410216450092636),
+        (-0.25, -0.9130617648111351),
+        (0.25, -0.5129840754094305),
+        (3.0, -0.0013508099647481938),
+        (9.0, -1.1285884059538405e-19),
+        (20.0, -2.7536241186062337e-89),
+        (INF, 0.0),
+        (-INF, -INF),
+        (NAN, NAN),
+    ]
+    for dtype, digits in ((torch.float64, 5e-16), (torch.float32, 2e-7)):
+        x = torch.tensor([x for x, _ in known] * 5, dtype=dtype)
+        for got, (_, want) in zip(torch.special.log_ndtr(x).tolist(), known * 5, strict=True):
+            assert got == pytest.approx(want, rel=digits, abs=1e-44, nan_ok=True)

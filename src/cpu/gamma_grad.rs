@@ -4,7 +4,7 @@
 //! the pieces stand for; series for small arguments, a saddle point expansion (Rice, 1972) for large ones, and PyTorch's
 //! rational fits between them.
 
-use super::math::digamma;
+use super::vmath64::digamma;
 
 /// Zero in place of what is no number.
 fn known(v: f64) -> f64 {

@@ -153,7 +153,7 @@ impl<T: Key> Table<T> {
             v => v.to_i64(),
         };
         let totals = if ask.counts {
-            tally(data.iter().map(place), size)
+            tally(data, place, size)
         } else {
             let mut seen = vec![0; size];
             data.iter().for_each(|x| seen[place(x)] = 1);
@@ -176,24 +176,33 @@ impl<T: Key> Table<T> {
     }
 }
 
-/// How often each place below `size` occurs. Few places are counted in several tables by turns, as a count that follows
+/// How often elements have each place below `size`. Few places are counted in several tables by turns, as a count that follows
 /// itself has to wait.
 #[must_use]
-pub fn tally(places: impl Iterator<Item = usize>, size: usize) -> Vec<i64> {
+pub fn tally<T>(data: &[T], place: impl Fn(&T) -> usize, size: usize) -> Vec<i64> {
     const WAYS: usize = 4;
     const FEW: usize = 4096;
-    let ways = if size <= FEW { WAYS } else { 1 };
-    let mut all = vec![0i64; ways * size];
-    for (i, place) in places.enumerate() {
-        all[i % ways * size + place] += 1;
+    let mut all = vec![0i64; size];
+    let (turns, mut rest) = data.as_chunks::<WAYS>();
+    if size <= FEW {
+        let mut others = vec![0i64; (WAYS - 1) * size];
+        let (one, two) = others.split_at_mut(size);
+        let (two, three) = two.split_at_mut(size);
+        for [a, b, c, d] in turns {
+            all[place(a)] += 1;
+            one[place(b)] += 1;
+            two[place(c)] += 1;
+            three[place(d)] += 1;
+        }
+        for (k, sum) in all.iter_mut().enumerate() {
+            *sum += one[k] + two[k] + three[k];
+        }
+    } else {
+        rest = data;
     }
-    for way in 1..ways {
-        let (sums, others) = all.split_at_mut(way * size);
-        sums.iter_mut()
-            .zip(&others[..size])
-            .for_each(|(s, o)| *s += o);
+    for x in rest {
+        all[place(x)] += 1;
     }
-    all.truncate(size);
     all
 }
 

@@ -166,7 +166,7 @@ pub fn occurrences(t: &Tensor, weights: Option<&Tensor>, size: usize) -> Result<
     let Some(w) = weights else {
         let t = copy::dense(t, t.dtype())?;
         with_dtype!(t.dtype(), [int] => T, {
-            let counts = groups::tally(slice::<T>(&t).iter().map(|&p| p as usize), size);
+            let counts = groups::tally(slice::<T>(&t), |&p| p as usize, size);
             return Tensor::from_slice(&counts, &[size as i64]);
         }, else {
             return Err(t.dtype().no_kernel("bincount_cpu"));

@@ -305,7 +305,7 @@ fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> 
     }
 }
 /// The same, and for 16-bit floats, bf16 being rounded by `R` or not at all: three passes over blocks for what takes one cost
-/// as much as the memory. Those of float16 only if `TILED`.
+/// as much as the memory. Those of float16 by AVX2 only if `TILED`.
 const fn halved_loop<O: Op<f32, Out = f32>, R: Halving<O>, const TILED: bool>() -> &'static Loop {
     const {
         &Loop {
@@ -451,7 +451,7 @@ pub fn signed<O: Op<f32, Out = f32> + Op<f64> + Op<u16, Out = u16>>(
 pub fn bits<O: Op<u16, Out = u16>>(_: DType) -> Option<&'static Loop> {
     None
 }
-/// The same for those of which the compiler makes vectors in long loops alone: that give whole numbers, or choose among many.
+/// The same for those of which the compiler makes vectors by AVX2 in long loops alone: that give whole numbers, or choose among many.
 #[must_use]
 pub fn whole<O: Op<f32, Out = f32> + Op<f64>>(d: DType) -> Option<&'static Loop> {
     reals(d, halved_loop::<O, Exact<O>, false>, light_loop::<O, f64>)

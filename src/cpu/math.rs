@@ -91,8 +91,6 @@ pub trait RealFns: Elementary + PartialOrd {
     fn rem_(self, y: Self) -> Self;
     /// The normal distribution function.
     fn ndtr_(self) -> Self;
-    /// The logarithmic derivative of the gamma function.
-    fn digamma_(self) -> Self;
     /// From a double.
     fn of(v: f64) -> Self;
     /// To a double.
@@ -139,9 +137,6 @@ macro_rules! real_impl {
             fn ndtr_(self) -> Self {
                 $ndtr(self)
             }
-            fn digamma_(self) -> Self {
-                digamma(f64::from(self)) as $t
-            }
             #[inline(always)]
             fn of(v: f64) -> Self {
                 v as $t
@@ -175,39 +170,6 @@ real_impl!(
     vmath64::ndtr,
     1e15
 );
-
-/// The digamma function: reflection for negative arguments, recurrence up to 10, then the asymptotic series
-/// (Abramowitz and Stegun 6.3.5, 6.3.7, 6.3.18).
-#[must_use]
-pub fn digamma(mut x: f64) -> f64 {
-    if x == 0.0 {
-        return f64::INFINITY.copysign(-x);
-    }
-    let mut result = 0.0;
-    if x < 0.0 {
-        if x == x.trunc() {
-            return f64::NAN;
-        }
-        result = -std::f64::consts::PI / (std::f64::consts::PI * (x - x.trunc())).tan();
-        x = 1.0 - x;
-    }
-    while x < 10.0 {
-        result -= 1.0 / x;
-        x += 1.0;
-    }
-    let z = 1.0 / (x * x);
-    let series = [
-        8.333_333_333_333_333e-2,
-        -2.109_279_609_279_609_3e-2,
-        7.575_757_575_757_576e-3,
-        -4.166_666_666_666_667e-3,
-        3.968_253_968_253_968e-3,
-        -8.333_333_333_333_333e-3,
-        8.333_333_333_333_333e-2,
-    ];
-    let tail = series.iter().fold(0.0, |p, c| p * z + c) * z;
-    result + x.ln() - 0.5 / x - tail
-}
 
 /// An integer power that wraps around; negative exponents give 0, but for bases of 1 and -1.
 #[must_use]

@@ -3,7 +3,7 @@
 use super::extreme::{Ranked, by_type, compare_type};
 use super::lines;
 use super::sort::Key;
-use super::ties::{self, Wanted};
+use super::ties;
 use crate::{DType, Result, Tensor, bail};
 use num_complex::Complex64;
 use std::cmp::Ordering;
@@ -39,14 +39,16 @@ fn pick<T: Key>(line: &[T], what: Pick) -> usize {
         Pick::Mode => return most_frequent(line),
     };
     let k = k.min(line.len() - 1);
+    let is_kth = matches!(what, Pick::Kth(_));
+    if is_kth && ties::are_sure(line) {
+        return ties::kth(line, k);
+    }
     let (key, at) = nth(line.iter().map(|x| x.key()).zip(0..).collect(), k);
     // Medians are by position among equals.
-    if !matches!(what, Pick::Kth(_)) || line.iter().filter(|x| x.key() == key).nth(1).is_none() {
+    if !is_kth || line.iter().filter(|x| x.key() == key).nth(1).is_none() {
         return at as usize;
     }
-    let mut order = vec![0; k + 1];
-    ties::arranged(line, false, Wanted::Kth(k), &mut order);
-    order[k] as usize
+    ties::kth(line, k)
 }
 
 /// The k-th of keys with positions.
@@ -54,21 +56,31 @@ fn nth(mut keys: Vec<(u64, u32)>, k: usize) -> (u64, u32) {
     *keys.select_nth_unstable(k).1
 }
 
-/// The last of the longest run of equal elements, once they are in order.
+/// The last of the longest run of equal elements, were they in order as `std::sort` leaves them. NaN equals nothing.
 fn most_frequent<T: Key>(line: &[T]) -> usize {
-    let mut order = vec![0; line.len()];
-    ties::arranged(line, false, Wanted::All, &mut order);
-    let key = |i: usize| line[order[i] as usize].key();
-    let (mut best, mut longest, mut start) = (0, 0, 0);
-    for i in 0..order.len() {
-        if key(i) != key(start) || Some(key(i)) == T::ODD {
-            start = i;
+    fn run<K: Copy + Ord + Into<u64>>(mut keys: Vec<K>, odd: Option<u64>) -> (u64, usize) {
+        keys.sort_unstable();
+        let (mut best, mut longest) = (keys[0], 1);
+        for equal in keys.chunk_by(|a, b| a == b) {
+            if equal.len() > longest && Some(equal[0].into()) != odd {
+                (best, longest) = (equal[0], equal.len());
+            }
         }
-        if i + 1 - start > longest {
-            (best, longest) = (i, i + 1 - start);
-        }
+        (best.into(), longest)
     }
-    order[best] as usize
+    let keys = line.iter().map(|x| x.key());
+    let (key, count) = if T::SHORT {
+        run::<u32>(keys.map(|key| key as u32).collect(), T::ODD)
+    } else {
+        run::<u64>(keys.collect(), T::ODD)
+    };
+    if Some(key) == T::ODD {
+        return ties::ends(line, key)[0];
+    }
+    match line.iter().position(|x| x.key() == key) {
+        Some(at) if count == 1 => at,
+        _ => ties::ends(line, key)[1],
+    }
 }
 
 /// The wanted element of each line along `dims`, and where it is.

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "tasks write disjoint lines")]
 
 use super::lines;
-use super::ties::{self, Wanted};
+use super::ties;
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Element, Result, Tensor};
 use half::{bf16, f16};
@@ -278,13 +278,11 @@ impl Best {
         let (n, k) = (line.len(), at.len());
         if n <= FEWEST {
             // Looking for equals first costs as much.
-            let sorted = self.sorted;
-            return ties::arranged(line, largest, Wanted::First { k, sorted }, at);
+            return ties::first(line, largest, self.sorted, at);
         }
         // It takes a heap where few are wanted of many.
         let by_heap = k.saturating_mul(64) <= n;
-        let sure_of_equals = n >= MANY_ENOUGH && (size_of::<T>() <= 2 || T::ODD.is_none());
-        if !(by_heap && k <= FEW || sure_of_equals || !self.sorted) {
+        if !(by_heap && k <= FEW || ties::are_sure(line) || !self.sorted) {
             if k < n {
                 top(line, k, largest, at);
             } else {
@@ -302,14 +300,11 @@ impl Best {
                 .zip(smallest.sorted())
                 .for_each(|(at, i)| *at = i as i64);
         } else {
-            let sorted = self.sorted;
-            ties::arranged(line, largest, Wanted::First { k, sorted }, at);
+            ties::first(line, largest, self.sorted, at);
         }
     }
 }
 
-/// Among so many numbers of 16 bits, or integers, some are equal.
-const MANY_ENOUGH: usize = 256;
 /// So few are kept in a heap at no cost.
 const FEW: usize = 64;
 

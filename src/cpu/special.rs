@@ -2,7 +2,7 @@
 //! Formulas are those of Abramowitz and Stegun and of the NIST handbook (DLMF).
 
 use super::vmath64::poly;
-use std::f64::consts::{FRAC_1_SQRT_2, PI};
+use std::f64::consts::PI;
 
 /// -x ln x.
 #[must_use]
@@ -34,16 +34,6 @@ pub fn erfcx(x: f64) -> f64 {
     let t = 0.5 / (x * x);
     let sum = [11.0, 9.0, 7.0, 5.0, 3.0, 1.0];
     sum.iter().fold(1.0, |inner, n| 1.0 - n * t * inner) / (x * PI.sqrt())
-}
-
-/// The logarithm of the normal distribution function.
-#[must_use]
-pub fn log_ndtr(x: f64) -> f64 {
-    if x < -1.0 {
-        (erfcx(-x * FRAC_1_SQRT_2) / 2.0).ln() - x * x / 2.0
-    } else {
-        (-libm::erfc(x * FRAC_1_SQRT_2) / 2.0).ln_1p()
-    }
 }
 
 /// `f`, a Bessel function of the first or second kind, which PyTorch has no limit of at infinity.
@@ -207,7 +197,7 @@ pub fn zeta(s: f64, q: f64) -> f64 {
 #[must_use]
 pub fn polygamma(n: i64, x: f64, single: bool) -> f64 {
     if n == 0 {
-        return crate::cpu::math::digamma(x);
+        return crate::cpu::vmath64::digamma(x);
     }
     if n == 1 {
         let sine = if single {

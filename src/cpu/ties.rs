@@ -39,17 +39,45 @@ impl Keyed for (u64, usize) {
 
 /// What is asked of a line.
 #[derive(Clone, Copy)]
-pub(super) enum Wanted {
-    /// The `k` smallest in front, as `topk` finds them where there are not many more; the last of them in its place.
+enum Wanted {
+    /// The `k` smallest in front; the last of them in its place.
     First { k: usize, sorted: bool },
-    /// The element at this position in order, as `kthvalue` finds it.
+    /// The element at this position in order.
     Kth(usize),
-    /// All in order, as `std::sort` leaves them.
-    All,
+    /// The first and the last element with this key, which there is.
+    Run(u64),
+}
+
+/// Among so many numbers of 16 bits, or integers, some are equal.
+const MANY_ENOUGH: usize = 256;
+
+/// Whether a line is that long that some of its elements will be equal.
+pub(super) fn are_sure<T: Key>(line: &[T]) -> bool {
+    line.len() >= MANY_ENOUGH && (size_of::<T>() <= 2 || T::ODD.is_none())
+}
+
+/// As many positions as there is room for, of the smallest or largest elements, as `topk` finds them where there are not many more.
+pub(super) fn first<T: Key>(line: &[T], largest: bool, sorted: bool, out: &mut [i64]) {
+    let k = out.len();
+    arranged(line, largest, Wanted::First { k, sorted }, out);
+}
+
+/// The position of the element that is the `k`-th in order, as `kthvalue` finds it.
+pub(super) fn kth<T: Key>(line: &[T], k: usize) -> usize {
+    let mut at = [0];
+    arranged(line, false, Wanted::Kth(k), &mut at);
+    at[0] as usize
+}
+
+/// The positions of the first and the last element with a key, which there is, once `std::sort` has put all in order.
+pub(super) fn ends<T: Key>(line: &[T], key: u64) -> [usize; 2] {
+    let mut ends = [0; 2];
+    arranged(line, false, Wanted::Run(key), &mut ends);
+    ends.map(|at| at as usize)
 }
 
 /// Positions of a line's elements, arranged by their keys, or from the largest on.
-pub(super) fn arranged<T: Key>(line: &[T], largest: bool, wanted: Wanted, out: &mut [i64]) {
+fn arranged<T: Key>(line: &[T], largest: bool, wanted: Wanted, out: &mut [i64]) {
     // Wide keys of a small range are as good as short ones.
     let keys = line.iter().map(|x| x.key());
     let (lo, hi) = if T::SHORT {
@@ -61,6 +89,10 @@ pub(super) fn arranged<T: Key>(line: &[T], largest: bool, wanted: Wanted, out: &
     let short = T::SHORT || hi.saturating_sub(lo) <= u64::from(u32::MAX);
     if short && line.len() <= u32::MAX as usize {
         let flip = if largest { u64::from(u32::MAX) } else { 0 };
+        let wanted = match wanted {
+            Wanted::Run(key) => Wanted::Run((key - lo) ^ flip),
+            _ => wanted,
+        };
         let packed = keys
             .zip(0u64..)
             .map(|(key, i)| ((key - lo) ^ flip) << 32 | i);
@@ -73,24 +105,41 @@ pub(super) fn arranged<T: Key>(line: &[T], largest: bool, wanted: Wanted, out: &
         }
     } else {
         let flip = if largest { u64::MAX } else { 0 };
+        let wanted = match wanted {
+            Wanted::Run(key) => Wanted::Run(key ^ flip),
+            _ => wanted,
+        };
         let mut pairs: Line<_> = keys.map(|key| key ^ flip).zip(0..).collect();
         arrange(&mut pairs, wanted, out);
     }
 }
 
 fn arrange<K: Keyed>(v: &mut [K], wanted: Wanted, out: &mut [i64]) {
-    match wanted {
+    let found = match wanted {
         Wanted::First { k, sorted } => {
             nth_element(v, k - 1);
             if sorted {
                 sort(&mut v[..k - 1]);
             }
+            &v[..k]
         }
-        Wanted::Kth(k) => quick_select(v, k),
-        Wanted::All => sort(v),
-    }
+        Wanted::Kth(k) => {
+            quick_select(v, k);
+            &v[k..=k]
+        }
+        Wanted::Run(key) => {
+            introsort(v, depth(v.len()), Some(key));
+            // What is left to do, insertion, changes nothing about the order of equals.
+            let is = |x: &K| x.key() == key;
+            let ends = [v.iter().position(is), v.iter().rposition(is)];
+            for (out, at) in out.iter_mut().zip(ends) {
+                *out = at.map_or(0, |at| v[at].position() as i64);
+            }
+            return;
+        }
+    };
     out.iter_mut()
-        .zip(v)
+        .zip(found)
         .for_each(|(out, x)| *out = x.position() as i64);
 }
 
@@ -171,7 +220,7 @@ fn partial_sort<K: Keyed>(v: &mut [K], k: usize) {
 
 /// `std::sort`.
 fn sort<K: Keyed>(v: &mut [K]) {
-    introsort(v, depth(v.len()));
+    introsort(v, depth(v.len()), None);
     let ordered = v.len().min(SHORT);
     insertion_sort(&mut v[..ordered]);
     for i in ordered..v.len() {
@@ -195,9 +244,9 @@ fn quick_select<K: Keyed>(v: &mut [K], k: usize) {
         order(v, left + 1, right);
         order(v, left, right);
         order(v, left + 1, left);
-        let (mut i, mut j, pivot) = (left + 1, right, v[left]);
+        let pivot = v[left];
+        let (mut i, mut j) = from_both_ends(v, pivot, left + 2, right);
         loop {
-            i += 1;
             while less(v[i], pivot) {
                 i += 1;
             }
@@ -209,6 +258,7 @@ fn quick_select<K: Keyed>(v: &mut [K], k: usize) {
                 break;
             }
             v.swap(i, j);
+            i += 1;
         }
         v.swap(left, j);
         if j <= k {
@@ -220,7 +270,8 @@ fn quick_select<K: Keyed>(v: &mut [K], k: usize) {
     }
 }
 
-fn introsort<K: Keyed>(v: &mut [K], mut left: usize) {
+/// Parts a line down to few elements; of a key alone, where only its equals are wanted.
+fn introsort<K: Keyed>(v: &mut [K], mut left: usize, wanted: Option<u64>) {
     let mut last = v.len();
     while last > SHORT {
         if left == 0 {
@@ -228,16 +279,29 @@ fn introsort<K: Keyed>(v: &mut [K], mut left: usize) {
         }
         left -= 1;
         let cut = partition(&mut v[..last]);
-        introsort(&mut v[cut..last], left);
+        // The pivot was put first, and is still among the lower ones or their bound.
+        let pivot = v[0].key();
+        if wanted.is_none_or(|key| key >= pivot) {
+            introsort(&mut v[cut..last], left, wanted);
+        }
+        if wanted.is_some_and(|key| key > pivot) {
+            return;
+        }
         last = cut;
     }
 }
 
-/// Parts a line by the middle one of three elements; where the upper part begins.
+/// Parts a line by the middle one of three elements, which stays first; where the upper part begins.
 fn partition<K: Keyed>(v: &mut [K]) -> usize {
     let last = v.len();
     middle_to_first(v, [1, last / 2, last - 1]);
-    let (mut i, mut j, pivot) = (1, last, v[0]);
+    let pivot = v[0];
+    let (i, j) = from_both_ends(v, pivot, 1, last);
+    one_by_one(v, pivot, i, j)
+}
+
+/// A partition of what lies from `i` to before `j`, whose elements are compared as they come; where the upper part begins.
+fn one_by_one<K: Keyed>(v: &mut [K], pivot: K, mut i: usize, mut j: usize) -> usize {
     loop {
         while less(v[i], pivot) {
             i += 1;
@@ -252,6 +316,46 @@ fn partition<K: Keyed>(v: &mut [K]) -> usize {
         v.swap(i, j);
         i += 1;
     }
+}
+
+/// Elements at each end that are compared before any moves, so that no branch waits for a comparison.
+const BLOCK: usize = 128;
+/// Fewer are compared one by one.
+const FEW: usize = 8;
+
+/// The first steps of a partition of what lies from `i` to before `j`: exchanges the next element from below that is not smaller than
+/// the pivot and the next from above that is not larger, while blocks of both ends have one; where it has come to.
+fn from_both_ends<K: Keyed>(v: &mut [K], pivot: K, mut i: usize, mut j: usize) -> (usize, usize) {
+    let mut rooms = [[0u8; BLOCK]; 2];
+    loop {
+        let size = BLOCK.min((j - i) / 2);
+        if size < FEW {
+            return (i, j);
+        }
+        let [low, high] = &mut rooms;
+        let lower = misplaced(&v[i..i + size], low, |x| !less(x, pivot));
+        let upper = misplaced(&v[j - size..j], high, |x| !less(pivot, x));
+        let pairs = lower.min(upper);
+        for (low, high) in low[..pairs].iter().zip(high[..upper].iter().rev()) {
+            v.swap(i + usize::from(*low), j - size + usize::from(*high));
+        }
+        i += low[..lower].get(pairs).map_or(size, |&at| usize::from(at));
+        j -= size
+            - high[..upper - pairs]
+                .last()
+                .map_or(0, |&at| usize::from(at) + 1);
+    }
+}
+
+/// Where the elements of a block are that have to move; how many.
+#[inline(always)]
+fn misplaced<K: Keyed>(block: &[K], to: &mut [u8; BLOCK], moves: impl Fn(K) -> bool) -> usize {
+    let mut n = 0;
+    for (&x, at) in block.iter().take(BLOCK).zip(0u8..) {
+        to[n % BLOCK] = at;
+        n += usize::from(moves(x));
+    }
+    n
 }
 
 fn middle_to_first<K: Keyed>(v: &mut [K], [a, b, c]: [usize; 3]) {
@@ -271,11 +375,12 @@ fn insertion_sort<K: Keyed>(v: &mut [K]) {
 
 /// Brings an element to its place behind its equals, as all before it are in order.
 fn insert<K: Keyed>(v: &mut [K], i: usize) {
-    let mut at = i;
-    while at > 0 && less(v[i], v[at - 1]) {
+    let (x, mut at) = (v[i], i);
+    while at > 0 && less(x, v[at - 1]) {
+        v[at] = v[at - 1];
         at -= 1;
     }
-    v[at..=i].rotate_right(1);
+    v[at] = x;
 }
 
 /// Brings the `k` smallest to the front, as a heap with the largest of them first.
@@ -322,4 +427,31 @@ fn sift<K: Keyed>(heap: &mut [K], top: usize, value: K) {
         hole = (hole - 1) / 2;
     }
     heap[hole] = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_take_the_steps_of_single_elements() {
+        let mut state = 1u64;
+        for n in (3..2000).step_by(7) {
+            for kinds in [1, 2, 3, 50, 1 << 30] {
+                let mut v: Vec<u64> = (0..n as u64)
+                    .map(|i| {
+                        state = state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1);
+                        ((state >> 33) % kinds) << 32 | i
+                    })
+                    .collect();
+                let mut w = v.clone();
+                middle_to_first(&mut w, [1, n / 2, n - 1]);
+                let pivot = w[0];
+                let cut = one_by_one(&mut w, pivot, 1, n);
+                assert_eq!((partition(&mut v), v), (cut, w), "{n} of {kinds}");
+            }
+        }
+    }
 }

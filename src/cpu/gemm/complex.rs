@@ -3,12 +3,19 @@
 
 #![allow(unsafe_code, reason = "matrices are walked by pointer")]
 
+use super::kernel::room;
 use super::simple::Simple;
 use super::{GemmElement, Mat, MatMut};
 use crate::cpu::simd::simd_fn;
 use crate::cpu::transpose;
 use num_complex::Complex;
 use num_traits::{Float, NumAssign};
+use std::cell::RefCell;
+
+thread_local! {
+    /// Room for a block of B as real numbers, kept between calls: of small products it would cost as much as the sums.
+    static PAIRS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Steps of the sum, and columns, that are brought to real numbers at a time.
 const DEEP: usize = 192;
@@ -16,13 +23,6 @@ const WIDE: usize = 384;
 
 /// A factor: the matrix, and whether its elements are to be conjugated.
 pub type Factor<R> = (Mat<Complex<R>>, bool);
-
-/// Memory for a block with contiguous rows, and for the real numbers that are made of it.
-#[derive(Default)]
-struct Space<R> {
-    rows: Vec<Complex<R>>,
-    real: Vec<R>,
-}
 
 /// Real numbers that complex products are made of.
 pub trait Part: GemmElement<Scale = Self> + Float + NumAssign + Default + PartialEq {}
@@ -91,6 +91,7 @@ pub unsafe fn product<R: Part>(
         // SAFETY: the caller's.
         return unsafe { product((n, m, k), alpha, turned(b), turned(a), beta, c.t()) };
     }
+    let ((a, conj), (b, b_conj)) = (a, b);
     let mut scale = beta.re;
     if !beta.im.is_zero() {
         for i in 0..m {
@@ -101,17 +102,31 @@ pub unsafe fn product<R: Part>(
         }
         scale = R::one();
     }
-    let (mut left, mut right) = (Space::default(), Space::default());
+    let (mut left, mut conjugates, mut right) = (Vec::new(), Vec::new(), Vec::new());
+    let mut kept = PAIRS.take();
+    let most = 4 * DEEP.min(k) * WIDE.min(n);
+    let pairs: *mut R = room(&mut kept, most);
     let mut p = 0;
     loop {
         let deep = DEEP.min(k - p);
         // SAFETY: the caller's; the block lies within A.
-        let rows = unsafe { rows_of((m, deep), (a.0.at(0, p), a.1), &mut left) };
+        let rows = unsafe {
+            let a = by_rows((m, deep), a.at(0, p), &mut left);
+            if conj {
+                conjugates_of((m, deep), a, &mut conjugates)
+            } else {
+                Mat::new(a.ptr.cast(), 2 * a.rs, 1)
+            }
+        };
         for j in (0..n).step_by(WIDE) {
             let wide = WIDE.min(n - j);
-            // SAFETY: the caller's; the block lies within B.
-            unsafe { pairs_of((deep, wide), alpha, (b.0.at(p, j), b.1), &mut right) };
-            let real = Mat::new(right.real.as_ptr(), 2 * wide as isize, 1);
+            // SAFETY: the caller's; the block lies within B, and there is room for so many numbers, all of them written before.
+            unsafe {
+                let to = std::slice::from_raw_parts_mut(pairs, 4 * deep * wide);
+                let b = by_rows((deep, wide), b.at(p, j), &mut right);
+                pairs_of(wide, alpha, (b, b_conj), to);
+            }
+            let real = Mat::new(pairs.cast_const(), 2 * wide as isize, 1);
             // SAFETY: the block lies within C, whose rows are twice as many contiguous real numbers.
             unsafe {
                 let to = c.at(0, j);
@@ -122,9 +137,10 @@ pub unsafe fn product<R: Part>(
         p += deep;
         scale = R::one();
         if p >= k {
-            return;
+            break;
         }
     }
+    PAIRS.set(kept);
 }
 
 /// A block with contiguous rows: in place if they lie so, else in `space`.
@@ -188,40 +204,27 @@ simd_fn! { stream
     }
 }
 
-/// A block of A as rows of real numbers: in place if it lies so.
-unsafe fn rows_of<R: Part>(
+/// The conjugates of a block with contiguous rows, as rows of real numbers.
+unsafe fn conjugates_of<R: Part>(
     (m, k): (usize, usize),
-    (a, conj): Factor<R>,
-    space: &mut Space<R>,
+    a: Mat<Complex<R>>,
+    space: &mut Vec<R>,
 ) -> Mat<R> {
-    // SAFETY: the caller's block.
-    let a = unsafe { by_rows((m, k), a, &mut space.rows) };
-    if !conj {
-        return Mat::new(a.ptr.cast(), 2 * a.rs, 1);
-    }
-    space.real.resize(2 * m * k, R::zero());
-    for (i, to) in space.real.chunks_exact_mut(2 * k).enumerate() {
-        // SAFETY: the caller's block, or what was made of it.
+    space.resize(2 * m * k, R::zero());
+    for (i, to) in space.chunks_exact_mut(2 * k).enumerate() {
+        // SAFETY: the caller's block.
         conjugate(unsafe { row(a, i, k) }, to);
     }
-    Mat::new(space.real.as_ptr(), 2 * k as isize, 1)
+    Mat::new(space.as_ptr(), 2 * k as isize, 1)
 }
 
-/// A block of B, times `alpha`, as two rows of real numbers each.
-unsafe fn pairs_of<R: Part>(
-    (k, n): (usize, usize),
-    alpha: Complex<R>,
-    (b, conj): Factor<R>,
-    space: &mut Space<R>,
-) {
-    // SAFETY: the caller's block.
-    let b = unsafe { by_rows((k, n), b, &mut space.rows) };
-    space.real.resize(4 * k * n, R::zero());
+/// A block of B with contiguous rows, times `alpha`, as two rows of real numbers each.
+unsafe fn pairs_of<R: Part>(n: usize, alpha: Complex<R>, (b, conj): Factor<R>, to: &mut [R]) {
     let sign = if conj { -R::one() } else { R::one() };
     let mut turned = Vec::new();
-    for (p, to) in space.real.chunks_exact_mut(4 * n).enumerate() {
+    for (p, to) in to.chunks_exact_mut(4 * n).enumerate() {
         let (first, second) = to.split_at_mut(2 * n);
-        // SAFETY: the caller's block, or what was made of it.
+        // SAFETY: the caller's block.
         let from = unsafe { row(b, p, n) };
         if alpha.im.is_zero() {
             pairs(from, alpha.re, sign, first, second);

@@ -183,6 +183,11 @@ block_fn!(wide, wide, Form::Dense, |out, x, c| {
     let (out, _) = out.as_chunks_mut::<UNIT>();
     let [x, y, z] = x.map(|x| x.as_chunks::<UNIT>().0);
     for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
+        ask_ahead(&raw const *out);
+        ask_ahead(x);
+        if O::OPERANDS > 1 {
+            ask_ahead(y);
+        }
         let mut missed = false;
         for i in 0..UNIT {
             missed |= O::missed(*out[i].write(O::f([x[i], y[i], z[i]], c)));
@@ -192,6 +197,18 @@ block_fn!(wide, wide, Form::Dense, |out, x, c| {
         }
     }
 });
+
+/// Asks for what lies some lines behind a chunk: long arithmetic leaves a processor no room to look so far ahead by itself.
+#[inline(always)]
+fn ask_ahead<T>(chunk: *const [T; UNIT]) {
+    let _ = chunk;
+    #[cfg(target_arch = "x86_64")]
+    for at in (2048..2048 + size_of::<[T; UNIT]>()).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, whatever lies there.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(chunk.cast::<i8>().wrapping_add(at)) };
+    }
+}
 
 /// An element alone: a function of its own, of which no vectors are made.
 #[cfg(target_arch = "x86_64")]

@@ -72,24 +72,17 @@ unsafe fn widened<O: Op<f32, Out = f32>, const OVER: bool>(
     }
 }
 
-/// The code for float16 and operands in a form, numbers being of type `N`; none for machines without its instructions, nor
-/// unless `TILED`.
+/// The code for float16 and operands in a form, numbers being of type `N`; none for machines without its instructions, and for
+/// those with AVX2 alone only if `TILED`.
 pub(super) fn f16_block<O: Op<f32, Out = f32>, N: Widen<Wide = f32>, const TILED: bool>(
     form: Form,
     level: Level,
 ) -> Option<Block> {
     #[cfg(target_arch = "x86_64")]
-    if TILED && level >= Level::Avx2 {
-        return match form {
-            Form::Dense => Some(x86::dense::<O, false>),
-            Form::Over | Form::OverNumbers if O::OPERANDS == 1 => {
-                (form == Form::OverNumbers).then_some(x86::dense::<O, true>)
-            }
-            Form::Over => Some(x86::dense::<O, true>),
-            Form::Numbers if O::OPERANDS > 1 => Some(x86::numbers::<O, N, false>),
-            Form::OverNumbers => Some(x86::numbers::<O, N, true>),
-            Form::Numbers => None,
-        };
+    if level >= Level::Avx512 {
+        return x86::block::<O, N, { Level::Avx512 as u8 }>(form);
+    } else if TILED && level >= Level::Avx2 {
+        return x86::block::<O, N, { Level::Avx2 as u8 }>(form);
     }
     let _ = (form, level);
     None
@@ -102,8 +95,24 @@ mod x86 {
     /// Elements of a tile.
     const TILE: usize = 64;
 
+    /// The code for a form by the instructions of a [`Level`].
+    pub fn block<O: Op<f32, Out = f32>, N: Widen<Wide = f32>, const LEVEL: u8>(
+        form: Form,
+    ) -> Option<Block> {
+        match form {
+            Form::Dense => Some(dense::<O, false, LEVEL>),
+            Form::Over | Form::OverNumbers if O::OPERANDS == 1 => {
+                (form == Form::OverNumbers).then_some(dense::<O, true, LEVEL>)
+            }
+            Form::Over => Some(dense::<O, true, LEVEL>),
+            Form::Numbers if O::OPERANDS > 1 => Some(numbers::<O, N, false, LEVEL>),
+            Form::OverNumbers => Some(numbers::<O, N, true, LEVEL>),
+            Form::Numbers => None,
+        }
+    }
+
     /// Operands as many as results; the first is in their place if it is `OVER` them.
-    pub unsafe fn dense<O: Op<f32, Out = f32>, const OVER: bool>(
+    unsafe fn dense<O: Op<f32, Out = f32>, const OVER: bool, const LEVEL: u8>(
         out: &mut [MaybeUninit<u8>],
         x: [*const u8; 3],
         c: &Ctx,
@@ -117,11 +126,16 @@ mod x86 {
             from = [from[0]; 3];
         }
         // SAFETY: as many elements of each; the level was asked.
-        unsafe { tiles::<O, false>(to, from, [0.0; 2], n, c) }
+        unsafe { tiles::<O, false, LEVEL>(to, from, [0.0; 2], n, c) }
     }
 
     /// Two numbers beside the first operand.
-    pub unsafe fn numbers<O: Op<f32, Out = f32>, N: Widen<Wide = f32>, const OVER: bool>(
+    unsafe fn numbers<
+        O: Op<f32, Out = f32>,
+        N: Widen<Wide = f32>,
+        const OVER: bool,
+        const LEVEL: u8,
+    >(
         out: &mut [MaybeUninit<u8>],
         x: [*const u8; 3],
         c: &Ctx,
@@ -131,23 +145,70 @@ mod x86 {
         let beside = [1, 2].map(|k| unsafe { x[k].cast::<N>().read_unaligned() }.widen());
         let first = if OVER { to } else { x[0].cast() };
         // SAFETY: as above.
-        unsafe { tiles::<O, true>(to, [first; 3], beside, n, c) }
+        unsafe { tiles::<O, true, LEVEL>(to, [first; 3], beside, n, c) }
     }
 
     /// Computes `n` elements. A tile is read before it is written, so operands may be in the result's place. With `NUMBERS`
     /// the second and the third operand are these.
     ///
     /// # Safety
-    /// There are so many elements of each.
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn tiles<O: Op<f32, Out = f32>, const NUMBERS: bool>(
+    /// There are so many elements of each, and the machine has this level.
+    #[inline(always)]
+    unsafe fn tiles<O: Op<f32, Out = f32>, const NUMBERS: bool, const LEVEL: u8>(
         to: *mut f16,
         from: [*const f16; 3],
         numbers: [f32; 2],
         n: usize,
         c: &Ctx,
     ) {
-        const AVX2: u8 = Level::Avx2 as u8;
+        macro_rules! compiled {
+            ($name:ident, $level:ident, $features:literal) => {
+                #[target_feature(enable = $features)]
+                unsafe fn $name<O: Op<f32, Out = f32>, const NUMBERS: bool>(
+                    to: *mut f16,
+                    from: [*const f16; 3],
+                    numbers: [f32; 2],
+                    n: usize,
+                    c: &Ctx,
+                ) {
+                    // SAFETY: as the caller promises.
+                    unsafe { body::<O, NUMBERS, { Level::$level as u8 }>(to, from, numbers, n, c) }
+                }
+            };
+        }
+        compiled!(
+            by_512,
+            Avx512,
+            "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
+        );
+        compiled!(by_256, Avx2, "avx2,fma,f16c");
+        // SAFETY: as the caller promises.
+        unsafe {
+            if LEVEL == Level::Avx512 as u8 {
+                by_512::<O, NUMBERS>(to, from, numbers, n, c);
+            } else {
+                by_256::<O, NUMBERS>(to, from, numbers, n, c);
+            }
+        }
+    }
+
+    /// A tile in single precision.
+    #[inline(always)]
+    unsafe fn wide<const LEVEL: u8>(from: *const f16) -> [f32; TILE] {
+        let mut wide = [0.0; TILE];
+        // SAFETY: as the caller promises.
+        unsafe { f16::widen_row::<LEVEL>(from, wide.as_mut_ptr(), TILE) };
+        wide
+    }
+
+    #[inline(always)]
+    unsafe fn body<O: Op<f32, Out = f32>, const NUMBERS: bool, const LEVEL: u8>(
+        to: *mut f16,
+        from: [*const f16; 3],
+        numbers: [f32; 2],
+        n: usize,
+        c: &Ctx,
+    ) {
         let mut rooms = [[f16::ZERO; TILE]; 3];
         let room = (&raw mut rooms).cast::<f16>();
         for at in (0..n).step_by(TILE) {
@@ -166,20 +227,20 @@ mod x86 {
                     }
                     place = room;
                 }
-                let a = f16::group::<TILE, AVX2>(x[0]);
+                let a = wide::<LEVEL>(x[0]);
                 let mut made = [0f32; TILE];
                 if NUMBERS {
                     for l in 0..TILE {
                         made[l] = O::f([a[l], numbers[0], numbers[1]], c);
                     }
                 } else {
-                    let b = f16::group::<TILE, AVX2>(x[1]);
-                    let d = f16::group::<TILE, AVX2>(x[2]);
+                    let b = wide::<LEVEL>(x[1]);
+                    let d = wide::<LEVEL>(x[2]);
                     for l in 0..TILE {
                         made[l] = O::f([a[l], b[l], d[l]], c);
                     }
                 }
-                f16::narrow_row::<AVX2>(made.as_ptr(), place, TILE);
+                f16::narrow_row::<LEVEL>(made.as_ptr(), place, TILE);
                 if rest < TILE {
                     std::ptr::copy_nonoverlapping(place, to.wrapping_add(at), rest);
                 }

@@ -4,7 +4,7 @@
 //! Each polynomial is a least-maximum fit made for this file (Lawson iteration on Chebyshev nodes), its relative error below
 //! 2^-34.
 
-use crate::cpu::vmath64::{ROUND, parts, poly};
+use crate::cpu::vmath64::{ROUND, parts, poly, short_complement};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
 
 /// e^x; 0 and infinity of single precision beyond its range.
@@ -171,32 +171,10 @@ pub fn atanh(x: f32) -> f32 {
     (if a > 1.0 { f64::NAN } else { y }).copysign(f64::from(x)) as f32
 }
 
-/// One minus the error function: exp(-x^2) times a polynomial in 1 / (1 + 0.4 x), for x >= 0.
+/// One minus the error function.
 #[inline(always)]
 fn erfc_of(x: f64) -> f64 {
-    let a = x.abs();
-    // Here it is 0 in single precision.
-    let a = if a > 10.3 { 10.3 } else { a };
-    let t = 1.0 / 0.4f64.mul_add(a, 1.0);
-    let p = poly(
-        t,
-        [
-            5.147_466_030_843_64e-3,
-            -1.398_105_724_110_712e-2,
-            -4.811_121_937_901_758e-2,
-            2.781_434_507_233_057e-1,
-            -5.099_353_502_023_823e-1,
-            4.417_105_360_722_637e-1,
-            -2.612_819_333_073_847e-1,
-            1.845_469_041_692_017e-1,
-            8.720_364_410_438_744e-2,
-            1.784_195_644_718_348e-1,
-            2.067_194_458_619_641e-1,
-            2.257_450_798_134_578e-1,
-            2.256_734_689_396_667e-1,
-        ],
-    );
-    let y = p * t * exp_of(-a * a);
+    let y = short_complement(x.abs());
     if x < 0.0 { 2.0 - y } else { y }
 }
 

@@ -105,8 +105,9 @@ fn arc(a: f64) -> (bool, f64, f64) {
     let outer = a > 0.5;
     let z = if outer { (1.0 - a) * 0.5 } else { a * a };
     let root = z.sqrt();
-    let lost = (-root).mul_add(root, z) / (root + root);
-    let lost = if outer & (z > 0.0) { lost } else { 0.0 };
+    // A few digits of it will do. Where z is 0 it is divided by some number.
+    let lost = (-root).mul_add(root, z) as f32 / (root + root).max(1e-30) as f32;
+    let lost = if outer { f64::from(lost) } else { 0.0 };
     let s = if outer { root } else { a };
     let p = poly(
         z,

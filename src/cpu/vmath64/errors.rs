@@ -1,39 +1,12 @@
 //! The complement of the error function, and its inverse.
 
-use super::{exp_of_sum, log_sum, poly, poly_sum};
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
-
-/// Below this the complement is made of the function, for which there is a polynomial.
-const NEAR: f64 = 0.5;
+use super::stepped::complement;
+use super::{log_edges, log_of_parts, log_sum, one_more, parts, poly, poly_sum};
+use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
 /// What the double next to the root of 2 leaves out.
 const SQRT_2_LO: f64 = -9.667_293_313_452_913e-17;
 
-/// In 1 / (a + 3) - 0.16.
-const COMPLEMENT: [f64; 22] = [
-    131_277_572.517_723_93,
-    -30_797_259.797_938_738,
-    -26_158_879.163_192_656,
-    8_513_502.191_842_277,
-    3_107_474.105_821_29,
-    -1_559_657.716_226_233_6,
-    -323_670.912_529_368_3,
-    256_800.669_731_293_7,
-    39_813.531_944_810_74,
-    -42_470.421_020_831_396,
-    -7_795.502_033_738_760_5,
-    7_196.217_519_058_262,
-    2_331.296_550_808_197,
-    -1_074.798_071_934_754_7,
-    -796.001_039_049_552_6,
-    -18.143_226_138_923_108,
-    210.094_469_697_103_2,
-    147.925_324_562_826_06,
-    63.023_041_251_481_93,
-    19.947_691_535_666_26,
-    5.025_817_034_394_256,
-    1.039_595_927_667_636_8,
-];
 /// Where w, as below, is near.
 const NEAR_LOG: f64 = 7.0;
 /// In w - 3.5, up to there.
@@ -121,64 +94,12 @@ const INVERSE_TAIL: [f64; 23] = [
     0.831_480_701_786_188_7,
 ];
 
-/// `erf(x) / x - 1` for |x| <= [`NEAR`].
-#[inline(always)]
-fn near(x: f64) -> f64 {
-    poly(
-        x * x,
-        [
-            -1.462_111_292_338_623_8e-7,
-            1.637_126_100_812_168_4e-6,
-            -1.492_300_480_836_197_2e-5,
-            1.205_528_624_332_591_9e-4,
-            -8.548_326_511_406_058e-4,
-            5.223_977_622_023_461e-3,
-            -2.686_617_064_500_007e-2,
-            0.112_837_916_709_548_7,
-            -0.376_126_389_031_837_5,
-            0.128_379_167_095_512_6,
-        ],
-    )
-}
-
-/// erfc(a + low) for a >= [`NEAR`]: exp(-a^2) times a polynomial in 1 / (a + 3).
-#[inline(always)]
-fn complement(a: f64, low: f64) -> f64 {
-    // It is 0 long before, but not the exponential.
-    let a = if a > 38.0 { 38.0 } else { a };
-    let d = a + 3.0;
-    let t = 1.0 / d;
-    let (p, p_low) = poly_sum(t - 0.16, COMPLEMENT);
-    // exp(a^2) erfc(a), for an a that t is the inverse of; by how much the true one is greater; and the change by that.
-    let y = p * t;
-    let lost = if a > 3.0 {
-        3.0 - (d - a)
-    } else {
-        a - (d - 3.0)
-    };
-    let more = (-d).mul_add((-t).mul_add(lost, (-t).mul_add(d, 1.0)), low);
-    let change = more * (2.0 * a).mul_add(y, -FRAC_2_SQRT_PI);
-    let y_low = p_low.mul_add(t, p.mul_add(t, -y)) + change;
-    let square = a * a;
-    let e = exp_of_sum(-square, -(2.0 * a).mul_add(low, a.mul_add(a, -square)));
-    e.mul_add(y, e * y_low)
-}
-
-/// One minus the error function of x + low.
-#[inline(always)]
-fn erfc_of_sum(x: f64, low: f64) -> f64 {
-    let one = 1.0 - x;
-    let small = one + (x.mul_add(-near(x), (1.0 - one) - x));
-    let far = complement(x.abs(), if x < 0.0 { -low } else { low });
-    let far = if x < 0.0 { 2.0 - far } else { far };
-    if x.abs() < NEAR { small } else { far }
-}
-
 /// One minus the error function.
 #[inline(always)]
 #[must_use]
 pub fn erfc(x: f64) -> f64 {
-    erfc_of_sum(x, 0.0)
+    let y = complement(x.abs(), 0.0);
+    if x < 0.0 { 2.0 - y } else { y }
 }
 
 /// x times a polynomial in w = -log(1 - x^2), or, further out, in 1 / (1 + sqrt(w)), times 1 + sqrt(w), as a sum; from `square`, which
@@ -245,14 +166,40 @@ pub fn erfinv(x: f64) -> f64 {
     if x == 0.0 { x } else { y + low }
 }
 
+/// The complement of the error function at |x| over the root of 2, by whose square its last digits are.
+#[inline(always)]
+fn normal_tail(x: f64) -> f64 {
+    let z = x.abs() * FRAC_1_SQRT_2;
+    let low = x.abs().mul_add(FRAC_1_SQRT_2, -z) + x.abs() * (0.5 * SQRT_2_LO);
+    complement(z, if z < 100.0 { low } else { 0.0 })
+}
+
 /// The normal distribution function.
 #[inline(always)]
 #[must_use]
 pub fn ndtr(x: f64) -> f64 {
-    // The square of the quotient matters to its last digit.
-    let z = x * -FRAC_1_SQRT_2;
-    let low = (-FRAC_1_SQRT_2).mul_add(x, -z) - x * (0.5 * SQRT_2_LO);
-    0.5 * erfc_of_sum(z, if z.abs() < 100.0 { low } else { 0.0 })
+    let y = normal_tail(x);
+    0.5 * if x < 0.0 { y } else { 2.0 - y }
+}
+
+/// Its logarithm; where the function is next to nothing by its asymptotic series (DLMF 7.12.1).
+#[inline(always)]
+#[must_use]
+pub fn log_ndtr(x: f64) -> f64 {
+    const ROOT_OF_TURN: f64 = 2.506_628_274_631_000_7;
+    let y = 0.5 * normal_tail(x);
+    let (w, c) = one_more(-y, 0.0);
+    let (w, c) = if x < 0.0 { (y, 0.0) } else { (w, c) };
+    let far = x < -30.0;
+    let w = if far { x * -ROOT_OF_TURN } else { w };
+    let (e, f) = parts(w);
+    let log = log_edges(w, log_of_parts(e, f, c));
+    let t = 1.0 / (x * x);
+    let series = t * poly(t, [-945.0, 105.0, -15.0, 3.0, -1.0]);
+    // Its own logarithm to the digits that are left of it.
+    let series = series * poly(series, [0.2, -0.25, 1.0 / 3.0, -0.5, 1.0]);
+    let beyond = (-0.5 * x).mul_add(x, series - log);
+    (if far { beyond } else { log }).copysign(-1.0)
 }
 
 /// The inverse of the normal distribution function.

@@ -1,7 +1,7 @@
-//! The logarithm of the gamma function.
+//! The logarithm of the gamma function, and its derivative.
 
-use super::{log, log_edges, log_sum, poly};
-use std::f64::consts::FRAC_1_PI;
+use super::{log, log_edges, log_of_parts, log_sum, parts, poly, tan};
+use std::f64::consts::{FRAC_1_PI, PI};
 
 /// The logarithm of the absolute gamma function: a polynomial with the roots at 1 and 2 up to 3, Stirling's formula beyond (DLMF
 /// 5.11.1), and the reflection of that. On the negative axis the difference of two logarithms loses digits next to roots.
@@ -91,4 +91,44 @@ pub fn lgamma(x: f64) -> f64 {
     let below = if r == 0.0 { f64::INFINITY } else { below };
     let y = if x < 0.0 { below } else { above };
     if a == f64::INFINITY { a } else { y }
+}
+
+/// The digamma function: the asymptotic series from 10 on (DLMF 5.11.2), below that of what is greater by 10, less the inverses in
+/// between, and the reflection of that. Next to its roots it is as near as the logarithm is.
+#[inline(always)]
+#[must_use]
+pub fn digamma(x: f64) -> f64 {
+    let a = if x < 0.0 { 1.0 - x } else { x };
+    let few = a < 10.0;
+    // The product of a, a + 1, ..., a + 9 in t = a (a + 9), and its derivative, which by the product is the sum of the inverses.
+    let t = a * (a + 9.0);
+    let (mut product, mut change) = (t, 1.0f64);
+    for more in [8.0, 14.0, 18.0, 20.0] {
+        let factor = t + more;
+        (product, change) = (product * factor, change.mul_add(factor, product));
+    }
+    let change = (a + a + 9.0) * if few { change } else { 0.0 };
+    let inverses = change / if few { product } else { 1.0 };
+    let y = if few { a + 10.0 } else { a };
+    let (e, f) = parts(y);
+    let inverse = 1.0 / y;
+    let z = inverse * inverse;
+    let tail = z * poly(
+        z,
+        [
+            8.333_333_333_333_333e-2,
+            -2.109_279_609_279_609_3e-2,
+            7.575_757_575_757_576e-3,
+            -4.166_666_666_666_667e-3,
+            3.968_253_968_253_968e-3,
+            -8.333_333_333_333_333e-3,
+            8.333_333_333_333_333e-2,
+        ],
+    );
+    let above = log_of_parts(e, f, 0.0) - (0.5f64.mul_add(inverse, tail) + inverses);
+    let above = if a < f64::INFINITY { above } else { a };
+    let r = x - x.round_ties_even();
+    let below = above - PI / tan(PI * r);
+    let below = if r == 0.0 { f64::NAN } else { below };
+    if x < 0.0 { below } else { above }
 }

@@ -14,11 +14,11 @@ mod stepped;
 
 pub use angles::{acos, asin, atan, atan2, cos, hypot, sin, tan};
 pub use bessel::{i0, i0e, i1, i1e, k0, k0e, k1, k1e};
-pub use errors::{erfc, erfinv, erfinv_near, ndtr, ndtri};
-pub use gamma::lgamma;
+pub use errors::{erfc, erfinv, erfinv_near, log_ndtr, ndtr, ndtri};
+pub use gamma::{digamma, lgamma};
 pub use power::pow;
 use std::f64::consts::{LOG2_E, LOG10_E};
-pub use stepped::erf;
+pub use stepped::{erf, short_complement};
 
 /// Adding this to a double below 2^51 rounds it to an integer, which then sits in the low bits.
 pub(super) const ROUND: f64 = 6_755_399_441_055_744.0;

@@ -14,7 +14,7 @@ map_op! { Entr, 1, [heavy] |x, c| special::entr(f64::from(x)) as T }
 map_op! { Erfcx, 1, [heavy] |x, c| special::erfcx(f64::from(x)) as T }
 map_op! { Ndtr, 1, [float] |x, c| x.ndtr_() }
 map_op! { Ndtri, 1, [float] |x, c| vmath64::ndtri(f64::from(x)) as T }
-map_op! { LogNdtr, 1, [heavy] |x, c| special::log_ndtr(f64::from(x)) as T }
+map_op! { LogNdtr, 1, [float] |x, c| vmath64::log_ndtr(f64::from(x)) as T }
 map_op! { I0, 1, [float] |x, c| vmath64::i0(f64::from(x)) as T }
 map_op! { I0e, 1, [float] |x, c| vmath64::i0e(f64::from(x)) as T }
 map_op! { I1, 1, [float] |x, c| vmath64::i1(f64::from(x)) as T }

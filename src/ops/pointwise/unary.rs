@@ -79,7 +79,7 @@ map_op! { Erf, 1, [float] |x, c| x.erf_() }
 map_op! { Erfc, 1, [float] |x, c| x.erfc_() }
 map_op! { Erfinv, 1, [float] |x, c| x.erfinv_() => vmath64::erfinv(f64::from(x)) as T }
 map_op! { Lgamma, 1, [float] |x, c| vmath64::lgamma(f64::from(x)) as T }
-map_op! { Digamma, 1, [heavy] |x, c| x.digamma_() }
+map_op! { Digamma, 1, [float] |x, c| vmath64::digamma(f64::from(x)) as T }
 map_op! { Relu, 1, [int] |x, c| if x > 0 as T { x } else { 0 }, [exact] |x, c| if x < 0.0 { 0.0 } else { x } }
 map_op! { BitwiseNot, 1, [int boolean] |x, c| !x }
 map_op! {

@@ -30,6 +30,8 @@ const PART: usize = 8;
 /// Products with fewer multiply-adds of 32 rows and columns are quicker without packing. (More of those change nothing: parts
 /// of a product are summed in one order.)
 const FROM: usize = 32 * 32 * 32;
+/// With so many rows and columns tiles pay that are but half full along k.
+const MANY: usize = 128;
 
 /// Whether this machine and this process have tile registers, for bf16 and for bytes.
 pub(super) fn available() -> bool {
@@ -61,7 +63,9 @@ fn permitted() -> bool {
 /// Whether a product is one for tiles.
 pub(super) fn fits(p: &Product<Bf16Dot>) -> bool {
     let work = (p.m.min(2 * SIDE) * p.n.min(2 * SIDE)).saturating_mul(p.k);
-    p.m >= SIDE && p.n >= SIDE && p.k >= DEPTH && work >= FROM && available()
+    let deep = p.m >= SIDE && p.n >= SIDE && p.k >= DEPTH && work >= FROM;
+    let wide = p.m >= MANY && p.n >= MANY && p.k >= DEPTH / 2;
+    (deep || wide) && available()
 }
 
 /// How tiles are laid out: registers 0 to 7 have 16 rows of 64 bytes each.
