@@ -170,3 +170,73 @@ def test_examples_that_lie_in_front_are_their_batch():
     x = torch.ones(3, 2)
     made = torch.func.vmap(lambda a: a * 2)(x)
     assert not made._is_view() and torch.func.vmap(lambda a: a * 2, out_dims=1)(x)._is_view()
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop", "ignore:A window was not")
+@pytest.mark.parametrize("dim", [None, 0, -1])
+def test_windows_of_examples_have_gradients_of_their_own(dim):
+    x = torch.arange(24.0).reshape(2, 12) * 0.1 if dim is not None else torch.arange(12.0)
+    along = x if dim != -1 else x.t().contiguous()
+    if dim is not None:
+        each = [along.select(dim, i) for i in range(2)]
+    else:
+        each = [along, along]
+
+    def steps(x):
+        return x.as_strided((3, 2), (2 * x.stride(0), x.stride(0)), x.storage_offset())
+
+    def spectrum(x):
+        return torch.stft(x, 4, center=False, return_complex=True).abs()
+
+    for f in (steps, spectrum):
+        like = torch.stack([f(e) for e in each])
+        v = torch.arange(like.numel(), dtype=like.dtype).reshape(like.shape)
+
+        def pulled(x, v, f=f):
+            return vjp(f, x)[1](v)[0]
+
+        made = vmap(pulled, in_dims=(dim, 0))(along, v)
+        torch.testing.assert_close(
+            made, torch.stack([pulled(*e) for e in zip(each, v, strict=True)])
+        )
+
+
+def test_what_is_the_same_for_all_is_written_once():
+    rows = torch.tensor([1, 0])
+
+    def looked_up(w, v):
+        return torch.nn.functional.embedding(rows, w, max_norm=1.0) * v
+
+    table = W.clone()
+    made = vmap(lambda v: vjp(looked_up, table, v)[1](torch.ones(2, 3))[0])(V)
+    assert made.equal(V.flip(1))
+    assert (table.norm(dim=1) <= 1).all()
+
+
+def test_a_write_that_nobody_records_keeps_gradients_of_nested_transforms():
+    def cube(x):
+        with torch.no_grad():
+            x.mul_(2)
+        return x.pow(3).sum()
+
+    x = torch.tensor([1.0, 2.0])
+    assert grad(cube)(x.clone()).tolist() == [12.0, 48.0]
+    assert grad(lambda x: grad(cube)(x).sum())(x.clone()).tolist() == [12.0, 24.0]
+    assert grad(lambda x: grad(cube)(x * 1).sum())(x.clone()).tolist() == [12.0, 24.0]
+    rows = torch.tensor([1, 2])
+
+    def pulled(w, v):
+        return vjp(lambda w: torch.nn.functional.embedding(rows, w, max_norm=1.0), w)[1](v)[0]
+
+    table = torch.arange(1.0, 10).reshape(3, 3)
+    by_table, by_v = vjp(pulled, table, torch.ones(2, 3))[1](torch.ones(3, 3))
+    assert not by_table.any()
+    assert by_v.equal(torch.ones(2, 3))
+
+
+@pytest.mark.filterwarnings("ignore:A window was not")
+def test_signals_of_examples_without_a_window():
+    spectra = torch.fft.rfft(torch.arange(50.0).sin().reshape(5, 10)).t()
+    both = torch.stack([spectra, spectra * 2])
+    made = vmap(lambda s: torch.istft(s, 10))(both)
+    torch.testing.assert_close(made, torch.stack([torch.istft(s, 10) for s in both]))

@@ -129,26 +129,32 @@ fn _batch_whole<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Vec<u32>, Bound<'py,
     Ok((levels, wrap(t.py(), own.whole())?))
 }
 
-/// A tensor whose gradient a transform computes, and whether it had a history: the same values, of all examples apart.
+/// A tensor whose gradient a transform computes: the same values, of all examples apart. Where it had a history, also what stands for it in
+/// the graph, whatever is written to the first.
 #[pyfunction]
-fn _func_input<'py>(t: &Bound<'py, PyTensor>) -> PyResult<(Bound<'py, PyAny>, bool)> {
+fn _func_input<'py>(
+    t: &Bound<'py, PyTensor>,
+) -> PyResult<(Bound<'py, PyAny>, Option<Bound<'py, PyAny>>)> {
     let own = views::current(&t.get().get().whole())?.into_owned();
     let own = batch::same_example(&own, t.get().get())?;
     let (input, tracked) = input(&own)?;
-    Ok((wrap(t.py(), input)?, tracked))
+    let place = tracked.then(|| wrap(t.py(), input.clone())).transpose()?;
+    Ok((wrap(t.py(), input)?, place))
 }
 
 fn input(t: &Tensor) -> Result<(Tensor, bool)> {
     let each = batch::each_apart(t)?;
     let whole = each.whole();
-    let tracked = whole.requires_grad();
-    let made = if tracked {
-        // To who watches it is the tensor itself.
-        modes::unseen(|| f::view_as(&whole, &whole))?.numbered_alike(whole.nr_alike())
-    } else {
-        whole.fresh_leaf()
+    if !whole.requires_grad() {
+        return Ok((batch::same_example(&whole.fresh_leaf(), &each)?, false));
+    }
+    // To who watches it is the tensor itself. A write that nobody records leaves the place of a tensor, but not that of a view.
+    let view = modes::unseen(|| f::view_as(&whole, &whole))?.numbered_alike(whole.nr_alike());
+    let made = match view.edge() {
+        Some(edge) => view.of_its_own().tracked(edge.to, edge.nr),
+        None => view,
     };
-    Ok((batch::same_example(&made, &each)?, tracked))
+    Ok((batch::same_example(&made, &each)?, true))
 }
 
 fn edges(tensors: &[Bound<'_, PyAny>]) -> Result<Vec<Edge>> {

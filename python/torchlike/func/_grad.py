@@ -29,6 +29,7 @@ class Recorded:
     def __init__(self, leaves: Sequence[Any]) -> None:
         self.outside = torch.is_grad_enabled()
         self.inputs: list[Tensor] = []
+        self._places: list[Tensor] = []
         self._nested = False
         for x in leaves:
             if not isinstance(x, Tensor):
@@ -36,9 +37,10 @@ class Recorded:
             if not (x.is_floating_point() or x.is_complex()):
                 raise RuntimeError("only Tensors of floating point dtype can require gradients")
             with torch.enable_grad():
-                made, tracked = _C._func_input(x)
+                made, place = _C._func_input(x)
             self.inputs.append(made)
-            self._nested |= tracked
+            self._places.append(made if place is None else place)
+            self._nested |= place is not None
 
     def run(self, func: Callable[[], Any]) -> Any:
         """Runs the function on `inputs`.
@@ -57,7 +59,7 @@ class Recorded:
         """Whether somebody else, of before or around, can ask for gradients of the outputs."""
         if not self.outside:
             return False
-        return self._nested or _C._leads_elsewhere(list(outputs), self.inputs)
+        return self._nested or _C._leads_elsewhere(list(outputs), self._places)
 
     def outward(self, value: Any) -> Any:
         """A value without the history that ends at the inputs."""
@@ -88,7 +90,7 @@ class Recorded:
         if used:
             made = torch.autograd.grad(
                 [o for o, _ in used],
-                self.inputs,
+                self._places,
                 [v for _, v in used],
                 retain_graph=keep or again,
                 create_graph=again,

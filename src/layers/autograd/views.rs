@@ -290,6 +290,7 @@ impl Regenerated {
             &v.strides[..],
             v.offset,
             b.offset,
+            0,
         )
     }
 }

@@ -4,7 +4,7 @@
 use super::levels;
 use crate::ops::core::op::{Body, Grad};
 use crate::ops::core::schema::Returns;
-use crate::ops::{Args, Call, Form, OwnedArgs, Ret};
+use crate::ops::{Args, Call, Form, OwnedArgs, Ret, dispatch};
 use crate::{Result, Tensor, mode};
 use smallvec::SmallVec;
 
@@ -33,6 +33,12 @@ pub fn differ(args: &Args, level: u32) -> bool {
 /// # Errors
 /// What the call reports.
 pub fn call(c: Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
+    if let Some(args) = written_once(&c)? {
+        let args = args.borrow();
+        let form = c.form.again(&args)?;
+        dispatch::call(Call { args: &args, form })?;
+        return Ok(Ret::Same(0));
+    }
     let Some(args) = settled(&c)? else {
         return marked(c, run);
     };
@@ -62,6 +68,26 @@ fn marked(c: Call, run: impl FnOnce(Call) -> Result<Ret>) -> Result<Ret> {
 /// True for a row that makes something like its argument, for somebody to write in.
 fn is_factory(args: &Args) -> bool {
     args.op.schema.position("device").is_some()
+}
+
+/// The arguments of one example of a write to examples that are all the same, by what is the same for all: they lie at one place. None
+/// for any other call, and where somebody wants to know of the write.
+fn written_once(c: &Call) -> Result<Option<OwnedArgs>> {
+    let Form::InPlace(target) = &c.form else {
+        return Ok(None);
+    };
+    let mut each = !target.batch().is_empty() && matches!(c.args.op.def.body, Body::Kernel(_));
+    c.args.for_each_tensor(|_, t| {
+        let recorded = t.requires_grad() && mode::grad_enabled() || !t.tangents().is_empty();
+        each &= t.batch().iter().all(|d| d.alike) && !recorded;
+    });
+    each &= target.batch().iter().all(|d| d.stride == 0 || d.size == 1);
+    if !each {
+        return Ok(None);
+    }
+    let mut args = c.args.to_owned();
+    args.replace_tensors(|_, t| Ok(t.settled()))?;
+    Ok(Some(args))
 }
 
 /// The arguments, with the first example in place of those whose values are read by a row without gradients, or written to another

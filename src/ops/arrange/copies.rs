@@ -168,7 +168,7 @@ pub static OPS: &[OpDef] = &[
     .samples(
         "f32[3, 4], (2, 2), (1, 2), storage_offset=0; c64[3, 4], (1,), (1,), storage_offset=0",
     )
-    .grad("AsStridedBackward0_copy | self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset)"),
+    .grad("AsStridedBackward0_copy | self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset, 0)"),
     compose(
         "unfold_copy",
         "(Tensor self, int dimension, int size, int step)",

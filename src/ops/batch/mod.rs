@@ -191,9 +191,27 @@ pub fn as_strided(a: &f::AsStrided, h: Hidden) -> Made {
     let x = a.input;
     let strides = Dims::new(&x.strides()[..h.k]).concat(a.stride);
     let sizes = sized(x, a.size, h);
-    let call = f::AsStrided::new(x, &sizes[..], &strides[..]);
     let offset = a.storage_offset.unwrap_or(x.offset());
-    one(call.storage_offset(offset).call())
+    one(f::_as_strided_each(
+        x,
+        &sizes[..],
+        &strides[..],
+        offset,
+        h.k as i64,
+    ))
+}
+
+/// `_as_strided_each`: examples of batches.
+pub fn as_strided_each(a: &f::_AsStridedEach, h: Hidden) -> Made {
+    let strides = Dims::new(&a.input.strides()[..h.k]).concat(a.stride);
+    let (size, lead) = (sized(a.input, a.size, h), a.lead + h.k as i64);
+    one(f::_as_strided_each(
+        a.input,
+        &size[..],
+        &strides[..],
+        a.storage_offset,
+        lead,
+    ))
 }
 
 /// `as_strided_scatter`: each example has memory of its own, as `as_strided` sees it.

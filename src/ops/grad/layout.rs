@@ -183,12 +183,15 @@ pub static OPS: &[OpDef] = &[
     .samples("f32[2, 3], [5, 2, 4]"),
     compose(
         "_grad.as_strided_back",
-        "(Tensor grad, int[] sizes, int[] strides, int[] size, int[] stride, int? offset, int input_offset)",
+        "(Tensor grad, int[] sizes, int[] strides, int[] size, int[] stride, int? offset, int input_offset, int lead)",
         0,
         as_strided_back,
-        "The gradient of as_strided.",
+        "The gradient of as_strided; of that many first dimensions, which are the same before and after, each place is by itself.",
     )
-    .samples("f32[2, 2], [2, 2], [2, 1], [2, 2], [1, 1], 0, 0"),
+    .samples(
+        "f32[2, 2], [2, 2], [2, 1], [2, 2], [1, 1], 0, 0, 0; \
+         f32[3, 2], [3, 2], [0, 1], [3, 2], [0, 0], 0, 0, 1",
+    ),
 ];
 
 /// Summed to sizes that broadcast to those of the tensor.
@@ -326,6 +329,14 @@ fn repeat_back(grad: &Tensor, repeats: &[i64], sizes: &[i64]) -> Result<Tensor> 
 
 /// Adds up in memory laid out as the input's: each place gets the gradients of all that lie there, shared among what overlaps.
 fn as_strided_back(a: &calls::_GradAsStridedBack) -> Result<Tensor> {
+    let lead = a.lead as usize;
+    let shorter = [a.sizes, a.strides, a.size, a.stride].map(<[i64]>::len);
+    ensure!(
+        shorter.iter().all(|n| lead <= *n),
+        Runtime,
+        "as_strided has fewer dimensions than {lead}"
+    );
+    let [sizes, strides, size, stride] = [a.sizes, a.strides, a.size, a.stride].map(|l| &l[lead..]);
     let start = a.offset.unwrap_or(a.input_offset);
     let lowest = start.min(a.input_offset);
     let reach = |sizes: &[i64], strides: &[i64], offset: i64| -> i64 {
@@ -335,8 +346,13 @@ fn as_strided_back(a: &calls::_GradAsStridedBack) -> Result<Tensor> {
         let last: i64 = sizes.iter().zip(strides).map(|(n, s)| (n - 1) * s).sum();
         offset - lowest + last + 1
     };
-    let length = reach(a.sizes, a.strides, a.input_offset).max(reach(a.size, a.stride, start));
-    let memory = like(a.grad, &[length])?;
+    let length = reach(sizes, strides, a.input_offset).max(reach(size, stride, start));
+    // Memories of their own, side by side.
+    let count: i64 = a.size[..lead].iter().product();
+    let apart: &[i64] = if lead > 0 { &[count] } else { &[] };
+    let side = |n: i64| Dims::new(apart).concat(&[n]);
+    let along = apart.len() as i64;
+    let memory = like(a.grad, &side(length))?;
     // The numbers from 0 on, made of the gradient, so that they are recorded where it is.
     let ones = f::NewOnes::new(a.grad, &[length])
         .dtype(DType::I64)
@@ -348,16 +364,17 @@ fn as_strided_back(a: &calls::_GradAsStridedBack) -> Result<Tensor> {
             .call()?;
         f::reshape(&v, &[-1i64][..])
     };
-    let written = seen(a.size, a.stride, start)?;
-    let memory = f::index_add(&memory, 0, &written, &f::reshape(a.grad, &[-1i64][..])?)?;
-    let read = seen(a.sizes, a.strides, a.input_offset)?;
-    let ones = f::ones_like(&f::index_select(&memory, 0, &read)?)?;
-    let shared = f::index_add(&like(a.grad, &[length])?, 0, &read, &ones)?;
+    let written = seen(size, stride, start)?;
+    let grad = f::reshape(a.grad, &side(size.iter().product())[..])?;
+    let memory = f::index_add(&memory, along, &written, &grad)?;
+    let read = seen(sizes, strides, a.input_offset)?;
+    let ones = f::ones_like(&f::index_select(&memory, along, &read)?)?;
+    let shared = f::index_add(&like(a.grad, &side(length))?, along, &read, &ones)?;
     let memory = f::div(
         &memory,
         &f::masked_fill(&shared, &f::eq(&shared, 0i64)?, 1i64)?,
     )?;
-    f::reshape(&f::index_select(&memory, 0, &read)?, a.sizes)
+    f::reshape(&f::index_select(&memory, along, &read)?, a.sizes)
 }
 
 fn circular_back(grad: &Tensor, sizes: &[i64], pad: &[i64]) -> Result<Tensor> {

@@ -5,6 +5,7 @@ use crate::ops::batch;
 use crate::ops::core::op::{Batch, FM, Hidden, I, OpDef, Ret, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
+use crate::ops::view::part::strided;
 use crate::{Dims, Result, Tensor, bail, ensure};
 use smallvec::SmallVec;
 use torchlike_macros::operators;
@@ -96,6 +97,16 @@ pub static OPS: &[OpDef] = &[
         "`Tensor.H`: a matrix transposed and conjugated.",
     )
     .samples("c64[2, 3]; f32[2, 3]"),
+    view(
+        "_as_strided_each",
+        "(Tensor self, int[] size, int[] stride, int storage_offset, int lead)",
+        0,
+        |a| Ok(strided(a.input, a.size, a.stride, Some(a.storage_offset))?.plan(a.input)),
+        "`as_strided` of a batch of examples, whose dimensions are that many first ones: each has memory of its own, as its gradient sees it.",
+    )
+    .samples("f32[3, 4], (3, 2, 2), (4, 1, 2), 0, 1")
+    .grad("AsStridedBackward0 | self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset, lead); jvp: twice")
+    .batch(Batch::As(typed!(batch::as_strided_each, Hidden))),
 ];
 
 fn numpy_t(a: &calls::NumpyT) -> Result<Tensor> {

@@ -68,7 +68,7 @@ pub static OPS: &[OpDef] = &[
          b8[3, 4], (2, 2), (1, 2); \
          f32[3, 4], (2, 2, 2, 2), (1, 1, 1, 1), storage_offset=0",
     )
-    .grad("in place AsStridedBackward1 | self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset); jvp: twice")
+    .grad("in place AsStridedBackward1 | self: _grad.as_strided_back(grad, self.sizes, self.strides, size, stride, storage_offset, self.offset, 0); jvp: twice")
     .batch(Batch::As(typed!(batch::as_strided, Hidden))),
     view(
         "unfold",
