@@ -376,3 +376,23 @@ def test_tangents_of_places_that_are_written_twice():
         lambda x: x.index_copy(0, twice, x.sum().expand(2)),
     ):
         assert torch.func.jvp(f, (x,), (t,))[1].tolist() == [3.0, 1.0, 1.0]
+
+
+def test_tangents_of_constants_do_not_matter():
+    scores, of = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, -2.0]]), torch.tensor([2, 0])
+    weight = torch.tensor([1.0, 2.0, 3.0])
+
+    def loss(x, weight):
+        return torch.nn.functional.nll_loss(x, of, weight, reduction="none")
+
+    made = torch.func.jvp(loss, (scores, weight), (scores + 1, weight))
+    assert made[1].equal(loss(scores + 1, weight))
+    m, least = torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor(1e-5)
+    made = torch.func.jvp(lambda m, r: torch.linalg.pinv(m, rtol=r), (m, least), (m, least))
+    torch.testing.assert_close(made[1], -m.inverse())
+
+    def weighted(x, weight):
+        return torch.nn.functional.binary_cross_entropy(x, x.round(), weight)
+
+    with pytest.raises(NotImplementedError, match="Trying to use forward AD"):
+        torch.func.jvp(weighted, (scores.sigmoid(), weight), (scores, weight))

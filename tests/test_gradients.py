@@ -86,7 +86,7 @@ def inputs(row):
         for names, _, text in pairs
         for n in names.split(",")
         if not text.strip().startswith("refused")
-        and not text.strip().startswith("never")
+        and not text.strip().startswith(("never", "constant"))
         and n.strip() != "jvp"
     }
 

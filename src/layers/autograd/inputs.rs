@@ -33,14 +33,14 @@ pub fn differentiable(d: DType) -> bool {
 /// # Errors
 /// PyTorch's text.
 pub fn check_fixed(args: &Args<'_>, rule: &Rule) -> Result<()> {
-    for (i, who) in &rule.fixed {
-        if let Arg::Tensor(t) = &args.values[*i] {
+    for fixed in &rule.fixed {
+        if let Arg::Tensor(t) = &args.values[fixed.input] {
             ensure!(
                 !t.requires_grad(),
                 Runtime,
                 "The function '{}' is not differentiable with respect to argument '{}'. This input cannot have requires_grad True.",
-                Rule::refusal(who.as_deref(), args),
-                args.op.schema.params[*i].name
+                Rule::refusal(fixed.who.as_deref(), args),
+                args.op.schema.params[fixed.input].name
             );
         }
     }

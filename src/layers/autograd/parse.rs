@@ -462,3 +462,22 @@ impl<'t, 's> Parser<'t, 's> {
         }
     }
 }
+
+/// The results whose gradients an expression names.
+pub fn grads(e: &Expr, found: &mut Vec<usize>) {
+    match e {
+        Expr::Grad(k) => found.push(*k),
+        Expr::List(list) => list.iter().for_each(|e| grads(e, found)),
+        Expr::Ask(e, _) | Expr::Item(e, _) | Expr::Conj(e, _) | Expr::Not(e) => grads(e, found),
+        Expr::Call(_, args, kwargs) => {
+            args.iter().for_each(|e| grads(e, found));
+            kwargs.iter().for_each(|(_, e)| grads(e, found));
+        }
+        Expr::Binary(_, a, b) => {
+            grads(a, found);
+            grads(b, found);
+        }
+        Expr::If(parts) => parts.iter().for_each(|e| grads(e, found)),
+        _ => {}
+    }
+}

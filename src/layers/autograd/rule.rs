@@ -1,13 +1,24 @@
 //! What follows from the text of a gradient: which inputs have one, what has to be saved, how the node is called.
 
 use super::names::{all_of, camel, family_name, filled};
-use super::parse::{Expr, Parser};
+use super::parse::{Expr, Parser, grads};
 use crate::ops::op::Grad;
 use crate::ops::schema::{Kind, Returns, Schema};
 use crate::ops::table;
 use crate::ops::{Arg, Args, Op};
 use std::borrow::Cow;
 use std::sync::OnceLock;
+
+/// A parameter that may not want a gradient.
+#[derive(Debug)]
+pub struct Fixed {
+    /// Which it is.
+    pub input: usize,
+    /// What the function is called that says so.
+    pub who: Option<String>,
+    /// Its tangent does not matter; that of another one is refused, too.
+    pub constant: bool,
+}
 
 /// The gradient of a row.
 #[derive(Debug)]
@@ -16,8 +27,8 @@ pub struct Rule {
     names: Vec<Named>,
     /// The names of nodes of calls in place, where they are others.
     in_place: Vec<Named>,
-    /// The parameters that may not want a gradient, and what the function is called that says so.
-    pub fixed: Vec<(usize, Option<String>)>,
+    /// The parameters that may not want a gradient.
+    pub fixed: Vec<Fixed>,
     /// Complex results have none; and what the function is called that says so.
     pub real: Option<Option<String>>,
     /// The parameters that have a gradient, in the order of the schema.
@@ -324,7 +335,7 @@ impl Rule {
                 };
                 continue;
             }
-            if let ("complex", Some(who)) = (names.trim(), never(expr.trim())) {
+            if let ("complex", Some((who, false))) = (names.trim(), fixed_by(expr.trim())) {
                 real = Some(who);
                 continue;
             }
@@ -333,8 +344,12 @@ impl Rule {
                 let i = op.schema.position(name);
                 inputs.push(i.ok_or_else(|| format!("'{name}' is no parameter"))?);
             }
-            if let Some(who) = never(expr.trim()) {
-                fixed.extend(inputs.into_iter().map(|i| (i, who.clone())));
+            if let Some((who, constant)) = fixed_by(expr.trim()) {
+                fixed.extend(inputs.into_iter().map(|input| Fixed {
+                    input,
+                    who: who.clone(),
+                    constant,
+                }));
                 continue;
             }
             slots.clause = clauses.len();
@@ -430,30 +445,15 @@ impl Rule {
     }
 }
 
-/// `never`, or `never('name')`.
-fn never(expr: &str) -> Option<Option<String>> {
-    let name = expr.strip_prefix("never")?;
-    let name = name.strip_prefix("('").and_then(|n| n.strip_suffix("')"));
-    Some(name.map(str::to_owned))
-}
-
-/// The results whose gradients an expression names.
-fn grads(e: &Expr, found: &mut Vec<usize>) {
-    match e {
-        Expr::Grad(k) => found.push(*k),
-        Expr::List(list) => list.iter().for_each(|e| grads(e, found)),
-        Expr::Ask(e, _) | Expr::Item(e, _) | Expr::Conj(e, _) | Expr::Not(e) => grads(e, found),
-        Expr::Call(_, args, kwargs) => {
-            args.iter().for_each(|e| grads(e, found));
-            kwargs.iter().for_each(|(_, e)| grads(e, found));
-        }
-        Expr::Binary(_, a, b) => {
-            grads(a, found);
-            grads(b, found);
-        }
-        Expr::If(parts) => parts.iter().for_each(|e| grads(e, found)),
-        _ => {}
-    }
+/// `never` or `constant`, alone or with a name, `never('name')`: the name, and whether it was `constant`.
+fn fixed_by(expr: &str) -> Option<(Option<String>, bool)> {
+    let (word, name) = expr.split_once("('").unwrap_or((expr, ""));
+    let constant = match word {
+        "never" => false,
+        "constant" => true,
+        _ => return None,
+    };
+    Some((name.strip_suffix("')").map(str::to_owned), constant))
 }
 
 /// The rows that a text means by a name: those of that path, or private ones.

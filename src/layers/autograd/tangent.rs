@@ -5,7 +5,7 @@ use super::eval::Env;
 use super::fit::fitted;
 use super::forward::{lies_alike, missing};
 use super::parse::Expr;
-use super::rule::{Clause, Of, Rule, Slot, Tangent};
+use super::rule::{Clause, Fixed, Of, Rule, Slot, Tangent};
 use super::value::{Look, Val};
 use super::views;
 use crate::ops::op::Body;
@@ -62,7 +62,8 @@ pub fn of_results(
     if nrs.is_empty() || !rule.inputs.iter().any(|i| some(&tangents[*i])) {
         return Ok(None);
     }
-    if rule.fixed.iter().any(|(i, _)| some(&tangents[*i])) {
+    let refused = |f: &Fixed| !f.constant && some(&tangents[f.input]);
+    if rule.fixed.iter().any(refused) {
         return Err(missing(args.op));
     }
     let dual = Dual {

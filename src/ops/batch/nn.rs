@@ -228,7 +228,7 @@ pub fn nll_loss(a: &f::_NnNllLoss, h: Hidden) -> Made {
     let picked = f::squeeze_dim(&picked, classes)?;
     let weight = match a.weight {
         Some(w) => {
-            let flat = f::index_select(w, 0, &f::reshape(&safe, &[-1][..])?)?;
+            let flat = f::index_select(&w.bare(), 0, &f::reshape(&safe, &[-1][..])?)?;
             f::reshape(&flat, &safe.shape()[..])?
         }
         None => f::ones_like(&picked.bare())?,

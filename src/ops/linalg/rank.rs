@@ -24,7 +24,7 @@ pub static OPS: &[OpDef] = &[
         "",
     )
     .samples("f32[3, 2], None, None, False")
-    .grad("LinalgPinvBackward0 | self: _grad.pinv(grad, result, self); atol, rtol: never('linalg_pinv')"),
+    .grad("LinalgPinvBackward0 | self: _grad.pinv(grad, result, self); atol, rtol: constant('linalg_pinv')"),
     compose(
         "linalg.pinv",
         "(Tensor self, Operand? rcond=None, bool hermitian=False)",

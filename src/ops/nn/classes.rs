@@ -24,7 +24,7 @@ pub static OPS: &[OpDef] = &[
         }),
         "Minus the log probabilities of the classes, and the total weight.",
     ).samples("f32[2, 3], i64([0, 2]), None, 1, -100; f32[2, 3], i64([0, 2]), f32[3].pos, 2, 0")
-    .grad("{input.ndim 1=NllLoss 2=NllLoss 3=NllLoss2D 4=NllLoss2D 5=NllLoss2D 6=NllLoss2D 7=NllLoss2D 8=NllLoss2D}Backward0 | input: nll_loss_backward(grad, input, target, weight, reduction, ignore_index, result1) if input.ndim < 3 else _grad.nll_loss_of_many(grad, input, target, weight, reduction, ignore_index, result1); weight: never('nll_loss{input.ndim 1= 2= 3=2d 4=2d 5=2d}_forward')")
+    .grad("{input.ndim 1=NllLoss 2=NllLoss 3=NllLoss2D 4=NllLoss2D 5=NllLoss2D 6=NllLoss2D 7=NllLoss2D 8=NllLoss2D}Backward0 | input: nll_loss_backward(grad, input, target, weight, reduction, ignore_index, result1) if input.ndim < 3 else _grad.nll_loss_of_many(grad, input, target, weight, reduction, ignore_index, result1); weight: constant('nll_loss{input.ndim 1= 2= 3=2d 4=2d 5=2d}_forward')")
     .batch(Batch::As(typed!(batch::nll_loss, Hidden))),
     compose(
         "nn.functional.nll_loss",

@@ -40,7 +40,7 @@ pub static OPS: &[OpDef] = &[
         body!(rule, run).unmeasured(),
         "",
     ).samples("f32[1, 2, 6, 6], [2, 2], [3, 3], f32[1, 2, 2].unit")
-    .grad("FractionalMaxPool{kernel_size.count}DBackward0 | self: _grad.fractional_max_pool2d_backward(grad, self, kernel_size, output_size, result1) if kernel_size.count == 2 else _grad.fractional_max_pool3d_backward(grad, self, kernel_size, output_size, result1); random_samples: never('fractional_max_pool{kernel_size.count}d')"),
+    .grad("FractionalMaxPool{kernel_size.count}DBackward0 | self: _grad.fractional_max_pool2d_backward(grad, self, kernel_size, output_size, result1) if kernel_size.count == 2 else _grad.fractional_max_pool3d_backward(grad, self, kernel_size, output_size, result1); random_samples: constant('fractional_max_pool{kernel_size.count}d')"),
     compose(
         "nn.functional.fractional_max_pool2d",
         "(Tensor input, int[2] kernel_size, int[2]? output_size=None, float[]? output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",
