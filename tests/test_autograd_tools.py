@@ -47,6 +47,16 @@ class WrongTangent(torch.autograd.Function):
         return tangent * 3
 
 
+class Entries(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.to_sparse()
+
+
 class WantsAll(Function):
     @staticmethod
     def forward(ctx, x):
@@ -118,6 +128,26 @@ class TestTools:
         before = x.detach().clone()
         assert x.is_conj() and torch.autograd.gradcheck(lambda t: t * t.conj() + t, x)
         assert x.equal(before)
+
+    def test_gradcheck_of_gradients_that_are_no_multiples(self):
+        def off(by):
+            def call(t):
+                t = t.clone()
+                t.register_hook(lambda grad: by(grad))
+                return t
+
+            return call
+
+        x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        with pytest.raises(RuntimeError, match="backward not multiplied by grad_output"):
+            torch.autograd.gradcheck(off(lambda grad: grad + 1e-9), x)
+        near = {"masked": True, "check_undefined_grad": False}
+        assert torch.autograd.gradcheck(off(lambda grad: grad + 1e-9), x, **near)
+        with pytest.raises(RuntimeError, match="grad is incorrect layout"):
+            torch.autograd.gradcheck(Entries.apply, x)
+        z = torch.randn(2, dtype=torch.complex128, requires_grad=True)
+        with pytest.raises(RuntimeError, match="the imaginary part of complex outputs only, Jac"):
+            torch.autograd.gradcheck(off(lambda grad: grad * 2), z)
 
     def test_gradcheck_of_absent_gradients(self):
         x = torch.randn(3, dtype=torch.float64, requires_grad=True)

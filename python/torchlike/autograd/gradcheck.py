@@ -44,7 +44,8 @@ def _outputs(value: Any) -> tuple[Tensor, ...]:
 
 def _parts(t: Tensor) -> Tensor:
     """A row of real numbers: complex ones as pairs."""
-    t = t.detach().resolve_conj().contiguous()
+    t = t.detach() if t.layout == torch.strided else t.detach().to_dense()
+    t = t.resolve_conj().contiguous()
     return (torch.view_as_real(t) if t.is_complex() else t).reshape(-1)
 
 
@@ -174,6 +175,8 @@ def gradcheck(
         if check_forward_ad:
             _check_forward(func, items, eps, atol, rtol)
         _check_batches(func, items, check_batched_grad, check_batched_forward_grad)
+        if check_backward_ad:
+            _check_multiplied(func, items, bool(masked))
         if check_backward_ad and check_undefined_grad:
             _check_undefined(func, items)
     except GradcheckError:
@@ -220,6 +223,25 @@ def _check_batches(
             "While computing batched gradients, got a result that is not that of one tangent after the other. "
             "gradcheck or gradgradcheck failed while testing batched forward gradient computation."
         )
+
+
+def _check_multiplied(func: Callable[..., Any], items: Sequence[Any], masked: bool) -> None:
+    """Gradients have to be multiples of those of the outputs: zeros, where these are, of the inputs' layout."""
+    wanted, outputs = [x for x in items if _differentiable(x)], _outputs(func(*items))
+    if not outputs:
+        return
+    zeros = [torch.zeros_like(o, memory_format=torch.contiguous_format) for o in outputs]
+    for g, x in zip(
+        torch.autograd.grad(outputs, wanted, zeros, allow_unused=True), wanted, strict=True
+    ):
+        if g is None:
+            continue
+        if g.layout not in (torch.strided, x.layout):
+            raise GradcheckError(f"grad is incorrect layout ({g.layout} is not {x.layout})")
+        dense = g if g.layout == torch.strided else g.to_dense()
+        near = torch.allclose(dense, torch.zeros_like(dense)) if masked else not dense.any()
+        if not near:
+            raise GradcheckError("backward not multiplied by grad_output")
 
 
 class _Undefined(Function):
@@ -303,12 +325,22 @@ def _check(
                     "multiple times gives different values, although analytical gradient matches "
                     f"numerical gradient. The tolerance for nondeterminism was {nondet_tol}."
                 )
-            n = numerical[j][i] if numerical[j] else a
-            if not torch.allclose(a, n.to(a.dtype), rtol=rtol, atol=atol, equal_nan=True):
+            n = (numerical[j][i] if numerical[j] else a).to(a.dtype)
+            for which, part in _parts_of_output(outputs[i]):
+                if torch.allclose(a[:, part], n[:, part], rtol=rtol, atol=atol, equal_nan=True):
+                    continue
                 raise GradcheckError(
-                    f"Jacobian mismatch for output {i} with respect to input {j},\n"
-                    f"numerical:{n}\nanalytical:{a}\n"
+                    f"{which}Jacobian mismatch for output {i} with respect to input {j},\n"
+                    f"numerical:{n[:, part]}\nanalytical:{a[:, part]}\n"
                 )
+
+
+def _parts_of_output(output: Tensor) -> list[tuple[str, slice]]:
+    """The columns of a matrix by the parts of an output, and what is said of them."""
+    if not output.is_complex():
+        return [("", slice(None))]
+    said = "While considering the {} part of complex outputs only, "
+    return [(said.format("imaginary"), slice(1, None, 2)), (said.format("real"), slice(0, None, 2))]
 
 
 def _numerical_of_constant(
