@@ -467,3 +467,16 @@ def test_the_gradient_of_sampled_images_leads_to_them():
     assert grad.requires_grad and grad.tolist() == [[[[0.25, 0.25], [0.25, 0.25]]]]
     grad.sum().backward()
     assert not image.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [(lambda x: x.resize_(1, 2), (1, 2)), (lambda x: x.resize_as_(torch.ones(3, 2)), (3, 2))],
+)
+def test_what_nobody_records_is_resized_in_inference_mode(call, shape):
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
+        call(x)
+    with torch.inference_mode():
+        x = torch.ones(2, requires_grad=True)
+        assert call(x).shape == shape and x.requires_grad

@@ -325,3 +325,26 @@ def test_an_input_that_is_given_back_is_saved_as_it_is(wants):
     if wants:
         (second,) = torch.autograd.grad(first, x)
         assert second.item() == 1
+
+
+class Named(torch.Tensor):
+    """A class whose results are of it."""
+
+
+@pytest.mark.parametrize("wants", [True, False])
+def test_an_input_that_is_given_back_keeps_its_class(wants):
+    class Through(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3
+
+    x = torch.ones(2).as_subclass(Named).requires_grad_(wants)
+    y = Through.apply(x)
+    assert type(y) is Named and y is not x and y.requires_grad is wants
+    if wants:
+        y.sum().backward()
+        assert x.grad.tolist() == [3, 3]

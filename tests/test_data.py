@@ -471,3 +471,11 @@ def test_what_one_process_and_streams_are_not_asked():
 def test_a_distributed_sampler_asks_the_group():
     with pytest.raises(ValueError, match="Default process group has not been initialized"):
         torch.utils.data.DistributedSampler(range(4), num_replicas=2)
+
+
+def test_others_may_say_which_worker_this_is(monkeypatch):
+    from torchlike.utils.data._utils import worker
+
+    info = worker.WorkerInfo(1, 2, 3, None)
+    monkeypatch.setattr(worker, "_worker_info", info)
+    assert data.get_worker_info() is info

@@ -104,10 +104,10 @@ fn detach_(a: &calls::DetachInplace) -> Result<Tensor> {
     })
 }
 
-/// Refuses to resize what requires gradients, or shows a part of it.
+/// Refuses to resize what requires gradients, or shows a part of it, where they are recorded at all.
 fn check_resizable(t: &Tensor) -> Result<()> {
     ensure!(
-        !t.requires_grad() && !t.is_view_of_leaf(),
+        mode::inference() || !t.requires_grad() && !t.is_view_of_leaf(),
         Runtime,
         "cannot resize variables that require grad"
     );

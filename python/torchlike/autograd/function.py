@@ -388,6 +388,10 @@ def _passed(o: Any, ids: tuple[set[int], set[int], set[int]], tracked: bool) -> 
     differentiable = tracked and float_ and id(o) not in constant
     if id(o) in inputs and id(o) not in dirty:
         with torch.no_grad():
+            if type(o) is not Tensor:  # a class of the user's makes the view
+                return type(o).__torch_function__(
+                    Tensor.view_as, (type(o),), (o, o), {}
+                ), differentiable
             return (o.view_as(o) if differentiable else o.detach()), differentiable
     # A view of an input stays one where gradients are off, as views that calls make there.
     if not differentiable and o.requires_grad and id(o) not in dirty and not o._is_view():
@@ -445,11 +449,7 @@ def _wrapped(ctx: Any, args: tuple[Any, ...], output: Any, tracked: bool) -> Any
             for t in ctx._to_save
         )
         ctx._to_save = (True,) * bool(ctx._saved)
-    return (
-        type(output)(outputs)
-        if type(output) is tuple
-        else (tuple(outputs) if several else outputs[0])
-    )
+    return tuple(outputs) if several else outputs[0]
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -37,12 +37,12 @@ class WorkerInfo(_Facts):
         raise RuntimeError("Cannot assign attributes to WorkerInfo objects")
 
 
-_info: WorkerInfo | None = None
+_worker_info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
     """Who the current worker process is; nothing in the main process."""
-    return _info
+    return _worker_info
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ def main(plan: Plan, channel: Channel, others: list[Channel]) -> None:
     """Answers tasks until there are none; ``others`` are ends of the parent's that a fork copied."""
     import signal
 
-    global _info
+    global _worker_info
     for other in others:
         other.close()
     # Ctrl-C goes to the whole group of processes; the parent ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     _seed(plan)
-    _info = WorkerInfo(plan.id, plan.num_workers, plan.base_seed + plan.id, plan.dataset)
+    _worker_info = WorkerInfo(plan.id, plan.num_workers, plan.base_seed + plan.id, plan.dataset)
     fetcher = failed = None
     try:
         if plan.init_fn is not None:
