@@ -396,3 +396,17 @@ def test_tangents_of_constants_do_not_matter():
 
     with pytest.raises(NotImplementedError, match="Trying to use forward AD"):
         torch.func.jvp(weighted, (scores.sigmoid(), weight), (scores, weight))
+
+
+def test_a_view_by_strides_sees_tangents_as_it_sees_values():
+    x, t = torch.arange(9.0).reshape(3, 3), torch.arange(9.0).reshape(3, 3) * 10
+
+    def corner(x, t):
+        return torch.func.jvp(lambda x: x.as_strided((2, 2), (1, 2), 0), (x,), (t,))
+
+    for place in (0, -1):
+        both = torch.stack([x, x + 1], place)
+        along = torch.stack([t, t + 10], 0)
+        values, tangents = torch.vmap(corner, (place, 0))(both, along)
+        assert tangents.equal(values * 10)
+    assert corner(x.t(), t)[1].tolist() == [[0, 60], [30, 10]]

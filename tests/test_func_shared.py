@@ -240,3 +240,15 @@ def test_signals_of_examples_without_a_window():
     both = torch.stack([spectra, spectra * 2])
     made = vmap(lambda s: torch.istft(s, 10))(both)
     torch.testing.assert_close(made, torch.stack([torch.istft(s, 10) for s in both]))
+
+
+@pytest.mark.parametrize("how", ["jacobian", "hessian"])
+def test_derivatives_by_other_means_are_refused_within_transforms(how):
+    def f(x):
+        return getattr(torch.autograd.functional, how)(lambda x: (x**3).sum(), x).sum()
+
+    x = torch.tensor([1.0, 2.0])
+    assert f(x).isfinite()
+    for call in (lambda: grad(f)(x), lambda: vjp(f, x), lambda: vmap(f)(x.expand(2, 2))):
+        with pytest.raises(RuntimeError, match=r"perhaps using torch\.autograd\.functional"):
+            call()

@@ -175,6 +175,12 @@ def reshape(self: Any, shape: Any) -> Any:
     return _copied(self, sizes)
 
 
+@of("_as_strided_each")
+def as_strided_each(self: Any, size: Any, stride: Any, storage_offset: Any, lead: int) -> Any:
+    """The view of the whole batch: only gradients know of examples."""
+    return aten.as_strided(self, size, stride, storage_offset)
+
+
 @of("_reshape_alias")
 def reshape_alias(self: Any, size: Any) -> Any:
     """A view: the operator of this name wants strides."""

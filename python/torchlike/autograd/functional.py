@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
 from torchlike._C import Tensor
+from torchlike.autograd.function import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,14 @@ def _scalar(value: Any, where: str) -> tuple[Tensor, ...]:
 
 def _fresh(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
     """The inputs as the start of a graph of their own; part of the old one if that is to be differentiated."""
+    if OPEN.transforms:
+        # What the transform differentiates would not lead to them.
+        raise RuntimeError(
+            "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
+            "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
+            "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
+            "of a function being transformed instead."
+        )
     if create_graph:
         return tuple(
             i.view_as(i) if i.requires_grad else i.detach().requires_grad_() for i in inputs

@@ -3,7 +3,7 @@
 use super::engine::{self, Options};
 use super::eval::Env;
 use super::fit::fitted;
-use super::forward::{lies_alike, missing};
+use super::forward::{laid_as, lies_alike, missing};
 use super::parse::Expr;
 use super::rule::{Clause, Fixed, Of, Rule, Slot, Tangent};
 use super::value::{Look, Val};
@@ -83,9 +83,7 @@ impl Dual<'_, '_> {
             Tangent::Linear => self.linear(true)?,
             Tangent::Pointwise => self.pointwise()?,
             Tangent::Text(expr, slots) => self.text(expr, &self.slots(slots)?)?,
-            Tangent::Twice if self.args.op.is_view() && self.lies_alike() => {
-                self.linear(false).or_else(|_| self.twice())?
-            }
+            Tangent::Twice if self.args.op.is_view() => self.viewed()?,
             Tangent::Twice => self.twice()?,
             Tangent::Derived => match self.args.op.def.body {
                 Body::View(_) => self.linear(true)?,
@@ -150,6 +148,24 @@ impl Dual<'_, '_> {
                 (Arg::Tensor(t), Val::Tensor(of)) => t.shape() == of.shape() && lies_alike(t, of),
                 _ => false,
             })
+    }
+
+    /// A view that sees memory, of tangents that lie as their tensors do.
+    fn viewed(&self) -> Result<Vec<Option<Tensor>>> {
+        let mut tangents = self.tangents.to_vec();
+        for &i in &self.rule.inputs {
+            if let (Arg::Tensor(t), Val::Tensor(of)) = (&self.args.values[i], &mut tangents[i]) {
+                *of = laid_as(t, of.clone())?;
+            }
+        }
+        let laid = Dual {
+            tangents: &tangents,
+            ..*self
+        };
+        match laid.lies_alike() {
+            true => laid.linear(false).or_else(|_| self.twice()),
+            false => self.twice(),
+        }
     }
 
     /// The row itself, of the tangents; `again`: of copies if there is no such view of a tangent that lies as its tensor does not.
