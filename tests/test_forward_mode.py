@@ -410,3 +410,12 @@ def test_a_view_by_strides_sees_tangents_as_it_sees_values():
         values, tangents = torch.vmap(corner, (place, 0))(both, along)
         assert tangents.equal(values * 10)
     assert corner(x.t(), t)[1].tolist() == [[0, 60], [30, 10]]
+
+
+def test_tangents_of_rows_that_get_no_gradient():
+    table, rows = torch.arange(6.0).reshape(3, 2), torch.tensor([1, 2, 1])
+
+    def looked_up(t):
+        return torch.nn.functional.embedding(rows, t, padding_idx=1, scale_grad_by_freq=True)
+
+    assert torch.func.jvp(looked_up, (table,), (table,))[1].equal(table[rows])

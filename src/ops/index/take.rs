@@ -43,7 +43,7 @@ pub static OPS: &[OpDef] = &[
         body!(embedding_rule, embedding, cuda: |a, _, outs| kernels::index::rows(&outs[0], a.weight, a.indices)).index_args(2),
         "The rows of `weight` at `indices`.",
     ).samples("f32[5, 3], i64([1, 4]); f64[5, 2], i64([[0, 1], [2, 2]])")
-    .grad("weight: embedding_backward(grad, indices, weight.sizes[0], padding_idx, scale_grad_by_freq, sparse)")
+    .grad("weight: embedding_backward(grad, indices, weight.sizes[0], padding_idx, scale_grad_by_freq, sparse); jvp: linear")
     .batch(Batch::As(typed!(batch::embedding, Hidden))),
     compose(
         "nn.functional.embedding",
