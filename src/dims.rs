@@ -56,6 +56,7 @@ impl Dims {
     }
 
     /// `n` copies of `value`.
+    #[inline]
     #[must_use]
     pub fn filled(n: usize, value: i64) -> Self {
         if n <= INLINE {

@@ -310,6 +310,7 @@ struct Planes<'a, T> {
 
 impl<T: Pooled> Planes<'_, T> {
     /// Pools one row of a plane's outputs, which no other task does.
+    #[inline]
     fn row(
         &self,
         [plane, row]: [usize; 2],

@@ -129,6 +129,7 @@ fn takes_index(p: &Param) -> bool {
 }
 
 impl<'py> Incoming<'py> {
+    #[inline]
     pub(super) unsafe fn new(
         py: Python<'py>,
         group: &Group,

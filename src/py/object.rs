@@ -220,6 +220,7 @@ pub fn base_or_self(o: &Bound<'_, PyTensor>) -> Py<PyTensor> {
     }
 }
 
+#[inline]
 fn note_base(made: &Bound<'_, PyAny>, t: &Tensor, of: &[Bound<'_, PyAny>]) {
     let found = of
         .iter()
