@@ -6,6 +6,7 @@ use super::folds::{Max, Min};
 use super::{lines, simd, sweep};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor, bail};
+use std::hint::select_unpredictable;
 
 /// An element that can be compared; NaN is beyond everything.
 pub trait Ranked: Copy + Send + Sync + PartialOrd + Default + crate::Element {
@@ -323,9 +324,8 @@ fn running<T: Ranked>(line: &[T], values: &mut [T], places: &mut [i64], max: boo
         for ((k, &x), (v, at)) in x.iter().enumerate().zip(v.iter_mut().zip(at)) {
             // Without a branch, as which elements win may be anything.
             let wins = beats(x, best, max);
-            best = if wins { x } else { best };
-            let other = place ^ (part * PART + k) as i64;
-            place ^= other & -i64::from(wins);
+            best = select_unpredictable(wins, x, best);
+            place = select_unpredictable(wins, (part * PART + k) as i64, place);
             (*v, *at) = (best, place);
         }
     }
