@@ -47,7 +47,8 @@ def test_state_has_pytorchs_names_and_results_are_the_modules() -> None:
     wrapped(x).sum().backward()
     assert net.layer.weight.grad is not None
     assert repr(wrapped).startswith("OptimizedModule(\n  (_orig_mod): Net(\n")
-    assert (wrapped.dynamo_ctx.mode, wrapped.dynamo_ctx.fullgraph) == ("reduce-overhead", True)
+    how = wrapped.dynamo_ctx
+    assert (how.backend, how.mode, how.fullgraph) == ("inductor", "reduce-overhead", True)
 
 
 def test_attributes_and_modes_are_the_modules() -> None:

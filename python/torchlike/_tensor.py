@@ -72,7 +72,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: Any = "inductor",
+    backend: Any = None,
     mode: str | None = None,
     options: Any = None,
     disable: bool = False,
@@ -86,6 +86,7 @@ def compile(
         RuntimeError: for both a mode and options.
     """
     from torchlike._dynamo.eval_frame import OptimizeContext
+    from torchlike.compiler import get_default_backend
 
     if mode is not None and options is not None:
         raise RuntimeError(
@@ -94,7 +95,7 @@ def compile(
     if disable:
         return model if model is not None else lambda fn: fn
     say_that_nothing_is_compiled()
-    context = OptimizeContext(backend, mode, options, fullgraph, dynamic)
+    context = OptimizeContext(backend or get_default_backend(), mode, options, fullgraph, dynamic)
     return context if model is None else context(model)
 
 

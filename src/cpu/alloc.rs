@@ -50,8 +50,7 @@ fn layout(capacity: usize) -> Option<Layout> {
         SMALL.. => 64,
         16.. => 16,
         // Elements are no larger; a larger alignment than the size would go the long way through the system's allocator.
-        1.. => 1 << capacity.ilog2(),
-        0 => 1,
+        _ => 1 << capacity.max(1).ilog2(),
     };
     Layout::from_size_align(capacity, align).ok()
 }

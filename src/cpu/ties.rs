@@ -326,16 +326,12 @@ const FEW: usize = 8;
 /// The first steps of a partition of what lies from `i` to before `j`: exchanges the next element from below that is not smaller than
 /// the pivot and the next from above that is not larger, while blocks of both ends have one; where it has come to.
 fn from_both_ends<K: Keyed>(v: &mut [K], pivot: K, mut i: usize, mut j: usize) -> (usize, usize) {
-    if j - i < 2 * FEW {
-        return (i, j);
-    }
-    let mut rooms = [[0u8; BLOCK]; 2];
     loop {
         let size = BLOCK.min((j - i) / 2);
         if size < FEW {
             return (i, j);
         }
-        let [low, high] = &mut rooms;
+        let [low, high] = &mut [[0u8; BLOCK]; 2];
         let lower = misplaced(&v[i..i + size], low, |x| !less(x, pivot));
         let upper = misplaced(&v[j - size..j], high, |x| !less(pivot, x));
         let pairs = lower.min(upper);

@@ -367,8 +367,8 @@ fn recorded(t: Tensor, device: Device) -> CoreResult<Tensor> {
     if let Some(made) = super::fake::made_here(&t, device)? {
         return Ok(made);
     }
-    // An empty list has nothing to wait for: libraries ask a tensor of it where factories make theirs.
-    if layers::recording() && t.shape()[..] != [0] && !layers::record::stays_meta(Some(device)) {
+    // What is empty has nothing to wait for: libraries ask such a tensor where factories make theirs.
+    if layers::recording() && t.numel() > 0 && !layers::record::stays_meta(Some(device)) {
         return layers::record::constant(&t);
     }
     fresh(t.to_device(device)?)

@@ -35,7 +35,7 @@ class OptimizedModule(Module):
     hooks of their own, which a call runs.
     """
 
-    _own = frozenset(("_orig_mod", "dynamo_ctx", "_torchdynamo_orig_callable", "_forward"))
+    _own = frozenset(("_orig_mod", "dynamo_ctx"))
 
     def __init__(self, mod: Any, dynamo_ctx: Any = None) -> None:
         super().__init__()

@@ -126,17 +126,21 @@ impl Layer for Recording {
             lost.iter().for_each(|t| t.storage().set_source(None));
             return Ok(ret);
         }
-        if let Some(shown) = beside_data(c.args)? {
-            let Call { args, form } = c;
-            let shown = shown.borrow();
-            let seen = glance(&shown);
-            let c = Call { args: &shown, form };
+        let Some(shown) = beside_data(c.args)? else {
+            let seen = glance(c.args);
             return dispatch::prepared(c, k, seen, |c, found| {
-                deferred(Call { args, form: c.form }, k, &found)
+                let shown = c.args.to_owned();
+                deferred(c, shown, k, &found)
             });
-        }
-        let seen = glance(c.args);
-        dispatch::prepared(c, k, seen, |c, found| deferred(c, k, &found))
+        };
+        let Call { args, form } = c;
+        let shown = shown.borrow();
+        let seen = glance(&shown);
+        let c = Call { args: &shown, form };
+        dispatch::prepared(c, k, seen, |c, found| {
+            let Call { args: shown, form } = c;
+            deferred(Call { args, form }, shown.to_owned(), k, &found)
+        })
     }
 }
 
@@ -213,8 +217,8 @@ fn unknown_from_now(c: &Call, k: &KernelBody) -> Vec<Tensor> {
     found
 }
 
-/// Records a kernel call in whatever form.
-fn deferred(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
+/// Records a kernel call in whatever form; rules see the arguments that are `shown`.
+fn deferred(c: Call, mut shown: OwnedArgs, k: &KernelBody, found: &Survey) -> Result<Ret> {
     let Call { args, form } = c;
     match &form {
         Form::New => {}
@@ -228,10 +232,8 @@ fn deferred(c: Call, k: &KernelBody, found: &Survey) -> Result<Ret> {
         ),
         Form::InPlace(_) | Form::Within(_) | Form::Out(_) => {}
     }
-    // Rules see the meta device in place of any other that is asked for or that data is on; the replay gets the real one.
-    let mut shown = args.to_owned();
+    // Rules see the meta device in place of any other that is asked for; the replay gets the real one.
     if layers::recording() {
-        shown.replace_tensors(|_, t| Ok(is_data(t).then(|| placeholder(t))))?;
         for v in &mut shown.values {
             if let OwnedArg::Plain(Arg::Device(d)) = v {
                 *d = Device::META;

@@ -169,8 +169,8 @@ impl Layout {
             lead,
             shape: Dims::EMPTY,
         };
-        let sizes = layout.base(t).shape;
-        let sizes = &**sizes;
+        let base = layout.base(t);
+        let sizes: &[i64] = &base.shape;
         ensure!(
             !sizes[at..at + layout.slots.len()].contains(&0) || layout.lead.contains(&0),
             Index,
