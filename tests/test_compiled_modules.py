@@ -77,6 +77,8 @@ def test_a_module_is_wrapped_once_and_disabled_ones_are_not() -> None:
     assert again._orig_mod is net
     assert compiled(net, disable=True) is net and optimize(disable=True)(net) is net
     assert optimize("eager")(net)._orig_mod is net and compiled(None)(net)._orig_mod is net
+    with pytest.raises(TypeError, match="unexpected keyword argument 'full_graph'"):
+        torch.compile(net, full_graph=True)
     net.compile()
     assert list(net.state_dict()) == ["layer.weight", "layer.bias"]
 

@@ -75,8 +75,11 @@ def compile(
     backend: Any = None,
     mode: str | None = None,
     options: Any = None,
+    name: str | None = None,
     disable: bool = False,
-    **_: Any,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Any:
     """A module in an `OptimizedModule`, a function itself, or a decorator: there is no compiler, and all runs as it is.
 
