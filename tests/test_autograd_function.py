@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 
 import pytest
@@ -348,3 +349,36 @@ def test_an_input_that_is_given_back_keeps_its_class(wants):
     if wants:
         y.sum().backward()
         assert x.grad.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+@pytest.mark.parametrize("wants", [False, True])
+def test_what_is_saved_comes_back_as_the_object_that_it_is(wants, forgotten):
+    seen = []
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, kept, x):
+            ctx.save_for_backward(kept, x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.extend(ctx.saved_tensors)
+            return None, grad * 2
+
+    kept = torch.ones(2, requires_grad=wants).as_subclass(Named)
+    kept.tag = 5
+    x = torch.ones(2, requires_grad=True)
+    y = Twice.apply(kept, x).sum()
+    number = id(kept)
+    if forgotten:
+        del kept
+        gc.collect()
+    y.backward()
+    assert type(seen[0]) is Named and seen[0].tag == 5 and id(seen[0]) == number and seen[1] is x
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t + 1, lambda t: t):
+        y = Twice.apply(torch.ones(2).as_subclass(Named), x).sum()
+    y.backward()
+    assert torch.equal(seen[2], torch.full((2,), 2.0))

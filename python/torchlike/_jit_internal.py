@@ -19,6 +19,13 @@ from torchlike.jit import (
 from torchlike.jit import (
     unused as unused,
 )
+from torchlike.jit._marks import COPY_TO_SCRIPT, mark
+
+
+def _copy_to_script_wrapper(fn: Any) -> Any:
+    """Marks a method of a container that works on compiled modules without being compiled."""
+    return mark(fn, COPY_TO_SCRIPT)
+
 
 boolean_dispatched: Any = {}
 """Functions that stand for two by a switch: none here, the operators take the switch."""

@@ -12,12 +12,13 @@ use super::driver;
 use super::launch::{BLOCK, arg, launch};
 use super::source;
 use crate::plan::ViewPlan;
-use crate::random::{Distribution, Philox, SharedGenerator};
+use crate::random::{Distribution, Philox, SharedGenerator, entropy};
 use crate::{Device, Dims, Result, Tensor, err};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The seed of devices that are not opened yet.
-static SEED: AtomicU64 = AtomicU64::new(crate::random::DEFAULT_SEED);
+static SEED: LazyLock<AtomicU64> = LazyLock::new(|| (entropy() & ((1 << 53) - 1)).into());
 
 /// A device's own generator, as it is opened.
 pub fn generator(device: Device) -> SharedGenerator {

@@ -21,9 +21,17 @@ pub struct PySaved(Place);
 /// Where such a tensor is.
 enum Place {
     /// Here: it is one of a function of the user's. Nothing once it was freed.
-    Here(Mutex<Option<Saved>>),
+    Here(Mutex<Option<Own>>),
     /// With the node of a call, under a name, and in a list at a position.
     Node(Arc<Link>, String, Option<usize>),
+}
+
+/// What a function of the user's saved.
+struct Own {
+    saved: Saved,
+    /// The object that was given, which may be of a class and have attributes of its own; not in place of what hooks
+    /// keep, and not for results, whose nodes would keep themselves.
+    object: Option<Py<PyAny>>,
 }
 
 /// What a node of a call keeps under a name.
@@ -55,8 +63,12 @@ impl PySaved {
     fn unpack<'py>(&self, py: Python<'py>, node: Option<&PyNode>) -> PyResult<Bound<'py, PyAny>> {
         match &self.0 {
             Place::Here(saved) => {
-                let saved = lock(saved).clone();
-                let (Some(saved), Some(node)) = (saved, node) else {
+                let own = lock(saved);
+                let own = own.as_ref().map(|o| {
+                    let object = o.object.as_ref().map(|o| o.bind(py).clone());
+                    (o.saved.clone(), object)
+                });
+                let (Some((saved, object)), Some(node)) = (own, node) else {
                     return Err(PyRuntimeError::new_err(FREED));
                 };
                 let link = node.link()?;
@@ -69,7 +81,11 @@ impl PySaved {
                     name: &name,
                     whole: true,
                 };
-                object_of(py, saved.look(&at)?.into_owned())
+                let whole = saved.look(&at)?;
+                match object {
+                    Some(object) => Ok(object),
+                    None => object_of(py, whole.into_owned()),
+                }
             }
             Place::Node(link, name, k) => {
                 let recorded = link.node().and_then(recorded::of);
@@ -106,11 +122,15 @@ impl PySaved {
         };
         match &self.0 {
             Place::Here(saved) => {
-                let Some(now) = lock(saved).clone() else {
+                let Some(now) = lock(saved).as_ref().map(|o| o.saved.clone()) else {
                     return Err(PyRuntimeError::new_err(HOOK_FREED));
                 };
-                let packed = now.hooked(&packer)?;
-                *lock(saved) = Some(packed);
+                let saved_by_hooks = Own {
+                    saved: now.hooked(&packer)?,
+                    object: None,
+                };
+                let old = lock(saved).replace(saved_by_hooks);
+                drop(old);
             }
             Place::Node(link, name, k) => {
                 if let Some(recorded) = link.node().and_then(recorded::of) {
@@ -135,7 +155,10 @@ impl PySaved {
 #[pyo3(signature = (t, output=None))]
 fn _save_tensor(t: &Bound<'_, PyTensor>, output: Option<u16>) -> PyResult<PySaved> {
     let saved = Saved::alone(t.get().get(), output)?;
-    Ok(PySaved(Place::Here(Mutex::new(Some(saved)))))
+    let same = output.is_none() && !saved::packing();
+    let object = same.then(|| t.clone().into_any().unbind());
+    let own = Own { saved, object };
+    Ok(PySaved(Place::Here(Mutex::new(Some(own)))))
 }
 
 /// Two functions of Python that keep something in place of saved tensors.

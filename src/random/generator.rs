@@ -4,7 +4,7 @@ use super::mt19937::{Mt19937, N};
 use crate::{Result, ensure};
 use std::hash::{BuildHasher, Hasher};
 
-/// The seed of a fresh generator.
+/// The seed of a fresh generator; those that calls draw from by themselves begin with [`entropy`].
 pub const DEFAULT_SEED: u64 = 67_280_421_310_721;
 
 /// Bytes of a saved state.
@@ -23,8 +23,8 @@ pub struct Generator {
     pub cached_normal: Option<f64>,
 }
 
-/// A seed from the operating system's entropy, below 2^53, so that a double holds it.
-pub(super) fn entropy() -> u64 {
+/// A seed from the operating system's entropy.
+pub fn entropy() -> u64 {
     // The standard library keys each hasher from the system's entropy; the clock separates calls of one process.
     let mut h = std::collections::hash_map::RandomState::new().build_hasher();
     h.write_u128(
@@ -33,7 +33,7 @@ pub(super) fn entropy() -> u64 {
             .map_or(0, |d| d.as_nanos()),
     );
     h.write_u32(std::process::id());
-    h.finish() & ((1 << 53) - 1)
+    h.finish()
 }
 
 impl Default for Generator {

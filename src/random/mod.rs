@@ -14,7 +14,7 @@ mod shared;
 
 pub use distributions::Distribution;
 pub use gamma::{Precision, binomial, gamma};
-pub use generator::{DEFAULT_SEED, Generator, STATE_SIZE};
+pub use generator::{DEFAULT_SEED, Generator, STATE_SIZE, entropy};
 pub use kernels::RandomElement;
 pub use mt19937::Mt19937;
 pub use philox::Philox;

@@ -100,9 +100,12 @@ impl SharedGenerator {
         }
     }
 
-    /// Seeds from the operating system's entropy and gives the seed.
+    /// Seeds from the operating system's entropy and gives the seed; of devices one that a double holds.
     pub fn seed(&self) -> u64 {
-        let seed = entropy();
+        let seed = match &self.0 {
+            Source::Host(_) => entropy(),
+            Source::Device(..) => entropy() & ((1 << 53) - 1),
+        };
         self.manual_seed(seed);
         seed
     }
@@ -154,13 +157,13 @@ impl std::fmt::Debug for SharedGenerator {
 }
 
 static DEFAULT: LazyLock<SharedGenerator> =
-    LazyLock::new(|| SharedGenerator::new(Generator::default()));
+    LazyLock::new(|| SharedGenerator::new(Generator::new(entropy())));
 
 thread_local! {
     static OVERRIDE: RefCell<Option<SharedGenerator>> = const { RefCell::new(None) };
 }
 
-/// The generator that calls without one draw from.
+/// The generator that calls without one draw from; nobody knows its numbers before somebody seeds it.
 #[must_use]
 pub fn default_generator() -> SharedGenerator {
     OVERRIDE
