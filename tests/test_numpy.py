@@ -28,6 +28,19 @@ def test_arrays_keep_tensors_and_tensors_keep_arrays():
     assert (array == 7).all() and (tensor == 8).all()
 
 
+def test_numpy_is_given_what_it_asks_for_a_copy_or_not():
+    tensor = torch.zeros(3)
+    for make in (np.array, lambda t: np.array(t, "f4"), lambda t: t.__array__(copy=True)):
+        make(tensor)[0] = 5
+        assert tensor.tolist() == [0, 0, 0]
+    for make in (np.asarray, lambda t: np.asarray(t, copy=False), lambda t: t.__array__("f4")):
+        make(tensor)[0] += 1
+    assert tensor.tolist() == [3, 0, 0]
+    assert np.asarray(tensor, "i4").tolist() == [3, 0, 0]
+    with pytest.raises(ValueError, match="Unable to avoid copy"):
+        np.asarray(tensor, "i4", copy=False)
+
+
 def test_empty_arrays_and_single_numbers():
     assert torch.zeros(0, 2, dtype=torch.bool).numpy().shape == (0, 2)
     assert torch.from_numpy(np.zeros((0, 3), "c8")).dtype == torch.complex64
@@ -38,6 +51,9 @@ def test_what_has_no_tensor_says_so():
     for dtype in ("U3", "O", "V4", "M8[s]"):
         with pytest.raises(TypeError, match=r"can't convert np.ndarray of type numpy\."):
             torch.from_numpy(np.zeros(2, dtype))
+    for value in (np.datetime64("2020-01-01"), np.longdouble(1), np.zeros(1, [("a", "i4")])):
+        with pytest.raises(TypeError, match=r"can't convert np.ndarray of type numpy\."):
+            torch.tensor(value)
     with pytest.raises(ValueError, match="byte order"):
         torch.from_numpy(np.zeros(2, ">f4"))
     with pytest.raises(ValueError, match="negative"):

@@ -185,6 +185,10 @@ impl Nest {
             return self.holds(t.dtype());
         }
         let is_text = o.is_instance_of::<PyString>() || o.is_instance_of::<PyBytes>();
+        if !is_text && super::numpy::is_scalar(o) {
+            // What could become a number has: the array says of which type it is.
+            super::numpy::from_array(&o.call_method1("__array__", ())?)?;
+        }
         match self.wanted {
             _ if o.is_instance_of::<PyInt>() => match self.wanted {
                 Some(DType::Bool) => self.values.push(Scalar::Bool(o.is_truthy()?)),

@@ -39,6 +39,12 @@ pub fn is_array(o: &Bound<'_, PyAny>) -> bool {
     ndarray(o.py()).is_ok_and(|c| o.is_instance(c).unwrap_or(false))
 }
 
+/// Whether it is a scalar of NumPy's.
+pub fn is_scalar(o: &Bound<'_, PyAny>) -> bool {
+    let generic = o.py().import("numpy").and_then(|m| m.getattr("generic"));
+    generic.is_ok_and(|class| o.is_instance(&class).unwrap_or(false))
+}
+
 /// The letter of NumPy's for a kind of number, which its size says the rest of.
 fn kind(d: DType) -> Option<u8> {
     Some(match d {
@@ -142,7 +148,8 @@ fn imported(o: &Bound<'_, PyAny>) -> PyResult<(Tensor, bool)> {
     }
     // SAFETY: as above.
     let about = unsafe { &*about.cast::<Interface>() };
-    if about.flags & NATIVE == 0 {
+    // Records have no order of their own.
+    if about.flags & NATIVE == 0 && about.kind as u8 != b'V' {
         return Err(PyValueError::new_err(
             "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.",
         ));

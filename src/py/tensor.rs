@@ -286,17 +286,14 @@ impl PyTensor {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = copy;
         check_own_data(slf, || NO_NUMPY.to_owned())?;
+        let py = slf.py();
         let array = super::numpy::to_numpy(slf, false)?;
-        match dtype {
-            Some(d) => {
-                let kw = PyDict::new(slf.py());
-                kw.set_item("copy", false)?;
-                array.call_method("astype", (d,), Some(&kw))
-            }
-            None => Ok(array),
-        }
+        let kw = PyDict::new(py);
+        kw.set_item("copy", copy)?;
+        // NumPy copies what it is given no more than it asked here.
+        py.import("numpy")?
+            .call_method("array", (array, dtype), Some(&kw))
     }
     #[classattr]
     fn __array_priority__() -> i64 {
