@@ -151,13 +151,41 @@ def test_what_cannot_be_saved_is_named(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "a.pt"
     torch.save(1, path)
     for obj, error, words in [
-        (lambda: 1, pickle.PicklingError, "lambda"),
+        (lambda: 1, AttributeError, "Can't pickle local object .*<locals>.<lambda>"),
         ((x for x in []), TypeError, "generator"),
         (sys, TypeError, "module"),
     ]:
         with pytest.raises(error, match=words):
             torch.save({"a": torch.ones(3), "b": obj}, path)
     assert torch.load(path) == 1 and os.listdir(tmp_path) == ["a.pt"]
+
+
+def test_hooks_are_not_saved_and_that_is_said(tmp_path: pathlib.Path) -> None:
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(print)
+    with pytest.warns(
+        UserWarning, match="backward hook .*print.* on tensor will not be serialized"
+    ):
+        torch.save({"x": x}, tmp_path / "a.pt")
+    assert torch.load(tmp_path / "a.pt")["x"]._backward_hooks is None
+
+
+def test_what_nobody_can_seek_in_is_refused(tmp_path: pathlib.Path) -> None:
+    torch.save(1, tmp_path / "a.pt")
+    whole = (tmp_path / "a.pt").read_bytes()
+
+    class Stream(io.RawIOBase):
+        """Bytes that come once."""
+
+        def read(self, size: int = -1) -> bytes:
+            return whole
+
+    with pytest.raises(
+        io.UnsupportedOperation, match="only torch.load from a file that is seekable"
+    ):
+        torch.load(Stream())
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'seek'. You can only"):
+        torch.load(5)
 
 
 def test_file_objects() -> None:

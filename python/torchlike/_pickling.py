@@ -44,6 +44,8 @@ def name_of(obj: Any, name: str | None = None) -> Name | Parts:
         return Parts(False, type, (value,), None, [], [])
     name = name or getattr(obj, "__qualname__", None) or obj.__name__
     module = whichmodule(obj, name)
+    if "<locals>" in name:
+        raise AttributeError(f"Can't pickle local object {name!r}")
     parent = None
     try:
         __import__(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import pickle
@@ -211,15 +212,15 @@ def _source(f: Any) -> tuple[Any, int, bool]:
         return os.fspath(f), 0, True
     if isinstance(f, bytes | bytearray | memoryview):
         return bytes(f), 0, False
-    if not hasattr(f, "read"):
-        raise AttributeError(
-            f"'{type(f).__name__}' object has no attribute 'seek'. You can only torch.load from a file that is "
-            "seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
-        )
     try:
         at = f.tell()
-    except (AttributeError, OSError):
-        at = 0
+        f.seek(at)
+    except (AttributeError, io.UnsupportedOperation) as e:
+        said = str(e).replace("'tell'", "'seek'")
+        raise type(e)(
+            f"{said}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer "
+            "like io.BytesIO and try to load from it instead."
+        ) from e
     path = _path_of(f)
     return (path, at, True) if path is not None else (f.read(), at, False)
 
@@ -300,7 +301,7 @@ def load(
         map_location = _locations.default_restore_location if _locations.has_packages() else None
     file, at, is_path = _source(f)
     if mmap and not isinstance(f, str | os.PathLike):
-        raise ValueError("f must be a string or os.PathLike object in order to use mmap argument")
+        raise ValueError("f must be a file path in order to use the mmap argument")
     offset = at if is_path and not isinstance(f, str | os.PathLike) else 0
     before, _utils.restoring.location = _utils.restoring.location, asked
     try:
@@ -316,7 +317,7 @@ def load(
         )
     finally:
         _utils.restoring.location = before
-    if hasattr(f, "seek") and not isinstance(f, str | os.PathLike | memoryview):
+    if hasattr(f, "seek"):
         f.seek(at + end)
     return made
 

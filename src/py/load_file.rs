@@ -114,10 +114,10 @@ pub fn _load<'py>(
     }
     let format = archive.format();
     if mmap == Some(true) && matches!(format, io::Format::TorchLegacy | io::Format::TorchTar) {
-        return Err(PyRuntimeError::new_err(
-            "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please torch.save your \
+        return Err(PyRuntimeError::new_err(format!(
+            "mmap can only be used with files saved with `torch.save({file}, _use_new_zipfile_serialization=True), please torch.save your \
              checkpoint with this option in order to use mmap.",
-        ));
+        )));
     }
     refuse(py, &archive, allowed, !weights_only)?;
     if verify {

@@ -34,6 +34,10 @@ impl<'py> Saver<'py> {
         let Some(class) = self.class(o)? else {
             return self.reduced(o, depth);
         };
+        if t.requires_grad() && matches!(class, TensorClass::Tensor) {
+            let hooks = o.py().import("torchlike.utils.hooks")?;
+            hooks.call_method1("warn_if_has_hooks", (o,))?;
+        }
         let attrs = self.attributes(o, depth)?;
         let parts = t.storage().parts();
         if t.dtype().is_quantized() && located(&t).is_meta() {
