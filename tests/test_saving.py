@@ -180,11 +180,9 @@ def test_what_nobody_can_seek_in_is_refused(tmp_path: pathlib.Path) -> None:
         def read(self, size: int = -1) -> bytes:
             return whole
 
-    with pytest.raises(
-        io.UnsupportedOperation, match="only torch.load from a file that is seekable"
-    ):
+    with pytest.raises(io.UnsupportedOperation, match="seekable"):
         torch.load(Stream())
-    with pytest.raises(AttributeError, match="'int' object has no attribute 'seek'. You can only"):
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'seek'"):
         torch.load(5)
 
 
