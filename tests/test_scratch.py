@@ -12,7 +12,7 @@ from torchlike import _C, nn
 from torchlike._subclasses.fake_tensor import FakeTensorMode
 
 # Their results are as large as values say, and no fake tensor has them.
-ASKS = (RuntimeError, NotImplementedError, ValueError, TypeError)
+ASKS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError)
 
 
 @pytest.fixture(autouse=True)

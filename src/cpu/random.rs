@@ -273,9 +273,10 @@ pub fn multinomial(
             random::check_multinomial_weights::<T>(from, rows, cols, samples)?;
             // The exponentials are drawn in the memory order of the weights.
             let strides = dims::preserved_strides(weights.shape(), weights.strides());
-            let q = Tensor::empty_strided(weights.shape().clone(), strides, w.dtype(), Device::CPU)?;
-            fill(&Distribution::Exponential { lambda: 1.0 }, g, &q)?;
-            let q = super::copy::dense(&q, w.dtype())?;
+            let drawn = Tensor::empty_strided(weights.shape().clone(), strides, w.dtype(), Device::CPU)?;
+            fill(&Distribution::Exponential { lambda: 1.0 }, g, &drawn)?;
+            let q = super::copy::dense(&drawn, w.dtype())?;
+            drop(drawn);
             let _keys = room::lists(1, random::keys_of(rows, cols, samples));
             random::largest_quotients::<T>(to, from, super::slice::<T>(&q), cols, samples);
         }

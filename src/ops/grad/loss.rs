@@ -399,7 +399,6 @@ fn rule_nll2d(a: &calls::_GradNllLoss2dBackward) -> Result<Plan> {
     )
 }
 
-/// What the kernel takes.
 fn nll_scratch(
     room: &mut Room,
     outs: &[Tensor],
@@ -407,10 +406,10 @@ fn nll_scratch(
     weight: Option<&Tensor>,
     reduction: i64,
 ) -> Result<()> {
-    room.dense(target, DType::I64)?;
     let total = (reduction == 1).then_some(total);
     room.all_dense([Some(g), weight, total], DType::F64)?;
-    room.dense(&outs[0], outs[0].dtype()).map(drop)
+    room.dense(target, DType::I64)?;
+    room.operands([], outs, outs[0].dtype())
 }
 
 macro_rules! run_nll {
