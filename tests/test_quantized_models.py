@@ -278,7 +278,6 @@ def test_plans_of_quantised_models():
     weight, scales, zeros = torch.randn(3, 4), torch.ones(3), torch.zeros(3).long()
     dynamic = aq.quantize_dynamic(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2)), {nn.Linear})
     models = [
-        (aq.convert(observed()[1]), images()),
         (dynamic, torch.zeros(2, 4)),
         (Held(torch.quantize_per_tensor(weight, 0.1, 3, torch.qint8)), torch.zeros(2, 4)),
         (
@@ -290,3 +289,6 @@ def test_plans_of_quantised_models():
         plan = torch.plan(model, x)
         done = plan.verify()
         assert done.equal and not plan.unmeasured, (model, done, plan.unmeasured)
+    plan = torch.plan(aq.convert(observed()[1]), images())
+    steps = [plan.step(i).op for i in range(plan.steps)]
+    assert "_quantized_windows" in steps and not plan.unmeasured

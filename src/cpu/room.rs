@@ -116,7 +116,10 @@ impl Room {
     /// Gives a tensor back that was taken.
     pub fn free(&mut self, t: &Tensor) {
         let id = t.storage().id();
-        self.held.retain(|(held, _)| *held != id);
+        // Others may have had the same number before.
+        if let Some(at) = self.held.iter().rposition(|(held, _)| *held == id) {
+            self.held.remove(at);
+        }
     }
 
     fn hold(&mut self, made: Tensor) -> Tensor {
