@@ -275,15 +275,11 @@ class Held(nn.Module):
 
 
 def test_plans_of_quantised_models():
-    weight, scales, zeros = torch.randn(3, 4), torch.ones(3), torch.zeros(3).long()
+    weight = torch.randn(3, 4)
     dynamic = aq.quantize_dynamic(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2)), {nn.Linear})
     models = [
         (dynamic, torch.zeros(2, 4)),
         (Held(torch.quantize_per_tensor(weight, 0.1, 3, torch.qint8)), torch.zeros(2, 4)),
-        (
-            Held(torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)),
-            torch.zeros(2, 4),
-        ),
     ]
     for model, x in models:
         plan = torch.plan(model, x)

@@ -107,10 +107,7 @@ pub fn convolve(
     if out.numel() == 0 {
         return Ok(());
     }
-    let g = &Geometry {
-        channels_last: true,
-        ..g.clone()
-    };
+    let g = &read_by_pixels(g);
     let x = innermost(x, DType::U8)?;
     let turned = pixels(out);
     let made = crate::cpu::lines::results(&turned, DType::U8)?;
@@ -220,10 +217,7 @@ pub fn room(
     if out.numel() == 0 {
         return Ok(());
     }
-    let g = &Geometry {
-        channels_last: true,
-        ..g.clone()
-    };
+    let g = &read_by_pixels(g);
     room.all_dense([x, out].map(pixels).iter().map(Some), DType::U8)?;
     room.dense(e.zeros, DType::I64)?;
     room.all_dense([Some(e.factors), Some(e.biases)], DType::F32)?;
@@ -232,6 +226,13 @@ pub fn room(
         None => packed_room(room, w, g),
     }
     .map(drop)
+}
+
+fn read_by_pixels(g: &Geometry) -> Geometry {
+    Geometry {
+        channels_last: true,
+        ..g.clone()
+    }
 }
 
 /// A tensor with its channels as the last dimension.

@@ -58,6 +58,17 @@ fn value_of(room: &mut Room, v: Operand, out: &Tensor) -> Result<Tensor> {
     }
 }
 
+/// Places of a result along a dimension.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Places<'a> {
+    pub out: &'a Tensor,
+    pub dim: usize,
+    /// What is looped over.
+    pub shape: &'a Dims,
+    /// Indices, in that shape.
+    pub index: &'a Lay,
+}
+
 /// What scattering takes.
 pub(super) fn scatter(
     room: &mut Room,
@@ -73,92 +84,92 @@ pub(super) fn scatter(
     let index = at_least_1d(&apart_index(room, index, out)?);
     let number = src.scalar().is_some();
     let src = value_of(room, src, out)?;
-    let (shape, lay) = (index.shape(), Lay::of(&index, index.shape()));
-    how.map_or(Ok(()), |how| {
-        reduced(room, out, dim, shape, &lay, &src, number, how)
-    })
+    let places = Places {
+        out,
+        dim,
+        shape: index.shape(),
+        index: &Lay::of(&index, index.shape()),
+    };
+    how.map_or(Ok(()), |how| reduced(room, places, &src, number, how))
 }
 
 /// What [`reduce_rows`](super::scatter::reduce_rows) takes.
-#[allow(clippy::too_many_arguments, reason = "those of the kernel")]
 pub(in crate::ops) fn reduced(
     room: &mut Room,
-    out: &Tensor,
-    dim: usize,
-    shape: &Dims,
-    index: &Lay,
+    at: Places,
     src: &Tensor,
     number: bool,
     how: Reduce,
 ) -> Result<()> {
-    let from = source_lay(src, number, shape.len());
-    let to = Lay::without(out, dim);
-    let by_rows = how == Reduce::Add && adds_by_rows(out.dtype(), shape, [&to, &from, index]);
-    if by_rows || !of_halves(out.dtype()) {
+    let (to, from) = (
+        Lay::without(at.out, at.dim),
+        source_lay(src, number, at.shape.len()),
+    );
+    let (d, wide) = (at.out.dtype(), wide_of(at.out));
+    let by_rows = how == Reduce::Add && adds_by_rows(d, at.shape, [&to, &from, at.index]);
+    if by_rows || !of_halves(d) {
         return Ok(());
     }
     room.within(|room| {
-        room.converted(out, wide_of(out))?;
-        room.converted(src, wide_of(out)).map(drop)
+        room.converted(at.out, wide)?;
+        room.converted(src, wide).map(drop)
     })
 }
 
 /// What [`reduce_into`](super::scatter::reduce_into) takes.
-#[allow(clippy::too_many_arguments, reason = "those of the kernel")]
 fn reduced_into(
     room: &mut Room,
-    out: &Tensor,
-    dim: usize,
-    shape: &Dims,
-    index: &Lay,
+    at: Places,
     src: &Tensor,
-    how: How,
-    include_self: bool,
+    (how, include_self): (How, bool),
 ) -> Result<()> {
+    let d = at.out.dtype();
     let whole = how != How::Sum || !include_self;
-    if whole && out.dtype().is_reduced_float() {
-        let wide = room.converted(out, wide_of(out))?;
-        let src = room.converted(src, wide_of(out))?;
-        return reduced_into(room, &wide, dim, shape, index, &src, how, include_self);
+    if whole && d.is_reduced_float() {
+        let out = &room.converted(at.out, wide_of(at.out))?;
+        let src = room.converted(src, out.dtype())?;
+        return reduced_into(room, Places { out, ..at }, &src, (how, include_self));
     }
     if !include_self {
-        room.within(|room| room.elements(1, out.dtype()))?;
+        room.within(|room| room.elements(1, d))?;
     }
-    reduced(room, out, dim, shape, index, src, false, how.merge())?;
+    reduced(room, at, src, false, how.merge())?;
     if how != How::Mean {
         return Ok(());
     }
-    let counted = counts_shape(out, dim, shape, index);
+    let counted = counts_shape(at.out, at.dim, at.shape, at.index);
     let counts = room.keep(|room| {
         let counts = room.empty(&counted, DType::I64)?;
         room.elements(1, DType::I64)?;
         Ok(counts)
     })?;
-    if out.dtype().is_integral(true) {
-        return room.converted(out, DType::I64).map(drop);
+    if d.is_integral(true) {
+        return room.converted(at.out, DType::I64).map(drop);
     }
-    room.converted(&counts, out.dtype())?;
-    room.converted(out, out.dtype()).map(drop)
+    room.converted(&counts, d)?;
+    room.converted(at.out, d).map(drop)
 }
 
 /// What `scatter_reduce` takes.
-#[allow(clippy::too_many_arguments, reason = "those of the kernel")]
 pub(super) fn scatter_reduce(
     room: &mut Room,
-    out: &Tensor,
-    dim: usize,
+    (out, dim): (&Tensor, usize),
     index: &Tensor,
     src: &Tensor,
-    how: How,
-    include_self: bool,
+    how: (How, bool),
 ) -> Result<()> {
     if index.numel() == 0 {
         return Ok(());
     }
     let index = at_least_1d(&apart_index(room, index, out)?);
     let src = apart(room, src, out)?;
-    let lay = Lay::of(&index, index.shape());
-    reduced_into(room, out, dim, index.shape(), &lay, &src, how, include_self)
+    let places = Places {
+        out,
+        dim,
+        shape: index.shape(),
+        index: &Lay::of(&index, index.shape()),
+    };
+    reduced_into(room, places, &src, how)
 }
 
 /// What rows take that bring slices of a source to indices.
@@ -183,14 +194,16 @@ pub(super) fn slices(
         return Ok(());
     }
     let index = apart_index(room, index, out)?;
-    let shape = source.shape().clone();
-    let lay = along(&index, shape.len(), dim);
+    let places = Places {
+        out,
+        dim,
+        shape: source.shape(),
+        index: &along(&index, source.ndim(), dim),
+    };
     match what {
         Slices::Written => Ok(()),
-        Slices::Added(_) => reduced(room, out, dim, &shape, &lay, &source, false, Reduce::Add),
-        Slices::Reduced(how, include) => {
-            reduced_into(room, out, dim, &shape, &lay, &source, how, include)
-        }
+        Slices::Added(_) => reduced(room, places, &source, false, Reduce::Add),
+        Slices::Reduced(how, include) => reduced_into(room, places, &source, (how, include)),
     }
 }
 
@@ -246,6 +259,11 @@ pub(super) fn put(
     let index = room.empty(&n, DType::I64)?;
     let line = work.laid_out([work.numel()].into(), [1].into());
     let source = source.laid_out(n.clone(), [1].into());
-    let lay = Lay::of(&index, &n);
-    reduced(room, &line, 0, &n, &lay, &source, false, Reduce::Add)
+    let places = Places {
+        out: &line,
+        dim: 0,
+        shape: &n,
+        index: &Lay::of(&index, &n),
+    };
+    reduced(room, places, &source, false, Reduce::Add)
 }

@@ -160,7 +160,7 @@ pub static OPS: &[OpDef] = &[
         "scatter_reduce",
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
         FMIO | X,
-        body!(scatter_reduce_rule, scatter_reduce, cuda: scatter_reduce_beside, scratch: |a, &(dim, how), outs, room| room::scatter_reduce(room, &outs[0], dim, a.index, a.src, how, a.include_self))
+        body!(scatter_reduce_rule, scatter_reduce, cuda: scatter_reduce_beside, scratch: |a, &(dim, how), outs, room| room::scatter_reduce(room, (&outs[0], dim), a.index, a.src, (how, a.include_self)))
             .index_args(4)
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",
