@@ -370,3 +370,14 @@ def test_plans_of_other_threads_are_their_own():
     done.set()
     other.join()
     assert [ours] == theirs == [modules(lambda: None)] and ours[-2:] == ["second", "Meanwhile"]
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize("step", ["forward", "train"])
+def test_results_that_modules_hold_on_to(step):
+    norm = nn.utils.weight_norm
+    layers = norm(nn.Conv1d(4, 8, 3)), nn.ReLU(), norm(nn.Conv1d(8, 2, 3), dim=None)
+    dense = norm(nn.Linear(4, 3))
+    for model, shape in ((nn.Sequential(*layers), (2, 4, 20)), (dense, (2, 4))):
+        done = torch.plan(model, torch.zeros(shape), step=step).verify()
+        assert done.equal, (model, done)

@@ -261,3 +261,30 @@ def test_configurations():
     wrapped = nn.Sequential(nn.Linear(2, 2))
     wrapped[0].qconfig = aq.default_qconfig
     assert type(aq.add_quant_dequant(wrapped)[0]) is aq.QuantWrapper
+
+
+class Held(nn.Module):
+    """A quantised weight among the buffers."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.register_buffer("weight", weight)
+
+    def forward(self, x):
+        return x @ self.weight.dequantize().t()
+
+
+def test_plans_of_quantised_models():
+    weight = torch.randn(3, 4)
+    dynamic = aq.quantize_dynamic(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2)), {nn.Linear})
+    models = [
+        (dynamic, torch.zeros(2, 4)),
+        (Held(torch.quantize_per_tensor(weight, 0.1, 3, torch.qint8)), torch.zeros(2, 4)),
+    ]
+    for model, x in models:
+        plan = torch.plan(model, x)
+        done = plan.verify()
+        assert done.equal and not plan.unmeasured, (model, done, plan.unmeasured)
+    plan = torch.plan(aq.convert(observed()[1]), images())
+    steps = [plan.step(i).op for i in range(plan.steps)]
+    assert "_quantized_windows" in steps and not plan.unmeasured

@@ -12,7 +12,7 @@ from torchlike import _C, nn
 from torchlike._subclasses.fake_tensor import FakeTensorMode
 
 # Their results are as large as values say, and no fake tensor has them.
-ASKS = (RuntimeError, NotImplementedError, ValueError, TypeError)
+ASKS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError)
 
 
 @pytest.fixture(autouse=True)
@@ -73,22 +73,133 @@ def apart(t):
     return wide[..., ::2].copy_(t)
 
 
+def turned(t):
+    """The same elements with the first dimension innermost in memory."""
+    if t.ndim < 2 or t.layout != torch.strided:
+        return t
+    return t.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+def halves(t):
+    return t.bfloat16() if t.layout == torch.strided and t.is_floating_point() else t
+
+
+def short(t):
+    return t.int() if t.dtype == torch.int64 else t
+
+
 # Their results share memory with an argument that is larger than what is seen of it.
 SEES_MORE = {"slice_scatter", "select_scatter", "diagonal_scatter"}
+
+
+def compare(row, call, change):
+    """Whether a call of a row could be compared."""
+    with contextlib.suppress(*ASKS):
+        expected, unmeasured = predicted(row, *samples.arguments(call, "cpu", change))
+        if not unmeasured:
+            found = measured(row, *samples.arguments(call, "cpu", change))
+            assert found == expected, (call.text, change)
+            return True
+    return False
 
 
 @pytest.mark.parametrize("row", SAMPLES)
 def test_every_row_says_what_it_takes(row, threads):
     for call in SAMPLES[row]:
-        for change in (None, apart):
-            if change is not None and row in SEES_MORE:
-                continue
-            args, kwargs = samples.arguments(call, "cpu", change)
-            with contextlib.suppress(*ASKS):
-                expected, unmeasured = predicted(row, args, kwargs)
-                args, kwargs = samples.arguments(call, "cpu", change)
-                if not unmeasured:
-                    assert measured(row, args, kwargs) == expected, (call.text, change)
+        for change in (None, apart, turned, halves, short):
+            if change is None or row not in SEES_MORE:
+                compare(row, call, change)
+
+
+# As much of each as is cut into tasks, brought into lines, or kept in lists, and results that are spread.
+LARGER = """
+sort: f32[40, 300]
+sort: i64[2, 3000], 1
+sort: f64[150, 40], 0, True
+sort: u8[0, 5]
+topk: f32[10, 1500], 5
+topk: f32[8, 500], 100
+topk: f32[400, 30], 3, 0
+topk: i32[9, 40], 40
+median#dim: f32[40, 400], 1
+median#dim: i64[300, 20], 0
+median: f64[70, 30]
+kthvalue: f32[40, 400], 7
+kthvalue: f32[300, 20], 3, 0
+mode: i64[30, 250].below(9)
+mode: f64[30, 20], 0
+quantile: f32[40, 400], f32([0.2, 0.5]), 1
+quantile: f64[300, 20], f64(0.5), 0
+logsumexp: f32[40, 400], (1,)
+logsumexp: f64[30, 20, 10], (0,)
+logsumexp: c64[5, 6], (1,)
+max#dim: f32[40, 300], 1
+max#dim: i16[40, 300], 0
+max#dim: f64[5, 6, 7], 1
+argmax: f32[40, 300]
+argmax: u8[40, 300], 0
+argmax: f32[40, 5, 6], 1
+cummax: f32[40, 300], 0
+cummax: i32[40, 300], 1
+linalg.vector_norm: f32[40, 300], 2, (1,)
+linalg.vector_norm: c64[20, 30], 1
+linalg.vector_norm: c128[20, 30], 2, (0,)
+prod: f32[60, 30]
+prod: i32[60, 30]
+prod: c64[6, 7]
+scatter_add: f32[30, 20], 0, i64[1, 20].below(30), f32[40, 20]
+scatter_reduce: f32[30, 20], 1, i64[30, 9].below(20), f32[30, 20], 'mean'
+scatter_reduce: i32[30], 0, i64[50].below(30), i32[50], 'mean'
+index_add: f32[30, 20], 0, i64[50].below(30), f32[50, 20], alpha=2
+index_add: f32[30, 20], 1, i64[5].below(20), f32[30, 5]
+index_reduce: f32[30, 20], 0, i64[50].below(30), f32[50, 20], 'mean'
+put: f32[30, 20], i64[50].below(600), f32[50], True
+put: c64[3, 4], i64[5].below(12), c64[5]
+embedding_bag: f32[50, 30], i64[80].below(50), i64([0, 20, 21]), mode=2
+embedding_bag: f32[50, 30], i64[9].below(50), i64([0, 4]), per_sample_weights=f32[9]
+_upsample: f32[2, 3, 10, 12].cl, [20, 12], 'bilinear', False, False, [nan, nan]
+_upsample: u8[2, 3, 10, 12], [5, 30], 'bicubic', False, True, [nan, nan]
+_upsample: f32[2, 3, 9], [20], 'nearest', False, False, [nan]
+_cdist_forward: f32[60, 5], f32[70, 5], 2.0, None
+_cdist_forward: f32[2, 9, 5], f32[40, 5], 1.0, None
+_cdist_forward: f32[9, 5], f32[8, 5], 3.0, None
+multinomial: f32[9, 400].unit, 5
+multinomial: f32[400].unit, 300, True
+_fft_c2c: c64[30, 40], (0, 1), 0, True
+_fft_c2c: c128[7, 9, 11], (1,), 1, False
+_fft_r2c: f32[30, 41], (1,), 0, True
+_fft_r2c: f64[30, 40], (1, 0), 1, False
+_fft_c2r: c64[30, 21], (1,), 2, 40
+_fft_c2r: c64[9, 8, 7], (0, 1), 2, 15
+linalg.solve_ex: f32[4, 30, 30], f32[4, 30, 50]
+linalg.solve_ex: f64[20, 20], f64[20]
+linalg.solve_ex: f32[9, 9], f32[2, 3, 9], left=False
+linalg.inv_ex: f32[4, 30, 30]
+linalg.cholesky_ex: f32[4, 30, 30].spd
+linalg.cholesky_ex: f64[30, 30].spd, upper=True
+linalg.solve_triangular: f32[30, 30], f32[30, 100], upper=True
+linalg.solve_triangular: f32[2, 30, 30], f32[2, 9, 30], upper=False, left=False
+linalg.qr: f32[3, 40, 30]
+linalg.qr: f32[30, 40], 'complete'
+linalg.qr: f64[30, 20], 'r'
+isin: f32[60, 30], f32[500]
+isin: i64[60], i64[900]
+histogram: f32[400], f32([-1, 0, 1]), weight=f32[400]
+renorm: f32[30, 40], 2, 0, 0.5
+renorm: c64[6, 7, 8], 1, 1, 3
+grid_sampler_2d: f32[2, 3, 9, 9], f32[2, 40, 40, 2], 0, 0, False
+_grad.upsample: f32[2, 3, 20, 24].cl, [20, 24], [2, 3, 9, 8], 'name', 'bilinear', False, False, [0.0, 0.0]
+_ctc_loss: f32[40, 3, 9], i64[3, 7].below(8), [40, 30, 9], [7, 3, 2]
+"""
+
+
+@pytest.mark.parametrize("line", LARGER.strip().splitlines())
+def test_larger_calls(line, threads):
+    row, text = line.split(": ", 1)
+    (call,) = samples.calls(text)
+    assert compare(row, call, None) and compare(row, call, apart)
+    for change in (turned, halves, short):
+        compare(row, call, change)
 
 
 WINDOWS = [

@@ -5,6 +5,7 @@
 
 use super::lines::Shared;
 use super::resize::{Picks, Real, Taps, blend, pick, weigh};
+use super::room::Room;
 use super::{pool, slice};
 use crate::{DType, Device, Element, Result, Tensor};
 
@@ -101,6 +102,19 @@ impl Adjoint {
             self.lines::<f64>(&out, grad, outputs, inner as usize);
         }
         Ok(out)
+    }
+
+    /// What [`Adjoint::along`] makes, of a tensor that is no longer needed then.
+    ///
+    /// # Errors
+    /// If a size overflows.
+    pub fn along_room(&self, room: &mut Room, grad: Tensor, dim: usize) -> Result<Tensor> {
+        if self.is_identity(grad.shape()[dim]) {
+            return Ok(grad);
+        }
+        let made = room.empty(&grad.shape().with(dim, self.size() as i64), grad.dtype())?;
+        room.free(&grad);
+        Ok(made)
     }
 
     fn lines<T: Real + Element>(&self, out: &Tensor, grad: &Tensor, outputs: usize, inner: usize) {

@@ -96,6 +96,25 @@ pub fn stats() -> [usize; 3] {
     [HELD.load(Relaxed), MOST.load(Relaxed), waiting]
 }
 
+/// Memory of a kernel's own lists, counted while this is held as blocks of tensors are.
+pub struct Noted(usize);
+
+impl Noted {
+    /// So many bytes.
+    #[must_use]
+    pub fn new(nbytes: usize) -> Self {
+        let capacity = size_class(nbytes);
+        count(capacity);
+        Self(capacity)
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.0, Relaxed);
+    }
+}
+
 /// Forgets how much was in use before.
 pub fn reset_peak() {
     MOST.store(HELD.load(Relaxed), Relaxed);

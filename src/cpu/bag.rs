@@ -8,6 +8,7 @@ use super::lanes::Real;
 use super::lines::Shared;
 use super::math::RealFns as _;
 use super::norm::{finish, wide, working};
+use super::room::Room;
 use super::simd::simd_fn;
 use super::{copy, pool, slice, slice_mut};
 use crate::{DType, Element, Result, Tensor, bail, ensure};
@@ -163,6 +164,20 @@ pub fn bags(outs: &[Tensor], b: &Bag) -> Result<()> {
     }
 }
 
+/// What [`bags`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn room(room: &mut Room, outs: &[Tensor], b: &Bag) -> Result<()> {
+    let d = b.weight.dtype();
+    room.dense(b.weight, d)?;
+    room.all_dense([Some(b.indices), Some(b.offsets)], DType::I64)?;
+    room.all_dense([b.factors], super::norm::compute_type(d))?;
+    room.dense(&outs[0], d)?;
+    room.all_dense([Some(&outs[2]), Some(&outs[3])], DType::I64)?;
+    room.dense(&outs[1], DType::I64).map(drop)
+}
+
 fn check(b: &Bag, indices: &[i64], offsets: &[i64]) -> Result<()> {
     if let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) {
         ensure!(
@@ -201,9 +216,11 @@ impl<T: Row> Rows<'_, T> {
         let n = outs[0].shape()[0] as usize;
         let result = working(&outs[0], outs[0].dtype())?;
         let to = Shared::new(slice_mut::<T>(&result));
-        let mut sizes = vec![0i64; n];
-        let mut chosen = vec![-1i64; if self.bag.is_max() { n * self.width } else { 0 }];
-        let (counts, rows) = (Shared::new(&mut sizes), Shared::new(&mut chosen));
+        let sizes = working(&outs[2], DType::I64)?;
+        let counts = Shared::new(slice_mut::<i64>(&sizes));
+        let chosen = working(&outs[3], DType::I64)?;
+        slice_mut::<i64>(&chosen).fill(-1);
+        let rows = Shared::new(slice_mut::<i64>(&chosen));
         let each = self.indices.len() / n.max(1) * self.width;
         pool::parallel_for(n, (16384 / each.max(1)).max(1), |bags| {
             let mut sums = vec![T::Wide::of(0.0); self.width];
@@ -226,14 +243,19 @@ impl<T: Row> Rows<'_, T> {
         });
         finish(&outs[0], &result)?;
         if outs[1].numel() > 0 {
-            let mut bag_of = vec![0i64; self.indices.len()];
-            for bag in 0..n {
-                bag_of[self.range(bag)].fill(bag as i64);
-            }
-            write(&outs[1], &bag_of)?;
+            super::lines::written::<i64>(&outs[1], |bag_of| {
+                bag_of.fill(0);
+                for bag in 0..n {
+                    bag_of[self.range(bag)].fill(bag as i64);
+                }
+                Ok(())
+            })?;
         }
-        write(&outs[2], &sizes)?;
-        write(&outs[3], if self.bag.is_max() { &chosen } else { &sizes })
+        if !self.bag.is_max() {
+            copy::copy(&chosen, &sizes)?;
+        }
+        finish(&outs[2], &sizes)?;
+        finish(&outs[3], &chosen)
     }
 
     /// The indices of a bag.
@@ -285,13 +307,5 @@ impl<T: Row> Rows<'_, T> {
             size += 1;
         }
         size
-    }
-}
-
-/// Writes whole numbers, as many as there is room for; a result that expects more than there are stays as it is.
-fn write(out: &Tensor, v: &[i64]) -> Result<()> {
-    match v.get(..out.numel() as usize) {
-        Some(v) => copy::copy(out, &Tensor::from_slice(v, out.shape())?),
-        None => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! The vector product of three-dimensional space.
 
 use super::lines;
+use super::room::Room;
 use super::simd::simd_fn;
 use super::{copy, slice, slice_mut};
 use crate::{DType, Element, Result, Tensor, dims, with_dtype};
@@ -30,6 +31,23 @@ macro_rules! minors {
 
 minors!([u8 i8 i16 i32 i64] [f32 f64 num_complex::Complex32 num_complex::Complex64]);
 
+/// What [`cross`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn room(room: &mut Room, out: &Tensor, x: &Tensor, y: &Tensor) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let [x, y] = [x, y].map(|t| t.expand_to(out.shape()));
+    let outs = std::slice::from_ref(out);
+    room.operands([Some(&x), Some(&y)], outs, computed_in(out.dtype()))
+}
+
+fn computed_in(d: DType) -> DType {
+    if d.is_reduced_float() { DType::F32 } else { d }
+}
+
 /// The products of the vectors along a dimension of size 3; 16-bit floats are multiplied in single precision.
 ///
 /// # Errors
@@ -38,11 +56,7 @@ pub fn cross(out: &Tensor, x: &Tensor, y: &Tensor, dim: usize) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    let compute = if out.dtype().is_reduced_float() {
-        DType::F32
-    } else {
-        out.dtype()
-    };
+    let compute = computed_in(out.dtype());
     let (x, y) = (
         copy::dense(&x.expand_to(out.shape()), compute)?,
         copy::dense(&y.expand_to(out.shape()), compute)?,

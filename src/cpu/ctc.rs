@@ -4,6 +4,7 @@
 
 use super::lines::{self, Shared};
 use super::norm::by_type;
+use super::room::{self, Room};
 use super::{copy, pool, slice, slice_mut};
 use crate::{DType, Result, Scalar, Tensor, ensure};
 
@@ -188,6 +189,7 @@ pub fn losses(outs: &[Tensor], s: &Sequences) -> Result<()> {
     ];
     super::fill(&made[1], Scalar::Float(NEVER))?;
     let (steps, places) = (outs[1].shape()[1] as usize, outs[1].shape()[2] as usize);
+    let _alphas = room::lists(s.steps.len(), ways(&outs[1]));
     by_type!(dtype, T => {
         let losses = Shared::new(slice_mut::<T>(&made[0]));
         let alphas = Shared::new(slice_mut::<T>(&made[1]));
@@ -208,6 +210,33 @@ pub fn losses(outs: &[Tensor], s: &Sequences) -> Result<()> {
     });
     lines::put(&outs[0], &made[0])?;
     lines::put(&outs[1], &made[1])
+}
+
+/// What [`losses`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn losses_room(room: &mut Room, outs: &[Tensor], s: &Sequences) -> Result<()> {
+    room.dense(s.targets, DType::I64)?;
+    room.dense(s.x, DType::F64)?;
+    room.all_dense(outs.iter().map(Some), outs[0].dtype())?;
+    room.lists(s.steps.len(), ways(&outs[1]))
+}
+
+/// Bytes of the logarithms of a sample.
+fn ways(alpha: &Tensor) -> usize {
+    (alpha.shape()[1] * alpha.shape()[2]) as usize * size_of::<f64>()
+}
+
+/// What [`gradient`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn gradient_room(room: &mut Room, out: &Tensor, s: &Sequences, left: &Left) -> Result<()> {
+    room.dense(s.targets, DType::I64)?;
+    let wide = [s.x, left.g, left.losses, left.alpha].map(Some);
+    room.all_dense(wide, DType::F64)?;
+    room.dense(out, out.dtype()).map(drop)
 }
 
 /// What the loss has left for its gradient.

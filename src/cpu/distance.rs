@@ -2,11 +2,13 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
+use super::alloc::Noted;
 use super::lanes::Real;
 use super::lines::{self, Shared};
 use super::norm::{by_type, compute_type};
+use super::room::Room;
 use super::simd::simd_fn;
-use super::{copy, pool, slice, slice_mut};
+use super::{copy, pool, room, slice, slice_mut};
 use crate::{DType, Dims, Result, Tensor};
 
 /// The distances between all pairs of rows of a matrix.
@@ -30,16 +32,62 @@ pub fn cross(out: &Tensor, x: &Tensor, y: &Tensor, p: f64) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
+    let (spread, sizes) = (spread(out), sizes(out, x));
+    distances(out, &spread(x), &spread(y), sizes, p, false)
+}
+
+/// What [`pairs`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn pairs_room(room: &mut Room, out: &Tensor, x: &Tensor, p: f64) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let (n, m) = (x.shape()[0] as usize, x.shape()[1] as usize);
+    room_of(room, out, [x, x], [n, n, m], p)
+}
+
+/// What [`cross`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn cross_room(room: &mut Room, out: &Tensor, x: &Tensor, y: &Tensor, p: f64) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let (spread, sizes) = (spread(out), sizes(out, x));
+    room_of(room, out, [&spread(x), &spread(y)], sizes, p)
+}
+
+fn room_of(
+    room: &mut Room,
+    out: &Tensor,
+    [x, y]: [&Tensor; 2],
+    sizes: [usize; 3],
+    p: f64,
+) -> Result<()> {
+    let compute = compute_type(out.dtype());
+    room.operands([Some(x), Some(y)], std::slice::from_ref(out), compute)?;
+    let turned = turned_length(y.numel() as usize, sizes, p).unwrap_or(0);
+    room.lists(1, turned * compute.size())
+}
+
+/// Matrices repeated to the batch of distances.
+fn spread(out: &Tensor) -> impl Fn(&Tensor) -> Tensor + use<> {
+    let batch = Dims::new(&out.shape()[..out.ndim() - 2]);
+    move |t| t.expand_to(&batch.concat(&t.shape()[t.ndim() - 2..]))
+}
+
+/// Rows, rows that they are compared with, and the numbers of a row.
+fn sizes(out: &Tensor, x: &Tensor) -> [usize; 3] {
     let n = out.ndim();
-    let batch = Dims::new(&out.shape()[..n - 2]);
-    let spread = |t: &Tensor| t.expand_to(&batch.concat(&t.shape()[t.ndim() - 2..]));
-    let sizes = [
+    [
         out.shape()[n - 2],
         out.shape()[n - 1],
         x.shape()[x.ndim() - 1],
-    ];
-    let sizes = sizes.map(|s| s as usize);
-    distances(out, &spread(x), &spread(y), sizes, p, false)
+    ]
+    .map(|s| s as usize)
 }
 
 /// `x` is (batch, p, m), `y` (batch, r, m), and the sizes are p, r, m; of `pairs` those above the diagonal.
@@ -99,6 +147,18 @@ fn distances_of<T: Real>(
 /// Rows that one is compared with at once, each in a lane.
 const WIDE: usize = 64;
 
+/// As many numbers as the rows of a batch of so many have side by side. None: it would not pay to turn them, or there is no sum
+/// for this exponent without powers.
+fn turned_length(numbers: usize, [times, rows, length]: [usize; 3], p: f64) -> Option<usize> {
+    /// Rows that have to be compared with these for turning them to be worth its time.
+    const TIMES: usize = 8;
+    if times < TIMES || rows < WIDE / 2 || ![0.0, 1.0, 2.0].contains(&p) {
+        return None;
+    }
+    let batches = numbers / (rows * length).max(1);
+    Some(batches * length * rows.next_multiple_of(WIDE))
+}
+
 /// A batch of matrices with their rows side by side.
 struct Turned<T> {
     numbers: Vec<T>,
@@ -108,19 +168,17 @@ struct Turned<T> {
     /// From a number to the next one of the same row: the rows, and zeros up to whole lanes.
     step: usize,
     p: f64,
+    /// Its numbers count as memory of tensors does.
+    _held: Noted,
 }
 
 impl<T: Real> Turned<T> {
-    /// None: it would not pay, or there is no sum for this exponent without powers.
+    /// None: it would not pay.
     fn of(y: &[T], [times, rows, length]: [usize; 3], p: f64) -> Option<Self> {
-        /// Rows that have to be compared with these for turning them to be worth its time.
-        const TIMES: usize = 8;
-        if times < TIMES || rows < WIDE / 2 || ![0.0, 1.0, 2.0].contains(&p) {
-            return None;
-        }
+        let all = turned_length(y.len(), [times, rows, length], p)?;
         let step = rows.next_multiple_of(WIDE);
-        let batches = y.len() / (rows * length).max(1);
-        let mut numbers = vec![T::of(0.0); batches * length * step];
+        let held = room::lists(1, all * size_of::<T>());
+        let mut numbers = vec![T::of(0.0); all];
         for (i, row) in y.chunks_exact(length.max(1)).enumerate() {
             let start = i / rows * length * step + i % rows;
             for (to, &v) in numbers[start..].iter_mut().step_by(step).zip(row) {
@@ -133,6 +191,7 @@ impl<T: Real> Turned<T> {
             length,
             step,
             p,
+            _held: held,
         })
     }
 

@@ -5,6 +5,7 @@
 use super::lanes::Real;
 use super::lines::{self, Shared};
 use super::norm::by_type;
+use super::room::Room;
 use super::{copy, pool, slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Dims, Result, Scalar, Tensor};
@@ -44,6 +45,30 @@ pub fn cross(out: &Tensor, pairs: [&Tensor; 2], [x, y]: [&Tensor; 2], p: f64) ->
         });
     }
     lines::put(out, &made)
+}
+
+/// What [`cross`] takes, or [`pairs`] of one matrix.
+///
+/// # Errors
+/// If a size overflows.
+pub fn scratch(
+    room: &mut Room,
+    out: &Tensor,
+    pairs: [&Tensor; 2],
+    rows: [Option<&Tensor>; 2],
+) -> Result<()> {
+    let dtype = out.dtype();
+    room.dense(out, dtype)?;
+    if out.numel() == 0 || rows[1].is_some_and(|y| y.numel() == 0) {
+        return Ok(());
+    }
+    room.all_dense(pairs.map(Some), dtype)?;
+    let batch = Dims::new(&out.shape()[..out.ndim() - 2]);
+    for t in rows.into_iter().flatten() {
+        let spread = t.expand_to(&batch.concat(&t.shape()[t.ndim() - 2..]));
+        room.dense(&spread, dtype)?;
+    }
+    Ok(())
 }
 
 /// The gradient by a matrix, from the gradients and values of the distances of all pairs of its rows.

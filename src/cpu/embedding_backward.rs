@@ -5,6 +5,7 @@
 use super::lines::Shared;
 use super::math::RealFns;
 use super::norm::{by_type, compute_type};
+use super::room::Room;
 use super::stored::Stored;
 use super::{copy, past, pool, slice, slice_mut};
 use crate::cpu::lanes::{Real, sum2_by};
@@ -172,6 +173,77 @@ pub fn bags_of(known: &Tensor, offsets: Option<&Tensor>, n: usize) -> Result<Vec
         }
     }
     Ok(bags)
+}
+
+/// What the gradient of chosen rows takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn rows_room(room: &mut Room, out: &Tensor, g: &Tensor, indices: &Tensor) -> Result<()> {
+    room.within(|room| room.dense(indices, DType::I64).map(drop))?;
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    room.dense(out, out.dtype())?;
+    room.dense(g, compute_type(out.dtype())).map(drop)
+}
+
+/// What [`bags_of`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn bags_of_room(
+    room: &mut Room,
+    known: &Tensor,
+    offsets: Option<&Tensor>,
+    n: i64,
+) -> Result<()> {
+    let read = match known.numel() == n {
+        true => Some(known),
+        false => offsets,
+    };
+    room.within(|room| room.all_dense([read], DType::I64))
+}
+
+/// What [`bags`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn bags_room(
+    room: &mut Room,
+    out: &Tensor,
+    g: &Tensor,
+    indices: &Tensor,
+    b: [&Tensor; 2],
+    mode: i64,
+    factors: Option<&Tensor>,
+) -> Result<()> {
+    let [sizes, maxima] = b;
+    room.dense(sizes, DType::I64)?;
+    if mode == 2 {
+        let c = compute_type(out.dtype());
+        room.dense(g, c)?;
+        room.dense(maxima, DType::I64)?;
+        return room.dense(out, c).map(drop);
+    }
+    room.all_dense([factors], DType::F64)?;
+    rows_room(room, out, g, indices)
+}
+
+/// What [`factors`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn factors_room(
+    room: &mut Room,
+    out: &Tensor,
+    [g, weight]: [&Tensor; 2],
+    indices: &Tensor,
+) -> Result<()> {
+    let c = compute_type(out.dtype());
+    room.all_dense([Some(g), Some(weight)], c)?;
+    room.within(|room| room.dense(indices, DType::I64).map(drop))?;
+    room.dense(out, c).map(drop)
 }
 
 /// The gradient of the rows that bags have joined; `g` has a row for each bag.

@@ -202,6 +202,48 @@ fn arg_columns(
     lines::put(indices, &at)
 }
 
+/// How extremes over dimensions are found.
+pub(super) enum Way {
+    /// Lines have one element.
+    Single,
+    /// Down this dimension, without moving the elements.
+    Columns(usize),
+    /// Along lines where they lie.
+    Dense,
+    /// Along lines that are brought together.
+    Lines,
+}
+
+impl Way {
+    pub(super) fn of(
+        values: Option<&Tensor>,
+        indices: &Tensor,
+        input: &Tensor,
+        dims: &[usize],
+    ) -> Self {
+        if !dims.is_empty() && indices.numel() == input.numel() {
+            return Self::Single;
+        }
+        let inner = |dim: usize| -> i64 { input.shape()[dim + 1..].iter().product() };
+        if let [dim] = *dims
+            && input.is_contiguous()
+            && input.numel() > 0
+            && dim < input.ndim()
+            && inner(dim) >= 8
+        {
+            return Self::Columns(dim);
+        }
+        let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
+        let at_end = dims.len() == input.ndim() || *dims == [input.ndim().wrapping_sub(1)];
+        let as_it_is = compare_type(input.dtype()) == input.dtype() && dense(input);
+        let placed = dense(indices) && values.is_none_or(dense);
+        if as_it_is && input.numel() > 0 && at_end && placed {
+            return Self::Dense;
+        }
+        Self::Lines
+    }
+}
+
 /// Extremes over `dims` and their positions along them (counted row-major over `dims`).
 ///
 /// # Errors
@@ -214,38 +256,20 @@ pub fn arg_extreme(
     max: bool,
 ) -> Result<()> {
     let d = compare_type(input.dtype());
-    if !dims.is_empty() && indices.numel() == input.numel() {
-        // Lines of one element.
-        super::fill(indices, crate::Scalar::Int(0))?;
-        let alike = |v: &Tensor| {
-            input.view_with(
-                v.shape().clone(),
-                strides_of(v, input, dims),
-                input.offset(),
-            )
-        };
-        return values.map_or(Ok(()), |v| super::copy::copy(v, &alike(v)));
-    }
-    if let [dim] = *dims
-        && input.is_contiguous()
-        && input.numel() > 0
-        && input
-            .shape()
-            .get(dim + 1..)
-            .is_some_and(|inner| inner.iter().product::<i64>() >= 8)
-    {
-        return arg_columns(values, indices, &super::copy::dense(input, d)?, dim, max);
-    }
-    let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
-    let at_end = dims.len() == input.ndim() || *dims == [input.ndim().wrapping_sub(1)];
-    if d == input.dtype()
-        && input.numel() > 0
-        && at_end
-        && dense(input)
-        && dense(indices)
-        && values.is_none_or(dense)
-    {
-        return arg_lines(values, indices, input, max);
+    match Way::of(values, indices, input, dims) {
+        Way::Single => {
+            super::fill(indices, crate::Scalar::Int(0))?;
+            let alike = |v: &Tensor| {
+                let strides = strides_of(v, input, dims);
+                input.view_with(v.shape().clone(), strides, input.offset())
+            };
+            return values.map_or(Ok(()), |v| super::copy::copy(v, &alike(v)));
+        }
+        Way::Columns(dim) => {
+            return arg_columns(values, indices, &super::copy::dense(input, d)?, dim, max);
+        }
+        Way::Dense => return arg_lines(values, indices, input, max),
+        Way::Lines => {}
     }
     let from = lines::read(input, dims, d)?;
     let at = lines::results(indices, DType::I64)?;

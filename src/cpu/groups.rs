@@ -7,7 +7,7 @@ use super::pool;
 use super::select::rank;
 use super::simd::simd_fn;
 use super::sort::{Key, order, sortable};
-use super::{slice, slice_mut, unordered};
+use super::{room, slice, slice_mut, unordered};
 use crate::{DType, Result, Scalar, Tensor};
 
 /// What is asked besides the distinct ones.
@@ -274,8 +274,22 @@ fn grouped(
     }
 }
 
+/// Bytes that elements which others are looked for among are listed in, at most.
+#[must_use]
+pub fn listed(x: &Tensor, among: &Tensor) -> usize {
+    let sorted = among.numel() as usize * among.dtype().size();
+    match x.dtype() {
+        DType::I64 if sorted > 0 => sorted.max(EACH as usize * x.numel() as usize),
+        _ => sorted,
+    }
+}
+
+/// Bytes of a table of truth values for each element that is looked for.
+const EACH: u64 = 8;
+
 /// Whether each element of a dense tensor is among others, or is not; integers of 64 bits, or floats of 32 and more.
 pub fn membership(to: &Tensor, x: &Tensor, among: &Tensor, invert: bool) {
+    let _listed = room::lists(1, listed(x, among));
     match x.dtype() {
         DType::I64 => integers_among(to, x, among, invert),
         DType::F64 => sorted_among::<f64>(to, x, among, invert),
@@ -285,7 +299,6 @@ pub fn membership(to: &Tensor, x: &Tensor, among: &Tensor, invert: bool) {
 
 /// By a table of the range of the others, unless it is long.
 fn integers_among(to: &Tensor, x: &Tensor, among: &Tensor, invert: bool) {
-    const EACH: u64 = 8;
     let others = slice::<i64>(among);
     let (Some(&lo), Some(&hi)) = (others.iter().min(), others.iter().max()) else {
         return each::<i64>(to, x, |_| invert);

@@ -9,12 +9,13 @@ use num_traits::PrimInt as Integer;
 /// Numbers that are compared at a time.
 const LANES: usize = 8;
 
-/// How many elements fall in each of `bins` equal bins from `lo` to `hi`.
+/// How many elements fall in each of equal bins from `lo` to `hi`.
 ///
 /// # Errors
 /// If memory cannot be had.
-pub fn count(t: &Tensor, bins: usize, (lo, hi): (f64, f64)) -> Result<Vec<i64>> {
-    let mut counts = vec![0i64; bins];
+pub fn count(t: &Tensor, counts: &mut [i64], (lo, hi): (f64, f64)) -> Result<()> {
+    let bins = counts.len();
+    counts.fill(0);
     let mut count = |place: i64| counts[(place as usize).min(bins - 1)] += 1;
     if t.dtype() == DType::F64 {
         for &x in slice::<f64>(&copy::dense(t, DType::F64)?) {
@@ -41,7 +42,7 @@ pub fn count(t: &Tensor, bins: usize, (lo, hi): (f64, f64)) -> Result<Vec<i64>> 
             }
         }
     }
-    Ok(counts)
+    Ok(())
 }
 
 /// The smallest and the largest element; NaN if there is one.

@@ -10,8 +10,8 @@ mod masks;
 mod merge;
 
 pub use grid::pick_grid;
-pub use masks::{choose, count_true, fill_where, true_places, write_coordinates};
-pub use merge::{Reduce, add_halves, scatter_reduce};
+pub use masks::{choose, count_true, fill_where, put_where, true_places, write_coordinates};
+pub use merge::{Reduce, add_halves, adds_by_rows, scatter_reduce};
 
 use super::iter::{GRAIN, Walk};
 use super::lines::by_size;

@@ -1,6 +1,6 @@
 //! Tensors as dense lines along the dimensions of interest, for kernels that need each line in one piece.
 
-use crate::{DType, Dims, Result, Tensor};
+use crate::{DType, Dims, Element, Result, Tensor};
 use smallvec::SmallVec;
 
 /// The dimensions of `ndim` with `dims` last.
@@ -97,6 +97,16 @@ pub fn put(out: &Tensor, written: &Tensor) -> Result<()> {
     } else {
         super::copy::copy(out, written)
     }
+}
+
+/// Has `f` write the results row-major, in the memory of `out` where it lies so.
+///
+/// # Errors
+/// Those of `f`, or if memory cannot be had.
+pub fn written<T: Element>(out: &Tensor, f: impl FnOnce(&mut [T]) -> Result<()>) -> Result<()> {
+    let to = results(out, T::DTYPE)?;
+    f(super::slice_mut::<T>(&to))?;
+    put(out, &to)
 }
 
 /// A dense complex tensor as real numbers, two in a dimension more.

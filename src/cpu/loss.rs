@@ -95,17 +95,19 @@ pub fn multilabel_margin(
         "argument #2 'target' is out of range"
     );
     let mut losses = Vec::new();
-    let mut chosen = vec![0f32; x.len()];
+    let set = super::lines::results(&outs[1], DType::F32)?;
+    let chosen = slice_mut::<f32>(&set);
+    chosen.fill(0.0);
     let samples = x.chunks_exact(classes).zip(target.chunks_exact(classes));
     for ((row, target), chosen) in samples.zip(chosen.chunks_exact_mut(classes)) {
-        let set: Vec<usize> = target
+        let listed: Vec<usize> = target
             .iter()
             .take_while(|&&t| t >= 0)
             .map(|&t| t as usize)
             .collect();
         let mut sum = 0.0;
-        set.iter().for_each(|&t| chosen[t] = 1.0);
-        for &t in &set {
+        listed.iter().for_each(|&t| chosen[t] = 1.0);
+        for &t in &listed {
             sum += row
                 .iter()
                 .enumerate()
@@ -117,7 +119,7 @@ pub fn multilabel_margin(
     }
     let count = losses.len() as f64;
     store(&outs[0], &losses, reduction, count)?;
-    super::copy::copy(&outs[1], &Tensor::from_slice(&chosen, outs[1].shape())?)
+    super::lines::put(&outs[1], &set)
 }
 
 /// The type that [`nll`] reads its input in: few elements are read at all, so halves stay what they are.

@@ -6,7 +6,7 @@ use super::dense::number::Number;
 use super::dense::view::{View, ViewMut};
 use super::lines::Shared;
 use super::{copy, pool, slice, slice_mut};
-use crate::{DType, Device, Dims, Element, Result, Tensor};
+use crate::{DType, Device, Dims, Element, Result, Tensor, ensure};
 use std::marker::PhantomData;
 
 /// Operations on a batch that are worth another thread.
@@ -345,7 +345,16 @@ pub fn write_numbers<T: Element>(out: &Tensor, data: &[T]) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
-    copy::copy(out, &Tensor::from_slice(data, out.shape())?)
+    super::lines::written::<T>(out, |to| {
+        let (made, wanted) = (data.len(), to.len());
+        ensure!(
+            made == wanted,
+            Runtime,
+            "internal error in torchlike: {made} numbers for a result of {wanted}"
+        );
+        to.copy_from_slice(data);
+        Ok(())
+    })
 }
 
 /// Writes a batch of square matrices that are given column after column.

@@ -253,3 +253,14 @@ pub fn dot_room(room: &mut Room, out: &Tensor, a: &Tensor, b: &Tensor) -> Result
         _ => Ok(()),
     }
 }
+
+/// What the same with the first vector conjugated takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn vdot_room(room: &mut Room, out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
+    if a.dtype().is_complex() {
+        room.dense(&a.clone().with_conj(true), a.dtype())?;
+    }
+    dot_room(room, out, a, b)
+}

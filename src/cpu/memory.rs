@@ -6,6 +6,7 @@ use super::{copy, iter, lines, narrow, past, pool};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Element, Result, Scalar, Tensor, bail, with_dtype};
 use num_complex::Complex64;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// True if the elements are on the host: a fake tensor only claims that.
 fn is_here(t: &Tensor) -> bool {
@@ -137,6 +138,22 @@ pub fn for_each_mut<T: Element>(t: &Tensor, f: impl Fn(&mut T) + Sync) {
         }
     };
     each_row(t, &row);
+}
+
+/// Whether `is` says so of an element of a tensor of any layout.
+pub fn any_element<T: Element>(t: &Tensor, is: impl Fn(T) -> bool + Sync) -> bool {
+    assert_eq!(t.dtype(), T::DTYPE);
+    let found = AtomicBool::new(false);
+    let row = |p: &[*mut u8; 1], s: &[isize; 1], n: usize| {
+        for i in 0..n as isize {
+            // SAFETY: the walk stays within the tensor.
+            if is(unsafe { T::load(p[0].offset(s[0] * i).cast()) }) {
+                return found.store(true, Relaxed);
+            }
+        }
+    };
+    each_row(t, &row);
+    found.into_inner()
 }
 
 /// A walk over rows, whatever is done to them.

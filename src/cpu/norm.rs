@@ -275,7 +275,7 @@ simd_fn! { wide
 /// If memory cannot be had.
 pub fn window_squares(out: &Tensor, x: &Tensor, window: usize) -> Result<()> {
     let x = super::copy::dense(x, DType::F64)?;
-    let result = Tensor::empty(x.shape(), DType::F64, Device::CPU)?;
+    let result = working(out, DType::F64)?;
     let (rows, channels) = (x.shape()[0] as usize, x.shape()[1] as usize);
     let size = x.numel() as usize / (rows * channels).max(1);
     let (from, to) = (slice::<f64>(&x), slice_mut::<f64>(&result));
@@ -292,5 +292,5 @@ pub fn window_squares(out: &Tensor, x: &Tensor, window: usize) -> Result<()> {
             }
         }
     }
-    super::copy::copy(out, &result)
+    finish(out, &result)
 }

@@ -6,6 +6,7 @@ use super::gemm::{GemmElement, Mat, MatMut, gemm};
 use super::lanes::Real;
 use super::lines::{self, Shared};
 use super::norm::{by_type, compute_type};
+use super::room::{self, Room};
 use super::simd::simd_fn;
 use super::{copy, pool, slice, slice_mut};
 use crate::{DType, Result, Tensor};
@@ -34,6 +35,7 @@ fn by_parts<T: Number>(
     let to = Shared::new(slice_mut::<T>(&made));
     let from = slice::<T>(&x);
     let (zero, one) = (T::from(0), T::from(1));
+    let _numbers = room::lists(n.div_ceil(each), each * k * size_of::<T>());
     pool::parallel_for(n.div_ceil(each), 1, |parts| {
         let mut room = vec![zero; each * k];
         for part in parts {
@@ -80,7 +82,7 @@ fn bytes_by<T: Number>(out: &Tensor, x: &Tensor, w: &Tensor, scales: &Tensor) ->
     let [n, k] = [0, 1].map(|d| w.shape()[d] as usize);
     let (w, scales) = (copy::dense(w, DType::I8)?, copy::dense(scales, T::DTYPE)?);
     let (w, scales) = (slice::<i8>(&w), slice::<T>(&scales));
-    let each = (ROOM / k.max(1)).next_multiple_of(SHARED).min(n.max(1));
+    let each = at_once(n, k);
     by_parts(
         out,
         x,
@@ -91,6 +93,31 @@ fn bytes_by<T: Number>(out: &Tensor, x: &Tensor, w: &Tensor, scales: &Tensor) ->
         },
         |first, row| scaled(row, &scales[first..]),
     )
+}
+
+/// What products with packed matrices take, whose tasks turn so many columns into numbers at a time.
+///
+/// # Errors
+/// If a size overflows.
+pub fn room(
+    room: &mut Room,
+    out: &Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    numbers: &Tensor,
+    nibbles: bool,
+) -> Result<()> {
+    let d = compute_type(x.dtype());
+    room.dense(w, w.dtype())?;
+    room.all_dense([numbers, x, out].map(Some), d)?;
+    let (n, k) = (w.shape()[0] as usize, x.shape()[1] as usize);
+    let each = if nibbles { SHARED } else { at_once(n, k) };
+    room.lists(n.div_ceil(each.max(1)), each * k * d.size())
+}
+
+/// Rows of bytes that a task turns into numbers at a time.
+fn at_once(n: usize, k: usize) -> usize {
+    (ROOM / k.max(1)).next_multiple_of(SHARED).min(n.max(1))
 }
 
 /// Calls `f(row, row of the pair, column, place)` for each byte of a packed matrix.

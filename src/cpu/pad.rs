@@ -1,6 +1,7 @@
 //! Padding.
 
 use super::adjoint::Adjoint;
+use super::room::Room;
 use super::{copy, index, lines};
 use crate::{DType, Dims, Result, Scalar, Tensor, dims};
 use smallvec::SmallVec;
@@ -124,12 +125,7 @@ pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Table>]) -
     if out.numel() == 0 {
         return Ok(());
     }
-    let dtype = match out.dtype() {
-        d if d.is_complex() && d != DType::C32 => d,
-        DType::C32 => DType::C64,
-        DType::F64 => DType::F64,
-        _ => DType::F32,
-    };
+    let dtype = summed_in(out.dtype());
     let order = order(out);
     let out = out.permuted(&order);
     let mut sum = lines::reals(&copy::dense(&grad.permuted(&order), dtype)?);
@@ -143,4 +139,51 @@ pub fn back_from_tables(out: &Tensor, grad: &Tensor, tables: &[Option<Table>]) -
     let (shape, strides) = (out.shape().clone(), dims::contiguous_strides(out.shape()));
     let offset = sum.offset() / if dtype.is_complex() { 2 } else { 1 };
     copy::copy(&out, &sum.reinterpret(dtype, shape, strides, offset))
+}
+
+/// The type that gradients are summed in.
+fn summed_in(d: DType) -> DType {
+    match d {
+        d if d.is_complex() && d != DType::C32 => d,
+        DType::C32 => DType::C64,
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
+}
+
+/// What [`from_tables`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn room(room: &mut Room, out: &Tensor, t: &Tensor) -> Result<()> {
+    let order = order(out);
+    room.dense(&t.permuted(&order), t.dtype())?;
+    room.dense(&out.permuted(&order), out.dtype()).map(drop)
+}
+
+/// What [`back_from_tables`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn back_room(
+    room: &mut Room,
+    out: &Tensor,
+    grad: &Tensor,
+    tables: &[Option<Table>],
+) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let order = order(out);
+    let out = out.permuted(&order);
+    let moved = room.dense(&grad.permuted(&order), summed_in(out.dtype()))?;
+    let mut sum = lines::reals(&moved);
+    for (d, table) in ordered(tables, &order).iter().enumerate() {
+        if let Some(table) = table {
+            let places: Vec<usize> = table.iter().collect();
+            let adjoint = Adjoint::of_places(&places, out.shape()[d] as usize);
+            sum = adjoint.along_room(room, sum, d)?;
+        }
+    }
+    Ok(())
 }

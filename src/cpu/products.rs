@@ -170,6 +170,19 @@ impl Backend {
         self.sum_batches(out, t, x, y, by)
     }
 
+    /// What [`add_batches`](Self::add_batches) takes.
+    ///
+    /// # Errors
+    /// If a size overflows.
+    pub fn batches_room(room: &mut Room, out: &Tensor, operands: [&Tensor; 3]) -> Result<()> {
+        if !out.dtype().is_reduced_float() || operands[1].shape()[0] == 0 {
+            return Ok(());
+        }
+        room.empty(out.shape(), DType::F32)?;
+        let mut operands = operands.iter();
+        operands.try_for_each(|t| room.converted(t, DType::F32).map(drop))
+    }
+
     fn sum_batches(
         &self,
         sum: &Tensor,

@@ -1,6 +1,6 @@
 //! Quantiles of lines.
 
-use super::{lines, select};
+use super::{lines, room, select};
 use crate::{DType, Element, Result, Tensor};
 
 /// Quantiles `q` (dense, of the input's type) along `dims` of `input`, first in `out` if `q` has a dimension; NaN is left
@@ -27,6 +27,7 @@ pub fn quantile(
         out.clone()
     };
     let to = lines::results(out, input.dtype())?;
+    let _sorted = room::lists(from.shape()[0] as usize, n * input.dtype().size());
     match input.dtype() {
         DType::F64 => run(
             super::slice::<f64>(&from),

@@ -1,6 +1,6 @@
 //! Random fills of tensors: values go into memory in storage order, as PyTorch draws them.
 
-use super::room::Room;
+use super::room::{self, Room};
 use super::slice_mut;
 use crate::random::{self, Distribution, Generator, SharedGenerator};
 use crate::{DType, Device, Dims, Result, Tensor, bail, dims, with_dtype};
@@ -66,6 +66,11 @@ fn flat(t: &Tensor) -> Option<Tensor> {
     })
 }
 
+/// Whether numbers are drawn into a tensor where it lies.
+pub(super) fn dense_row(t: &Tensor) -> bool {
+    t.is_contiguous() || flat(t).is_some()
+}
+
 /// Calls `f` with a contiguous tensor whose elements lie in the order of `out`'s memory, then stores what `f` wrote.
 ///
 /// # Errors
@@ -128,7 +133,7 @@ pub fn fill_room(d: &Distribution, out: &Tensor, room: &mut Room) -> Result<()> 
     if out.dtype().is_complex() && splits(d) {
         return fill_room(&of_parts(*d), &parts(out), room);
     }
-    if !out.is_contiguous() && flat(out).is_none() {
+    if !dense_row(out) {
         room.converted(out, out.dtype())?;
     }
     Ok(())
@@ -262,14 +267,17 @@ pub fn multinomial(
     with_dtype!(w.dtype(), [half float] => T, {
         let (to, from) = (slice_mut::<i64>(&dense), super::slice::<T>(&w));
         if replacement && samples > 1 {
+            let _sums = room::lists(1, random::sums_of(cols, w.dtype()));
             random::multinomial_with_replacement::<T>(&mut *g.host()?, to, from, rows, cols, samples)?;
         } else {
             random::check_multinomial_weights::<T>(from, rows, cols, samples)?;
             // The exponentials are drawn in the memory order of the weights.
             let strides = dims::preserved_strides(weights.shape(), weights.strides());
-            let q = Tensor::empty_strided(weights.shape().clone(), strides, w.dtype(), Device::CPU)?;
-            fill(&Distribution::Exponential { lambda: 1.0 }, g, &q)?;
-            let q = super::copy::dense(&q, w.dtype())?;
+            let drawn = Tensor::empty_strided(weights.shape().clone(), strides, w.dtype(), Device::CPU)?;
+            fill(&Distribution::Exponential { lambda: 1.0 }, g, &drawn)?;
+            let q = super::copy::dense(&drawn, w.dtype())?;
+            drop(drawn);
+            let _keys = room::lists(1, random::keys_of(rows, cols, samples));
             random::largest_quotients::<T>(to, from, super::slice::<T>(&q), cols, samples);
         }
     }, else {
@@ -292,12 +300,13 @@ fn drawn_from(
     let wide = |t: &Tensor| super::copy::dense(&t.expand_to(out.shape()), DType::F64);
     let (a, b) = (wide(a)?, wide(b)?);
     let mut g = g.host()?;
-    let all: Vec<f64> = super::slice::<f64>(&a)
-        .iter()
-        .zip(super::slice::<f64>(&b))
-        .map(|(&a, &b)| draw(&mut g, a, b))
-        .collect();
-    super::matrices::write_numbers(out, &all)
+    super::lines::written::<f64>(out, |to| {
+        let from = super::slice::<f64>(&a).iter().zip(super::slice::<f64>(&b));
+        for (to, (&a, &b)) in to.iter_mut().zip(from) {
+            *to = draw(&mut g, a, b);
+        }
+        Ok(())
+    })
 }
 
 /// The smallest normal number of a type.
@@ -352,15 +361,16 @@ pub fn dirichlet(g: &SharedGenerator, out: &Tensor, alpha: &Tensor) -> Result<()
     } else {
         f64::from(1.0 - f32::EPSILON / 2.0)
     };
-    let shares: Vec<f64> = super::slice::<f64>(&drawn)
-        .chunks(row)
-        .flat_map(|row| {
+    super::lines::written::<f64>(out, |shares| {
+        let rows = super::slice::<f64>(&drawn).chunks(row);
+        for (shares, row) in shares.chunks_mut(row).zip(rows) {
             let sum: f64 = row.iter().sum();
-            row.iter().map(move |v| v / sum)
-        })
-        .map(|v| to.round(v).max(least).min(most))
-        .collect();
-    super::matrices::write_numbers(out, &shares)
+            for (share, v) in shares.iter_mut().zip(row) {
+                *share = to.round(v / sum).max(least).min(most);
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Values of a function of three tensors' elements, in double precision.
@@ -371,8 +381,10 @@ pub fn of_samples(out: &Tensor, from: [&Tensor; 3], f: fn([f64; 3]) -> f64) -> R
     let wide = |t: &Tensor| super::copy::dense(&t.expand_to(out.shape()), DType::F64);
     let [a, b, c] = [wide(from[0])?, wide(from[1])?, wide(from[2])?];
     let rows = [&a, &b, &c].map(super::slice::<f64>);
-    let all: Vec<f64> = (0..rows[0].len())
-        .map(|i| f([rows[0][i], rows[1][i], rows[2][i]]))
-        .collect();
-    super::matrices::write_numbers(out, &all)
+    super::lines::written::<f64>(out, |to| {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = f([rows[0][i], rows[1][i], rows[2][i]]);
+        }
+        Ok(())
+    })
 }

@@ -9,6 +9,7 @@ use super::folds::{
     AbsMax, AbsMin, AbsSum, All, Any, Fold, Max, Min, NanSum, NonZero, Number, PowSum, Prod, SqSum,
     Sum,
 };
+use super::room::Room;
 use super::sweep::{self, Job, WIDTH, filled};
 use super::{lines, nest::Nest, pool};
 use crate::{DType, Result, Tensor, bail};
@@ -300,6 +301,48 @@ fn detour(kind: Kind, d: DType) -> DType {
     }
 }
 
+/// The dtype that a kind folds elements of a dtype in, and how.
+fn folded_as(kind: Kind, mut d: DType) -> Result<(DType, fn(&Task))> {
+    loop {
+        match native(kind, d) {
+            Some(f) => return Ok((d, f)),
+            None if detour(kind, d) == d => bail!(NotImplemented, "no fold of {d}"),
+            None => d = detour(kind, d),
+        }
+    }
+}
+
+/// What [`run_kind`] takes.
+///
+/// # Errors
+/// As [`run_kind`].
+pub fn fold_room(room: &mut Room, kind: Kind, input: &Tensor) -> Result<()> {
+    let (d, _) = folded_as(kind, input.dtype())?;
+    if d != input.dtype() {
+        room.converted(input, d)?;
+    }
+    Ok(())
+}
+
+/// What [`magnitudes`] takes but its result, which it returns.
+///
+/// # Errors
+/// If a size overflows.
+pub fn magnitudes_room(room: &mut Room, t: &Tensor) -> Result<Tensor> {
+    room.keep(|room| {
+        let wide = room.dense(t, wide_complex(t))?;
+        room.empty(t.shape(), wide.dtype().to_real())
+    })
+}
+
+fn wide_complex(t: &Tensor) -> DType {
+    if t.dtype() == DType::C128 {
+        DType::C128
+    } else {
+        DType::C64
+    }
+}
+
 /// Folds the dimensions `dims` of `input` into `out`, whose shape is the input's without them (or with size 1).
 /// `p` is the exponent of [`Kind::PowSum`].
 ///
@@ -313,14 +356,7 @@ pub fn run_kind(
     p: f64,
     post: Post,
 ) -> Result<()> {
-    let mut d = input.dtype();
-    let f = loop {
-        match native(kind, d) {
-            Some(f) => break f,
-            None if detour(kind, d) == d => bail!(NotImplemented, "no fold of {d}"),
-            None => d = detour(kind, d),
-        }
-    };
+    let (d, f) = folded_as(kind, input.dtype())?;
     let converted;
     let input = if d == input.dtype() {
         input
@@ -356,14 +392,7 @@ pub fn bytes(t: &Tensor) -> Tensor {
 /// # Errors
 /// If memory cannot be had.
 pub fn magnitudes(t: &Tensor) -> Result<Tensor> {
-    let wide = super::copy::dense(
-        t,
-        if t.dtype() == DType::C128 {
-            DType::C128
-        } else {
-            DType::C64
-        },
-    )?;
+    let wide = super::copy::dense(t, wide_complex(t))?;
     let out = Tensor::empty(t.shape(), wide.dtype().to_real(), crate::Device::CPU)?;
     if wide.dtype() == DType::C128 {
         let from = super::slice::<Complex64>(&wide);

@@ -14,11 +14,7 @@ pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Res
     if out.numel() == 0 {
         return Ok(());
     }
-    let wide = match input.dtype() {
-        d @ (DType::F64 | DType::C64 | DType::C128) => d,
-        DType::C32 => DType::C64,
-        _ => DType::F32,
-    };
+    let wide = computed_in(input.dtype());
     let x = copy::dense(input, wide)?;
     let factors = factors(&x, p, dim, max)?;
     let written = lines::results(out, wide)?;
@@ -32,6 +28,15 @@ pub fn renorm(out: &Tensor, input: &Tensor, p: f64, dim: usize, max: f64) -> Res
         scaled::<f32>(&to, &from, n, &factors);
     }
     lines::put(out, &written)
+}
+
+/// The type that slices are scaled in.
+pub(super) fn computed_in(d: DType) -> DType {
+    match d {
+        DType::F64 | DType::C64 | DType::C128 => d,
+        DType::C32 => DType::C64,
+        _ => DType::F32,
+    }
 }
 
 /// The factor of each slice of a dense tensor.

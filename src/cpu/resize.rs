@@ -244,14 +244,16 @@ fn choose(x: &Tensor, places: &[Vec<usize>; 3], size: [usize; 3], inner: usize, 
 /// # Errors
 /// If memory cannot be had.
 fn working(x: &Tensor) -> Result<Tensor> {
-    copy::dense(
-        x,
-        if x.dtype() == DType::F64 {
-            DType::F64
-        } else {
-            DType::F32
-        },
-    )
+    copy::dense(x, computed_in(x))
+}
+
+/// The dtype that a tensor is resampled in.
+pub(super) fn computed_in(x: &Tensor) -> DType {
+    if x.dtype() == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    }
 }
 
 /// A resampling of the spatial dimensions, those behind batch and channels.
@@ -305,7 +307,7 @@ impl Resampling {
     }
 
     /// The dimensions in the order of memory, and back.
-    fn orders(&self) -> (Vec<usize>, Vec<usize>) {
+    pub(super) fn orders(&self) -> (Vec<usize>, Vec<usize>) {
         let n = self.axes.len();
         if self.channels_last {
             return (
@@ -358,10 +360,7 @@ impl Resampling {
         let mut y = working(x)?;
         for (i, &axis) in self.axes.iter().enumerate().rev() {
             let taps = self.taps(axis);
-            let same = axis.size == axis.out
-                && (taps.iter().enumerate())
-                    .all(|(j, t)| t.parts.len() == 1 && t.parts[0] == (j, 1.0));
-            if same {
+            if change_nothing(axis, &taps) {
                 continue;
             }
             y = if to.dtype() == DType::U8 {
@@ -374,6 +373,12 @@ impl Resampling {
         }
         Ok(y)
     }
+}
+
+/// Whether all elements stay what and where they are.
+pub(super) fn change_nothing(axis: Axis, taps: &[Taps]) -> bool {
+    let mut each = taps.iter().enumerate();
+    axis.size == axis.out && each.all(|(j, t)| t.parts.len() == 1 && t.parts[0] == (j, 1.0))
 }
 
 /// Rounds a result of [`along`] to whole numbers from 0 to 255, in its place.

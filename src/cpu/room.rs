@@ -3,7 +3,7 @@
 //! Functions that go with a kernel ask for stand-ins, tensors without elements, where the kernel asks the allocator for memory.
 //! What a scope took is given back at its end, as what a function holds is dropped when it returns.
 
-use super::{alloc, copy, pool};
+use super::{alloc, copy, lines, pool};
 use crate::{DType, Device, Result, Tensor, bail, dims};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -97,6 +97,31 @@ impl Room {
         Ok(self.hold(made))
     }
 
+    /// What [`read`](super::lines::read) makes of a tensor, and [`target`](super::lines::target) of a result.
+    ///
+    /// # Errors
+    /// As [`Room::empty`].
+    pub fn lines(&mut self, t: &Tensor, dims: &[usize], dtype: DType) -> Result<Tensor> {
+        self.dense(&t.permuted(&lines::order(t.ndim(), dims)), dtype)
+    }
+
+    /// What [`lists`] notes.
+    ///
+    /// # Errors
+    /// As [`Room::empty`].
+    pub fn lists(&mut self, tasks: usize, each: usize) -> Result<()> {
+        self.elements(tasks.min(self.threads).saturating_mul(each), DType::U8)
+    }
+
+    /// Gives a tensor back that was taken.
+    pub fn free(&mut self, t: &Tensor) {
+        let id = t.storage().id();
+        // Others may have had the same number before.
+        if let Some(at) = self.held.iter().rposition(|(held, _)| *held == id) {
+            self.held.remove(at);
+        }
+    }
+
     fn hold(&mut self, made: Tensor) -> Tensor {
         let bytes = made.storage().nbytes();
         if bytes > 0 {
@@ -139,6 +164,12 @@ impl Room {
     pub fn into_blocks(self) -> Vec<usize> {
         self.most.1
     }
+}
+
+/// Notes lists of so many bytes that tasks make for themselves while this is held: as many as threads can be at work.
+#[must_use]
+pub fn lists(tasks: usize, each: usize) -> alloc::Noted {
+    alloc::Noted::new(tasks.min(pool::num_threads()).saturating_mul(each))
 }
 
 /// What tasks work in: made before they begin, as often as threads can be at work, so that it does not depend on how

@@ -1,10 +1,9 @@
 //! What needs each line as a whole: medians, order statistics, modes, log-sum-exp.
 
 use super::extreme::{Ranked, by_type, compare_type};
-use super::lines;
 use super::sort::Key;
-use super::ties;
-use crate::{DType, Result, Tensor, bail};
+use super::{lines, room, ties};
+use crate::{DType, Device, Result, Tensor, bail};
 use num_complex::Complex64;
 use std::cmp::Ordering;
 
@@ -102,21 +101,22 @@ pub fn choose(
     }
     by_type!(d, T => {
         let data = super::slice::<T>(&from);
-        let count = values.numel() as usize;
-        let mut at = vec![0i64; count];
-        lines::for_each(data, n, &mut at, 1, |_, line, at| at[0] = pick(line, what) as i64);
+        let places = match indices {
+            Some(indices) => lines::results(indices, DType::I64)?,
+            None => Tensor::empty(values.shape(), DType::I64, Device::CPU)?,
+        };
+        let at = super::slice_mut::<i64>(&places);
+        {
+            let _keys = room::lists(at.len(), n * size_of::<(u64, u64)>());
+            lines::for_each(data, n, at, 1, |_, line, at| at[0] = pick(line, what) as i64);
+        }
         let v = lines::results(values, d)?;
-        for (i, (v, &k)) in super::slice_mut::<T>(&v).iter_mut().zip(&at).enumerate() {
+        for (i, (v, &k)) in super::slice_mut::<T>(&v).iter_mut().zip(&*at).enumerate() {
             *v = data[i * n + k as usize];
         }
         lines::put(values, &v)?;
-        if let Some(indices) = indices {
-            let to = lines::results(indices, DType::I64)?;
-            super::slice_mut::<i64>(&to).copy_from_slice(&at);
-            lines::put(indices, &to)?;
-        }
-    });
-    Ok(())
+        indices.map_or(Ok(()), |indices| lines::put(indices, &places))
+    })
 }
 
 /// What PyTorch makes of NaN as an integer.
@@ -128,6 +128,15 @@ fn integer_nan(d: DType) -> f64 {
     }
 }
 
+/// The type that real exponentials are summed in.
+pub(super) fn summed_in(out: DType) -> DType {
+    if out == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    }
+}
+
 /// The logarithm of the sum of exponentials over `dims`.
 ///
 /// # Errors
@@ -136,11 +145,7 @@ pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
     if out.dtype().is_complex() {
         return complex_logsumexp(out, input, dims);
     }
-    let d = if out.dtype() == DType::F64 {
-        DType::F64
-    } else {
-        DType::F32
-    };
+    let d = summed_in(out.dtype());
     let (from, sizes) = match columns_of(input, dims) {
         Some(sizes) => (super::copy::dense(input, d)?, sizes),
         None => {
@@ -161,7 +166,7 @@ pub fn logsumexp(out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
 }
 
 /// The elements along `dims` and those inside them, if several of these lie side by side as they are.
-fn columns_of(input: &Tensor, dims: &[usize]) -> Option<[usize; 2]> {
+pub(super) fn columns_of(input: &Tensor, dims: &[usize]) -> Option<[usize; 2]> {
     let &[dim] = dims else { return None };
     let inner: i64 = input.shape().get(dim + 1..)?.iter().product();
     (input.is_contiguous() && inner >= 8).then(|| [input.shape()[dim] as usize, inner as usize])

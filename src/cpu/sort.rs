@@ -2,8 +2,7 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint lines")]
 
-use super::lines;
-use super::ties;
+use super::{lines, lines_room, ties};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Element, Result, Tensor};
 use half::{bf16, f16};
@@ -334,6 +333,7 @@ fn pick(
         lines::target(values, dim, input.dtype())?,
         lines::target(indices, dim, DType::I64)?,
     );
+    let _keys = lines_room::keys(input, dim, best.map(|_| k));
     sortable!(input.dtype(), T => {
         let data = super::slice::<T>(&from);
         let v = lines::Shared::new(super::slice_mut::<T>(&v));

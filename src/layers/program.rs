@@ -277,6 +277,8 @@ impl State {
         if taken.is_unknown() && !program.unmeasured.contains(&op) {
             program.unmeasured.push(op);
         }
+        // Copies that a call makes of its arguments are steps within it.
+        let end = program.steps.len() as u32;
         for bytes in taken.into_blocks() {
             program.values.push(Value {
                 bytes: bytes as u64,
@@ -284,7 +286,7 @@ impl State {
                 shape: Dims::from([bytes as i64]),
                 device: Device::CPU,
                 born: Some(step as u32),
-                died: Some(step as u32 + 1),
+                died: Some(end),
                 class: Class::Temporary,
                 name: Some(format!("memory of {op}")),
             });

@@ -2,6 +2,8 @@
 
 use crate::cpu::gamma_grad::{dirichlet, standard_gamma};
 use crate::cpu::map::Ctx;
+use crate::cpu::random_room;
+use crate::cpu::room::Room;
 use crate::cpu::rows::Operand;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, FMO, I, M, O, OpDef, Plan, X, kernel};
@@ -24,7 +26,8 @@ pub static OPS: &[OpDef] = &[
             |a| moments_rule(Moment::Tensor(a.mean), Moment::Tensor(a.std)),
             |a, _, outs| normal(Moment::Tensor(a.mean), Moment::Tensor(a.std), a.generator, &outs[0]),
             values: |a, _| check_deviations(Moment::Tensor(a.std)),
-        ).unmeasured()
+            scratch: |a, _, outs, room| normal_room(room, Moment::Tensor(a.std), &outs[0]),
+        )
         .random(Some(typed!(
             |a, outs, g| advance_normal(Moment::Tensor(a.std), outs, g),
             &[Tensor],
@@ -43,7 +46,8 @@ pub static OPS: &[OpDef] = &[
             |a| moments_rule(Moment::Tensor(a.mean), Moment::Number(a.std)),
             |a, _, outs| normal(Moment::Tensor(a.mean), Moment::Number(a.std), a.generator, &outs[0]),
             values: |a, _| check_deviations(Moment::Number(a.std)),
-        ).unmeasured()
+            scratch: |a, _, outs, room| normal_room(room, Moment::Number(a.std), &outs[0]),
+        )
         .random(Some(typed!(
             |a, outs, g| advance_normal(Moment::Number(a.std), outs, g),
             &[Tensor],
@@ -62,7 +66,8 @@ pub static OPS: &[OpDef] = &[
             |a| moments_rule(Moment::Number(a.mean), Moment::Tensor(a.std)),
             |a, _, outs| normal(Moment::Number(a.mean), Moment::Tensor(a.std), a.generator, &outs[0]),
             values: |a, _| check_deviations(Moment::Tensor(a.std)),
-        ).unmeasured()
+            scratch: |a, _, outs, room| normal_room(room, Moment::Tensor(a.std), &outs[0]),
+        )
         .random(Some(typed!(
             |a, outs, g| advance_normal(Moment::Tensor(a.std), outs, g),
             &[Tensor],
@@ -82,7 +87,8 @@ pub static OPS: &[OpDef] = &[
                 Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
             },
             |a, _, outs| cpu::random::bernoulli_probs(&given(a.generator), &outs[0], a.input),
-            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.input, a.generator)
+            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.input, a.generator),
+            scratch: |a, _, outs, room| random_room::bernoulli_probs(room, &outs[0], a.input)
         )
         .random(Some(typed!(
             |a, outs, g| advance_probs(a.input, outs, g),
@@ -101,8 +107,9 @@ pub static OPS: &[OpDef] = &[
         body!(
             probs_into_rule,
             |a, _, outs| cpu::random::bernoulli_probs(&given(a.generator), &outs[0], a.p),
-            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.p, a.generator)
-        ).unmeasured()
+            cuda: |a, _, outs| bernoulli_beside(&outs[0], a.p, a.generator),
+            scratch: |a, _, outs, room| random_room::bernoulli_probs(room, &outs[0], a.p)
+        )
         .pointwise()
         .random(Some(typed!(
             |a, outs, g| advance_probs(a.p, outs, g),
@@ -122,7 +129,8 @@ pub static OPS: &[OpDef] = &[
                 Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
             },
             |a, _, outs| cpu::random::poisson(&given(a.generator), &outs[0], a.input),
-        ).unmeasured()
+            scratch: |a, _, outs, room| room.operands([Some(a.input)], outs, outs[0].dtype()),
+        )
         .random(None),
         "A Poisson count for each rate.",
     ).batch(Batch::Broadcasting(&[]))
@@ -138,7 +146,8 @@ pub static OPS: &[OpDef] = &[
                 Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
             },
             |a, _, outs| cpu::random::standard_gamma(&given(a.generator), &outs[0], a.input),
-        ).unmeasured()
+            scratch: |a, _, outs, room| random_room::by_parameters(room, &outs[0], [a.input, a.input]),
+        )
         .random(None),
         "A gamma number for each shape parameter, of scale 1.",
     ).batch(Batch::Broadcasting(&[]))
@@ -154,7 +163,8 @@ pub static OPS: &[OpDef] = &[
                 like_samples([a.input, a.output])
             },
             |a, _, o| cpu::random::of_samples(&o[0], [a.input, a.output, a.output], |[a, x, _]| standard_gamma(a, x)),
-        ).unmeasured(),
+            scratch: |a, _, outs, room| random_room::by_parameters(room, &outs[0], [a.input, a.output, a.output]),
+        ),
         "How gamma numbers change with their shape parameters.",
     ).samples("f32[2, 3].pos, f32[2, 3].pos; f64[3].pos, f64[3].pos")
     .refused(),
@@ -168,7 +178,8 @@ pub static OPS: &[OpDef] = &[
                 Ok(Plan::contiguous(a.input.shape(), a.input.dtype()))
             },
             |a, _, outs| cpu::random::dirichlet(&given(a.generator), &outs[0], a.input),
-        ).unmeasured()
+            scratch: |a, _, outs, room| random_room::dirichlet(room, &outs[0], a.input),
+        )
         .random(None),
         "Shares that sum up to one along the last dimension, one of each parameter.",
     ).batch(Batch::Broadcasting(&[1]))
@@ -184,7 +195,8 @@ pub static OPS: &[OpDef] = &[
                 like_samples([a.x, a.alpha, a.total])
             },
             |a, _, o| cpu::random::of_samples(&o[0], [a.x, a.alpha, a.total], |[x, a, t]| dirichlet(x, a, t)),
-        ).unmeasured(),
+            scratch: |a, _, outs, room| random_room::by_parameters(room, &outs[0], [a.x, a.alpha, a.total]),
+        ),
         "How shares change with their parameters.",
     ).samples("f32[2, 3].unit, f32[2, 3].pos, f32([[9., 9., 9.], [9., 9., 9.]])")
     .refused(),
@@ -194,7 +206,7 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(binomial_rule, |a, _, outs| {
             cpu::random::binomial(&given(a.generator), &outs[0], a.count, a.prob)
-        }).unmeasured()
+        }, scratch: |a, _, outs, room| random_room::by_parameters(room, &outs[0], [a.count, a.prob]))
         .random(None),
         "How many of so many trials succeed, each with a probability.",
     ).batch(Batch::Broadcasting(&[]))
@@ -210,8 +222,11 @@ pub static OPS: &[OpDef] = &[
                 let samples = a.num_samples as usize;
                 cpu::random::multinomial(&given(a.generator), &outs[0], a.input, samples, a.replacement)
             },
-            cuda: multinomial_beside
-        ).unmeasured()
+            cuda: multinomial_beside,
+            scratch: |a, _, outs, room| {
+                random_room::multinomial(room, &outs[0], a.input, a.num_samples as usize, a.replacement)
+            }
+        )
         .random(Some(typed!(advance_multinomial, &[Tensor], &mut Generator))),
         "Positions drawn with the probabilities of each row.",
     ).batch(Batch::Fold(1))
@@ -342,6 +357,13 @@ fn normal(
         }
     })?;
     cpu::copy::copy(out, &values)
+}
+
+fn normal_room(room: &mut Room, std: Moment, out: &Tensor) -> Result<()> {
+    if let Moment::Tensor(std) = std {
+        room.within(|room| room.dense(std, DType::F64).map(drop))?;
+    }
+    room.empty(out.shape(), out.dtype()).map(drop)
 }
 
 fn advance_normal(std: Moment, outs: &[Tensor], g: &mut Generator) -> Result<()> {

@@ -20,7 +20,7 @@ pub use mt19937::Mt19937;
 pub use philox::Philox;
 pub use sampling::{
     advance_bernoulli_probs, advance_exponential_weights, advance_randperm, bernoulli_probs_f32,
-    bernoulli_probs_f64, check_multinomial_weights, largest_quotients,
-    multinomial_with_replacement, multinomial_without_replacement, poisson, randperm,
+    bernoulli_probs_f64, check_multinomial_weights, keys_of, largest_quotients,
+    multinomial_with_replacement, multinomial_without_replacement, poisson, randperm, sums_of,
 };
 pub use shared::{SharedGenerator, default_generator, with_default_generator};

@@ -2,7 +2,7 @@
 
 use super::generator::Generator;
 use super::kernels::RandomElement;
-use crate::{Result, bail, ensure};
+use crate::{DType, Result, bail, ensure};
 use num_traits::Float;
 
 /// `bernoulli` with a double probability for each element; two words each.
@@ -172,6 +172,21 @@ fn largest(out: &mut [i64], keys: &[f64], cols: usize, samples: usize) {
             *o = i as i64;
         }
     }
+}
+
+/// Bytes of the keys and of the order that [`largest_quotients`] makes.
+#[must_use]
+pub fn keys_of(rows: usize, cols: usize, samples: usize) -> usize {
+    if samples == 0 {
+        return 0;
+    }
+    rows * cols * size_of::<f64>() + cols * size_of::<usize>()
+}
+
+/// Bytes of the running sums of a row of weights.
+#[must_use]
+pub fn sums_of(cols: usize, weights: DType) -> usize {
+    cols * weights.size().max(4)
 }
 
 /// Samples with replacement from each row of `weights` (`rows` by `cols`) into `out` (`rows` by `samples`).

@@ -32,6 +32,33 @@ def _is_plain(cls: type) -> bool:
     )
 
 
+def _unregistered(module: torch.nn.Module) -> list[tuple[str, Any]]:
+    """What a module has besides its parameters, buffers and modules."""
+    own = {*module._parameters, *module._buffers, *module._modules}
+    return [(name, value) for name, value in vars(module).items() if name not in own]
+
+
+def _held(value: Any) -> list[Any]:
+    """The tensors of a value, and those that the modules of one have."""
+    values = [value]
+    if isinstance(value, torch.nn.Module):
+        values = [part for module in value.modules() for part in vars(module).values()]
+    return [t for t in pytree.tree_leaves(values) if isinstance(t, _C.Tensor)]
+
+
+def _quantized(t: Any, mode: FakeTensorMode) -> Any:
+    """A quantised tensor over fake integers."""
+    integers = mode.from_tensor(_C._integers(t))
+    root: Any = torch
+    with mode:
+        if t.qscheme() is torch.per_tensor_affine:
+            return root._make_per_tensor_quantized_tensor(integers, t.q_scale(), t.q_zero_point())
+        numbers = t.q_per_channel_scales(), t.q_per_channel_zero_points()
+        return root._make_per_channel_quantized_tensor(
+            integers, *map(mode.from_tensor, numbers), t.q_per_channel_axis()
+        )
+
+
 def fake_copy(
     model: Any, mode: FakeTensorMode, device: torch.device, loose: list[Any] | None = None
 ) -> Any:
@@ -52,17 +79,30 @@ def fake_copy(
                 loose.append(on)
         return moved[id(t)][1]
 
+    def twin(t: Any) -> Any:
+        if t.is_quantized:
+            return _quantized(t, mode)
+        # A result that a module holds on to would bring its history along.
+        return mode.from_tensor(t if t.is_leaf else t.detach())
+
+    def placed_in(value: Any) -> Any:
+        if not any(isinstance(t, _C.Tensor) for t in pytree.tree_leaves(value)):
+            return value
+        with mode:
+            return pytree.tree_map(there, value)
+
     def other(value: Any) -> Any:
+        for t in _held(value):
+            if (t.is_quantized or not t.is_leaf) and id(t) not in memo:
+                memo[id(t)] = twin(t)
         with FakeCopyMode(mode):
             made = copy.deepcopy(value, memo)
-        if not any(isinstance(t, _C.Tensor) for t in pytree.tree_leaves(made)):
-            return made
-        with mode:
-            return pytree.tree_map(there, made)
+        for module in made.modules() if isinstance(made, torch.nn.Module) else ():
+            for name, part in _unregistered(module):
+                vars(module)[name] = placed_in(part)
+        return placed_in(made)
 
-    made, placed = _C._fake_copy(
-        model, mode._core, device, memo, _is_plain, mode.from_tensor, other
-    )
+    made, placed = _C._fake_copy(model, mode._core, device, memo, _is_plain, twin, other)
     if not placed:
         with mode:
             made = made.to(device)

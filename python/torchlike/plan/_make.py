@@ -341,18 +341,21 @@ def _placed(mesh: Any, device: Any) -> contextlib.AbstractContextManager[Any]:
 _INPUTS, _BUFFERS = CLASSES.index("inputs"), CLASSES.index("buffers")
 
 
+def _label(program: Any, what: str, values: list[Any], kind: int) -> None:
+    """Says what tensors are."""
+    for i, t in enumerate(values):
+        for part in plain_parts(t) if isinstance(t, _C.Tensor) else ():
+            program.label(f"{what} {i}", part, kind)
+
+
 def _record(
     program: Any, original: Any, model: Any, loose: list[Any], args: Any, kwargs: Any, loss: Any, optimizer: Any,
     train: bool, lines: bool, progress: Callable[[str, int], None] | None, spread: Any,
 ) -> None:  # fmt: skip
     parameters = program.label_model(model)
-    for i, t in enumerate(loose):
-        for part in plain_parts(t):
-            program.label(f"attribute {i}", part, _BUFFERS)
-    for i, t in enumerate(pytree.tree_leaves((args, kwargs))):
-        if isinstance(t, _C.Tensor):
-            for part in plain_parts(t):
-                program.label(f"input {i}", part, _INPUTS)
+    _label(program, "attribute", loose, _BUFFERS)
+    loose.clear()  # the model may put others in their place
+    _label(program, "input", pytree.tree_leaves((args, kwargs)), _INPUTS)
     made = make_optimizer(optimizer, parameters, original) if optimizer is not None else None
 
     def phase(number: int) -> None:

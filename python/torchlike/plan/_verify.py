@@ -82,9 +82,19 @@ class _Here(_Zeros):
         return any(isinstance(t, _C.Tensor) and t.is_meta for t in leaves)
 
 
+def _copied(model: Any) -> Any:
+    """A copy of a model, in which results that modules hold on to are tensors without history."""
+    memo = {}
+    for module in model.modules():
+        for t in pytree.tree_leaves(list(vars(module).values())):
+            if isinstance(t, _C.Tensor) and not t.is_leaf:
+                memo[id(t)] = t.detach().clone()
+    return copy.deepcopy(model, memo)
+
+
 def _most(question: dict[str, Any], stats: Any) -> int:
     """The most bytes that were in use."""
-    model = copy.deepcopy(question["model"])
+    model = _copied(question["model"])
     _filled(model)
     inputs, kwargs = pytree.tree_map(
         _Zeros(), (_as_tuple(question["inputs"]), question["kwargs"] or {})

@@ -10,6 +10,7 @@ use super::{Geometry, Phase};
 use crate::cpu::gemm::tiled::{Kind, Rows, SIDE, Tiled, WORDS, has_bytes};
 use crate::cpu::lines::Shared;
 use crate::cpu::quantize::{Columns, rescaled_rows};
+use crate::cpu::room::Room;
 use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, pool, slice, slice_mut, transpose};
 use crate::{DType, Device, Result, Tensor, bail};
@@ -106,13 +107,9 @@ pub fn convolve(
     if out.numel() == 0 {
         return Ok(());
     }
-    let g = &Geometry {
-        channels_last: true,
-        ..g.clone()
-    };
+    let g = &read_by_pixels(g);
     let x = innermost(x, DType::U8)?;
-    let order: Vec<usize> = std::iter::once(0).chain(2..out.ndim()).chain([1]).collect();
-    let turned = out.permuted(&order);
+    let turned = pixels(out);
     let made = crate::cpu::lines::results(&turned, DType::U8)?;
     let zeros = copy::dense(e.zeros, DType::I64)?;
     if let Some(far) = slice::<i64>(&zeros).iter().find(|z| z.unsigned_abs() > 255) {
@@ -189,6 +186,59 @@ pub fn packed(w: &Tensor, g: &Geometry) -> Result<Tensor> {
     let phases = g.phases();
     let runs = Frames::new(g, &phases[0]).runs();
     Packing::of(g, &phases[0], &runs).packed(w, g)
+}
+
+/// What [`packed`] makes and takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn packed_room(room: &mut Room, w: &Tensor, g: &Geometry) -> Result<Tensor> {
+    let phases = g.phases();
+    let runs = Frames::new(g, &phases[0]).runs();
+    let size = Packing::of(g, &phases[0], &runs).size(g) as i64;
+    room.keep(|room| {
+        room.dense(&pixels(w), DType::I8)?;
+        room.empty(&[size], DType::I32)
+    })
+}
+
+/// What [`convolve`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn room(
+    room: &mut Room,
+    out: &Tensor,
+    x: &Tensor,
+    (w, packed): (&Tensor, Option<&Tensor>),
+    g: &Geometry,
+    e: &Ends,
+) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let g = &read_by_pixels(g);
+    room.all_dense([x, out].map(pixels).iter().map(Some), DType::U8)?;
+    room.dense(e.zeros, DType::I64)?;
+    room.all_dense([Some(e.factors), Some(e.biases)], DType::F32)?;
+    match packed {
+        Some(p) => room.dense(p, DType::I32),
+        None => packed_room(room, w, g),
+    }
+    .map(drop)
+}
+
+fn read_by_pixels(g: &Geometry) -> Geometry {
+    Geometry {
+        channels_last: true,
+        ..g.clone()
+    }
+}
+
+/// A tensor with its channels as the last dimension.
+fn pixels(t: &Tensor) -> Tensor {
+    let order: Vec<usize> = std::iter::once(0).chain(2..t.ndim()).chain([1]).collect();
+    t.permuted(&order)
 }
 
 simd_fn! { wide

@@ -8,19 +8,23 @@ use crate::cpu::simd::simd_fn;
 use crate::cpu::{copy, fill, pool, slice};
 use crate::{DType, Device, Result, Scalar, Tensor};
 
+/// The type that windows are summed in.
+#[must_use]
+pub fn summed_in(d: DType) -> DType {
+    match d {
+        DType::Bool => DType::U8,
+        d if d.is_reduced_float() => DType::F32,
+        d => d,
+    }
+}
+
 /// Adds gathered windows `[batch, channels * taps, positions]` back into planes (`fold`); `out` is zero beforehand.
 ///
 /// # Errors
 /// If memory cannot be had.
 pub fn fold(out: &Tensor, columns: &Tensor, g: &Geometry) -> Result<()> {
     let d = out.dtype();
-    let wide = if d.is_reduced_float() {
-        DType::F32
-    } else if d == DType::Bool {
-        DType::U8
-    } else {
-        d
-    };
+    let wide = summed_in(d);
     let columns = copy::dense(columns, wide)?;
     let sum = if wide == d {
         out.clone()

@@ -29,7 +29,7 @@ use backward::innermost;
 pub use backward::weight_gradient;
 use blocks::{Block, blocks};
 use direct::{direct, repeated, turned};
-pub use fold::fold;
+pub use fold::{fold, summed_in};
 pub use gather::columns;
 use windows::{frames_of, suits, windows};
 

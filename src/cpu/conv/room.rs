@@ -62,12 +62,11 @@ pub fn convolve(
                     let n = x.shape()[0] * size.iter().product::<i64>() * g.inputs as i64;
                     room.empty(&[n], x.dtype())
                 })?;
-                let back = if g.stride == [1; 3] {
-                    turned
-                } else {
-                    room.empty(&back, w.dtype())?
-                };
-                channels(room, out, &x, &back, bias)
+                if g.stride == [1; 3] {
+                    return channels(room, out, &x, &turned, bias);
+                }
+                let back = room.empty(&back, w.dtype())?;
+                channels(room, out, &turned, &back, bias)
             });
         }
     }

@@ -8,8 +8,9 @@ mod tests;
 mod vector;
 
 use super::lines::{self, Shared};
+use super::room::Room;
 use super::{copy, pool};
-use crate::{DType, Device, Element, Result, Tensor, bail};
+use crate::{DType, Device, Dims, Element, Result, Tensor, bail};
 use blocks::{Places, grain};
 use num_complex::Complex;
 use plans::Real;
@@ -86,6 +87,79 @@ pub fn complex(out: &Tensor, input: &Tensor, dims: &[usize], how: How) -> Result
         }
     }
     Ok(())
+}
+
+/// What [`along`] takes.
+fn along_room(room: &mut Room, t: &Tensor, dim: usize, scaled: bool) -> Result<()> {
+    if t.shape()[dim] == 1 && !scaled || Places::across(t, dim).is_some() {
+        return Ok(());
+    }
+    room.within(|room| room.lines(t, &[dim], t.dtype()).map(drop))
+}
+
+/// What [`complex`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn complex_room(room: &mut Room, out: &Tensor, dims: &[usize], how: How) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let mut dims = dims.iter().rev().enumerate();
+    dims.try_for_each(|(i, &dim)| along_room(room, out, dim, i == 0 && how.scale != 1.0))
+}
+
+/// What [`real`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn real_room(room: &mut Room, out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
+    let Some((&last, others)) = dims.split_last() else {
+        return Ok(());
+    };
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    room.within(|room| {
+        room.lines(input, &[last], out.dtype().to_real())?;
+        room.lines(out, &[last], out.dtype()).map(drop)
+    })?;
+    let mut others = others.iter().rev();
+    others.try_for_each(|&dim| along_room(room, out, dim, false))
+}
+
+/// What [`inverse`] takes.
+///
+/// # Errors
+/// If a size overflows.
+pub fn inverse_room(room: &mut Room, out: &Tensor, input: &Tensor, dims: &[usize]) -> Result<()> {
+    let Some((&last, others)) = dims.split_last() else {
+        return Ok(());
+    };
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let how = How {
+        forward: false,
+        scale: 1.0,
+    };
+    let narrow = input.shape().with(last, out.shape()[last] / 2 + 1);
+    let work = halves(&narrow, last, |shape| {
+        room.empty(shape, out.dtype().to_complex())
+    })?;
+    complex_room(room, &work, others, how)?;
+    room.lines(out, &[last], out.dtype()).map(drop)
+}
+
+/// Memory for halves of a last dimension: as the input, with the last of the dimensions last in memory.
+fn halves(
+    shape: &Dims,
+    last: usize,
+    make: impl FnOnce(&[i64]) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let order = lines::order(shape.len(), &[last]);
+    let moved: Dims = order.iter().map(|&d| shape[d]).collect();
+    Ok(make(&moved)?.permuted(&lines::undone(&order)))
 }
 
 /// PyTorch's text for types that transforms on the host do not have.
@@ -183,10 +257,9 @@ pub fn inverse(out: &Tensor, input: &Tensor, dims: &[usize], scale: f64) -> Resu
     let half = out.shape()[last] / 2 + 1;
     let narrow = input.shape().with(last, half);
     let input = input.view_with(narrow, input.strides().clone(), input.offset());
-    // As the input, with the last of the dimensions last in memory.
-    let order = lines::order(input.ndim(), &[last]);
-    let work = Tensor::empty(input.permuted(&order).shape(), dtype, Device::CPU)?;
-    let work = work.permuted(&lines::undone(&order));
+    let work = halves(input.shape(), last, |shape| {
+        Tensor::empty(shape, dtype, Device::CPU)
+    })?;
     complex(&work, &input, others, how)?;
     match out.dtype() {
         DType::F32 => inverse_lines::<f32>(out, &work, last, scale),

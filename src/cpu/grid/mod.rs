@@ -7,6 +7,7 @@ mod places;
 
 use super::lines::Shared;
 use super::norm::{by_type, compute_type};
+use super::room::Room;
 use super::simd::simd_fn;
 use super::{copy, lines, pool, slice, slice_mut};
 use crate::{DType, Device, Result, Scalar, Tensor};
@@ -147,6 +148,40 @@ impl Sampling {
         let (x, grid) = (copy::dense(x, wide)?, copy::dense(grid, wide)?);
         by_type!(wide, T => self.forward_in::<T>(&dense, &x, &grid));
         lines::put(out, &dense)
+    }
+
+    /// What [`Sampling::forward`] takes.
+    ///
+    /// # Errors
+    /// If a size overflows.
+    pub fn forward_room(
+        &self,
+        room: &mut Room,
+        out: &Tensor,
+        operands: [&Tensor; 2],
+    ) -> Result<()> {
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        let wide = compute_type(out.dtype());
+        room.operands(operands.map(Some), std::slice::from_ref(out), wide)
+    }
+
+    /// What [`Sampling::backward`] takes.
+    ///
+    /// # Errors
+    /// If a size overflows.
+    pub fn backward_room(
+        &self,
+        room: &mut Room,
+        outs: &[Tensor],
+        operands: [&Tensor; 3],
+    ) -> Result<()> {
+        let wide = compute_type(operands[1].dtype());
+        for out in outs {
+            room.empty(out.shape(), wide)?;
+        }
+        room.all_dense(operands.map(Some), wide)
     }
 
     fn forward_in<T: Real>(&self, out: &Tensor, x: &Tensor, grid: &Tensor) {

@@ -135,6 +135,25 @@ fn each_part(bytes: &[u8], limit: usize, f: impl Fn(usize, &[u8], Range<usize>) 
     });
 }
 
+/// Writes the elements of a source in order to where a mask holds; all dense, and the source has as many.
+///
+/// # Panics
+/// If it has not.
+pub fn put_where(to: &Tensor, mask: &Tensor, source: &Tensor) {
+    let (item, count) = (to.dtype().size(), count_true(mask) as usize);
+    assert!(to.is_contiguous() && source.is_contiguous() && to.numel() == mask.numel());
+    assert!(source.dtype() == to.dtype() && source.numel() as usize >= count);
+    let (to, from) = (Shared::at(to.data_ptr()), Shared::at(source.data_ptr()));
+    by_size!(item, E => each_part(crate::cpu::truths(mask), count, |first, part, places| {
+        let (to, from) = (to.get().cast::<E>(), from.get().cast::<E>());
+        let chosen = part.iter().zip(first..).filter(|(b, _)| **b != 0);
+        for ((_, at), place) in chosen.zip(places) {
+            // SAFETY: within the mask's elements and the source's, as many as were counted; parts write apart.
+            unsafe { to.add(at).write_unaligned(from.add(place).read_unaligned()) };
+        }
+    }));
+}
+
 /// The places of the true elements of a row-major bool tensor, as row-major positions.
 #[must_use]
 pub fn true_places(mask: &Tensor) -> Vec<i64> {

@@ -146,6 +146,13 @@ pub fn scatter_reduce(
     })
 }
 
+/// Whether [`add_halves`] does it, by the layouts alone.
+#[must_use]
+pub fn adds_by_rows(dtype: DType, shape: &[i64], [dst, src, index]: [&Lay; 3]) -> bool {
+    let walk = walk(shape, dst, src, index, 2);
+    dtype.is_reduced_float() && (Whole::of(&walk, 2).or_else(|| Whole::single(&walk, 2))).is_some()
+}
+
 /// [`scatter_reduce`] of sums of 16-bit floats where rows of neighbours have one index each: what goes to a row is added in
 /// single precision and rounded once, as by way of a widened copy of everything. None: they lie otherwise.
 #[must_use]

@@ -174,14 +174,14 @@ pub static OPS: &[OpDef] = &[
         "tril_indices",
         "(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        body!(|a| Triangle::new(a.row, a.col, a.offset, true)?.rule(a.dtype, a.device), |_, tri, outs| tri.fill(&outs[0]), cuda: |_, tri, outs| via_host(&outs[0], |host| tri.fill(host))).unmeasured(),
+        body!(|a| Triangle::new(a.row, a.col, a.offset, true)?.rule(a.dtype, a.device), |_, tri, outs| tri.fill(&outs[0]), cuda: |_, tri, outs| via_host(&outs[0], |host| tri.fill(host)), scratch: |_, _, outs, room| room.dense(&outs[0], DType::I64).map(drop)),
         "Row and column numbers of a matrix's lower triangle.",
     ).samples("0, 0, dtype=i64, device=dev; 20, 21, 0, dtype=i32, device=dev").no_grad(),
     kernel(
         "triu_indices",
         "(int row, int col, int offset=0, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        body!(|a| Triangle::new(a.row, a.col, a.offset, false)?.rule(a.dtype, a.device), |_, tri, outs| tri.fill(&outs[0]), cuda: |_, tri, outs| via_host(&outs[0], |host| tri.fill(host))).unmeasured(),
+        body!(|a| Triangle::new(a.row, a.col, a.offset, false)?.rule(a.dtype, a.device), |_, tri, outs| tri.fill(&outs[0]), cuda: |_, tri, outs| via_host(&outs[0], |host| tri.fill(host)), scratch: |_, _, outs, room| room.dense(&outs[0], DType::I64).map(drop)),
         "Row and column numbers of a matrix's upper triangle.",
     ).samples("0, 0, dtype=i32, device=dev; 20, 21, 7, dtype=i32, device=dev").no_grad(),
     view(

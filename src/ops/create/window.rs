@@ -3,7 +3,7 @@
 use crate::ops::core::op::{F, OpDef, Plan, kernel};
 use crate::ops::create::factory::write_with;
 use crate::ops::nn::dropout::py_float;
-use crate::{DType, Device, Result, Scalar, Tensor, cpu, ensure, mode};
+use crate::{DType, Device, Result, Scalar, Tensor, ensure, mode};
 use std::f64::consts::{PI, SQRT_2};
 use torchlike_macros::operators;
 
@@ -22,7 +22,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("bartlett", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "A triangle that begins and ends with 0.",
     ).samples("16, device=dev; 1, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
@@ -37,7 +37,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("blackman", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "Three cosines with weights by Blackman.",
     ).samples("16, device=dev; 1, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("cosine", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "Half a period of a sine.",
     ).samples("32, device=dev; 0, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
@@ -70,7 +70,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("exponential", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "An exponential that falls to both sides.",
     ).samples("256, tau=10, device=dev; 8, sym=False, center=4, tau=0.5, device=dev").no_grad(),
     kernel(
@@ -85,7 +85,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("gaussian", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "A bell curve.",
     ).samples("16, std=1.2, device=dev; 0, sym=False, device=dev, dtype=f32, std=1.92").no_grad(),
     kernel(
@@ -100,7 +100,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("general_cosine", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "A sum of cosines.",
     ).samples("16, a=[0.46, 0.54], device=dev; 1, sym=False, device=dev, dtype=f32, a=[0.54, 0.46]").no_grad(),
     kernel(
@@ -115,7 +115,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("general_cosine", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "A raised cosine.",
     ).samples("2, device=dev, dtype=f32; 2, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
@@ -130,7 +130,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("general_cosine", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "A cosine raised as by Hamming.",
     ).samples("32, device=dev; 0, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
@@ -145,7 +145,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("general_cosine", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "A cosine raised to touch 0.",
     ).samples("32, device=dev; 3, sym=False, device=dev, dtype=f32").no_grad(),
     kernel(
@@ -160,7 +160,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("kaiser", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "Kaiser's window of Bessel functions.",
     ).samples("32, beta=30, device=dev; 16, sym=False, beta=12, device=dev").no_grad(),
     kernel(
@@ -175,7 +175,7 @@ pub static OPS: &[OpDef] = &[
             }
             .rule("general_cosine", a.dtype, a.device),
             |_, window, outs| window.fill(&outs[0]),
-        ).unmeasured(),
+        ),
         "Four cosines with weights by Nuttall.",
     ).samples("32, device=dev; 1, sym=False, device=dev, dtype=f32").no_grad(),
 ];
@@ -310,15 +310,13 @@ impl Window {
                 Curve::Cosines(_) | Curve::Triangle | Curve::Kaiser(_)
             );
         let single = out.dtype() == DType::F32;
-        let host = Tensor::empty(&[m], out.dtype(), Device::CPU)?;
-        write_with(&host, |i| {
+        write_with(out, |i| {
             Scalar::Float(if alone {
                 1.0
             } else {
                 self.value(i as f64, length, single)
             })
-        })?;
-        cpu::copy::copy(out, &host)
+        })
     }
 }
 

@@ -4,7 +4,7 @@ pub(crate) mod functions;
 mod plan;
 pub(crate) mod short_time;
 
-use crate::cpu::fft::How;
+use crate::cpu::fft::{self as cpu, How};
 use crate::dims::wrap_dim;
 use crate::kernels::fft;
 use crate::ops::core::op::{F, O, OpDef, Plan, kernel};
@@ -29,8 +29,12 @@ pub static OPS: &[OpDef] = &[
                     forward: a.forward,
                     scale: scale(a.normalization, a.input.shape(), dims)
                 }
-            )
-        ).unmeasured(),
+            ),
+            scratch: |a, dims, outs, room| cpu::complex_room(room, &outs[0], dims, How {
+                forward: a.forward,
+                scale: scale(a.normalization, a.input.shape(), dims)
+            })
+        ),
         "The Fourier transform of complex numbers along dimensions.",
     )
     .samples("c64[3, 4], (1,), 0, True; c128[2, 3, 4], (0, 2), 1, False; c64[3, 4], (), 0, True")
@@ -46,8 +50,9 @@ pub static OPS: &[OpDef] = &[
                 a.input,
                 dims,
                 scale(a.normalization, a.input.shape(), dims)
-            )
-        ).unmeasured(),
+            ),
+            scratch: |a, dims, outs, room| cpu::real_room(room, &outs[0], a.input, dims)
+        ),
         "The Fourier transform of real numbers along dimensions, or the half of the last that says all.",
     )
     .samples("f32[3, 4], (1,), 0, True; f64[2, 3, 5], (0, 2), 1, True; f32[3, 4], (0,), 2, False")
@@ -63,8 +68,9 @@ pub static OPS: &[OpDef] = &[
                 a.input,
                 dims,
                 scale(a.normalization, outs[0].shape(), dims)
-            )
-        ).unmeasured(),
+            ),
+            scratch: |a, dims, outs, room| cpu::inverse_room(room, &outs[0], a.input, dims)
+        ),
         "The inverse Fourier transform to real numbers, of the half of the last dimension that says all.",
     )
     .samples("c64[3, 4], (1,), 2, 6; c128[3, 4], (1,), 1, 7; c64[2, 3, 4], (0, 2), 2, 6")

@@ -14,7 +14,7 @@ pub static OPS: &[OpDef] = &[
         "_grad._ctc_loss_backward",
         "(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False)",
         0,
-        body!(rule, run).unmeasured(),
+        body!(rule, run, scratch: |a, _, outs, room| kernels::gradient_room(room, &outs[0], &sequences!(a), &left(a))),
         "The gradient of ctc_loss.",
     ).samples("f32[2], f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], f32[2], f32[2, 4, 5], 0")
     .refused(),
@@ -59,11 +59,14 @@ fn rule(a: &calls::_GradCtcLossBackward) -> Result<Plan> {
 }
 
 fn run(a: &calls::_GradCtcLossBackward, (): &(), outs: &[Tensor]) -> Result<()> {
-    let left = Left {
+    kernels::gradient(&outs[0], &sequences!(a), &left(a))
+}
+
+fn left<'a>(a: &calls::_GradCtcLossBackward<'a>) -> Left<'a> {
+    Left {
         g: a.grad,
         losses: a.neg_log_likelihood,
         alpha: a.log_alpha,
         zero_infinity: a.zero_infinity,
-    };
-    kernels::gradient(&outs[0], &sequences!(a), &left)
+    }
 }

@@ -1,5 +1,6 @@
 //! Gradients of distances between rows.
 
+use crate::cpu::distance_backward::scratch;
 use crate::ops::core::op::{OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
 use crate::{DType, Result, Tensor, cpu, dims, ensure};
@@ -26,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         "_grad._cdist_backward",
         "(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist)",
         0,
-        body!(rule_cdist, run_cdist).unmeasured(),
+        body!(rule_cdist, run_cdist, scratch: |a, _, outs, room| scratch(room, &outs[0], [a.grad, a.cdist], [Some(a.x1), Some(a.x2)])),
         "The gradient of cdist by its first matrix.",
     ).samples("f32[3, 5], f32[3, 4], f32[5, 4], 1.5, f32[3, 5].pos; f64[2, 3, 5], f64[3, 4], f64[2, 5, 4], 2.0, f64[2, 3, 5].pos; f32[3, 5], f32[3, 4], f32[5, 4], inf, f32[3, 5]")
     .grad("grad, x1, x2, cdist: refused"),
@@ -34,7 +35,7 @@ pub static OPS: &[OpDef] = &[
         "_grad._pdist_backward",
         "(Tensor grad, Tensor self, float p, Tensor pdist)",
         0,
-        body!(rule_pdist, run_pdist).unmeasured(),
+        body!(rule_pdist, run_pdist, scratch: |a, _, outs, room| scratch(room, &outs[0], [a.grad, a.pdist], [Some(a.input), None])),
         "The gradient of pdist.",
     ).samples("f32[6], f32[4, 3], 2.0, f32[6].pos; f64[3], f64[3, 2], 0.5, f64[3].pos")
     .grad("grad, self, pdist: refused"),

@@ -1,7 +1,6 @@
 //! Gradients of embeddings, by their weights and factors.
 
 use crate::cpu::embedding_backward::{self as kernels, Bags, Chosen};
-use crate::cpu::norm::compute_type;
 use crate::ops::batch;
 use crate::ops::core::op::{Batch, Hidden, OpDef, Plan, compose, kernel};
 use crate::ops::f;
@@ -43,9 +42,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor grad, Tensor indices, int rows, int padding, bool by_frequency)",
         0,
         body!(rule, anywhere: run, scratch: |a, _, outs, room| {
-            room.within(|room| room.dense(a.indices, DType::I64).map(drop))?;
-            room.dense(&outs[0], outs[0].dtype())?;
-            room.dense(a.grad, compute_type(outs[0].dtype())).map(drop)
+            kernels::rows_room(room, &outs[0], a.grad, a.indices)
         }),
         "The gradient of the rows of a matrix that were chosen by index.",
     ).samples("f32[2, 3], i64([1, 1]), 4, -1, False")
@@ -99,7 +96,11 @@ pub static OPS: &[OpDef] = &[
         "_grad.embedding_bag",
         "(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, int rows, bool by_frequency, int mode, Tensor? factors, Tensor? offsets, int padding)",
         0,
-        body!(rule_bags, run_bags).unmeasured(),
+        body!(rule_bags, run_bags, scratch: |a, _, outs, room| {
+            kernels::bags_of_room(room, a.offset2bag, a.offsets, a.indices.numel())?;
+            let saved = [a.bag_size, a.maximum_indices];
+            kernels::bags_room(room, &outs[0], a.grad, a.indices, saved, a.mode, a.factors)
+        }),
         "The gradient of rows that bags have joined.",
     ).samples("f32[2, 3], i64([1, 2, 4, 0]), i64[0], i64([2, 2]), i64([2, 2]), 5, False, 0, f32[4], i64([0, 2]), -1")
     .refused(),
@@ -107,7 +108,10 @@ pub static OPS: &[OpDef] = &[
         "_grad._embedding_bag_per_sample_weights_backward",
         "(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1)",
         0,
-        body!(rule_factors, run_factors).unmeasured(),
+        body!(rule_factors, run_factors, scratch: |a, _, outs, room| {
+            kernels::bags_of_room(room, a.offset2bag, Some(a.offsets), a.indices.numel())?;
+            kernels::factors_room(room, &outs[0], [a.grad, a.weight], a.indices)
+        }),
         "The gradient of embedding_bag by the factors of its indices.",
     ).samples("f32[2, 3], f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), i64([0, 0, 1, 1]), 0; f64[2, 3], f64[5, 3], i64([1, 2, 4, 0]), i64([0, 2]), i64[0], 0, 2")
     .refused(),

@@ -55,7 +55,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.grid_sampler",
         "(Tensor grad_output, Tensor input, Tensor grid, int dims, int[] modes, bool align_corners, bool image) -> Tensor[]",
         0,
-        body!(rule, run).unmeasured(),
+        body!(rule, run, scratch: |a, found, outs, room| found.backward_room(room, outs, [a.grad_output, a.input, a.grid])),
         "The gradients of an image (if it is asked for) and of a grid.",
     )
     .samples("f32[2, 3, 3, 2], f32[2, 3, 4, 5], f32[2, 3, 2, 2], 2, [0, 0], False, True")

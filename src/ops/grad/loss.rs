@@ -183,7 +183,10 @@ pub static OPS: &[OpDef] = &[
         "_grad.multi_margin_loss_backward",
         "(Tensor grad_output, Tensor self, Tensor target, Scalar p, Scalar margin, Tensor? weight=None, int reduction=1)",
         0,
-        body!(rule_multi_margin, run_multi_margin).unmeasured(),
+        body!(rule_multi_margin, run_multi_margin, scratch: |a, _, outs, room| {
+            room.dense(a.target, DType::I64)?;
+            room.operands([Some(a.grad_output), Some(a.input), a.weight], outs, outs[0].dtype())
+        }),
         "The gradient of multi_margin_loss.",
     ).samples("f32[()], f32[2, 3], i64([0, 2]), 1, 1; f64[2], f64[2, 3], i64([0, 2]), 2, 0.5, f64[3], 0")
     .refused(),
@@ -191,7 +194,11 @@ pub static OPS: &[OpDef] = &[
         "_grad.multilabel_margin_loss_backward",
         "(Tensor grad_output, Tensor self, Tensor target, int reduction, Tensor is_target)",
         0,
-        body!(rule_multilabel_margin, run_multilabel_margin).unmeasured(),
+        body!(rule_multilabel_margin, run_multilabel_margin, scratch: |a, _, outs, room| {
+            room.dense(a.target, DType::I64)?;
+            let operands = [a.grad_output, a.input, a.is_target].map(Some);
+            room.operands(operands, outs, outs[0].dtype())
+        }),
         "The gradient of multilabel_margin_loss.",
     ).samples("f32[()], f32[2, 3], i64([[0, 2, -1], [1, -1, 0]]), 1, f32([[1, 0, 1], [0, 1, 0]])")
     .refused(),
@@ -392,7 +399,6 @@ fn rule_nll2d(a: &calls::_GradNllLoss2dBackward) -> Result<Plan> {
     )
 }
 
-/// What the kernel takes.
 fn nll_scratch(
     room: &mut Room,
     outs: &[Tensor],
@@ -400,10 +406,10 @@ fn nll_scratch(
     weight: Option<&Tensor>,
     reduction: i64,
 ) -> Result<()> {
-    room.dense(target, DType::I64)?;
     let total = (reduction == 1).then_some(total);
     room.all_dense([Some(g), weight, total], DType::F64)?;
-    room.dense(&outs[0], outs[0].dtype()).map(drop)
+    room.dense(target, DType::I64)?;
+    room.operands([], outs, outs[0].dtype())
 }
 
 macro_rules! run_nll {

@@ -1,6 +1,7 @@
 //! Backward of padding by mirror images and by edges.
 
-use crate::cpu::pad::Table;
+use crate::cpu::pad::{self, Table};
+use crate::cpu::room::Room;
 use crate::ops::arrange::join::suggested_format;
 use crate::ops::arrange::pad::padded;
 use crate::ops::core::op::{OpDef, Plan, kernel};
@@ -27,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.reflection_pad1d_backward",
         "(Tensor grad_output, Tensor self, int[2] padding)",
         0,
-        body!(|a| rule(&pads!(a, 1, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 1, "reflect"), outs)).unmeasured(),
+        body!(|a| rule(&pads!(a, 1, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 1, "reflect"), outs), scratch: |a, _, outs, room| pads!(a, 1, "reflect").room(outs, room)),
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 7], f32[2, 3, 4], [2, 1]; c64[3, 7], c64[3, 4], [1, 2]")
@@ -36,7 +37,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.reflection_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
         0,
-        body!(|a| rule(&pads!(a, 2, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 2, "reflect"), outs)).unmeasured(),
+        body!(|a| rule(&pads!(a, 2, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 2, "reflect"), outs), scratch: |a, _, outs, room| pads!(a, 2, "reflect").room(outs, room)),
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 6, 7], f32[2, 3, 4, 4], [2, 1, 1, 1]; f32[1, 2, 5, 4].cl, f32[1, 2, 4, 4].cl, [0, 0, 0, 1]")
@@ -45,7 +46,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.reflection_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
         0,
-        body!(|a| rule(&pads!(a, 3, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 3, "reflect"), outs)).unmeasured(),
+        body!(|a| rule(&pads!(a, 3, "reflect")), anywhere: |a, _, outs| run(&pads!(a, 3, "reflect"), outs), scratch: |a, _, outs, room| pads!(a, 3, "reflect").room(outs, room)),
         "The gradient of padding by mirror images.",
     )
     .samples("f32[2, 3, 4, 4, 4], f32[2, 3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")
@@ -54,7 +55,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.replication_pad1d_backward",
         "(Tensor grad_output, Tensor self, int[2] padding)",
         0,
-        body!(|a| rule(&pads!(a, 1, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 1, "replicate"), outs)).unmeasured(),
+        body!(|a| rule(&pads!(a, 1, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 1, "replicate"), outs), scratch: |a, _, outs, room| pads!(a, 1, "replicate").room(outs, room)),
         "The gradient of padding by the edges.",
     )
     .samples("f32[2, 3, 9], f32[2, 3, 4], [4, 1]; c64[3, 7], c64[3, 4], [1, 2]")
@@ -63,7 +64,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.replication_pad2d_backward",
         "(Tensor grad_output, Tensor self, int[4] padding)",
         0,
-        body!(|a| rule(&pads!(a, 2, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 2, "replicate"), outs)).unmeasured(),
+        body!(|a| rule(&pads!(a, 2, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 2, "replicate"), outs), scratch: |a, _, outs, room| pads!(a, 2, "replicate").room(outs, room)),
         "The gradient of padding by the edges.",
     )
     .samples("f32[2, 3, 6, 5], f32[2, 3, 4, 4], [2, -1, 1, 1]")
@@ -72,7 +73,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.replication_pad3d_backward",
         "(Tensor grad_output, Tensor self, int[6] padding)",
         0,
-        body!(|a| rule(&pads!(a, 3, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 3, "replicate"), outs)).unmeasured(),
+        body!(|a| rule(&pads!(a, 3, "replicate")), anywhere: |a, _, outs| run(&pads!(a, 3, "replicate"), outs), scratch: |a, _, outs, room| pads!(a, 3, "replicate").room(outs, room)),
         "The gradient of padding by the edges.",
     )
     .samples("f32[3, 4, 4, 4], f32[3, 2, 3, 2], [1, 1, 0, 1, 1, 1]")
@@ -152,12 +153,20 @@ fn rule(p: &Pads) -> Result<Plan> {
 }
 
 fn run(p: &Pads, outs: &[Tensor]) -> Result<()> {
-    let tables: Vec<Option<Table>> = (0..p.x.ndim())
-        .map(|d| {
-            let pair = p.padding.chunks(2).nth(p.x.ndim() - 1 - d)?;
-            let (from, to) = (p.x.shape()[d], p.grad.shape()[d]);
-            Some(Table::of(p.mode, [from, to], [pair[0], pair[1]]))
-        })
-        .collect();
-    kernels::arrange::back_from_tables(&outs[0], p.grad, &tables)
+    kernels::arrange::back_from_tables(&outs[0], p.grad, &p.tables())
+}
+
+impl Pads<'_> {
+    fn tables(&self) -> Vec<Option<Table>> {
+        let table = |d: usize| {
+            let pair = self.padding.chunks(2).nth(self.x.ndim() - 1 - d)?;
+            let (from, to) = (self.x.shape()[d], self.grad.shape()[d]);
+            Some(Table::of(self.mode, [from, to], [pair[0], pair[1]]))
+        };
+        (0..self.x.ndim()).map(table).collect()
+    }
+
+    fn room(&self, outs: &[Tensor], room: &mut Room) -> Result<()> {
+        pad::back_room(room, &outs[0], self.grad, &self.tables())
+    }
 }

@@ -31,7 +31,7 @@ pub static OPS: &[OpDef] = &[
         "_grad.upsample",
         "(Tensor grad_output, int[] output_size, int[] input_size, str name, str mode, bool align_corners, bool antialias, float[] scales)",
         0,
-        body!(rule, anywhere: |a, found, outs| kernels::resize::run_backward(found, a.grad_output, &outs[0])).unmeasured(),
+        body!(rule, anywhere: |a, found, outs| kernels::resize::run_backward(found, a.grad_output, &outs[0]), scratch: |a, found, outs, room| found.room_backward(room, a.grad_output, &outs[0])),
         "The gradient of an interpolation, for the function `name`.",
     )
     .samples("f32[1, 2, 6, 6], [6, 6], [1, 2, 4, 4], 'upsample_bilinear2d', 'bilinear', False, False, [0.0, 0.0]")

@@ -1,6 +1,7 @@
 //! Advanced indexing: the `index` and `index_put` operators.
 
 use crate::cpu::index::{self as cpu_index, Lay, Reduce};
+use crate::cpu::room::Room;
 use crate::ops::batch;
 use crate::ops::copy::like;
 use crate::ops::core::dispatch;
@@ -11,7 +12,8 @@ use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::{apart, start};
 use crate::ops::index::layout::Layout;
-use crate::ops::index::scatter::{of_halves, widened};
+use crate::ops::index::room::{self, of_halves};
+use crate::ops::index::scatter::widened;
 use crate::ops::index::truth::{is_mask, truth};
 use crate::{DType, Dims, Result, Tensor, cpu, dims, ensure, kernels};
 use kernels::job::View;
@@ -24,7 +26,10 @@ pub static OPS: &[OpDef] = &[
         "index",
         "(Tensor self, Tensor?[] indices)",
         0,
-        body!(index_rule, index, cuda: index_beside).index_args(2).host_indices(),
+        body!(index_rule, index, cuda: index_beside, scratch: |a, layout, outs, room| match outs[0].numel() {
+            0 => Ok(()),
+            _ => layout.operand_room(room, &a.indices).map(drop),
+        }).index_args(2).host_indices(),
         "The elements at indices, as square brackets take them.",
     )
     .samples(
@@ -38,7 +43,7 @@ pub static OPS: &[OpDef] = &[
         "index_put",
         "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False)",
         F | M | I | J,
-        body!(put_rule, put, cuda: put_beside).index_args(2).host_indices().updates(),
+        body!(put_rule, put, cuda: put_beside, scratch: put_room).index_args(2).host_indices().updates(),
         "`self` with values written at indices.",
     )
     .apart(0b110)
@@ -168,6 +173,38 @@ fn put(a: &calls::IndexPut, layout: &Option<Layout>, outs: &[Tensor]) -> Result<
         return Ok(());
     };
     write(out, layout, &a.indices, &values, accumulate)
+}
+
+fn put_room(
+    a: &calls::IndexPut,
+    layout: &Option<Layout>,
+    outs: &[Tensor],
+    room: &mut Room,
+) -> Result<()> {
+    let out = &outs[0];
+    let values = room::apart(room, a.values, out)?;
+    if let (false, 1, [Some(mask)]) = (a.accumulate, values.numel(), &a.indices.0[..])
+        && is_mask(mask)
+        && out.shape().starts_with(mask.shape())
+    {
+        return room.dense(mask, DType::Bool).map(drop);
+    }
+    let Some(layout) = layout.as_ref().filter(|l| !l.shape.contains(&0)) else {
+        return Ok(());
+    };
+    let (places, strides) = layout.operand_room(room, &a.indices)?;
+    let index = Lay {
+        ptr: places.data_ptr(),
+        strides,
+    };
+    let (dst, src) = (layout.lay(out), Lay::of(&values, &layout.shape));
+    let by_rows = cpu_index::adds_by_rows(out.dtype(), &layout.shape, [&dst, &src, &index]);
+    if !a.accumulate || by_rows || !of_halves(out.dtype()) {
+        return Ok(());
+    }
+    room.converted(out, room::wide_of(out))?;
+    room.converted(&values, room::wide_of(out))?;
+    layout.operand_room(room, &a.indices).map(drop)
 }
 
 /// The bits of a tensor's only element.

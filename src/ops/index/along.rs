@@ -5,6 +5,7 @@ use crate::cpu::view::at_least_1d;
 use crate::dims::{self, wrap_dim};
 use crate::ops::core::op::{Batch, FMO, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
+use crate::ops::index::room;
 use crate::{DType, Dims, Error, Result, Tensor, ensure, err, kernels};
 
 pub use crate::ops::index::getitem::{Index, Put, get_item, get_only, set_item};
@@ -19,7 +20,7 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| gather_rule(a.input, a.dim, a.index), |a, dim, outs| {
             gather(a.input, *dim, a.index, false, &outs[0])
-        }, cuda: |a, dim, outs| kernels::index::gather(&outs[0], a.input, *dim, &whole_numbers(a.index)?, false))
+        }, cuda: |a, dim, outs| kernels::index::gather(&outs[0], a.input, *dim, &whole_numbers(a.index)?, false), scratch: |a, _, _, room| room::long(room, a.index).map(drop))
         .index_args(4),
         "The elements at `index` along a dimension.",
     )
@@ -32,7 +33,7 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(|a| gather_rule(a.input, a.dim, a.index), |a, dim, outs| {
             gather(a.input, *dim, a.index, true, &outs[0])
-        }, cuda: |a, dim, outs| kernels::index::gather(&outs[0], a.input, *dim, &whole_numbers(a.index)?, true))
+        }, cuda: |a, dim, outs| kernels::index::gather(&outs[0], a.input, *dim, &whole_numbers(a.index)?, true), scratch: |a, _, _, room| room::long(room, a.index).map(drop))
         .index_args(4),
         "",
     )
@@ -42,7 +43,7 @@ pub static OPS: &[OpDef] = &[
         "index_select",
         "(Tensor self, int dim, Tensor index)",
         FMO | X,
-        body!(index_select_rule, index_select, cuda: |a, dim, outs| kernels::index::select(&outs[0], a.input, *dim, a.index)).index_args(4),
+        body!(index_select_rule, index_select, cuda: |a, dim, outs| kernels::index::select(&outs[0], a.input, *dim, a.index), scratch: |a, _, _, room| room::long(room, a.index).map(drop)).index_args(4),
         "The slices at `index` along a dimension.",
     )
     .apart(0b101)

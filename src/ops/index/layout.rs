@@ -1,10 +1,12 @@
 //! How an indexing call lies in memory: which dimensions are indexed, what indices broadcast to, and how results lie.
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay};
+use crate::cpu::room::Room;
 use crate::ops::core::helpers;
 use crate::ops::core::op::OutSpec;
 use crate::ops::core::typed::OptTensors;
 use crate::ops::index::along::long;
+use crate::ops::index::room;
 use crate::ops::index::truth::{coordinates, count, flat_places, is_mask};
 use crate::{
     DType, Device, Dims, Error, Result, Scalar, Tensor, bail, cpu, dims, ensure, err, kernels,
@@ -299,6 +301,26 @@ impl Layout {
         }
         let strides = self.index_strides(&self.lead, sum.strides());
         Ok((sum, strides, Axis::OFFSETS))
+    }
+
+    /// What [`Layout::operand`] makes of indices that are no masks: its places, and their strides.
+    pub(super) fn operand_room(
+        &self,
+        room: &mut Room,
+        indices: &OptTensors,
+    ) -> Result<(Tensor, Dims)> {
+        let places = room.keep(|room| {
+            let mut made = indices.0.iter().flatten().map(|i| room::long(room, i));
+            match (made.next().transpose()?, made.next().transpose()?) {
+                (Some(only), None) => Ok(only),
+                _ => {
+                    made.try_for_each(|i| i.map(drop))?;
+                    room.empty(&self.lead, DType::I64)
+                }
+            }
+        })?;
+        let strides = self.index_strides(places.shape(), places.strides());
+        Ok((places, strides))
     }
 
     /// The mask that is the only index, if the dimensions that it covers are as good as one: its positions need not be taken

@@ -10,6 +10,7 @@ use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, I, M, O, OpDef, Plan, X, k
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::core::typed::Operand;
 use crate::ops::index::along::{apart, out_of_range, start};
+use crate::ops::index::room;
 use crate::ops::index::truth::count;
 use crate::ops::pointwise::rule::{result_layout, result_type};
 use crate::ops::view::part::{self, Part};
@@ -72,7 +73,7 @@ pub static OPS: &[OpDef] = &[
         "masked_scatter",
         "(Tensor self, Tensor mask, Tensor source)",
         FM | I,
-        body!(masked_scatter_rule, masked_scatter).unmeasured().updates(),
+        body!(masked_scatter_rule, masked_scatter, scratch: masked_scatter_room).updates(),
         "`self` with the elements of `source` in order where `mask` is true.",
     )
     .alike(0b10)
@@ -163,7 +164,11 @@ pub static OPS: &[OpDef] = &[
                 part::strided(a.input, a.size, a.stride, a.storage_offset)?
             ),
             |a, part, outs| place_strided(a.input, a.src, part, &outs[0]),
-        ).unmeasured(),
+            scratch: |a, part, _, room| match (a.input.has_internal_overlap(), part) {
+                (true, Part::Strided { .. }) => Ok(()),
+                _ => room.converted(&cpu::view::whole(a.input), a.input.dtype()).map(drop),
+            }
+        ),
         "`self` with `src` written to a strided layout of its memory.",
     )
     .samples(
@@ -312,45 +317,38 @@ fn masked_scatter(a: &calls::MaskedScatter, (): &(), outs: &[Tensor]) -> Result<
     let out = &outs[0];
     let source = apart(a.source, out)?;
     let source = cpu::copy::dense(&source, source.dtype())?;
-    let places = cpu_index::true_places(&spread(a.mask, out.shape(), DType::Bool)?);
+    let mask = spread(a.mask, out.shape(), DType::Bool)?;
     ensure!(
-        places.len() as i64 <= source.numel(),
+        cpu_index::count_true(&mask) <= source.numel(),
         Runtime,
         "Number of elements of source < number of ones in mask"
     );
     start(out, a.input)?;
-    let work = if out.is_contiguous() {
-        out.clone()
-    } else {
-        cpu::copy::dense(out, out.dtype())?
-    };
-    let index = Tensor::from_slice(&places, &[places.len() as i64])?;
-    let item = out.dtype().size();
-    let axis = cpu_index::Axis {
-        step: item as isize,
-        size: out.numel(),
-        wrap: false,
-    };
-    let line = |t: &Tensor, step: i64| Lay {
-        ptr: t.data_ptr(),
-        strides: Dims::new(&[step]),
-    };
-    let bad = cpu_index::scatter(
-        index.shape(),
-        &line(&work, 0),
-        &line(&source, 1),
-        &line(&index, 1),
-        item,
-        axis,
-    );
-    if bad.is_some() {
-        return Err(out_of_range());
-    }
+    let work = cpu::copy::dense(out, out.dtype())?;
+    cpu_index::put_where(&work, &mask, &source);
     if out.is_contiguous() {
         Ok(())
     } else {
         cpu::copy::copy(out, &work)
     }
+}
+
+fn masked_scatter_room(
+    a: &calls::MaskedScatter,
+    (): &(),
+    outs: &[Tensor],
+    room: &mut Room,
+) -> Result<()> {
+    let out = &outs[0];
+    room.keep(|room| {
+        let source = room::apart(room, a.source, out)?;
+        room.dense(&source, source.dtype())
+    })?;
+    room.dense(
+        &cpu::view::of(a.mask, ViewPlan::expanded(a.mask, out.shape()))?,
+        DType::Bool,
+    )?;
+    room.dense(out, out.dtype()).map(drop)
 }
 
 fn where_rule(condition: &Tensor, x: Operand, y: Operand) -> Result<Plan> {

@@ -9,6 +9,7 @@ mod layout;
 pub mod mask;
 pub mod masked;
 pub mod nonzero;
+pub(in crate::ops) mod room;
 pub mod scatter;
 pub mod slices;
 pub mod take;

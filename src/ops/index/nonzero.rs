@@ -8,7 +8,7 @@ use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, OpDef, Plan, X, compose, f
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::truth::count;
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, kernels};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -52,7 +52,7 @@ pub static OPS: &[OpDef] = &[
         "nonzero_static",
         "(Tensor self, *, int size, int fill_value=-1)",
         FMO | X,
-        body!(nonzero_static_rule, nonzero_static, cuda: nonzero_static_beside).unmeasured(),
+        body!(nonzero_static_rule, nonzero_static, cuda: nonzero_static_beside, scratch: |a, _, _, room| room.dense(a.input, DType::Bool).map(drop)),
         "The first `size` positions of elements that are not zero, filled up.",
     )
     .samples("f32[3, 4], size=5; c64[3, 4], size=0")
@@ -86,7 +86,10 @@ pub static OPS: &[OpDef] = &[
         "_one_hot",
         "(Tensor self, int num_classes)",
         0,
-        body!(one_hot_rule, one_hot, cuda: one_hot_beside).unmeasured(),
+        body!(one_hot_rule, one_hot, cuda: one_hot_beside, scratch: |a, _, outs, room| {
+            room.dense(a.input, DType::I64)?;
+            room.dense(&outs[0], DType::I64).map(drop)
+        }),
         "",
     )
     .samples("i64([0, 2, 1]), 3")
@@ -112,7 +115,10 @@ pub static OPS: &[OpDef] = &[
         "_unravel_index",
         "(Tensor self, int[] shape)",
         0,
-        body!(unravel_rule, unravel).unmeasured(),
+        body!(unravel_rule, unravel, scratch: |a, _, outs, room| {
+            room.dense(a.input, DType::I64)?;
+            room.dense(&outs[0], DType::I64).map(drop)
+        }),
         "",
     )
     .samples("i64([1, 5]), [2, 3]")
@@ -214,13 +220,13 @@ fn one_hot(a: &calls::_OneHot, (): &(), outs: &[Tensor]) -> Result<()> {
         Runtime,
         "Class values must be smaller than num_classes."
     );
-    let dense = Tensor::empty(outs[0].shape(), DType::I64, Device::CPU)?;
-    cpu::fill(&dense, Scalar::Int(0))?;
-    let rows = cpu::slice_mut::<i64>(&dense);
-    for (i, &c) in classes.iter().enumerate() {
-        rows[i * n as usize + c as usize] = 1;
-    }
-    cpu::copy::copy(&outs[0], &dense)
+    cpu::lines::written::<i64>(&outs[0], |rows| {
+        rows.fill(0);
+        for (i, &c) in classes.iter().enumerate() {
+            rows[i * n as usize + c as usize] = 1;
+        }
+        Ok(())
+    })
 }
 
 fn one_hot_beside(a: &calls::_OneHot, (): &(), outs: &[Tensor]) -> Result<()> {
@@ -259,21 +265,16 @@ fn unravel_rule(a: &calls::_UnravelIndex) -> Result<Plan> {
 fn unravel(a: &calls::_UnravelIndex, (): &(), outs: &[Tensor]) -> Result<()> {
     let (t, shape, out) = (cpu::copy::dense(a.input, DType::I64)?, a.shape, &outs[0]);
     let steps = dims::contiguous_strides(shape);
-    for d in 0..shape.len() {
-        let list: Vec<i64> = cpu::slice::<i64>(&t)
-            .iter()
-            .map(|&p| {
-                let q = p.div_euclid(steps[d]);
-                if shape[d] == 0 {
-                    0
-                } else {
-                    q.rem_euclid(shape[d])
-                }
-            })
-            .collect();
-        let column = Tensor::from_slice(&list, t.shape())?;
-        let there = ViewPlan::of(out).selected(t.ndim(), d as i64);
-        cpu::copy::copy(&cpu::view::of(out, there)?, &column)?;
-    }
-    Ok(())
+    cpu::lines::written::<i64>(out, |to| {
+        let rows = to.chunks_exact_mut(shape.len().max(1));
+        for (to, &p) in rows.zip(cpu::slice::<i64>(&t)) {
+            for (to, (&step, &size)) in to.iter_mut().zip(steps.iter().zip(shape)) {
+                *to = match size {
+                    0 => 0,
+                    size => p.div_euclid(step).rem_euclid(size),
+                };
+            }
+        }
+        Ok(())
+    })
 }

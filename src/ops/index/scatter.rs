@@ -10,6 +10,7 @@ use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_bounds, size_at, start};
 use crate::ops::index::beside::reduce_beside;
 use crate::ops::index::counts::counts;
+use crate::ops::index::room::{self, of_halves, wide_of};
 use crate::{DType, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
@@ -23,7 +24,8 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| scatter_rule(a.input, a.dim, a.index, Some(a.src)),
             |a, dim, outs| scatter(a.input, *dim, a.index, a.src.into(), None, &outs[0]),
-            cuda: |a, dim, outs| scatter_beside(a.input, *dim, a.index, a.src.into(), None, &outs[0])
+            cuda: |a, dim, outs| scatter_beside(a.input, *dim, a.index, a.src.into(), None, &outs[0]),
+            scratch: |a, dim, outs, room| room::scatter(room, &outs[0], *dim, a.index, a.src.into(), None)
         )
         .index_args(4)
         .updates(),
@@ -42,8 +44,9 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| scatter_rule(a.input, a.dim, a.index, None),
             |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
-            cuda: |a, dim, outs| scatter_beside(a.input, *dim, a.index, a.value.into(), None, &outs[0])
-        ).unmeasured()
+            cuda: |a, dim, outs| scatter_beside(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
+            scratch: |a, dim, outs, room| room::scatter(room, &outs[0], *dim, a.index, a.value.into(), None)
+        )
         .index_args(4)
         .updates(),
         "`self` with a number written at `index` along a dimension.",
@@ -77,7 +80,8 @@ pub static OPS: &[OpDef] = &[
                 a.src.into(),
                 Some(*how),
                 &outs[0]
-            )
+            ),
+            scratch: |a, (dim, how), outs, room| room::scatter(room, &outs[0], *dim, a.index, a.src.into(), Some(*how))
         )
         .index_args(4)
         .updates(),
@@ -107,8 +111,9 @@ pub static OPS: &[OpDef] = &[
                 a.value.into(),
                 Some(*how),
                 &outs[0]
-            )
-        ).unmeasured()
+            ),
+            scratch: |a, (dim, how), outs, room| room::scatter(room, &outs[0], *dim, a.index, a.value.into(), Some(*how))
+        )
         .index_args(4)
         .updates(),
         "`self` with a number added or multiplied at `index` along a dimension.",
@@ -137,7 +142,8 @@ pub static OPS: &[OpDef] = &[
                 a.src.into(),
                 Some(Reduce::Add),
                 &outs[0]
-            )
+            ),
+            scratch: |a, dim, outs, room| room::scatter(room, &outs[0], *dim, a.index, a.src.into(), Some(Reduce::Add))
         )
         .index_args(4)
         .updates(),
@@ -154,7 +160,7 @@ pub static OPS: &[OpDef] = &[
         "scatter_reduce",
         "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
         FMIO | X,
-        body!(scatter_reduce_rule, scatter_reduce, cuda: scatter_reduce_beside).unmeasured()
+        body!(scatter_reduce_rule, scatter_reduce, cuda: scatter_reduce_beside, scratch: |a, &(dim, how), outs, room| room::scatter_reduce(room, (&outs[0], dim), a.index, a.src, (how, a.include_self)))
             .index_args(4)
             .updates(),
         "`self` with `src` reduced into it at `index` along a dimension.",
@@ -358,22 +364,13 @@ pub(in crate::ops) fn source_lay(src: &Tensor, number: bool, ndim: usize) -> Lay
     }
 }
 
-/// Floats of 16 bits, and complex numbers of them.
-pub(in crate::ops) fn of_halves(d: DType) -> bool {
-    d.is_reduced_float() || d == DType::C32
-}
-
 /// Works on a result of halves in single precision.
 pub(in crate::ops) fn widened<R>(
     out: &Tensor,
     src: &Tensor,
     f: impl FnOnce(&Tensor, &Tensor) -> Result<R>,
 ) -> Result<R> {
-    let dtype = if out.dtype().is_complex() {
-        DType::C64
-    } else {
-        DType::F32
-    };
+    let dtype = wide_of(out);
     let wide = cpu::copy::converted(out, dtype)?;
     let made = f(&wide, &cpu::copy::converted(src, dtype)?)?;
     cpu::copy::copy(out, &wide)?;

@@ -15,6 +15,7 @@ use crate::ops::index::along::{
     along, apart, axis, is_index, out_of_bounds, out_of_range, size_at, start,
 };
 use crate::ops::index::beside::reduce_beside;
+use crate::ops::index::room::{self, Slices, is_one};
 use crate::ops::index::scatter::{
     How, apart_index, reduce_into, reduce_rows, source_lay, value_of,
 };
@@ -31,8 +32,9 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| slices_rule(a.input, a.dim, a.index, a.source, "index_add_"),
             index_add,
-            cuda: index_add_beside
-        ).unmeasured()
+            cuda: index_add_beside,
+            scratch: |a, dim, outs, room| room::slices(room, &outs[0], *dim, a.index, a.source, Slices::Added(a.alpha))
+        )
         .index_args(4)
         .updates(),
         "`self` with slices of `source` times `alpha` added at `index`.",
@@ -47,7 +49,7 @@ pub static OPS: &[OpDef] = &[
         "index_copy",
         "(Tensor self, int dim, Tensor index, Tensor source)",
         FMIO | X,
-        body!(index_copy_rule, index_copy, cuda: index_copy_beside).index_args(4).updates(),
+        body!(index_copy_rule, index_copy, cuda: index_copy_beside, scratch: |a, dim, outs, room| room::slices(room, &outs[0], *dim, a.index, a.source, Slices::Written)).index_args(4).updates(),
         "`self` with slices of `source` written at `index`.",
     ).alike(1).apart(0b1100)
     .samples("f64[1], 0, i64([0]), f64[1]; c64[5, 5], -1, i64([4, 0, 2, 1, 3]), c64[5, 5]")
@@ -61,7 +63,8 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
             |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
-            cuda: |a, dim, outs| index_fill_beside(a.input, *dim, a.index, a.value.into(), &outs[0])
+            cuda: |a, dim, outs| index_fill_beside(a.input, *dim, a.index, a.value.into(), &outs[0]),
+            scratch: |a, _, outs, room| room::filled(room, &outs[0], a.index, a.value.into())
         )
         .index_args(4)
         .updates(),
@@ -78,8 +81,9 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| index_fill_rule(a.input, a.dim, a.index, a.value.into()),
             |a, dim, outs| index_fill(a.input, *dim, a.index, a.value.into(), &outs[0]),
-            cuda: |a, dim, outs| index_fill_beside(a.input, *dim, a.index, a.value.into(), &outs[0])
-        ).unmeasured()
+            cuda: |a, dim, outs| index_fill_beside(a.input, *dim, a.index, a.value.into(), &outs[0]),
+            scratch: |a, _, outs, room| room::filled(room, &outs[0], a.index, a.value.into())
+        )
         .index_args(4)
         .updates(),
         "`self` with a number written to the slices at `index`.",
@@ -92,7 +96,7 @@ pub static OPS: &[OpDef] = &[
         "index_reduce",
         "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
         FMIO | X,
-        body!(index_reduce_rule, index_reduce, cuda: index_reduce_beside).unmeasured()
+        body!(index_reduce_rule, index_reduce, cuda: index_reduce_beside, scratch: |a, &(dim, how), outs, room| room::slices(room, &outs[0], dim, a.index, a.source, Slices::Reduced(how, a.include_self)))
             .index_args(4)
             .updates(),
         "`self` with slices of `source` reduced into it at `index`.",
@@ -167,12 +171,7 @@ fn slices_rule(
 /// The source of `index_add` times its factor, apart from the result.
 fn scaled(a: &calls::IndexAdd, out: &Tensor) -> Result<Tensor> {
     let source = at_least_1d(&apart(a.source, out)?);
-    if source.numel() == 0
-        || matches!(
-            a.alpha,
-            Scalar::Int(1) | Scalar::Float(1.0) | Scalar::Bool(true)
-        )
-    {
+    if source.numel() == 0 || is_one(a.alpha) {
         return Ok(source);
     }
     let alpha = match out.dtype() {

@@ -1,15 +1,17 @@
 //! Elements at positions of the flattened tensor (take, put), and rows of a table (embedding).
 
 use crate::cpu::index::{self as cpu_index, Axis, Lay, Reduce};
+use crate::cpu::room::Room;
 use crate::ops::batch;
 use crate::ops::copy::like;
 use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, I, J, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::ops::index::along::{apart, axis, is_index, long, out_of_range, start};
+use crate::ops::index::room;
 use crate::ops::index::scatter::{apart_index, reduce_rows};
 use crate::ops::view::shape::{found, type_name};
-use crate::{DType, Dims, Element, Error, Result, Tensor, cpu, ensure, err, kernels, mode};
+use crate::{DType, Device, Dims, Element, Error, Result, Tensor, cpu, ensure, err, kernels, mode};
 use num_complex::Complex64;
 use std::ops::MulAssign;
 use torchlike_macros::operators;
@@ -21,7 +23,7 @@ pub static OPS: &[OpDef] = &[
         "take",
         "(Tensor self, Tensor index)",
         FMO | X,
-        body!(take_rule, take, cuda: |a, _, outs| kernels::index::flat(&outs[0], &kernels::converted(a.input, a.input.dtype())?, a.index)).unmeasured().index_args(2),
+        body!(take_rule, take, cuda: |a, _, outs| kernels::index::flat(&outs[0], &kernels::converted(a.input, a.input.dtype())?, a.index), scratch: |a, _, _, room| room.dense(a.input, a.input.dtype()).map(drop)).index_args(2),
         "The elements at positions in row-major order.",
     ).apart(0b11)
     .samples("f32[3, 4], i64([6, 3, 3]); c64[3, 4], i64(0)")
@@ -31,7 +33,7 @@ pub static OPS: &[OpDef] = &[
         "put",
         "(Tensor self, Tensor index, Tensor source, bool accumulate=False)",
         FM | I,
-        body!(put_rule, put, cuda: put_beside).unmeasured().index_args(2).updates(),
+        body!(put_rule, put, cuda: put_beside, scratch: |a, _, outs, room| room::put(room, &outs[0], a.index, a.source, a.accumulate)).index_args(2).updates(),
         "`self` with elements written at positions in row-major order.",
     ).apart(0b110)
     .samples("f32[3, 3], i64([6, 4, 2]), f32[3], False; c64[3, 3], i64([6, 4, 2]), c64[3], True")
@@ -40,7 +42,7 @@ pub static OPS: &[OpDef] = &[
         "embedding",
         "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",
         F,
-        body!(embedding_rule, embedding, cuda: |a, _, outs| kernels::index::rows(&outs[0], a.weight, a.indices)).index_args(2),
+        body!(embedding_rule, embedding, cuda: |a, _, outs| kernels::index::rows(&outs[0], a.weight, a.indices), scratch: |a, _, _, room| room::long(room, a.indices).map(drop)).index_args(2),
         "The rows of `weight` at `indices`.",
     ).samples("f32[5, 3], i64([1, 4]); f64[5, 2], i64([[0, 1], [2, 2]])")
     .grad("weight: embedding_backward(grad, indices, weight.sizes[0], padding_idx, scale_grad_by_freq, sparse); jvp: linear")
@@ -59,7 +61,7 @@ pub static OPS: &[OpDef] = &[
         "embedding_renorm",
         "(Tensor self, Tensor indices, float max_norm, float norm_type)",
         J,
-        body!(renorm_rule, renorm).unmeasured().index_args(2).updates(),
+        body!(renorm_rule, renorm, scratch: renorm_room).index_args(2).updates(),
         "`self` with the rows at `indices` scaled down to a norm.",
     ).overlaps().samples("f32[5, 3], i64([1, 4]), 1.0, 2.0")
     .grad("self: refused"),
@@ -210,11 +212,12 @@ fn wrapped(index: &Tensor, n: i64) -> std::result::Result<Tensor, i64> {
     if let Some(&bad) = list.iter().find(|&&i| i < -n || i >= n) {
         return Err(bad);
     }
-    let list: Vec<i64> = list
-        .iter()
-        .map(|&i| if i < 0 { i + n } else { i })
-        .collect();
-    Tensor::from_slice(&list, &[list.len() as i64]).map_err(|_| i64::MIN + 1)
+    let made = Tensor::empty(&[list.len() as i64], DType::I64, Device::CPU);
+    let made = made.map_err(|_| i64::MIN + 1)?;
+    for (to, &i) in cpu::slice_mut::<i64>(&made).iter_mut().zip(list) {
+        *to = if i < 0 { i + n } else { i };
+    }
+    Ok(made)
 }
 
 fn embedding_rule(a: &calls::Embedding) -> Result<Plan> {
@@ -303,11 +306,12 @@ fn renorm_rule(a: &calls::EmbeddingRenorm) -> Result<Plan> {
 fn renorm(a: &calls::EmbeddingRenorm, (): &(), outs: &[Tensor]) -> Result<()> {
     let out = &outs[0];
     start(out, a.input)?;
-    let mut rows = cpu::slice::<i64>(&cpu::copy::dense(a.indices, DType::I64)?).to_vec();
+    let list = Tensor::empty(a.indices.shape(), DType::I64, Device::CPU)?;
+    cpu::copy::copy(&list, a.indices)?;
+    let rows = cpu::slice_mut::<i64>(&list);
     rows.sort_unstable();
-    rows.dedup();
     let count = out.shape()[0];
-    for r in rows {
+    for r in rows.chunk_by(|a, b| a == b).map(|same| same[0]) {
         ensure!(
             r >= -count && r < count,
             Index,
@@ -325,6 +329,26 @@ fn renorm(a: &calls::EmbeddingRenorm, (): &(), outs: &[Tensor]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn renorm_room(
+    a: &calls::EmbeddingRenorm,
+    (): &(),
+    outs: &[Tensor],
+    room: &mut Room,
+) -> Result<()> {
+    let out = &outs[0];
+    room.empty(a.indices.shape(), DType::I64)?;
+    if a.indices.numel() == 0 || out.shape()[0] == 0 {
+        return Ok(());
+    }
+    let wide = if out.dtype().is_complex() {
+        DType::C128
+    } else {
+        DType::F64
+    };
+    let row = cpu::view::of(out, ViewPlan::of(out).selected(0, 0))?;
+    room.dense(&row, wide).map(drop)
 }
 
 /// A row in double precision and of the largest norm, if it is longer.

@@ -65,7 +65,8 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| addbmm_rule(a.input, a.batch1, a.batch2).map(|p| (p, factors(a.beta, a.alpha))),
             |a, by, o| HOST.add_batches(&o[0], a.input, a.batch1, a.batch2, *by),
-            cuda: |a, by, o| GPU.add_batches(&o[0], a.input, a.batch1, a.batch2, *by)
+            cuda: |a, by, o| GPU.add_batches(&o[0], a.input, a.batch1, a.batch2, *by),
+            scratch: |a, _, o, room| Backend::batches_room(room, &o[0], [a.input, a.batch1, a.batch2])
         )
         .grows(),
         "beta self + alpha times the sum of the products of two batches.",

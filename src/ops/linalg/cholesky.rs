@@ -5,6 +5,7 @@ use crate::cpu::dense::number::Number;
 use crate::cpu::dense::triangular::{Triangle, solve_left};
 use crate::cpu::dense::view::{View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
+use crate::cpu::room::Room;
 use crate::ops::core::op::{
     Batch, Cast, F, FMO, O, OpDef, OutSpec, P, Plan, R, X, compose, kernel,
 };
@@ -22,7 +23,10 @@ pub static OPS: &[OpDef] = &[
         "linalg.cholesky_ex",
         "(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
         F | O | X,
-        body!(factors_rule, factors_ex).unmeasured(),
+        body!(factors_rule, factors_ex, scratch: |a, _, o, room| {
+            room.within(|room| factors_room(room, a.input, a.upper, &o[0]))?;
+            room.numbers(&o[1], DType::I32)
+        }),
         "The Cholesky factor, and where it failed.",
     )
     .samples("f32[3, 3].spd; f64[2, 3, 3].spd, upper=True")
@@ -44,7 +48,7 @@ pub static OPS: &[OpDef] = &[
         FMO | R,
         body!(old_rule, |a, _, o| {
             factors(a.input, a.upper, Some("cholesky"), &o[0]).map(drop)
-        }).unmeasured(),
+        }, scratch: |a, _, o, room| factors_room(room, a.input, a.upper, &o[0])),
         "The Cholesky factor.",
     )
     .samples("f32[0, 0]; c64[2, 5, 5].spd, upper=True; f32[0, 0, 0], upper=True")
@@ -55,7 +59,10 @@ pub static OPS: &[OpDef] = &[
         "cholesky_solve",
         "(Tensor self, Tensor input2, bool upper=False)",
         FMO | R,
-        body!(solve_rule, solve).unmeasured(),
+        body!(solve_rule, solve, scratch: |a, _, o, room| {
+            room.matrices(a.input2, &lead(a.input2.shape()))?;
+            room.matrices_for(&o[0], &[a.input, a.input2])
+        }),
         "The solution of a system by its Cholesky factor.",
     )
     .samples("f32[5, 5], f32[5, 5]; c64[5, 5], c64[5, 5]")
@@ -68,7 +75,10 @@ pub static OPS: &[OpDef] = &[
         FMO | P,
         body!(|a| square_rule(a.input, "cholesky_inverse"), |a, _, o| {
             inverses(a.input, a.upper, &o[0])
-        }).unmeasured(),
+        }, scratch: |a, _, o, room| {
+            room.matrices(a.input, &lead(a.input.shape()))?;
+            room.matrices_for(&o[0], &[])
+        }),
         "The inverse by the Cholesky factor.",
     )
     .samples("f32[5, 5]; f32[0, 2, 2], upper=True")
@@ -123,6 +133,14 @@ fn factors_ex(a: &calls::LinalgCholeskyEx, (): &(), outs: &[Tensor]) -> Result<(
 /// message, such a minor is an error.
 fn factors(t: &Tensor, upper: bool, strict: Option<&str>, out: &Tensor) -> Result<Vec<i32>> {
     with_numbers!(t.dtype(), T => factors_of::<T>(t, upper, strict, out))
+}
+
+fn factors_room(room: &mut Room, t: &Tensor, upper: bool, out: &Tensor) -> Result<()> {
+    if upper {
+        room.matrices(t, &lead(t.shape()))
+    } else {
+        room.matrices_for(out, &[t])
+    }
 }
 
 fn factors_of<T: Number>(

@@ -18,7 +18,11 @@ pub static OPS: &[OpDef] = &[
         "linalg.ldl_factor_ex",
         "(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)",
         F | O | X,
-        body!(factor_rule, factor).unmeasured(),
+        body!(factor_rule, factor, scratch: |a, _, o, room| {
+            room.matrices_for(&o[0], &[a.input])?;
+            room.numbers(&o[1], DType::I64)?;
+            room.numbers(&o[2], DType::I32)
+        }),
         "The factors L and D of a symmetric matrix, and where D is zero.",
     )
     .samples("f32[3, 3]; c64[2, 3, 3], hermitian=True; f64[0, 0]")
@@ -42,7 +46,12 @@ pub static OPS: &[OpDef] = &[
         "linalg.ldl_solve",
         "(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False)",
         F | O | X,
-        body!(solve_rule, solve).unmeasured(),
+        body!(solve_rule, solve, scratch: |a, _, o, room| {
+            let own = lead(a.LD.shape());
+            room.matrices(a.LD, &own)?;
+            room.rows_of(a.pivots, &own)?;
+            room.matrices_for(&o[0], &[a.B])
+        }),
         "The solution of A X = B by the factors L and D of A.",
     )
     .samples("f32[3, 3].spd, i32([1, 2, 3]), f32[3, 2]; f64[2, 2].spd, i32([1, 2]), f64[4, 2, 1]")

@@ -4,6 +4,7 @@ use crate::cpu::dense::lu as dense;
 use crate::cpu::dense::number::Number;
 use crate::cpu::dense::view::{View, ViewMut};
 use crate::cpu::matrices::{self, Pieces, Stack};
+use crate::cpu::room::Room;
 use crate::ops::core::op::{
     Batch, Cast, F, FMO, O, OpDef, OutSpec, Plan, R, Ret, X, compose, kernel,
 };
@@ -22,7 +23,11 @@ pub static OPS: &[OpDef] = &[
         "linalg.lu_factor_ex",
         "(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
         F | O | X,
-        body!(factor_rule, factors).unmeasured(),
+        body!(factor_rule, factors, scratch: |a, _, o, room| {
+            room.matrices_for(&o[0], &[a.A])?;
+            room.numbers(&o[1], DType::I32)?;
+            room.numbers(&o[2], DType::I32)
+        }),
         "The LU factorisation in one matrix, and where it failed.",
     ).samples("f64[3, 4]; c64[3, 4]")
     .grad("A: _grad.lu_factor(grad, LU, pivots, pivot)")
@@ -46,7 +51,11 @@ pub static OPS: &[OpDef] = &[
         "linalg.lu",
         "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
         F | O | X,
-        body!(lu_rule, lu).unmeasured(),
+        body!(lu_rule, lu, scratch: |a, _, o, room| {
+            room.matrices(a.A, &lead(a.A.shape()))?;
+            room.within(|room| triangles_room(room, &o[1], &o[2]))?;
+            room.matrices_for(&o[0], &[])
+        }),
         "The LU factorisation.",
     ).samples("f32[3, 4]")
     .grad("A: _grad.lu(grads[1], grads[2], P, L, U, pivot)")
@@ -55,7 +64,12 @@ pub static OPS: &[OpDef] = &[
         "linalg.lu_solve",
         "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)",
         F | O | X,
-        body!(solve_rule, solve).unmeasured(),
+        body!(solve_rule, solve, scratch: |a, batch, o, room| {
+            let own = lead(a.LU.shape());
+            room.matrices(a.LU, &own)?;
+            room.rows_of(a.pivots, &own)?;
+            solutions_room(room, a.left, a.B, batch, &o[0])
+        }),
         "The solution of a system by its LU factorisation.",
     ).samples(
         "f32[0, 3, 3], i32[0, 3], f32[0, 3, 4]; \
@@ -76,7 +90,7 @@ pub static OPS: &[OpDef] = &[
         "lu_unpack",
         "(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
         F | O | X,
-        body!(unpack_rule, unpack).unmeasured(),
+        body!(unpack_rule, unpack, scratch: unpack_room),
         "The factors of an LU factorisation.",
     ).samples("f32[0, 6, 5], i32[0, 5]; c64[3, 4], i32([1, 3, 3])")
     .grad("LU_data: _grad.lu_unpack(grads[1], grads[2], LU_data.rows, LU_data.columns)")
@@ -251,6 +265,11 @@ fn write_permutations<T: Number>(out: &Tensor, steps: usize, pivots: &[usize]) -
     ps.store(out)
 }
 
+fn triangles_room(room: &mut Room, lower: &Tensor, upper: &Tensor) -> Result<()> {
+    room.matrices_for(lower, &[])?;
+    room.matrices_for(upper, &[])
+}
+
 /// Writes both factors apart.
 fn write_triangles<T: Number>(all: &Stack<T>, lower: &Tensor, upper: &Tensor) -> Result<()> {
     let (mut ls, mut us) = (Stack::<T>::empty_for(lower)?, Stack::<T>::empty_for(upper)?);
@@ -385,6 +404,34 @@ impl<T: Number> System<'_, T> {
             x.store_adjoints(out)
         }
     }
+}
+
+/// What [`System::solve`] takes.
+pub(super) fn solutions_room(
+    room: &mut Room,
+    left: bool,
+    b: &Tensor,
+    batch: &Dims,
+    out: &Tensor,
+) -> Result<()> {
+    if left {
+        room.matrices_for(out, &[b])
+    } else {
+        room.matrices(b, batch)
+    }
+}
+
+fn unpack_room(a: &calls::LuUnpack, (): &(), outs: &[Tensor], room: &mut Room) -> Result<()> {
+    let batch = lead(a.LU_data.shape());
+    if a.unpack_pivots && a.LU_pivots.ndim() <= batch.len() + 1 {
+        room.rows_of(a.LU_pivots, &batch)?;
+        room.within(|room| room.matrices_for(&outs[0], &[]))?;
+    }
+    if a.unpack_data {
+        room.matrices(a.LU_data, &batch)?;
+        triangles_room(room, &outs[1], &outs[2])?;
+    }
+    Ok(())
 }
 
 fn unpack_rule(a: &calls::LuUnpack) -> Result<Plan> {

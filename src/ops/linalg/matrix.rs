@@ -121,8 +121,9 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| dot_rule(a.input, a.other),
             |a, _, o| HOST.vdot(&o[0], a.input, a.other),
-            cuda: |a, _, o| GPU.vdot(&o[0], a.input, a.other)
-        ).unmeasured(),
+            cuda: |a, _, o| GPU.vdot(&o[0], a.input, a.other),
+            scratch: |a, _, o, room| cpu::matrix::vdot_room(room, &o[0], a.input, a.other)
+        ),
         "dot with the first vector conjugated.",
     )
     .samples("c64[5], c64[5]")

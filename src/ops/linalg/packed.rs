@@ -39,8 +39,9 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| product_rule(a.input, (a.weight, DType::I8, 1), (a.scales, 1)),
-            |a, _, o| cpu::packed::of_bytes(&o[0], a.input, a.weight, a.scales)
-        ).unmeasured(),
+            |a, _, o| cpu::packed::of_bytes(&o[0], a.input, a.weight, a.scales),
+            scratch: |a, _, o, room| cpu::packed::room(room, &o[0], a.input, a.weight, a.scales, false)
+        ),
         "",
     )
     .samples("f32[3, 4], i8[2, 4], f32[2]; bf16[3, 4], i8[2, 4], bf16[2]")
@@ -49,7 +50,10 @@ pub static OPS: &[OpDef] = &[
         "_convert_weight_to_int4pack_for_cpu",
         "(Tensor self, int innerKTiles)",
         F,
-        body!(pack_rule, |a, _, o| pack(a.input, &o[0])).unmeasured(),
+        body!(pack_rule, |a, _, o| pack(a.input, &o[0]), scratch: |a, _, o, room| {
+            room.dense(a.input, DType::I32)?;
+            room.dense(&o[0], DType::U8).map(drop)
+        }),
         "Numbers of four bits in pairs: rows of a block of 32, the first half in the lower bits, column after column.",
     )
     .samples("i32[16, 4].below(16), 2; i32[48, 2].below(16), 2")
@@ -60,8 +64,12 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| Ok(Plan::contiguous(&[a.input.size(0)?, a.input.size(1)? * 2], DType::I32)),
-            |a, _, o| unpack(a.input, &o[0])
-        ).unmeasured(),
+            |a, _, o| unpack(a.input, &o[0]),
+            scratch: |a, _, o, room| {
+                room.dense(a.input, DType::U8)?;
+                room.dense(&o[0], DType::I32).map(drop)
+            }
+        ),
         "",
     )
     .samples("u8[32, 2].below(16)")
@@ -80,8 +88,9 @@ pub static OPS: &[OpDef] = &[
         0,
         body!(
             |a| nibbles_rule(a),
-            |a, _, o| cpu::packed::of_nibbles(&o[0], a.input, a.weight, a.group as usize, a.numbers)
-        ).unmeasured(),
+            |a, _, o| cpu::packed::of_nibbles(&o[0], a.input, a.weight, a.group as usize, a.numbers),
+            scratch: |a, _, o, room| cpu::packed::room(room, &o[0], a.input, a.weight, a.numbers, true)
+        ),
         "",
     )
     .samples("f32[3, 32], u8[32, 16], 32, f32[1, 32, 2]; bf16[3, 64], u8[48, 32], 32, bf16[2, 48, 2]")
@@ -236,24 +245,28 @@ fn pack(t: &Tensor, out: &Tensor) -> Result<()> {
     let (rows, columns) = (t.shape()[0] as usize, t.shape()[1] as usize);
     let dense = cpu::copy::dense(t, DType::I32)?;
     let from = cpu::slice::<i32>(&dense);
-    let mut bytes = vec![0u8; rows * columns / 2];
-    cpu::packed::for_each_pair(rows, columns, |a, b, k, place| {
-        let (low, high) = (from[a * columns + k], from[b * columns + k]);
-        bytes[place] = (low & 15) as u8 | ((high & 15) as u8) << 4;
-    });
-    cpu::matrices::write_numbers(out, &bytes)
+    cpu::lines::written::<u8>(out, |bytes| {
+        bytes.fill(0);
+        cpu::packed::for_each_pair(rows, columns, |a, b, k, place| {
+            let (low, high) = (from[a * columns + k], from[b * columns + k]);
+            bytes[place] = (low & 15) as u8 | ((high & 15) as u8) << 4;
+        });
+        Ok(())
+    })
 }
 
 fn unpack(t: &Tensor, out: &Tensor) -> Result<()> {
     let (rows, columns) = (t.shape()[0] as usize, t.shape()[1] as usize * 2);
     let dense = cpu::copy::dense(t, DType::U8)?;
     let from = cpu::slice::<u8>(&dense);
-    let mut numbers = vec![0i32; rows * columns];
-    cpu::packed::for_each_pair(rows, columns, |a, b, k, place| {
-        numbers[a * columns + k] = i32::from(from[place] & 15);
-        numbers[b * columns + k] = i32::from(from[place] >> 4);
-    });
-    cpu::matrices::write_numbers(out, &numbers)
+    cpu::lines::written::<i32>(out, |numbers| {
+        numbers.fill(0);
+        cpu::packed::for_each_pair(rows, columns, |a, b, k, place| {
+            numbers[a * columns + k] = i32::from(from[place] & 15);
+            numbers[b * columns + k] = i32::from(from[place] >> 4);
+        });
+        Ok(())
+    })
 }
 
 fn int4_mm(a: &calls::_WeightInt4packMmForCpu) -> Result<Tensor> {

@@ -18,7 +18,11 @@ pub static OPS: &[OpDef] = &[
         "linalg.qr",
         "(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
         F | O | X,
-        body!(qr_rule, qr).unmeasured(),
+        body!(qr_rule, qr, scratch: |a, wanted, o, room| {
+            room.matrices(a.A, &lead(a.A.shape()))?;
+            room.matrices_for(&o[1], &[])?;
+            if wanted.q { room.matrices_for(&o[0], &[]) } else { Ok(()) }
+        }),
         "Orthogonal and triangular factor.",
     )
     .samples("f32[3, 4]; c64[3, 4]")
@@ -38,7 +42,10 @@ pub static OPS: &[OpDef] = &[
         "geqrf",
         "(Tensor self) -> (Tensor a, Tensor tau)",
         FMO | P,
-        body!(geqrf_rule, geqrf).unmeasured(),
+        body!(geqrf_rule, geqrf, scratch: |a, _, o, room| {
+            room.matrices_for(&o[0], &[a.input])?;
+            room.numbers(&o[1], a.input.dtype())
+        }),
         "Householder reflections of a matrix.",
     )
     .samples("f32[3, 4]; c64[3, 4]")
@@ -50,7 +57,12 @@ pub static OPS: &[OpDef] = &[
         F | O | P,
         body!(|a| product_rule(a.input, a.tau), |a, _, o| product(
             a.input, a.tau, &o[0]
-        )).unmeasured(),
+        ), scratch: |a, _, o, room| {
+            let batch = lead(a.input.shape());
+            room.matrices(a.input, &batch)?;
+            room.vectors(a.tau, &batch)?;
+            room.matrices_for(&o[0], &[])
+        }),
         "The first columns of a product of reflections.",
     )
     .samples("f32[6, 5], f32[5]; c64[5, 5], c64[5]")
@@ -70,7 +82,12 @@ pub static OPS: &[OpDef] = &[
         "ormqr",
         "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)",
         FMO | X | P,
-        body!(ormqr_rule, ormqr).unmeasured(),
+        body!(ormqr_rule, ormqr, scratch: |a, _, _, room| {
+            let batch = lead(a.input.shape());
+            room.matrices(a.input, &batch)?;
+            room.vectors(a.input2, &batch)?;
+            room.matrices(a.input3, &batch)
+        }),
         "A matrix multiplied by a product of reflections.",
     )
     .samples("f32[2, 5], f32[2], f32[2, 5], transpose=True")

@@ -3,12 +3,13 @@
 use crate::cpu::dense::lu as dense;
 use crate::cpu::dense::number::Number;
 use crate::cpu::matrices::{self, Stack, as_columns};
+use crate::cpu::room::Room;
 use crate::ops::batch;
 use crate::ops::core::op::{
     Batch, Cast, F, FM, FMO, Hidden, O, OpDef, OutSpec, Plan, R, Ret, X, compose, kernel,
 };
 use crate::ops::f;
-use crate::ops::linalg::lu::{System, factorise};
+use crate::ops::linalg::lu::{System, factorise, solutions_room};
 use crate::ops::linalg::rules::{
     batch_note, by_columns, check, check_numbers, columnwise, cubic, fits, lead, plan, same_types,
     tail, with_numbers,
@@ -24,7 +25,11 @@ pub static OPS: &[OpDef] = &[
         "linalg.inv_ex",
         "(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
         F | O | X,
-        body!(inverse_rule, inverses).unmeasured(),
+        body!(inverse_rule, inverses, scratch: |a, _, o, room| {
+            room.matrices(a.A, &lead(a.A.shape()))?;
+            room.matrices_for(&o[0], &[a.A])?;
+            room.numbers(&o[1], DType::I32)
+        }),
         "The inverse, and where it failed.",
     ).samples("f32[0, 0]; c64[5, 5]")
     .grad("A: _grad.inv(grad, inverse)")
@@ -52,7 +57,7 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(|a| determinant_rule(a.A, "linalg.det"), |a, _, o| det(
             a.A, o
-        )).unmeasured(),
+        ), scratch: |a, _, outs, room| determinants_room(room, a.A, outs)),
         "The determinant.",
     ).samples("f32[5, 5]")
     .grad("A: _grad.det(grad, A, result)")
@@ -68,7 +73,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.slogdet",
         "(Tensor A) -> (Tensor sign, Tensor logabsdet)",
         F | O | X,
-        body!(slogdet_rule, |a, _, o| slogdet(a.A, o)).unmeasured(),
+        body!(slogdet_rule, |a, _, o| slogdet(a.A, o), scratch: |a, _, outs, room| determinants_room(room, a.A, outs)),
         "Sign and logarithm of the determinant.",
     ).samples("f32[5, 5]")
     .grad("A: _grad.slogdet(grads[0], grads[1], A, sign) if A.complex or grads[1].given else None")
@@ -86,7 +91,7 @@ pub static OPS: &[OpDef] = &[
         FM,
         body!(|a| determinant_rule(a.input, "logdet"), |a, _, o| logdet(
             a.input, &o[0]
-        )).unmeasured(),
+        ), scratch: |a, _, outs, room| determinants_room(room, a.input, outs)),
         "The logarithm of the determinant.",
     ).samples("f32[1, 1].spd")
     .through(typed!(recorded_logdet))
@@ -95,7 +100,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.solve_ex",
         "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
         F | O | X,
-        body!(solve_rule, solve_ex).unmeasured(),
+        body!(solve_rule, solve_ex, scratch: solve_room),
         "The solution of A X = B, and where it failed.",
     ).samples("f64[0, 0], f64[0]")
     .grad("A, B: _grad.solve(grad, A, B, result, left, needs)")
@@ -235,6 +240,11 @@ fn det(t: &Tensor, outs: &[Tensor]) -> Result<()> {
     })
 }
 
+fn determinants_room(room: &mut Room, t: &Tensor, outs: &[Tensor]) -> Result<()> {
+    room.within(|room| room.matrices(t, &lead(t.shape())))?;
+    outs.iter().try_for_each(|o| room.numbers(o, o.dtype()))
+}
+
 fn slogdet(t: &Tensor, outs: &[Tensor]) -> Result<()> {
     with_numbers!(t.dtype(), T => {
         let (signs, logs): (Vec<_>, Vec<_>) = of_factors::<T, _>(t, sign_and_log)?.into_iter().unzip();
@@ -338,6 +348,21 @@ fn solve_of<T: Number>(a: &calls::LinalgSolveEx, side: &RightSide, outs: &[Tenso
         return system.solve(&as_columns(a.B), &side.batch, &as_columns(&outs[0]));
     }
     system.solve(a.B, &side.batch, &outs[0])
+}
+
+fn solve_room(
+    a: &calls::LinalgSolveEx,
+    side: &RightSide,
+    outs: &[Tensor],
+    room: &mut Room,
+) -> Result<()> {
+    room.matrices(a.A, &lead(a.A.shape()))?;
+    room.numbers(&outs[1], DType::I32)?;
+    if side.vector {
+        let (b, out) = (as_columns(a.B), as_columns(&outs[0]));
+        return solutions_room(room, a.left, &b, &side.batch, &out);
+    }
+    solutions_room(room, a.left, a.B, &side.batch, &outs[0])
 }
 
 fn solve(a: &calls::LinalgSolve) -> Result<Tensor> {

@@ -3,6 +3,7 @@
 use crate::cpu::dense::number::Number;
 use crate::cpu::dense::triangular::{MANY, Triangle, solve_left, solve_right};
 use crate::cpu::matrices::{self, Stack};
+use crate::cpu::room::Room;
 use crate::ops::core::op::{Batch, Cast, F, FMO, O, OpDef, Plan, X, kernel};
 use crate::ops::linalg::rules::{
     check, columnwise, fits, lead, older, plan, same_types, tail, with_numbers,
@@ -17,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.solve_triangular",
         "(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)",
         F | O | X,
-        body!(solve_rule, solve).unmeasured(),
+        body!(solve_rule, solve, scratch: |a, batch, o, room| solutions_room(room, a.input, a.left, a.B, batch, &o[0])),
         "The solution of a triangular system.",
     ).alike(0b10)
     .samples("f32[3, 3], f32[3, 0], upper=False; f32[3, 3], f32[0, 3], upper=True, left=False")
@@ -27,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         "triangular_solve",
         "(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
         FMO | X,
-        body!(old_rule, old_solve).unmeasured(),
+        body!(old_rule, old_solve, scratch: |a, batch, o, room| solutions_room(room, a.A, true, a.input, batch, &o[0])),
         "The solution of a triangular system.",
     ).alike(1)
     .samples("f64[5, 1], f64[5, 5]")
@@ -70,7 +71,7 @@ fn solutions<T: Number>(
 ) -> Result<()> {
     let own = lead(t.shape());
     // Equations of many right sides are solved for the adjoint of X: by rows, as tensors mostly lie.
-    let turned = left && b.shape()[b.ndim() - 1] >= MANY as i64;
+    let turned = by_rows(left, b);
     let (triangles, kind, mut x) = if turned {
         let upper = !kind.upper;
         let triangles = Stack::<T>::adjoints(t, &own)?;
@@ -98,6 +99,27 @@ fn solutions<T: Number>(
         x.store_adjoints(out)
     } else {
         x.store(out)
+    }
+}
+
+/// Whether equations are solved for the adjoint.
+fn by_rows(left: bool, b: &Tensor) -> bool {
+    left && b.shape()[b.ndim() - 1] >= MANY as i64
+}
+
+fn solutions_room(
+    room: &mut Room,
+    t: &Tensor,
+    left: bool,
+    b: &Tensor,
+    batch: &Dims,
+    out: &Tensor,
+) -> Result<()> {
+    room.matrices(t, &lead(t.shape()))?;
+    if by_rows(left, b) {
+        room.matrices(b, batch)
+    } else {
+        room.matrices_for(out, &[b])
     }
 }
 

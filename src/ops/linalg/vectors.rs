@@ -53,7 +53,7 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(cross_rule, |a, dim, o| cpu::cross::cross(
             &o[0], a.input, a.other, *dim
-        )).unmeasured(),
+        ), scratch: |a, _, o, room| cpu::cross::room(room, &o[0], a.input, a.other)),
         "The vector product along a dimension.",
     )
     .apart(0b11)

@@ -18,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "embedding_bag",
         "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> (Tensor, Tensor, Tensor, Tensor)",
         F,
-        body!(bag_rule, bag).unmeasured(),
+        body!(bag_rule, bag, scratch: |a, padding, outs, room| cpu::bag::room(room, outs, &bag_of(a, *padding))),
         "Sums, means or maxima of rows chosen by bags of indices.",
     ).samples(
         "f32[5, 3], i64([1, 2, 4, 0]), i64([0, 2]); \
@@ -163,15 +163,18 @@ fn bag_rule(a: &calls::EmbeddingBag) -> Result<(Plan, Option<i64>)> {
 }
 
 fn bag(a: &calls::EmbeddingBag, padding: &Option<i64>, outs: &[Tensor]) -> Result<()> {
-    let bag = Bag {
+    bags(outs, &bag_of(a, *padding))
+}
+
+fn bag_of<'a>(a: &calls::EmbeddingBag<'a>, padding: Option<i64>) -> Bag<'a> {
+    Bag {
         weight: a.weight,
         indices: a.indices,
         offsets: a.offsets,
         mode: a.mode,
         factors: a.per_sample_weights,
-        padding: *padding,
-    };
-    bags(outs, &bag)
+        padding,
+    }
 }
 
 fn embedding_bag(a: &calls::NnFunctionalEmbeddingBag) -> Result<Tensor> {

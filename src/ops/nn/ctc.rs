@@ -1,6 +1,6 @@
 //! ctc_loss.
 
-use crate::cpu::ctc::{Sequences, losses};
+use crate::cpu::ctc::{Sequences, losses, losses_room};
 use crate::ops::core::helpers::readable;
 use crate::ops::core::op::{Batch, Cast, F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
@@ -28,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         "_ctc_loss",
         "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
         F,
-        body!(rule, run).unmeasured(),
+        body!(rule, run, scratch: |a, _, outs, room| losses_room(room, outs, &sequences!(a))),
         "Minus the log probability of label sequences, and the logarithms that led to it.",
     ).samples("f32[4, 2, 3], i64([[1, 2], [2, 1]]), [4, 3], [2, 1], 0; f64[4, 2, 3], i64([1, 2, 2]), [4, 4], [2, 1]")
     .grad("log_probs: _ctc_loss_backward(grad, log_probs, targets, input_lengths, target_lengths, result0, result1, blank, zero_infinity)"),

@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
         "_pdist_forward",
         "(Tensor self, float p=2.0)",
         0,
-        body!(rule_pdist, run_pdist).unmeasured(),
+        body!(rule_pdist, run_pdist, scratch: |a, _, outs, room| cpu::distance::pairs_room(room, &outs[0], a.input, a.p)),
         "The distances between all pairs of rows.",
     ).samples("f32[3, 4]; f64[3, 4], 1.5")
     .grad("PdistBackward0 | self: _pdist_backward(grad, self, p, result)"),
@@ -59,7 +59,10 @@ pub static OPS: &[OpDef] = &[
         "_cdist_forward",
         "(Tensor x1, Tensor x2, float p, int? compute_mode)",
         0,
-        body!(rule_cdist, run_cdist).unmeasured(),
+        body!(rule_cdist, run_cdist, scratch: |a, _, outs, room| match a.x1.numel().min(a.x2.numel()) {
+            0 => Ok(()),
+            _ => cpu::distance::cross_room(room, &outs[0], a.x1, a.x2, a.p),
+        }),
         "The distances between all rows of two matrices.",
     ).samples("f32[3, 4], f32[5, 4], 2.0, None; f64[2, 3, 4], f64[5, 4], 0.5, 0")
     .grad("CdistBackward0 | x1: _cdist_backward(grad, x1, x2, p, result); x2: _cdist_backward(grad.transpose(-2, -1).contiguous(), x2, x1, p, result.transpose(-2, -1).contiguous())")

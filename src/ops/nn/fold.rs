@@ -2,6 +2,7 @@
 
 use crate::cpu::conv::{self as cpu, Geometry};
 use crate::cpu::copy;
+use crate::cpu::room::Room;
 use crate::ops::core::op::{Batch, F, OpDef, Plan, kernel};
 use crate::ops::nn::conv::triple;
 use crate::{DType, Device, Dims, Result, Tensor, ensure, kernels};
@@ -14,7 +15,7 @@ pub static OPS: &[OpDef] = &[
         "nn.functional.unfold",
         "(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)",
         F,
-        body!(unfold_rule, unfold, cuda: |a, g, outs| kernels::conv::unfold(&outs[0], a.input, g)).unmeasured(),
+        body!(unfold_rule, unfold, cuda: |a, g, outs| kernels::conv::unfold(&outs[0], a.input, g), scratch: |a, _, outs, room| windows_room(room, &outs[0], a.input, a.input.dtype())),
         "The windows of images as columns.",
     ).samples("f32[2, 3, 4], 2, 1, 0, 1; c64[2, 3, 4], (3, 3); f32[2, 3, 4], 2, (1, 2), 1, 1")
     .grad("Im2ColBackward0 | input: nn.functional.fold(grad, [input.sizes[2], input.sizes[3]] if input.ndim == 4 else [input.sizes[1], input.sizes[2]], kernel_size, dilation, padding, stride)")
@@ -23,7 +24,7 @@ pub static OPS: &[OpDef] = &[
         "nn.functional.fold",
         "(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)",
         F,
-        body!(fold_rule, fold, cuda: |a, g, outs| kernels::conv::fold(&outs[0], a.input, g)).unmeasured(),
+        body!(fold_rule, fold, cuda: |a, g, outs| kernels::conv::fold(&outs[0], a.input, g), scratch: |a, _, outs, room| windows_room(room, &outs[0], a.input, cpu::summed_in(a.input.dtype()))),
         "Columns added back into images.",
     ).samples("f32[1, 4, 4], (3, 3), (2, 2); f32[4, 4], (3, 3), 2")
     .grad("Col2ImBackward0 | input: nn.functional.unfold(grad, kernel_size, dilation, padding, stride)")
@@ -180,6 +181,16 @@ fn unfold_rule(a: &calls::NnFunctionalUnfold) -> Result<(Plan, Geometry)> {
 
 fn unfold(a: &calls::NnFunctionalUnfold, g: &Geometry, outs: &[Tensor]) -> Result<()> {
     by_dense(&outs[0], |out| cpu::columns(out, a.input, g))
+}
+
+/// What windows take that are read row-major in a type, and made so.
+fn windows_room(room: &mut Room, out: &Tensor, x: &Tensor, dtype: DType) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let out = room.dense(out, out.dtype())?;
+    room.dense(x, dtype)?;
+    room.dense(&out, dtype).map(drop)
 }
 
 /// Fills a tensor by way of a row-major one, if it is not that itself.

@@ -1,6 +1,7 @@
 //! Max pooling over windows of random places.
 
 use crate::cpu::pooling::{Job, Rule, Window, windows};
+use crate::cpu::pooling_room::forward;
 use crate::cpu::{self as host, copy};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Cast, F, OpDef, Plan, Ret, compose, kernel};
@@ -37,7 +38,10 @@ pub static OPS: &[OpDef] = &[
         "_fractional_max_pool",
         "(Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples) -> (Tensor, Tensor)",
         0,
-        body!(rule, run).unmeasured(),
+        body!(rule, run, scratch: |a, _, outs, room| {
+            room.dense(a.random_samples, DType::F64)?;
+            forward(room, (MemoryFormat::Contiguous, Rule::Max), a.input, outs)
+        }),
         "",
     ).samples("f32[1, 2, 6, 6], [2, 2], [3, 3], f32[1, 2, 2].unit")
     .grad("FractionalMaxPool{kernel_size.count}DBackward0 | self: _grad.fractional_max_pool2d_backward(grad, self, kernel_size, output_size, result1) if kernel_size.count == 2 else _grad.fractional_max_pool3d_backward(grad, self, kernel_size, output_size, result1); random_samples: constant('fractional_max_pool{kernel_size.count}d')"),

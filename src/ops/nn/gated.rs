@@ -16,7 +16,11 @@ pub static OPS: &[OpDef] = &[
         "_nn.rrelu",
         "(Tensor self, float lower, float upper, *, Generator? generator=None) -> (Tensor, Tensor)",
         0,
-        body!(rule_rrelu, run_rrelu).unmeasured().random(None),
+        body!(rule_rrelu, run_rrelu, scratch: |a, _, _, room| {
+            room.dense(a.input, DType::F64)?;
+            room.empty(a.input.shape(), DType::F64)?;
+            room.empty(a.input.shape(), DType::F64).map(drop)
+        }).random(None),
         "x where positive, else x times a random slope; and what each element is multiplied by.",
     ).samples("f32[3, 4], 0.1, 0.3")
     .grad("RreluWithNoiseBackward0 in place RreluWithNoiseBackward1 | self: where(self.lt(0), grad * (result / self), grad)"),

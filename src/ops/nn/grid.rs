@@ -15,8 +15,9 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| rule(a.input, a.grid, 2, a.interpolation_mode, a.padding_mode, a.align_corners),
-            |a, found, outs| found.forward(&outs[0], a.input, a.grid)
-        ).unmeasured(),
+            |a, found, outs| found.forward(&outs[0], a.input, a.grid),
+            scratch: |a, found, outs, room| found.forward_room(room, &outs[0], [a.input, a.grid])
+        ),
         "Images at the places of a grid.",
     )
     .samples(
@@ -33,8 +34,9 @@ pub static OPS: &[OpDef] = &[
         F,
         body!(
             |a| rule(a.input, a.grid, 3, a.interpolation_mode, a.padding_mode, a.align_corners),
-            |a, found, outs| found.forward(&outs[0], a.input, a.grid)
-        ).unmeasured(),
+            |a, found, outs| found.forward(&outs[0], a.input, a.grid),
+            scratch: |a, found, outs, room| found.forward_room(room, &outs[0], [a.input, a.grid])
+        ),
         "Volumes at the places of a grid.",
     )
     .samples("f32[2, 3, 3, 4, 5], f32[2, 2, 1, 2, 3], 0, 2, False")

@@ -82,11 +82,13 @@ fn probabilities(a: &calls::_NnBce, _: DType) -> Result<()> {
 /// Where the first value is that is no probability.
 fn first_beyond(t: &Tensor) -> Result<Option<usize>> {
     let t = t.to_device(Device::CPU)?;
-    let t = cpu::copy::dense(&t, t.dtype())?;
     let mut found = None;
     crate::with_dtype!(t.dtype(), [half float] => T, {
-        let mut values = cpu::slice::<T>(&t).iter();
-        found = values.position(|v| !(0.0..=1.0).contains(&crate::Element::to_scalar(*v).to_f64()));
+        let beyond = |v: T| !(0.0..=1.0).contains(&crate::Element::to_scalar(v).to_f64());
+        if cpu::memory::any_element::<T>(&t, beyond) {
+            let t = cpu::copy::dense(&t, t.dtype())?;
+            found = cpu::slice::<T>(&t).iter().position(|v| beyond(*v));
+        }
     }, else {});
     Ok(found)
 }
@@ -97,7 +99,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Mse "_nn.mse", 2, same, 0, "(a - b) * (a - b)", "(Tensor self, Tensor target)", "Squared differences.").samples("f32[2, 3], f32[2, 3]").grad("MseLossBackward0 | self: mse_loss_backward(grad, self, target, 0); target: mse_loss_backward(grad, target, self, 0)"),
     map_row!(SmoothL1 "_nn.smooth_l1", 2, same, typed!(beta, DType), 0, "abs_(a - b) < f0 ? T(0.5) * (a - b) * (a - b) / f0 : abs_(a - b) - T(0.5) * f0", "(Tensor self, Tensor target, float beta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5").grad("SmoothL1LossBackward0 | self: smooth_l1_loss_backward(grad, self, target, 0, beta); target: smooth_l1_loss_backward(grad, target, self, 0, beta)"),
     map_row!(Huber "_nn.huber", 2, same, typed!(delta, DType), 0, "abs_(a - b) <= f0 ? T(0.5) * (a - b) * (a - b) : f0 * (abs_(a - b) - T(0.5) * f0)", "(Tensor self, Tensor target, float delta)", "Differences, squared where small.").samples("f32[2, 3], f32[2, 3], 0.5").grad("HuberLossBackward0 | self: huber_loss_backward(grad, self, target, 0, delta); target: huber_loss_backward(grad, target, self, 0, delta)"),
-    map_row!(Bce "_nn.bce", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").unmeasured().samples("f32[2, 3].unit, f32[2, 3].unit").grad("BinaryCrossEntropyBackward0 | self: binary_cross_entropy_backward(grad, expand(self, result.sizes), target, None, 0); target: grad * -logit(self)"),
+    map_row!(Bce "_nn.bce", 2, same, check typed!(probabilities, DType), 0, "(b - T(1)) * floor100_(log1p(-a)) - b * floor100_(log(a))", "(Tensor self, Tensor target)", "Cross entropies of truth values.").samples("f32[2, 3].unit, f32[2, 3].unit").grad("BinaryCrossEntropyBackward0 | self: binary_cross_entropy_backward(grad, expand(self, result.sizes), target, None, 0); target: grad * -logit(self)"),
     map_row!(ClampMin "_nn.clamp_min", 1, same, typed!(bound, DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less.").samples("f32[2, 3], 0.5").grad("ClampMinBackward0 | self: where(self.ge(min), grad, 0)"),
     map_row!(ClampMin "_nn.bounded", 1, same, typed!(|a, _| number(a.min), DType), 0, "a < T(f0) ? T(f0) : a", "(Tensor self, float min)", "Each element, or a bound where it is less, whose gradient knows of no bound.").samples("f32[2, 3].pos, 0.0").grad("CloneBackward0 | self: grad"),
     compose(

@@ -111,7 +111,11 @@ pub static OPS: &[OpDef] = &[
         "_nn.multi_margin_loss",
         "(Tensor input, Tensor target, int p, float margin, Tensor? weight, int reduction)",
         0,
-        body!(rule_multi_margin, run_multi_margin).unmeasured(),
+        body!(rule_multi_margin, run_multi_margin, scratch: |a, _, outs, room| {
+            room.dense(a.target, DType::I64)?;
+            room.all_dense([Some(a.input), a.weight], DType::F64)?;
+            room.empty(outs[0].shape(), DType::F64).map(drop)
+        }),
         "Hinge loss over classes.",
     ).samples("f32[2, 3], i64([0, 2]), 1, 1.0, None, 1; f32[2, 3], i64([0, 2]), 2, 0.5, f32[3], 0")
     .grad("MultiMarginLossBackward0 | input: multi_margin_loss_backward(grad, input, target, p, margin, weight, reduction); weight: never('multi_margin_loss')"),
@@ -127,7 +131,12 @@ pub static OPS: &[OpDef] = &[
         "_nn.multilabel_margin_loss",
         "(Tensor input, Tensor target, int reduction) -> (Tensor, Tensor)",
         0,
-        body!(rule_multilabel_margin, run_multilabel_margin).unmeasured(),
+        body!(rule_multilabel_margin, run_multilabel_margin, scratch: |a, _, outs, room| {
+            room.dense(a.input, DType::F64)?;
+            room.dense(a.target, DType::I64)?;
+            room.dense(&outs[1], DType::F32)?;
+            room.empty(outs[0].shape(), DType::F64).map(drop)
+        }),
         "Hinge loss over sets of classes, and which classes are in the set.",
     ).samples("f32[2, 3], i64([[0, 2, -1], [1, -1, 0]]), 1")
     .grad("MultilabelMarginLossBackward0 | input: multilabel_margin_loss_backward(grad, input, target, reduction, result1)"),

@@ -121,7 +121,7 @@ pub static OPS: &[OpDef] = &[
         "_upsample",
         "(Tensor input, int[] output_size, str mode, bool align_corners, bool antialias, float[] scales)",
         0,
-        body!(rule, anywhere: run).unmeasured(),
+        body!(rule, anywhere: run, scratch: |a, found, outs, room| found.room(room, a.input, &outs[0])),
         "",
     ).samples("f32[1, 2, 4, 4], [6, 6], 'bilinear', False, False, [nan, nan]")
     .grad("Upsample{mode nearest=Nearest nearest-exact=NearestExact linear=Linear bilinear=Bilinear bicubic=Bicubic trilinear=Trilinear}{output_size.count}D{antialias true=Aa false=}Backward0 | input: _grad.upsample(grad, output_size, input.sizes, 'upsample', mode, align_corners, antialias, scales)")

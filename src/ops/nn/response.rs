@@ -12,7 +12,9 @@ pub static OPS: &[OpDef] = &[
         "_nn.window_squares",
         "(Tensor input, int size)",
         0,
-        body!(rule_window, run_window).unmeasured(),
+        body!(rule_window, run_window, scratch: |a, _, outs, room| {
+            room.operands([Some(a.input)], outs, DType::F64)
+        }),
         "The mean of squares over neighbouring channels.",
     )
     .samples("f32[2, 5, 3], 3; f64[1, 4, 2, 2], 2")

@@ -69,7 +69,13 @@ pub static OPS: &[OpDef] = &[
         "_max_unpool",
         "(Tensor self, Tensor indices, int[] output_size)",
         0,
-        body!(rule, unpool).unmeasured(),
+        body!(rule, unpool, scratch: |a, _, outs, room| {
+            if outs[0].numel() == 0 {
+                return Ok(());
+            }
+            room.all_dense([Some(&outs[0]), Some(a.input)], a.input.dtype())?;
+            room.dense(a.indices, DType::I64).map(drop)
+        }),
         "",
     ).samples("f32[1, 2, 2, 2], i64([[[[0, 3], [8, 11]], [[1, 2], [9, 10]]]]), [4, 4]")
     .grad("MaxUnpool{output_size.count}DBackward0 | self: _grad.max_pool_double_backward(grad, indices, output_size.count); jvp: linear"),

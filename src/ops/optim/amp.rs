@@ -3,7 +3,7 @@
 use super::number;
 use crate::ops::core::op::{F, OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
-use crate::{DType, Result, Scalar, Tensor, ensure, kernels};
+use crate::{DType, Result, Scalar, Tensor, dims, ensure, kernels};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -13,7 +13,10 @@ pub static OPS: &[OpDef] = &[
         "_amp_foreach_non_finite_check_and_unscale_",
         "(Tensor[] self, Tensor found_inf, Tensor inv_scale) -> None",
         F,
-        body!(rule_unscale, anywhere: run_unscale).unmeasured().mutates(0b11),
+        body!(rule_unscale, anywhere: run_unscale, scratch: |a, _, _, room| {
+            let mut apart = a.input.iter().filter(|g| !dims::is_dense(g.shape(), g.strides()));
+            apart.try_for_each(|g| room.within(|room| room.dense(g, g.dtype()).map(drop)))
+        }).mutates(0b11),
         "Multiplies gradients by the inverse of a scale, and says whether one of them is not finite.",
     )
     .no_grad()

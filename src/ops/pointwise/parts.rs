@@ -14,7 +14,11 @@ pub static OPS: &[OpDef] = &[
         "frexp",
         "(Tensor self) -> (Tensor mantissa, Tensor exponent)",
         FMO | X,
-        body!(frexp_rule, frexp).unmeasured(),
+        body!(frexp_rule, frexp, scratch: |a, _, outs, room| {
+            room.dense(a.input, DType::F64)?;
+            room.dense(&outs[0], DType::F64)?;
+            room.dense(&outs[1], DType::I32).map(drop)
+        }),
         "Mantissa and exponent of 2.",
     )
     .alike(1)
@@ -64,12 +68,15 @@ fn frexp_rule(a: &calls::Frexp) -> Result<Plan> {
 
 fn frexp(a: &calls::Frexp, (): &(), outs: &[Tensor]) -> Result<()> {
     let wide = cpu::copy::dense(a.input, DType::F64)?;
-    let (mantissa, exponent): (Vec<f64>, Vec<i32>) = cpu::slice::<f64>(&wide)
-        .iter()
-        .map(|&x| special::frexp(x))
-        .unzip();
-    cpu::copy::copy(&outs[0], &Tensor::from_slice(&mantissa, wide.shape())?)?;
-    cpu::copy::copy(&outs[1], &Tensor::from_slice(&exponent, wide.shape())?)
+    cpu::lines::written::<f64>(&outs[0], |mantissas| {
+        cpu::lines::written::<i32>(&outs[1], |exponents| {
+            let to = mantissas.iter_mut().zip(exponents);
+            for ((mantissa, exponent), &x) in to.zip(cpu::slice::<f64>(&wide)) {
+                (*mantissa, *exponent) = special::frexp(x);
+            }
+            Ok(())
+        })
+    })
 }
 
 /// Two real tensors of one type that has complex numbers.

@@ -62,8 +62,9 @@ pub static OPS: &[OpDef] = &[
         "_exact_convolution",
         "(Tensor self, Tensor weight, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
         0,
-        body!(convolution_rule, |a, g, o| cpu::conv::convolve(&o[0], a.input, a.weight, None, g))
-            .unmeasured(),
+        body!(convolution_rule, |a, g, o| cpu::conv::convolve(&o[0], a.input, a.weight, None, g), scratch: |a, g, o, room| {
+            cpu::conv::room::convolve(room, &o[0], a.input, a.weight, None, g)
+        }),
         "A convolution of whole numbers none of whose sums is rounded.",
     )
     .samples("f32[1, 2, 5, 5], f32[3, 2, 3, 3], [1, 1], [1, 1], [1, 1], False, [0, 0], 1; f64[1, 2, 5], f64[2, 3, 3], [2], [0], [1], True, [1], 1")

@@ -118,9 +118,14 @@ pub static OPS: &[OpDef] = &[
                 );
                 Ok(Plan::contiguous(&[x.shape()[0], w.shape()[0]], DType::I32))
             },
-            |a, _, o| cpu::quantized_sums::sums(&o[0], a.input, a.zero_point, a.weight, a.zeros)
-        )
-        .unmeasured(),
+            |a, _, o| cpu::quantized_sums::sums(&o[0], a.input, a.zero_point, a.weight, a.zeros),
+            scratch: |a, _, o, room| {
+                room.dense(a.zeros, DType::I64)?;
+                room.dense(&o[0], DType::I32)?;
+                room.dense(a.input, a.input.dtype())?;
+                room.dense(a.weight, DType::I8).map(drop)
+            }
+        ),
         "Sums of products of the differences from zero points, of rows with the transpose of a matrix.",
     )
     .samples("u8[2, 3], 3, i8[5, 3], i64[5]; i8[6, 40], -3, i8[7, 40], i64[1]; u8[20, 70], 3, i8[17, 70], i64[17]")

@@ -50,6 +50,11 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, Tensor scale, Tensor zero_point, dtype dtype)",
         F,
         |a| {
+            let nothing = [a.input, a.scale, a.zero_point].map(helpers::has_no_values);
+            if nothing == [true; 3] {
+                // What is not there has any scale.
+                return per_tensor(a.input, 1.0, 0, a.dtype);
+            }
             let (scale, zero) = (helpers::item(a.scale)?, helpers::item(a.zero_point)?);
             per_tensor(a.input, scale.to_f64(), zero.to_f64() as i64, a.dtype)
         },

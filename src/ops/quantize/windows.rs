@@ -15,17 +15,10 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int from_zero, Tensor weight, Tensor? packed, Tensor zeros, Tensor factor, Tensor bias, int[] stride, int[] padding, int[] dilation, int groups, int zero_point, int low)",
         0,
         body!(windows_rule, |a, g, o| {
-            let ends = cpu::conv::bytes::Ends {
-                from: a.from_zero as u8,
-                zeros: a.zeros,
-                factors: a.factor,
-                biases: a.bias,
-                zero: a.zero_point,
-                low: a.low,
-            };
-            cpu::conv::bytes::convolve(&o[0], a.input, (a.weight, a.packed), g, &ends)
-        })
-        .unmeasured(),
+            cpu::conv::bytes::convolve(&o[0], a.input, (a.weight, a.packed), g, &ends(a))
+        }, scratch: |a, g, o, room| {
+            cpu::conv::bytes::room(room, &o[0], a.input, (a.weight, a.packed), g, &ends(a))
+        }),
         "A convolution of bytes, less their zero points, as bytes of another scale.",
     )
     .samples(
@@ -40,13 +33,26 @@ pub static OPS: &[OpDef] = &[
         body!(packed_rule, |a, g, o| match o[0].numel() {
             0 => Ok(()),
             _ => cpu::copy::copy(&o[0], &cpu::conv::bytes::packed(a.input, g)?),
-        })
-        .unmeasured(),
+        }, scratch: |a, g, o, room| match o[0].numel() {
+            0 => Ok(()),
+            _ => cpu::conv::bytes::packed_room(room, a.input, g).map(drop),
+        }),
         "Weights of a convolution of quantised numbers as it reads them, and their sums; nothing of such that it reads as they are.",
     )
     .samples("i8[17, 2, 3, 3], [1, 1], [1, 1], [1, 1], 1; i8[32, 35, 3, 2], [2, 1], [1, 0], [1, 2], 2")
     .no_grad(),
 ];
+
+fn ends<'a>(a: &calls::_QuantizedWindows<'a>) -> cpu::conv::bytes::Ends<'a> {
+    cpu::conv::bytes::Ends {
+        from: a.from_zero as u8,
+        zeros: a.zeros,
+        factors: a.factor,
+        biases: a.bias,
+        zero: a.zero_point,
+        low: a.low,
+    }
+}
 
 fn windows_rule(a: &calls::_QuantizedWindows) -> Result<(Plan, cpu::conv::Geometry)> {
     let (x, w) = (a.input, a.weight);

@@ -1,6 +1,8 @@
 //! Extremes and their places, norms and log-sum-exp.
 
-use crate::cpu::reduce::{Kind, Post};
+use crate::cpu::lines_room;
+use crate::cpu::reduce::{self, Kind, Post};
+use crate::cpu::room::Room;
 use crate::dims::MAX_NDIM;
 use crate::ops::core::op::{Cast, F, FMO, O, OpDef, Plan, X, compose, kernel};
 use crate::ops::f;
@@ -15,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         "max#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, true), anywhere: write_extremes).unmeasured(),
+        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, true), anywhere: write_extremes, scratch: extremes_room),
         "The largest element along a dimension and its index.",
     ).apart(1)
     .samples("f32[3, 4], 0, True; b8[3, 4], 1")
@@ -24,7 +26,7 @@ pub static OPS: &[OpDef] = &[
         "min#dim",
         "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, false), anywhere: write_extremes).unmeasured(),
+        body!(|a| extremes(Over::one(a.input, a.dim, a.keepdim)?, false), anywhere: write_extremes, scratch: extremes_room),
         "The smallest element along a dimension and its index.",
     ).apart(1)
     .samples("f64[3, 4], 0; b8[3, 4], 1; f64[3, 4], 0, True")
@@ -41,7 +43,7 @@ pub static OPS: &[OpDef] = &[
         "argmax",
         "(Tensor self, int? dim=None, bool keepdim=False)",
         FMO | X,
-        body!(|a| place(a.input, a.dim, a.keepdim, true), anywhere: write_place).unmeasured(),
+        body!(|a| place(a.input, a.dim, a.keepdim, true), anywhere: write_place, scratch: place_room),
         "The index of the largest element.",
     ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True")
     .no_grad(),
@@ -49,7 +51,7 @@ pub static OPS: &[OpDef] = &[
         "argmin",
         "(Tensor self, int? dim=None, bool keepdim=False)",
         FMO | X,
-        body!(|a| place(a.input, a.dim, a.keepdim, false), anywhere: write_place).unmeasured(),
+        body!(|a| place(a.input, a.dim, a.keepdim, false), anywhere: write_place, scratch: place_room),
         "The index of the smallest element.",
     ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True")
     .no_grad(),
@@ -57,7 +59,7 @@ pub static OPS: &[OpDef] = &[
         "linalg.vector_norm",
         "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         F | O | X,
-        body!(norm, anywhere: write_norm).unmeasured(),
+        body!(norm, anywhere: write_norm, scratch: norm_room),
         "The norm of the elements over dimensions as vectors.",
     ).samples("f32[3, 4], ord=6; c64[3, 4], ord=6; f32[3, 4], ord=-2.1, dim=0, keepdim=True")
     .grad("self: None if ord == 0 else _grad.vector_norm(grad, self, ord, result, dim, keepdim); jvp: _grad.vector_norm_tangent(self_t, self, ord, result, dim, keepdim)")
@@ -104,7 +106,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(logsumexp, anywhere: |_, over, outs| {
             kernels::scan::logsumexp(&outs[0], over.input, &over.dims)
-        }).unmeasured(),
+        }, scratch: |_, over, outs, room| lines_room::logsumexp(room, &outs[0], over.input, &over.dims)),
         "The logarithm of the sum of exponentials over dimensions.",
     ).samples("f32[3, 4], (0,), True; b8[3, 4], (1,), False")
     .grad("self: _grad.logsumexp(grad, self, result, dim, keepdim); jvp: _grad.logsumexp_tangent(self_t, self, dim, keepdim)")
@@ -138,6 +140,10 @@ fn extremes(over: Over, max: bool) -> Result<(Plan, (Over, bool))> {
 
 fn write_extremes<A>(_: &A, (over, max): &(Over, bool), outs: &[Tensor]) -> Result<()> {
     kernels::arg_extreme(Some(&outs[0]), &outs[1], over.input, &over.dims, *max)
+}
+
+fn extremes_room<A>(_: &A, (over, _): &(Over, bool), o: &[Tensor], room: &mut Room) -> Result<()> {
+    lines_room::arg_extreme(room, Some(&o[0]), &o[1], over.input, &over.dims)
 }
 
 fn range<'a>(a: &calls::Aminmax<'a>) -> Result<(Plan, Over<'a>)> {
@@ -212,6 +218,10 @@ fn place(
 
 fn write_place<A>(_: &A, (over, max): &(Over, bool), outs: &[Tensor]) -> Result<()> {
     kernels::arg_extreme(None, &outs[0], over.input, &over.dims, *max)
+}
+
+fn place_room<A>(_: &A, (over, _): &(Over, bool), outs: &[Tensor], room: &mut Room) -> Result<()> {
+    lines_room::arg_extreme(room, None, &outs[0], over.input, &over.dims)
 }
 
 fn norm<'a>(a: &calls::LinalgVectorNorm<'a>) -> Result<(Plan, Fold<'a>)> {
@@ -311,6 +321,12 @@ fn fold_of(p: f64) -> (Kind, Post) {
     }
 }
 
+/// The wider type that real elements are folded in.
+fn widened(fold: &Fold, real: &Tensor) -> Option<DType> {
+    let size = real.dtype().size();
+    fold.read_as.filter(|to| to.size() > size && size >= 4)
+}
+
 fn write_norm<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
     let t = fold.over.input;
     let mut real = if t.dtype().is_complex() {
@@ -318,11 +334,26 @@ fn write_norm<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
     } else {
         t.clone()
     };
-    let size = real.dtype().size();
-    if let Some(to) = fold.read_as.filter(|to| to.size() > size && size >= 4) {
+    if let Some(to) = widened(fold, &real) {
         real = kernels::converted(&real, to)?;
     }
     fold.run(&outs[0], &real)
+}
+
+fn norm_room<A>(_: &A, fold: &Fold, _: &[Tensor], room: &mut Room) -> Result<()> {
+    let t = fold.over.input;
+    let real = room.keep(|room| {
+        let real = if t.dtype().is_complex() {
+            reduce::magnitudes_room(room, t)?
+        } else {
+            t.clone()
+        };
+        match widened(fold, &real) {
+            Some(to) => room.converted(&real, to),
+            None => Ok(real),
+        }
+    })?;
+    reduce::fold_room(room, fold.kind, &real)
 }
 
 fn vector_norm(

@@ -1,6 +1,6 @@
 //! Hashes of elements.
 
-use crate::cpu::{self, copy, slice};
+use crate::cpu::{copy, lines, slice};
 use crate::ops::core::op::{FM, O, OpDef, Plan, X, kernel};
 use crate::ops::reduce::rule::Over;
 use crate::{DType, Result, Tensor, ensure};
@@ -12,7 +12,10 @@ pub static OPS: &[OpDef] = &[kernel(
     "hash_tensor",
     "(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0)",
     FM | O | X,
-    body!(rule, |_, over, o| hash(over, &o[0])).unmeasured(),
+    body!(rule, |_, over, o| hash(over, &o[0]), scratch: |a, _, outs, room| {
+        room.dense(a.input, hashed_as(a.input))?;
+        room.dense(&outs[0], DType::U64).map(drop)
+    }),
     "The exclusive or of all elements' bits, real numbers as those of double precision.",
 )
 .samples("f32[3, 4]; i64[2, 3], dim=1, keepdim=True; b8[4], dim=(0,)")
@@ -47,34 +50,46 @@ fn rule<'a>(a: &calls::HashTensor<'a>) -> Result<(Plan, Over<'a>)> {
 
 fn hash(over: &Over, out: &Tensor) -> Result<()> {
     let t = over.input;
-    let float = t.dtype().is_float();
-    let wide = copy::dense(t, if float { DType::F64 } else { DType::I64 })?;
-    let bits: Vec<u64> = if float {
-        slice::<f64>(&wide).iter().map(|v| v.to_bits()).collect()
-    } else {
-        slice::<i64>(&wide).iter().map(|&v| v as u64).collect()
-    };
+    let wide = copy::dense(t, hashed_as(t))?;
+    if wide.dtype() == DType::F64 {
+        return hash_of(over, slice::<f64>(&wide), f64::to_bits, out);
+    }
+    hash_of(over, slice::<i64>(&wide), |v| v as u64, out)
+}
+
+fn hash_of<T: Copy>(over: &Over, all: &[T], bits: fn(T) -> u64, out: &Tensor) -> Result<()> {
     // The place in the result of each element, counted along its dimensions.
-    let sizes = t.shape();
+    let sizes = over.input.shape();
     let mut steps = vec![0usize; sizes.len()];
     let mut step = 1;
     for d in (0..sizes.len()).rev().filter(|d| !over.dims.contains(d)) {
         steps[d] = step;
         step *= sizes[d].max(0) as usize;
     }
-    let mut all = vec![0u64; out.numel() as usize];
-    let (mut at, mut place) = (vec![0i64; sizes.len()], 0);
-    for b in bits {
-        all[place] ^= b;
-        for d in (0..sizes.len()).rev() {
-            at[d] += 1;
-            place += steps[d];
-            if at[d] < sizes[d] {
-                break;
+    lines::written::<u64>(out, |hashes| {
+        hashes.fill(0);
+        let (mut at, mut place) = (vec![0i64; sizes.len()], 0);
+        for &v in all {
+            hashes[place] ^= bits(v);
+            for d in (0..sizes.len()).rev() {
+                at[d] += 1;
+                place += steps[d];
+                if at[d] < sizes[d] {
+                    break;
+                }
+                place -= steps[d] * sizes[d] as usize;
+                at[d] = 0;
             }
-            place -= steps[d] * sizes[d] as usize;
-            at[d] = 0;
         }
+        Ok(())
+    })
+}
+
+/// The type whose bits count.
+fn hashed_as(t: &Tensor) -> DType {
+    if t.dtype().is_float() {
+        DType::F64
+    } else {
+        DType::I64
     }
-    cpu::matrices::write_numbers(out, &all)
 }

@@ -1,5 +1,7 @@
 //! Order statistics: medians, k-th values, quantiles.
 
+use crate::cpu::lines_room;
+use crate::cpu::room::Room;
 use crate::cpu::select::{self, Pick};
 use crate::dims::{contiguous_strides, wrap_dim};
 use crate::ops::batch;
@@ -30,7 +32,7 @@ pub static OPS: &[OpDef] = &[
         "median",
         "(Tensor self)",
         FM,
-        body!(|a| of_all(a.input, Pick::Median), choose).unmeasured(),
+        body!(|a| of_all(a.input, Pick::Median), choose, scratch: choose_room),
         "The lower median of all elements.",
     )
     .samples("f16[3, 4]")
@@ -42,8 +44,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(
             |a| along(Over::one(a.input, a.dim, a.keepdim)?, Pick::Median),
-            choose
-        ).unmeasured(),
+            choose, scratch: choose_room
+        ),
         "The lower median along a dimension and its index.",
     )
     .samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
@@ -52,7 +54,7 @@ pub static OPS: &[OpDef] = &[
         "nanmedian",
         "(Tensor self)",
         FM,
-        body!(|a| of_all(a.input, Pick::NanMedian), choose).unmeasured(),
+        body!(|a| of_all(a.input, Pick::NanMedian), choose, scratch: choose_room),
         "The lower median of all elements but NaN.",
     )
     .samples("f32[3, 4]")
@@ -64,8 +66,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(
             |a| along(Over::one(a.input, a.dim, a.keepdim)?, Pick::NanMedian),
-            choose
-        ).unmeasured(),
+            choose, scratch: choose_room
+        ),
         "The lower median without NaN along a dimension and its index.",
     )
     .samples("f32[3, 4], dim=0, keepdim=True")
@@ -76,8 +78,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(
             |a| along(Over::one(a.input, a.dim, a.keepdim)?, Pick::Mode),
-            choose
-        ).unmeasured(),
+            choose, scratch: choose_room
+        ),
         "The most frequent element along a dimension and an index of it.",
     )
     .apart(1)
@@ -87,7 +89,7 @@ pub static OPS: &[OpDef] = &[
         "kthvalue",
         "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
         FMO | X,
-        body!(kth, choose).unmeasured(),
+        body!(kth, choose, scratch: choose_room),
         "The k-th smallest element along a dimension and its index.",
     )
     .apart(1)
@@ -97,7 +99,7 @@ pub static OPS: &[OpDef] = &[
         "quantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(|a| ask!(a, false).plan(), quantile).unmeasured(),
+        body!(|a| ask!(a, false).plan(), quantile, scratch: quantile_room),
         "Quantiles of all elements or along a dimension.",
     )
     .samples("f64[3, 2, 1, 2].unit, f64[2].unit, dim=2, keepdim=True, interpolation='midpoint'")
@@ -107,7 +109,7 @@ pub static OPS: &[OpDef] = &[
         "quantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(|a| ask!(a, false).plan(), quantile).unmeasured(),
+        body!(|a| ask!(a, false).plan(), quantile, scratch: quantile_room),
         "A quantile of all elements or along a dimension.",
     )
     .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True, interpolation='midpoint'")
@@ -117,7 +119,7 @@ pub static OPS: &[OpDef] = &[
         "nanquantile",
         "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(|a| ask!(a, true).plan(), quantile).unmeasured(),
+        body!(|a| ask!(a, true).plan(), quantile, scratch: quantile_room),
         "Quantiles without NaN.",
     )
     .samples("f32[3, 4], f32([0.25, 0.5]), 1; f64[5], f64(0.4)")
@@ -127,7 +129,7 @@ pub static OPS: &[OpDef] = &[
         "nanquantile#scalar",
         "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear')",
         FMO | X,
-        body!(|a| ask!(a, true).plan(), quantile).unmeasured(),
+        body!(|a| ask!(a, true).plan(), quantile, scratch: quantile_room),
         "A quantile without NaN.",
     )
     .samples("f32[3, 4], 0.5; f32[3, 4], 0.5, dim=0, keepdim=True")
@@ -191,6 +193,13 @@ fn choose<A>(_: &A, choice: &Choice, outs: &[Tensor]) -> Result<()> {
         return Ok(());
     }
     select::choose(&outs[0], outs.get(1), over.input, &over.dims, choice.what)
+}
+
+fn choose_room<A>(_: &A, choice: &Choice, outs: &[Tensor], room: &mut Room) -> Result<()> {
+    if outs[0].numel() == 0 {
+        return Ok(());
+    }
+    lines_room::choose(room, outs, choice.over.input, &choice.over.dims)
 }
 
 /// What quantiles are asked for.
@@ -358,4 +367,22 @@ fn quantile<A>(_: &A, found: &Quantiles, outs: &[Tensor]) -> Result<()> {
         Operand::Scalar(q) => Tensor::scalar(q, t.dtype())?,
     };
     cpu::quantile::quantile(&outs[0], t, &q, dims, found.how, found.skip)
+}
+
+fn quantile_room<A>(_: &A, found: &Quantiles, outs: &[Tensor], room: &mut Room) -> Result<()> {
+    let (t, dims) = (found.over.input, &found.over.dims);
+    let several = match found.q {
+        Operand::Tensor(q) => {
+            room.within(|room| {
+                room.dense(q, DType::F64)?;
+                room.dense(q, t.dtype()).map(drop)
+            })?;
+            room.dense(q, t.dtype())?.ndim() == 1
+        }
+        Operand::Scalar(_) => {
+            room.elements(1, t.dtype())?;
+            false
+        }
+    };
+    lines_room::quantile(room, &outs[0], t, several, dims)
 }

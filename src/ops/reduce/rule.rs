@@ -1,6 +1,7 @@
 //! What the rules of reductions share: the dimensions they go over, the fold that carries them out, refusals.
 
-use crate::cpu::reduce::{Kind, Post, bytes};
+use crate::cpu::reduce::{self, Kind, Post, bytes};
+use crate::cpu::room::Room;
 use crate::dims::{reduced_shape, wrap_dim};
 use crate::ops::core::op::Plan;
 use crate::ops::core::rules::dim_list;
@@ -192,6 +193,25 @@ pub fn fold<A>(_: &A, fold: &Fold, outs: &[Tensor]) -> Result<()> {
         return kernels::fill(out, Scalar::Bool(fold.kind == Kind::Min));
     }
     fold.run(&bytes(out), input)
+}
+
+/// What [`fold`] takes.
+///
+/// # Errors
+/// As [`fold`].
+pub fn fold_room<A>(_: &A, fold: &Fold, outs: &[Tensor], room: &mut Room) -> Result<()> {
+    let converted;
+    let input = match fold.read_as {
+        Some(d) => {
+            converted = room.converted(fold.over.input, d)?;
+            &converted
+        }
+        None => fold.over.input,
+    };
+    if outs[0].dtype() == DType::Bool && input.numel() == 0 {
+        return Ok(());
+    }
+    reduce::fold_room(room, fold.kind, input)
 }
 
 /// Refuses the dtypes that nothing is computed in.

@@ -1,7 +1,7 @@
 //! Running sums, products and extremes; differences and trapezoids; renorm.
 
 use crate::cpu::extreme::running_extreme;
-use crate::cpu::{renorm, scan};
+use crate::cpu::{lines_room, renorm, scan};
 use crate::dims::wrap_dim;
 use crate::ops::core::op::{Batch, Cast, D, F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
@@ -66,8 +66,9 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| extreme_so_far(a.input, a.dim, "cummax_cpu"),
             |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, true),
-            cuda: |a, dim, outs| kernels::scan::extreme(&outs[0], &outs[1], a.input, *dim, true)
-        ).unmeasured(),
+            cuda: |a, dim, outs| kernels::scan::extreme(&outs[0], &outs[1], a.input, *dim, true),
+            scratch: |a, dim, outs, room| lines_room::running_extreme(room, outs, a.input, *dim)
+        ),
         "The largest element so far and its index.",
     )
     .samples("f32[3, 4], 0; b8[3, 4], 1")
@@ -79,8 +80,9 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| extreme_so_far(a.input, a.dim, "cummin_cpu"),
             |a, dim, outs| running_extreme(&outs[0], &outs[1], a.input, *dim, false),
-            cuda: |a, dim, outs| kernels::scan::extreme(&outs[0], &outs[1], a.input, *dim, false)
-        ).unmeasured(),
+            cuda: |a, dim, outs| kernels::scan::extreme(&outs[0], &outs[1], a.input, *dim, false),
+            scratch: |a, dim, outs, room| lines_room::running_extreme(room, outs, a.input, *dim)
+        ),
         "The smallest element so far and its index.",
     )
     .samples("f64[3, 4], 0; b8[3, 4], 0")
@@ -95,7 +97,7 @@ pub static OPS: &[OpDef] = &[
             a.p.to_f64(),
             *dim,
             a.maxnorm.to_f64()
-        )).unmeasured(),
+        ), scratch: |a, dim, outs, room| lines_room::renorm(room, &outs[0], a.input, a.p.to_f64(), *dim)),
         "Slices along a dimension scaled down to a norm.",
     )
     .alike(1)

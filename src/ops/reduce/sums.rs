@@ -6,7 +6,7 @@ use crate::ops::batch;
 use crate::ops::core::op::{Batch, Cast, D, FM, FMO, Hidden, OpDef, Plan, X, compose, kernel};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::f;
-use crate::ops::reduce::rule::{Fold, Over, comparable, computable, fold};
+use crate::ops::reduce::rule::{Fold, Over, comparable, computable, fold, fold_room};
 use crate::{DType, Result, Scalar, Tensor, bail, cpu, ensure, kernels};
 use torchlike_macros::operators;
 
@@ -17,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         "sum",
         "(Tensor self, *, dtype? dtype=None)",
         FM,
-        body!(|a| sum(Over::all(a.input)?, a.dtype), anywhere: fold),
+        body!(|a| sum(Over::all(a.input)?, a.dtype), anywhere: fold, scratch: fold_room),
         "The sum of all elements.",
     ).samples("f32[3, 4]; c64[3, 4]")
     .grad("self: grad.expand(self.sizes); jvp: linear")
@@ -27,7 +27,7 @@ pub static OPS: &[OpDef] = &[
         "sum#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
         FMO | D,
-        body!(|a| sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold),
+        body!(|a| sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold, scratch: fold_room),
         "The sum over dimensions.",
     ).samples("f32[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
     .grad("SumBackward1 | self: _grad.unreduce(grad, self.sizes, dim, keepdim); jvp: linear")
@@ -36,7 +36,7 @@ pub static OPS: &[OpDef] = &[
         "mean",
         "(Tensor self, *, dtype? dtype=None)",
         FMO,
-        body!(|a| mean(mean_type(a.input, a.dtype)?, Over::all(a.input)?), anywhere: fold),
+        body!(|a| mean(mean_type(a.input, a.dtype)?, Over::all(a.input)?), anywhere: fold, scratch: fold_room),
         "The mean of all elements.",
     ).samples("f64[3, 4]; c64[3, 4]")
     .grad("self: grad.expand(self.sizes) / self.numel; jvp: linear")
@@ -47,7 +47,7 @@ pub static OPS: &[OpDef] = &[
         FMO,
         body!(
             |a| mean(mean_type(a.input, a.dtype)?, Over::list(a.input, a.dim, a.keepdim)?),
-            anywhere: fold
+            anywhere: fold, scratch: fold_room
         ),
         "The mean over dimensions.",
     ).samples("f32[3, 4], dim=(); c64[3, 4], dim=-1; f32[2, 3, 4], dim=2, keepdim=True")
@@ -56,7 +56,7 @@ pub static OPS: &[OpDef] = &[
         "prod",
         "(Tensor self, *, dtype? dtype=None)",
         FM,
-        body!(|a| product(Over::all(a.input)?, a.dtype), anywhere: fold).unmeasured(),
+        body!(|a| product(Over::all(a.input)?, a.dtype), anywhere: fold, scratch: fold_room),
         "The product of all elements.",
     ).samples("f32[3, 4]; b8[3, 4]")
     .grad("self: _grad.prod(grad, self, result)")
@@ -66,7 +66,7 @@ pub static OPS: &[OpDef] = &[
         "prod#dim",
         "(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)",
         FMO | D,
-        body!(|a| product(Over::one(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold),
+        body!(|a| product(Over::one(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold, scratch: fold_room),
         "The product over a dimension.",
     ).samples("f32[3, 4], 1; b8[3, 4], 1, dtype=b8; f32[3, 4], 0, keepdim=True")
     .grad("ProdBackward1 | self: _grad.prod_dim(grad, self, result, dim, keepdim)")
@@ -75,7 +75,7 @@ pub static OPS: &[OpDef] = &[
         "nansum",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
         FMO,
-        body!(|a| nan_sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold),
+        body!(|a| nan_sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold, scratch: fold_room),
         "The sum over dimensions, NaN counted as 0.",
     ).samples("f32[3, 4]; b8[3, 4], dim=0, keepdim=True; f32[3, 4], dim=0, keepdim=True")
     .grad("self: _grad.unreduce(grad, self.sizes, dim, keepdim) * self.isnan().logical_not()"),
@@ -83,7 +83,7 @@ pub static OPS: &[OpDef] = &[
         "amax",
         "(Tensor self, int[1] dim=[], bool keepdim=False)",
         FMO | X,
-        body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Max), anywhere: fold),
+        body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Max), anywhere: fold, scratch: fold_room),
         "The largest element over dimensions.",
     ).samples("f32[3, 4]; b8[3, 4], dim=-1; f32[3, 4], dim=0, keepdim=True")
     .grad("self: _grad.extreme(grad, self, result, dim, keepdim)"),
@@ -91,7 +91,7 @@ pub static OPS: &[OpDef] = &[
         "amin",
         "(Tensor self, int[1] dim=[], bool keepdim=False)",
         FMO | X,
-        body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Min), anywhere: fold),
+        body!(|a| extreme_over(Over::list(a.input, a.dim, a.keepdim)?, a.dim, Kind::Min), anywhere: fold, scratch: fold_room),
         "The smallest element over dimensions.",
     ).samples("f32[3, 4]; f32[3, 4], dim=0, keepdim=True")
     .grad("self: _grad.extreme(grad, self, result, dim, keepdim)"),
@@ -99,7 +99,7 @@ pub static OPS: &[OpDef] = &[
         "max",
         "(Tensor self)",
         FMO,
-        body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Max), anywhere: fold),
+        body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Max), anywhere: fold, scratch: fold_room),
         "The largest element.",
     ).samples("f32[3, 4]")
     .grad("MaxBackward1 | self: _grad.extreme_of_all(grad, self, result)")
@@ -116,7 +116,7 @@ pub static OPS: &[OpDef] = &[
         "min",
         "(Tensor self)",
         FMO,
-        body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Min), anywhere: fold),
+        body!(|a| extreme_of_all(Over::all(a.input)?, Kind::Min), anywhere: fold, scratch: fold_room),
         "The smallest element.",
     ).samples("f32[3, 4]; b8[3, 4]")
     .grad("MinBackward1 | self: _grad.extreme_of_all(grad, self, result)")
@@ -205,7 +205,7 @@ pub static OPS: &[OpDef] = &[
         "count_nonzero",
         "(Tensor self, int? dim=None)",
         FM,
-        body!(count_along, anywhere: fold).unmeasured(),
+        body!(count_along, anywhere: fold, scratch: fold_room),
         "How many elements are not zero.",
     ).samples("f32[3, 4]; b8[3, 4], dim=-1; f32[3, 4], dim=0")
     .no_grad(),
@@ -213,7 +213,7 @@ pub static OPS: &[OpDef] = &[
         "count_nonzero#dims",
         "(Tensor self, int[*] dim)",
         FM,
-        body!(|a| Ok(count(Over::list(a.input, a.dim, false)?)), fold, cuda: fold).unmeasured(),
+        body!(|a| Ok(count(Over::list(a.input, a.dim, false)?)), fold, cuda: fold, scratch: fold_room),
         "How many elements over dimensions are not zero.",
     ).samples("f32[3, 4], dim=(); b8[3, 2, 1, 2], dim=(1, 3)")
     .no_grad()

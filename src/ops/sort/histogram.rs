@@ -1,6 +1,7 @@
 //! Counting: histograms, bins, membership.
 
 use crate::cpu::histogram as counting;
+use crate::cpu::room::Room;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, FM, FMO, O, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
@@ -17,7 +18,7 @@ pub static OPS: &[OpDef] = &[
         "histc",
         "(Tensor self, int bins=100, Scalar min=0, Scalar max=0)",
         FMO | X,
-        body!(histc, write_histc).unmeasured(),
+        body!(histc, write_histc, scratch: histc_room),
         "How many elements fall in each of equal bins.",
     ).samples("f32[3, 4]; f32[3, 4], bins=1, min=-10, max=10")
     .no_grad(),
@@ -27,8 +28,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(
             |a| histogram(a.input, edges_of(a.input, a.bins)?, a.weight, a.density),
-            write_histogram
-        ).unmeasured(),
+            write_histogram, scratch: histogram_room
+        ),
         "How many elements fall between edges.",
     ).alike(0b10)
     .samples("f32[5], f32[2]")
@@ -39,8 +40,8 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(
             |a| histogram(a.input, equal(a.bins, a.range)?, a.weight, a.density),
-            write_histogram
-        ).unmeasured(),
+            write_histogram, scratch: histogram_room
+        ),
         "How many elements fall in each of equal bins, and their edges.",
     ).samples("f32[3, 4], 2, density=True")
     .refused(),
@@ -63,8 +64,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(
             |a| isin(a.elements.into(), a.test_elements.into(), a.invert),
-            write_isin
-        ).unmeasured(),
+            write_isin, scratch: isin_room
+        ),
         "True where an element is among the test elements.",
     ).samples("f64[20], f64[5]")
     .no_grad(),
@@ -74,8 +75,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(
             |a| isin(a.element.into(), a.test_elements.into(), a.invert),
-            write_isin
-        ).unmeasured(),
+            write_isin, scratch: isin_room
+        ),
         "Whether a number is among the test elements.",
     ).samples("2, i64([1, 2, 3]); 0.5, f32([0.5, 1])")
     .no_grad(),
@@ -85,8 +86,8 @@ pub static OPS: &[OpDef] = &[
         F | O | X,
         body!(
             |a| isin(a.elements.into(), a.test_element.into(), a.invert),
-            write_isin
-        ).unmeasured(),
+            write_isin, scratch: isin_room
+        ),
         "True where an element is the test element.",
     ).samples("i64([1, 2, 3]), 2; f32([0.5, 1]), 0.5, invert=True")
     .no_grad(),
@@ -124,8 +125,18 @@ fn write_histc(a: &calls::Histc, (): &(), outs: &[Tensor]) -> Result<()> {
         shown(range.0),
         shown(range.1)
     );
-    let counts = counting::count(t, a.bins as usize, widened(range, 1.0))?;
-    cpu::copy::copy(&outs[0], &Tensor::from_slice(&counts, &[a.bins])?)
+    cpu::lines::written::<i64>(&outs[0], |counts| {
+        counting::count(t, counts, widened(range, 1.0))
+    })
+}
+
+fn histc_room(a: &calls::Histc, (): &(), outs: &[Tensor], room: &mut Room) -> Result<()> {
+    let t = a.input;
+    if a.min.to_f64() == a.max.to_f64() && t.numel() > 0 {
+        room.within(|room| room.dense(t, DType::F64).map(drop))?;
+    }
+    room.dense(&outs[0], DType::I64)?;
+    room.dense(t, wide(t.dtype())).map(drop)
 }
 
 /// A number as PyTorch's messages show it.
@@ -306,6 +317,19 @@ fn write_histogram<A>(_: &A, h: &Histogram, outs: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
+fn histogram_room<A>(_: &A, h: &Histogram, outs: &[Tensor], room: &mut Room) -> Result<()> {
+    room.within(|room| match h.edges {
+        Edges::Given(e) => room.dense(e, DType::F64).map(drop),
+        Edges::Equal(_, None) if h.input.numel() > 0 => room.dense(h.input, DType::F64).map(drop),
+        Edges::Equal(..) => Ok(()),
+    })?;
+    room.within(|room| room.all_dense([Some(h.input), h.weight], DType::F64))?;
+    for out in outs {
+        room.within(|room| room.empty(out.shape(), DType::F64).map(drop))?;
+    }
+    Ok(())
+}
+
 /// Rule of `bincount`; finds the weights that count.
 fn bincount<'a>(a: &calls::Bincount<'a>) -> Result<(Plan, Option<&'a Tensor>)> {
     let (t, d) = (a.input, a.input.dtype());
@@ -398,6 +422,16 @@ fn isin<'a>(
         invert,
     };
     Ok((Plan::contiguous(&shape_of(elements), DType::Bool), found))
+}
+
+fn isin_room<A>(_: &A, m: &Membership, outs: &[Tensor], room: &mut Room) -> Result<()> {
+    let mut dense = |v| match v {
+        Operand::Tensor(t) => room.dense(t, m.compared),
+        Operand::Scalar(_) => room.empty(&[], m.compared),
+    };
+    let [x, among] = [dense(m.elements)?, dense(m.among)?];
+    room.dense(&outs[0], DType::Bool)?;
+    room.lists(1, cpu::groups::listed(&x, &among))
 }
 
 fn write_isin<A>(_: &A, m: &Membership, outs: &[Tensor]) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Sorting, and the best few.
 
+use crate::cpu::lines_room;
 use crate::dims::{preserved_strides, wrap_dim};
 use crate::ops::core::op::{FM, FMO, OpDef, OutSpec, Plan, X, compose, kernel};
 use crate::ops::f;
@@ -16,7 +17,7 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| sorted(a.input, a.dim), anywhere: |a, dim, outs| {
             kernels::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
-        }).unmeasured(),
+        }, scratch: |a, dim, outs, room| lines_room::sort(room, outs, a.input, *dim, None)),
         "The elements along a dimension in order, and where they were.",
     ).alike(1)
     .samples("f32[3, 4]; i64[2, 3, 4].below(125), -3, True; f32[3, 4], -2, False")
@@ -27,7 +28,7 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(|a| sorted(a.input, a.dim), anywhere: |a, dim, outs| {
             kernels::sort::sort(&outs[0], &outs[1], a.input, *dim, a.descending)
-        }).unmeasured(),
+        }, scratch: |a, dim, outs, room| lines_room::sort(room, outs, a.input, *dim, None)),
         "The elements along a dimension in order, and where they were.",
     ).alike(1)
     .samples(
@@ -77,7 +78,7 @@ pub static OPS: &[OpDef] = &[
         FMO | X,
         body!(topk, anywhere: |a, dim, outs| {
             kernels::sort::topk(&outs[0], &outs[1], a.input, *dim, a.k as usize, a.largest, a.sorted)
-        }).unmeasured(),
+        }, scratch: |a, dim, outs, room| lines_room::sort(room, outs, a.input, *dim, Some(a.k as usize))),
         "The k largest or smallest elements along a dimension.",
     ).apart(1)
     .samples("f32[3, 4], 1; f32[3, 4], 1, 0, True, True")

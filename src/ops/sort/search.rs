@@ -1,5 +1,6 @@
 //! Searching sorted sequences.
 
+use crate::cpu::room::Room;
 use crate::ops::core::op::{F, O, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::pointwise::rule::result_type;
@@ -23,8 +24,9 @@ pub static OPS: &[OpDef] = &[
                 a.out_int32
             ),
             search,
-            cuda: search_beside
-        ).unmeasured(),
+            cuda: search_beside,
+            scratch: search_room
+        ),
         "Where elements would be put into sorted lists.",
     ).samples(
         "f32[10], f32[10], side='left'; \
@@ -44,8 +46,9 @@ pub static OPS: &[OpDef] = &[
                 a.out_int32
             ),
             search,
-            cuda: search_beside
-        ).unmeasured(),
+            cuda: search_beside,
+            scratch: search_room
+        ),
         "Where a number would be put into a sorted list.",
     ).samples("bf16[20], -1.6016, out_int32=True, side='right', sorter=i64[20].below(20)")
     .no_grad(),
@@ -56,8 +59,9 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| bucketized(a.input.into(), a.boundaries, a.right, a.out_int32),
             search,
-            cuda: search_beside
-        ).unmeasured(),
+            cuda: search_beside,
+            scratch: search_room
+        ),
         "The bucket between boundaries that each element falls in.",
     ).samples("f32[3, 4], f32([-1, 0, 1]); f32[5], f32([0, 1]), out_int32=True, right=True")
     .no_grad(),
@@ -68,8 +72,9 @@ pub static OPS: &[OpDef] = &[
         body!(
             |a| bucketized(a.input.into(), a.boundaries, a.right, a.out_int32),
             search,
-            cuda: search_beside
-        ).unmeasured(),
+            cuda: search_beside,
+            scratch: search_room
+        ),
         "The bucket between boundaries that a number falls in.",
     ).samples("2, f32([1, 2, 3]); 0.5, i64([0, 1]), right=True")
     .no_grad(),
@@ -254,6 +259,15 @@ fn search_beside<A>(_: &A, s: &Search, outs: &[Tensor]) -> Result<()> {
         .map(|t| kernels::converted(t, DType::I64))
         .transpose()?;
     kernels::sort::search(&outs[0], &edges, &values, sorter.as_ref(), s.right)
+}
+
+fn search_room<A>(_: &A, s: &Search, outs: &[Tensor], room: &mut Room) -> Result<()> {
+    room.dense(s.edges, s.compared)?;
+    match s.values {
+        Operand::Tensor(t) => room.dense(t, s.compared).map(drop)?,
+        Operand::Scalar(_) => room.elements(1, s.compared)?,
+    }
+    room.all_dense([s.sorter, Some(&outs[0])], DType::I64)
 }
 
 fn search<A>(_: &A, s: &Search, outs: &[Tensor]) -> Result<()> {

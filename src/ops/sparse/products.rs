@@ -3,7 +3,7 @@
 use super::coo::Coo;
 use super::pressed::Pressed;
 use super::{Sparse, indices, is_sparse, numbers};
-use crate::cpu;
+use crate::cpu::{self, room::Room};
 use crate::ops::core::dispatch::unknown_shape;
 use crate::ops::core::helpers::has_no_values;
 use crate::ops::core::op::{F, FM, OpDef, Plan, compose, kernel};
@@ -25,8 +25,9 @@ pub static OPS: &[OpDef] = &[
                 d.check_kernel(d != DType::Bool && !d.is_storage_only(), "addmm_sparse_dense")?;
                 Ok(Plan::contiguous(&[a.count, a.dense.size(1)?], d))
             },
-            entries_times
-        ).unmeasured(),
+            entries_times,
+            scratch: entries_room
+        ),
         "",
     )
     .samples("i64([0, 1, 1]), i64([1, 0, 2]), f32[3], f32[3, 2], 2; i64([0, 1]), i64([1, 0]), f16[2], f16[2, 2], 2; i64([0, 1]), i64([1, 0]), i64[2], i64[2, 2], 2; i64([1]), i64([0]), c64[1], c64[2, 3], 3")
@@ -98,8 +99,7 @@ pub static OPS: &[OpDef] = &[
 
 fn entries_times(a: &calls::_EntriesTimes, (): &(), outs: &[Tensor]) -> Result<()> {
     let out = &outs[0];
-    let single = matches!(out.dtype(), DType::F16 | DType::BF16);
-    let d = if single { DType::F32 } else { out.dtype() };
+    let d = summed_in(out.dtype());
     ensure!(
         [a.rows, a.columns].iter().all(|i| i.dtype() == DType::I64),
         Index,
@@ -124,7 +124,7 @@ fn entries_times(a: &calls::_EntriesTimes, (): &(), outs: &[Tensor]) -> Result<(
         Index,
         "mm(): an index of a sparse tensor lies outside of it"
     );
-    let sums = Tensor::empty(out.shape(), d, crate::Device::CPU)?;
+    let sums = cpu::lines::results(out, d)?;
     cpu::fill(&sums, Scalar::Int(0))?;
     with_dtype!(d, [int uint float complex] => T, {
         let (values, dense) = (cpu::slice::<T>(&values), cpu::slice::<T>(&dense));
@@ -138,7 +138,22 @@ fn entries_times(a: &calls::_EntriesTimes, (): &(), outs: &[Tensor]) -> Result<(
     }, else {
         return Err(d.no_kernel("addmm_sparse_dense"));
     });
-    cpu::copy::copy(out, &sums)
+    cpu::lines::put(out, &sums)
+}
+
+/// The type that products are summed in.
+fn summed_in(d: DType) -> DType {
+    if matches!(d, DType::F16 | DType::BF16) {
+        DType::F32
+    } else {
+        d
+    }
+}
+
+fn entries_room(a: &calls::_EntriesTimes, (): &(), outs: &[Tensor], room: &mut Room) -> Result<()> {
+    let d = summed_in(outs[0].dtype());
+    room.all_dense([Some(a.rows), Some(a.columns)], DType::I64)?;
+    room.operands([Some(a.values), Some(a.dense)], outs, d)
 }
 
 /// What a product wants of the shapes of two matrices.

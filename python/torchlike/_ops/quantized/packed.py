@@ -18,8 +18,20 @@ _MOVES = "weight bias unpack stride padding output_padding dilation groups trans
 _VERSION = "2"
 
 
+def _as_it_is() -> Any:
+    """What is kept of a weight is computed of its elements, whatever runs meanwhile."""
+    from torchlike._subclasses.fake_tensor import unset_fake_temporarily
+
+    return unset_fake_temporarily()
+
+
 def _reach(weight: Any, over: tuple[int, ...]) -> float:
     """The largest sum of the distances of an output's weights from their zero points."""
+    with _as_it_is():
+        return _reach_of(weight, over)
+
+
+def _reach_of(weight: Any, over: tuple[int, ...]) -> float:
     numbers = _C._integers(weight).double()
     if weight.qscheme() == torch.per_tensor_affine:
         numbers -= weight.q_zero_point()
@@ -86,7 +98,8 @@ class _Conv:
         integers = _C._integers(self._weight)
         if self._transposed or integers.dim() not in (4, 5) or not integers.numel():
             return None
-        made = _root._quantized_packed(integers, *self._moves[:3], self._groups)
+        with _as_it_is():
+            made = _root._quantized_packed(integers, *self._moves[:3], self._groups)
         return made if made.numel() else None
 
     def weight(self) -> Any:

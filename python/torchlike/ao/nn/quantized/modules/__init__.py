@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torchlike as torch
-from torchlike import _absent, nn
+from torchlike import _C, _absent, nn
 from torchlike.ao.nn.quantized.modules.activation import (
     ELU,
     Hardswish,
@@ -100,6 +100,8 @@ class Quantize(nn.Module):
     def forward(self, X: Any) -> Any:
         """The quantised tensor."""
         own: Any = self
+        if _C._is_fake(own.scale):  # what it holds is not known
+            return _root.quantize_per_tensor(X, own.scale, own.zero_point, self.dtype)
         return _root.quantize_per_tensor(X, float(own.scale), int(own.zero_point), self.dtype)
 
     @staticmethod
