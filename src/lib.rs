@@ -21,6 +21,7 @@
 #![cfg_attr(not(feature = "python"), deny(unsafe_op_in_unsafe_fn))]
 
 pub mod autograd;
+mod captured;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod cpu;

@@ -20,7 +20,7 @@ pub(crate) mod watch;
 use crate::fake::FakeMode;
 use crate::plan::ViewPlan;
 use crate::tensor::Families;
-use crate::{Device, DeviceKind, Result, bail, wiring};
+use crate::{Device, DeviceKind, Result, bail, captured, wiring};
 use std::any::Any;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -45,6 +45,8 @@ struct Cell {
     saved: AtomicU32,
     /// The number of the fake mode that made it, if that has one.
     maker: AtomicU32,
+    /// The number of the function that made it, as `captured` counts them.
+    born: u64,
     families: OnceLock<Box<Mutex<Families>>>,
     hold: Mutex<Hold>,
 }
@@ -122,6 +124,7 @@ impl Storage {
             version: AtomicU32::new(0),
             saved: AtomicU32::new(0),
             maker: AtomicU32::new(fake.as_ref().map_or(0, |mode| mode.number())),
+            born: captured::number(),
             families: OnceLock::new(),
             hold: Mutex::new(Hold::of(owner, fake)),
         }))
@@ -304,6 +307,12 @@ impl Storage {
     #[must_use]
     pub fn id(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
+    }
+
+    /// The number of the function that made it, as [`captured::number`] was then.
+    #[must_use]
+    pub(crate) fn born(&self) -> u64 {
+        self.0.born
     }
 
     /// True if both are the same storage.

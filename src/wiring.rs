@@ -52,6 +52,18 @@ pub(crate) fn watched(c: Call, seen: Seen) -> Result<Ret> {
     layers::enter(c, seen)
 }
 
+/// That a call would write to what the function that is differentiated captured.
+#[cold]
+pub(crate) fn captured(c: &Call) -> crate::Error {
+    let name = layers::modes::named(c);
+    crate::err!(
+        Runtime,
+        "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation ({name}) that \
+         would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to explicitly \
+         accept the mutated Tensor(s) as inputs."
+    )
+}
+
 /// The values that a meta tensor would have; it stays on meta.
 ///
 /// # Errors

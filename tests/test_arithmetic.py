@@ -423,3 +423,20 @@ def test_complex_numbers_are_weighed_from_either_end(dtype):
     assert torch.equal(torch.lerp(x, y, w), wanted)
     assert torch.equal(x.clone().lerp_(y, w), wanted)
     assert torch.equal(torch.lerp(x, y, 0.3), x + 0.3 * (y - x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_whole_powers_of_two_keep_the_type_and_reach_everywhere(dtype):
+    info = torch.finfo(dtype)
+    x = torch.tensor([1.5, info.smallest_normal, info.max], dtype=dtype)
+    up, down = torch.tensor([3, 1, 1]), torch.tensor([-1, -1, -5000], dtype=torch.int32)
+    assert torch.ldexp(x, up).tolist() == [12, info.smallest_normal * 2, math.inf]
+    assert torch.ldexp(x, down).tolist() == [0.75, info.smallest_normal / 2, 0]
+    least = torch.tensor(info.smallest_normal, dtype=dtype)
+    far = int(-2 * math.log2(info.smallest_normal)) - 1
+    assert torch.ldexp(least, torch.tensor([far])).item() == 0.5 / info.smallest_normal
+    for shape in ((), (3,)):
+        assert torch.ldexp(x, torch.ones(shape, dtype=torch.int64)).dtype == dtype
+        assert torch.ldexp(x[0], torch.ones(3, dtype=torch.uint8)).dtype == dtype
+    made = torch.ldexp(x.to("meta"), up.to("meta"))
+    assert (made.dtype, made.shape) == (dtype, (3,))

@@ -382,3 +382,22 @@ def test_a_view_made_without_gradients_asks_the_base():
     with torch.no_grad():
         assert torch.ones(6, requires_grad=True).reshape(3, 2)[0].requires_grad
     assert t[0].requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.float16, torch.int32])
+def test_memory_read_as_another_dtype_has_no_history(dtype):
+    base = torch.arange(8.0).reshape(4, 2)
+    whole = torch.arange(8.0).reshape(4, 2).requires_grad_()
+    for t in (
+        torch.view_as_complex(base).reshape(2, 2).requires_grad_(),
+        base[1:].requires_grad_(),
+        whole,
+        whole * 2,
+    ):
+        made = t.view(dtype)
+        assert not made.requires_grad and made.grad_fn is None and not made._is_view()
+        assert made.data_ptr() == t.data_ptr()
+    product = whole * 2
+    ints, before = product.view(torch.int32), product._version
+    product.add_(1)
+    assert ints._version == before + 1

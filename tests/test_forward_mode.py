@@ -419,3 +419,17 @@ def test_tangents_of_rows_that_get_no_gradient():
         return torch.nn.functional.embedding(rows, t, padding_idx=1, scale_grad_by_freq=True)
 
     assert torch.func.jvp(looked_up, (table,), (table,))[1].equal(table[rows])
+
+
+def test_tangents_of_complex_bilinear_forms():
+    made = lambda *s: torch.randn(*s, dtype=torch.complex128)  # noqa: E731
+    operands = (made(2, 3), made(2, 4), made(5, 3, 4), made(5))
+    along = tuple(torch.randn_like(t) for t in operands)
+    f = torch.nn.functional.bilinear
+    value, tangent = torch.func.jvp(f, operands, along)
+    step = 1e-6
+    ends = [f(*(x + s * t for x, t in zip(operands, along, strict=True))) for s in (step, -step)]
+    torch.testing.assert_close(value, f(*operands))
+    torch.testing.assert_close(tangent, (ends[0] - ends[1]) / (2 * step), rtol=1e-6, atol=1e-6)
+    with pytest.raises(RuntimeError, match="_trilinear does not support automatic"):
+        f(operands[0].requires_grad_(), *operands[1:])

@@ -252,3 +252,35 @@ def test_derivatives_by_other_means_are_refused_within_transforms(how):
     for call in (lambda: grad(f)(x), lambda: vjp(f, x), lambda: vmap(f)(x.expand(2, 2))):
         with pytest.raises(RuntimeError, match=r"perhaps using torch\.autograd\.functional"):
             call()
+
+
+def test_examples_of_another_size():
+    x = torch.arange(12.0).reshape(2, 2, 3)
+    assert vmap(lambda x: x.clone().resize_(2, 2))(x).tolist() == [
+        [[0, 1], [2, 3]],
+        [[6, 7], [8, 9]],
+    ]
+    assert vmap(lambda x: x.clone().resize_as_(x[0]))(x).tolist() == [[0, 1, 2], [6, 7, 8]]
+    larger = vmap(lambda x: x.t().clone().resize_(7))(x)
+    assert larger.shape == (2, 7) and larger[1, :6].tolist() == [6, 9, 7, 10, 8, 11]
+    with pytest.raises(RuntimeError, match="only supports None or Contiguous"):
+        vmap(lambda x: x.clone().resize_(1, 1, 2, 3, memory_format=torch.channels_last))(x)
+    with pytest.raises(RuntimeError, match="negative dimension"):
+        vmap(lambda x: x.clone().resize_(-1))(x)
+    with pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
+        grad(lambda x: vmap(lambda x: (x * 2).resize_(3))(x).sum())(x)
+    for f in (lambda x: x.clone().resize_(3), vmap(lambda x: x.clone().resize_(3))):
+        with pytest.raises(RuntimeError, match="that has a forward grad"):
+            jvp(f, (x,), (x,))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_segments_of_examples():
+    x = torch.arange(8.0).reshape(2, 4)
+    lengths, offsets = torch.tensor([[1, 3], [2, 2]]), torch.tensor([[0, 1, 4], [0, 2, 4]])
+    f = torch.segment_reduce
+    assert vmap(lambda x, n: f(x, "sum", lengths=n))(x, lengths).tolist() == [[0, 6], [9, 13]]
+    assert vmap(lambda x, n: f(x, "max", offsets=n))(x, offsets).tolist() == [[0, 3], [5, 7]]
+    assert vmap(lambda n: f(x[0], "sum", lengths=n))(lengths).tolist() == [[0, 6], [1, 5]]
+    with pytest.raises(RuntimeError, match="Expected all rows of lengths"):
+        vmap(lambda x, n: f(x, "sum", lengths=n))(x, torch.tensor([[1, 3], [2, 3]]))

@@ -140,3 +140,9 @@ def test_sparse_numbers_have_no_dimension(name) -> None:
     number = tl.tensor(3.0).to_sparse()
     made = getattr(masked, name)(number, mask=tl.tensor(True).to_sparse())
     assert (made.layout, made.shape, made.to_dense().item()) == (tl.sparse_coo, (), 3)
+    for dim in (None, (), 0, -1, (0,)):
+        for keepdim in (False, True):
+            made = getattr(masked, name)(
+                number, dim, keepdim=keepdim, mask=tl.tensor(True).to_sparse()
+            )
+            assert (made.layout, made.shape, made.to_dense().item()) == (tl.sparse_coo, (), 3)

@@ -316,3 +316,10 @@ def test_kernels_that_resize_have_pytorchs_names(shape, mode, kernel):
     image = torch.ones(shape, dtype=torch.int64)
     kind, text = told(lambda: torch.nn.functional.interpolate(image, scale_factor=2, mode=mode))
     assert (kind, text) == (NotImplementedError, f"\"{kernel}\" not implemented for 'Long'")
+
+
+def test_heaviside_looks_at_complex_operands_first():
+    x = torch.ones(2, dtype=torch.complex64)
+    for call in (lambda: torch.heaviside(x, x.real), lambda: torch.heaviside(x.real, x)):
+        with pytest.raises(RuntimeError, match="not yet implemented for complex tensors"):
+            call()

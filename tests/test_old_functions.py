@@ -62,3 +62,24 @@ def test_default_types_are_types_of_tensors() -> None:
     for wrong in (torch.float32, 3, None):
         with pytest.raises(TypeError, match="invalid type object"):
             torch.set_default_tensor_type(wrong)
+
+
+@pytest.mark.filterwarnings("ignore:This overload")
+def test_numbers_between_tensors_may_be_tensors_of_one() -> None:
+    x, three = torch.ones(2), torch.tensor(3.0)
+    assert torch.add(x, three, x).tolist() == [4, 4]
+    assert torch.sub(x, three, 2.0).tolist() == [-5, -5]
+    assert x.add(three, 2.0).tolist() == [7, 7]
+    assert torch.addcmul(x, three, x, x).tolist() == [4, 4]
+    with pytest.raises(TypeError):
+        torch.add(x, torch.ones(1), x)
+    with pytest.raises(TypeError):
+        torch.add(x, three.clone().requires_grad_(), x)
+
+
+@pytest.mark.filterwarnings("ignore:at::")
+def test_old_norms_write_to_what_is_given() -> None:
+    x = torch.tensor([[3.0, 0.0], [0.0, -4.0]])
+    for f, value in ((torch.nuclear_norm, 7.0), (torch.frobenius_norm, 5.0)):
+        out = torch.empty(())
+        assert f(x, (0, 1), out=out) is out and out.item() == pytest.approx(value)

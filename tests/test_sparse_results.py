@@ -384,3 +384,28 @@ def test_complex_results_have_no_gradient_in_the_words_of_the_layout(way):
     x = torch.ones(2, 2, dtype=torch.complex64, requires_grad=True)
     with pytest.raises(RuntimeError, match=f"^_to_sparse_{way} does not support automatic"):
         getattr(x, f"to_sparse_{way}")()
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.float16, torch.float64, torch.complex64])
+def test_products_without_dimensions_have_the_type_of_both(kind):
+    x = torch.tensor(3, dtype=kind).to_sparse()
+    for other in (torch.tensor(2), torch.tensor(2.0), torch.tensor(2.0, dtype=torch.float64)):
+        wanted = torch.result_type(x, other)
+        for y in (other, other.to_sparse()):
+            for made in (x * y, y * x):
+                assert (made.dtype, made.layout) == (wanted, torch.sparse_coo)
+                assert made.to_dense() == 6
+    assert (x * 2).dtype == kind
+    assert (
+        torch.ones(2).to_sparse() * torch.tensor(2.0).double().to_sparse()
+    ).dtype == torch.float32
+
+
+def test_diagonals_of_other_offsets_and_layouts_are_refused():
+    rows = torch.ones(1, 5)
+    with pytest.raises(RuntimeError, match="Offset Tensor must have dtype Long but got Int"):
+        torch.sparse.spdiags(rows, torch.tensor([0], dtype=torch.int32), (5, 5))
+    with pytest.raises(RuntimeError, match="are supported, got Strided"):
+        torch.sparse.spdiags(rows, torch.tensor([0]), (5, 5), torch.strided)
+    with pytest.raises(RuntimeError, match="are supported, got SparseBsr"):
+        torch.sparse.spdiags(rows, torch.tensor([0]), (5, 5), torch.sparse_bsr)

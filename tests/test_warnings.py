@@ -108,3 +108,11 @@ def test_expanded_tensors_are_written() -> None:
     with pytest.warns(UserWarning, match="Use of masked_fill_"):
         t = expanded().masked_fill_(torch.tensor([True, False]), 3.0)
     assert t.tolist() == [[3.0, 0.0], [3.0, 0.0]]
+
+
+def test_frequencies_say_how_many_they_are() -> None:
+    for f, n in ((torch.fft.fftfreq, 10), (torch.fft.rfftfreq, 6)):
+        out = torch.zeros(3)
+        with pytest.warns(UserWarning, match=f"computed number of elements {n}. "):
+            f(10, out=out)
+        assert torch.equal(out, f(10))

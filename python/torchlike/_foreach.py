@@ -198,7 +198,12 @@ def _shown(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         from torchlike._ops import modes
 
         if not modes.stack() or _C._dispatch_handlers(modes.tensors(args)):
-            return function(*args, **kwargs)
+            # Transforms take none of them for a write to what they captured.
+            looking = _C._transforms_look(False)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _C._transforms_look(looking)
         made = getattr(torch.ops.aten, name)(*args, **kwargs)
         if name.endswith("_"):
             return args[0] if args else kwargs["self"]

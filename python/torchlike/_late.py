@@ -159,9 +159,7 @@ def _is_alias_of(a: Any, b: Any) -> bool:
 
 def _are_functorch_transforms_active() -> bool:
     """Whether a function is run by `vmap`, or by a transform that computes gradients."""
-    from torchlike.autograd.function import transforms_active
-
-    return transforms_active()
+    return _C._transforms_active()
 
 
 _NAMES = {

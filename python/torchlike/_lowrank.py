@@ -14,7 +14,7 @@ from torchlike._function import overridable
 __all__ = ["lobpcg", "pca_lowrank", "svd_lowrank"]
 
 
-def _apart(a: Any, m: Any, x: Any, turned: bool = False) -> Any:
+def _apart(a: Any, m: torchlike.Tensor | None, x: Any, turned: bool = False) -> Any:
     """The product of `a - m`, or of the same turned, and `x`."""
     product = torchlike.matmul(a.mH if turned else a, x)
     if m is None:
@@ -22,9 +22,9 @@ def _apart(a: Any, m: Any, x: Any, turned: bool = False) -> Any:
     return product - torchlike.matmul(m.mH if turned else m, x)
 
 
-def _basis(a: Any, q: int, niter: int, m: Any) -> Any:
+def _basis(a: Any, q: int, niter: int, m: torchlike.Tensor | None) -> Any:
     """An orthonormal basis of about what `a - m` maps to, `[..., rows, q]`."""
-    kind = a.dtype if a.dtype.is_complex or a.dtype.is_floating_point else torchlike.float32
+    kind = a.dtype if a.is_complex() or a.is_floating_point() else torchlike.float32
     start = torchlike.randn(a.shape[-1], q, dtype=kind, device=a.device)
     found = torchlike.linalg.qr(_apart(a, m, start))[0]
     for _ in range(niter):
@@ -33,7 +33,7 @@ def _basis(a: Any, q: int, niter: int, m: Any) -> Any:
     return found
 
 
-def _svd(a: Any, q: int, niter: int, m: Any) -> tuple[Any, Any, Any]:
+def _svd(a: Any, q: int, niter: int, m: torchlike.Tensor | None) -> tuple[Any, Any, Any]:
     wide = a.shape[-2] < a.shape[-1]
     if m is not None:
         m = m.broadcast_to(a.shape)
@@ -50,7 +50,9 @@ def _svd(a: Any, q: int, niter: int, m: Any) -> tuple[Any, Any, Any]:
 
 
 @overridable
-def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None) -> Any:
+def svd_lowrank(
+    A: Any, q: int | None = 6, niter: int | None = 2, M: torchlike.Tensor | None = None
+) -> Any:
     """The `q` largest singular values of `A - M` and their vectors, approximately, by random projection.
 
     Shapes: `A` is `[..., m, n]`; `U` is `[..., m, q]`, `S` `[..., q]` and `V` `[..., n, q]`.
@@ -76,7 +78,7 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
         raise ValueError(f"niter(={niter}) must be non-negative integer")
     if A.layout != torchlike.strided:
         A = A.to_dense()
-    if not (A.dtype.is_floating_point or A.dtype.is_complex):
+    if not (A.is_floating_point() or A.is_complex()):
         A = A.to(torchlike.float32)
     if not center:
         return _svd(A, q, niter, None)

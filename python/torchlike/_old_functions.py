@@ -36,7 +36,7 @@ _OLD = (
 
 
 @overridable
-def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """The sums of the singular values of matrices: those in the dimensions `dim`, or in the last two.
 
     Raises:
@@ -44,14 +44,14 @@ def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """
     warn_once(_OLD.format("nuclear_norm", "matrix_norm(A, 'nuc'"))
     dims = (-2, -1) if dim is None else tuple(dim)
-    return torchlike.linalg.matrix_norm(input, "nuc", dims, keepdim)
+    return torchlike.linalg.matrix_norm(input, "nuc", dims, keepdim, out=out)
 
 
 @overridable
-def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Any:
+def frobenius_norm(input: Any, dim: Any, keepdim: bool = False, *, out: Any = None) -> Any:
     """The square roots of the sums of squares over dimensions."""
     warn_once(_OLD.format("frobenius_norm", "vector_norm(A, 2."))
-    return torchlike.linalg.vector_norm(input, 2.0, dim, keepdim)
+    return torchlike.linalg.vector_norm(input, 2.0, dim, keepdim, out=out)
 
 
 @overridable

@@ -31,6 +31,23 @@ pub fn set_settled(f: Settled) {
     SETTLED.get_or_init(|| f);
 }
 
+/// The name of the operator that a call is to those who watch dispatch, as `aten::add_.Tensor`.
+pub type Named = fn(&Call) -> Option<String>;
+
+static NAMED: OnceLock<Named> = OnceLock::new();
+
+/// Sets who is asked for names of operators.
+pub fn set_named(f: Named) {
+    NAMED.get_or_init(|| f);
+}
+
+/// The name of the operator that a call is; that of the row where nobody knows better.
+#[must_use]
+pub fn named(c: &Call) -> String {
+    let known = NAMED.get().and_then(|f| f(c));
+    known.unwrap_or_else(|| format!("aten::{}_", c.args.op.public_name()))
+}
+
 /// The only element of a tensor from those who watch dispatch, or none if nobody does.
 pub type Element = fn(&Tensor) -> Result<Option<Scalar>>;
 

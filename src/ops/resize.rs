@@ -105,11 +105,20 @@ fn detach_(a: &calls::DetachInplace) -> Result<Tensor> {
 }
 
 /// Refuses to resize what requires gradients, or shows a part of it, where they are recorded at all.
-fn check_resizable(t: &Tensor) -> Result<()> {
+/// Refuses to change the size of what wants gradients, or has a tangent.
+///
+/// # Errors
+/// PyTorch's text.
+pub fn check_resizable(t: &Tensor) -> Result<()> {
     ensure!(
         mode::inference() || !t.requires_grad() && !t.is_view_of_leaf(),
         Runtime,
         "cannot resize variables that require grad"
+    );
+    ensure!(
+        mode::layers() & mode::FORWARD == 0 || t.tangents().is_empty(),
+        Runtime,
+        "cannot resize variables that has a forward grad"
     );
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! `vmap` and the transforms of `torchlike.func`, as Python uses them.
 
 use super::object::{PyTensor, tensor_ref, viewing, wrap};
-use crate::layers::autograd::{engine, views};
+use crate::layers::autograd::{engine, forward, views};
 use crate::layers::batch::{self, Randomness};
 use crate::layers::modes;
 use crate::ops::f;
 use crate::tensor::Edge;
-use crate::{Result, Tensor};
+use crate::{Result, Tensor, captured};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -210,10 +210,18 @@ pub fn check_memory(t: &Tensor) -> PyResult<()> {
     if !t.batch().iter().any(|d| !d.alike) {
         return Ok(());
     }
-    Err(PyRuntimeError::new_err(
-        "Cannot access data pointer of Tensor that doesn't have storage",
-    ))
+    Err(PyRuntimeError::new_err(NO_MEMORY))
 }
+
+/// Refuses to show others the memory of what a function is differentiated by in forward mode: they would not see the tangent.
+pub fn check_shown(t: &Tensor) -> PyResult<()> {
+    if captured::depth() == 0 || !forward::is_dual(t) {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(NO_MEMORY))
+}
+
+const NO_MEMORY: &str = "Cannot access data pointer of Tensor that doesn't have storage";
 
 /// Warns that an operator, as `aten::sin`, runs once for each example.
 #[pyfunction]

@@ -271,7 +271,10 @@ impl<'py> Incoming<'py> {
         let wants = is_factory && overload.requires_grad.is_some_and(|i| args.bool(i));
         for ((o, t), before) in objects.iter().zip(tensors).zip(shapes) {
             // A factory only fills what it is given, of whatever shape that was.
-            if is_factory && *t.shape() != before && overload.op.public_name() == "arange" {
+            if is_factory
+                && *t.shape() != before
+                && ["arange", "fftfreq", "rfftfreq"].contains(&overload.op.public_name())
+            {
                 warn_of_count(&before, t.numel());
             }
             if !quiet && *t.shape() != before && before.iter().product::<i64>() != 0 {

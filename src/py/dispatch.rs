@@ -17,7 +17,7 @@ use crate::ops::args::{Arg, Args};
 use crate::ops::op::{Body, Grad, Ret};
 use crate::ops::schema::NONE;
 use crate::ops::{Call, Form};
-use crate::{Dims, Result, Scalar, Storage, Tensor, mode};
+use crate::{Dims, Result, Scalar, Storage, Tensor, captured, mode};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -140,7 +140,7 @@ fn ask(c: Call, next: Next, closed: bool, heard: impl FnOnce(Option<&Ret>, bool)
         let leaves = leaves(py)?;
         let named = parts.map(|_| [("parted", true)].into_py_dict(py));
         let named = named.transpose()?;
-        let seen = autocast::without(|| leaves.call(&shown, named.as_ref()))?;
+        let seen = captured::aside(|| autocast::without(|| leaves.call(&shown, named.as_ref())))?;
         if seen.is(py.NotImplemented().bind(py)) {
             return Ok(None);
         }

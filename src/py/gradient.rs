@@ -2,6 +2,7 @@
 
 use super::convert::tensor_arg;
 use super::object::{PyTensor, tensor_ref, wrap};
+use super::transforms;
 use super::types::{self, PyDType};
 use crate::layers::autograd::views;
 use crate::parts::located;
@@ -328,14 +329,10 @@ impl PyTensor {
                 "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {class}"
             ))
         })?;
-        if requires_grad && crate::layers::batch::is_on() {
-            return Err(PyRuntimeError::new_err(
-                "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) inside of a \
-                 function being transformed by a functorch transform. This is unsupported, please attempt to use the functorch \
-                 transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside of a function being \
-                 transformed instead.",
-            ));
-        }
+        transforms::refuse(
+            "requires_grad_",
+            "(or perhaps using torch.autograd.functional.* APIs) ",
+        )?;
         let d = slf.get().get().dtype();
         if requires_grad && !d.is_float() && !d.is_complex() {
             return Err(PyRuntimeError::new_err(
@@ -353,6 +350,7 @@ impl PyTensor {
                 "can't retain_grad on Tensor that has requires_grad=False",
             ));
         }
+        transforms::refuse("retain_grad", "")?;
         let t = self.settled()?;
         if let Some(link) = t.link().filter(|_| !t.is_leaf()) {
             link.make_rare().retain(t.output_nr());

@@ -71,6 +71,7 @@ mod storage;
 mod table;
 mod taken;
 mod tensor;
+mod transforms;
 mod types;
 mod watch;
 mod wrappers;
@@ -98,6 +99,7 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     backward::register(m)?;
     forward::register(m)?;
     batch::register(m)?;
+    transforms::register(m)?;
     function::register(m)?;
     functions::register(m)?;
     table::register(m)?;

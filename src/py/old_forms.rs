@@ -5,7 +5,7 @@ use super::arguments::{Incoming, Misfit};
 use super::convert::number;
 use super::groups::Group;
 use super::messages;
-use super::object::is_tensor;
+use super::object::{is_tensor, tensor_ref};
 use super::python_names::python_name;
 use crate::ops::schema::Kind;
 use pyo3::prelude::*;
@@ -19,6 +19,11 @@ enum Old {
     /// The first before all tensors of a function, and after the first of a method; the second, which may be missing, after the
     /// first tensor.
     Around,
+}
+
+/// Whether a tensor is taken for the number in it.
+fn is_number(o: &Bound<'_, PyAny>) -> bool {
+    tensor_ref(o).is_some_and(|t| t.ndim() == 0 && !t.requires_grad())
 }
 
 fn old(name: &str) -> Option<Old> {
@@ -56,7 +61,7 @@ impl<'py> Incoming<'py> {
             is_tensor(o) || (numbers[0].1 == "alpha" && i == 2 && number(o).is_some())
         };
         let fits = given.iter().enumerate().all(|(i, o)| match named(i) {
-            Some(_) => number(o).is_some(),
+            Some(_) => number(o).is_some() || is_number(o),
             None => taken(i, o),
         });
         if !fits {

@@ -287,6 +287,7 @@ impl PyTensor {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         check_own_data(slf, || NO_NUMPY.to_owned())?;
+        super::batch::check_shown(slf.get().get())?;
         let py = slf.py();
         let array = super::numpy::to_numpy(slf, false)?;
         let kw = PyDict::new(py);
@@ -309,6 +310,7 @@ impl PyTensor {
             None => false,
         };
         check_own_data(slf, || NO_NUMPY.to_owned())?;
+        super::batch::check_shown(slf.get().get())?;
         super::numpy::to_numpy(slf, force)
     }
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]

@@ -17,7 +17,7 @@ const NINETIETH: usize = 30;
 /// What everything else stands on.
 const CORE: &[&str] = &[
     "dims", "dtype", "device", "scalar", "error", "mode", "source", "storage", "tensor", "plan",
-    "parts", "mixed",
+    "parts", "mixed", "captured",
 ];
 
 /// What a part may use besides the core, itself, and `wiring`, where the parts meet.

@@ -220,6 +220,14 @@ def overload_of(
     return found
 
 
+def named(
+    row: str, form: str, values: tuple[Any, ...], outs: list[Any], leaf: bool, within: str | None
+) -> str | None:
+    """The name of the operator that a call is, with that of its overload; None if there is none."""
+    found = overload_of(row, form, values, outs, within)
+    return None if found is None else found[0].name()
+
+
 @functools.cache
 def _texts() -> frozenset[str]:
     return frozenset(_C._op_texts())

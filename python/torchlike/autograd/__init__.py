@@ -9,7 +9,7 @@ from torchlike import _C, _lazy
 from torchlike._C import Tensor
 from torchlike.autograd import graph
 from torchlike.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
-from torchlike.autograd.function import Function, transforms_active
+from torchlike.autograd.function import Function
 from torchlike.autograd.gradcheck import gradcheck, gradgradcheck
 from torchlike.autograd.graph import (
     enforce_grad_layout_policy,
@@ -162,7 +162,7 @@ def backward(
         RuntimeError: if a tensor does not require gradients, what the graph needs is gone, or a function is being
             transformed by `torchlike.func`.
     """
-    if transforms_active():
+    if _C._transforms_active():
         raise RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
             "functorch.vjp instead or call backward() outside of functorch transforms."

@@ -255,7 +255,7 @@ def _applied(cls: Any, args: tuple[Any, ...]) -> Any:
     apart = cls.setup_context is not Function.setup_context
     args = _bound(cls.forward, args, {}, apart)
     examples = _C._batch_levels(args)
-    if examples or OPEN.transforms:
+    if _C._transforms_active():
         _check_apart(apart)
     if examples:
         from torchlike.autograd import _batched_function
@@ -274,6 +274,8 @@ def _applied(cls: Any, args: tuple[Any, ...]) -> Any:
         before = _C._set_grad_enabled(False)
     if levels:
         _C._set_fwd_grad_enabled(False)
+    # What is written down is below all transforms.
+    looking = _C._transforms_look(False)
     try:
         if apart:
             output = cls.forward(*args)
@@ -283,6 +285,7 @@ def _applied(cls: Any, args: tuple[Any, ...]) -> Any:
     finally:
         with _quiet(watched):
             _C._set_grad_enabled(before)
+        _C._transforms_look(looking)
         if levels:
             _C._set_fwd_grad_enabled(True)
     with _quiet(watched):
@@ -301,11 +304,6 @@ class _Open(threading.local):
 
 
 OPEN = _Open()
-
-
-def transforms_active() -> bool:
-    """Whether a function is run by `vmap`, or by a transform that computes gradients."""
-    return OPEN.transforms > 0 or _C._batch_is_on()
 
 
 def _check_apart(apart: bool) -> None:

@@ -42,15 +42,19 @@ class Recorded:
             self._places.append(made if place is None else place)
             self._nested |= place is not None
 
-    def run(self, func: Callable[[], Any]) -> Any:
-        """Runs the function on `inputs`.
+    def run(self, func: Callable[[], Any], given: Any = ()) -> Any:
+        """Runs the function on `inputs`; `given` is what else it gets.
 
         Raises:
             RuntimeError: if there are hooks for saved tensors, outside of it or inside.
         """
         OPEN.transforms += 1
         try:
-            with disable_saved_tensors_hooks(_NO_HOOKS), torch.enable_grad():
+            with (
+                disable_saved_tensors_hooks(_NO_HOOKS),
+                torch.enable_grad(),
+                _inside([*self.inputs, *tree_flatten(given)[0]]),
+            ):
                 return func()
         finally:
             OPEN.transforms -= 1
@@ -100,6 +104,16 @@ class Recorded:
             torch.zeros_like(_C._untracked(x)) if g is None else g
             for g, x in zip(made, self.inputs, strict=True)
         ]
+
+
+@contextlib.contextmanager
+def _inside(given: list[Any]) -> Iterator[None]:
+    """Inside, a function runs that may write to what it makes, and to what it is given, alone."""
+    _C._transform_enter(given)
+    try:
+        yield
+    finally:
+        _C._transform_exit()
 
 
 def chosen(args: tuple[Any, ...], argnums: Any) -> Any:
@@ -158,7 +172,7 @@ def grad_and_value(
         leaves, spec = tree_flatten(chosen(args, argnums))
         record = Recorded(leaves)
         given = replaced(args, argnums, tree_unflatten(record.inputs, spec))
-        made = record.run(lambda: func(*given, **kwargs))
+        made = record.run(lambda: func(*given, **kwargs), (given, kwargs))
         aux = None
         if has_aux:
             made, aux = _with_aux(made, _GRAD)
@@ -284,7 +298,8 @@ def _level() -> Iterator[int]:
     before = _C._is_fwd_grad_enabled()
     level = _C._enter_dual_level()
     try:
-        yield level
+        with _inside([]):
+            yield level
     finally:
         _C._exit_dual_level(level)
         _C._set_fwd_grad_enabled(before)
@@ -296,7 +311,9 @@ def _duals(leaves: Sequence[Tensor], along: Sequence[Tensor], spec: Any, level: 
         if not (x.is_floating_point() or x.is_complex()):
             raise ValueError(f"Expected primal to be floating point or complex, but got: {x.dtype}")
     pairs = zip(leaves, along, strict=True)
-    return tree_unflatten([_C._with_tangent(x, t, level) for x, t in pairs], spec)
+    duals = [_C._with_tangent(x, t, level) for x, t in pairs]
+    _C._transform_give(duals)
+    return tree_unflatten(duals, spec)
 
 
 def _or_zeros(tangent: Any, value: Any) -> Any:

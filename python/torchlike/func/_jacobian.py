@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 from torchlike._vmap import vmap
 from torchlike.func._grad import chosen, jvp, replaced, tensors_alone, vjp
 from torchlike.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -72,6 +73,7 @@ def jacrev(
         primals = chosen(args, argnums)
 
         def of_chosen(*values: Any) -> Any:
+            _C._transform_give(tree_flatten((args, kwargs))[0])
             given = values[0] if isinstance(argnums, int) else values
             return func(*replaced(args, argnums, given), **kwargs)
 
@@ -111,6 +113,7 @@ def jacfwd(
         inputs = (primals,) if isinstance(argnums, int) else primals
 
         def of_chosen(*values: Any) -> Any:
+            _C._transform_give(tree_flatten((args, kwargs))[0])
             given = values[0] if isinstance(argnums, int) else values
             return func(*replaced(args, argnums, given), **kwargs)
 

@@ -56,6 +56,8 @@ def reduced(
         raise (RuntimeError if op in ("sum", "prod") else AssertionError)(_WITHOUT_KEEPDIM)
     if compressed:
         input = input.to_sparse_coo()
+    if input.ndim == 0:
+        dims = ()
     sparse = input.sparse_dim()
     indices, values, counted = _entries(input, mask, identity)
     kept = [d for d in range(sparse) if d not in dims]
@@ -82,7 +84,7 @@ def reduced(
     if keepdim:
         zeros = places.new_zeros(places.shape[1])
         rows = [places[kept.index(d)] if d in kept else zeros for d in range(sparse)]
-        places = torch.stack(rows)
+        places = torch.stack(rows) if rows else places
     size = [1 if d in dims else n for d, n in enumerate(input.shape) if keepdim or d not in dims]
     result = torch.sparse_coo_tensor(places, made, size)
     return result.to_sparse_csr() if compressed else result

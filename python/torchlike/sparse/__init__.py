@@ -118,7 +118,8 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
     Element `j` of a row stands in column `j`; what lies outside of the matrix is left out.
 
     Raises:
-        RuntimeError: if there is not one offset a row, or an offset comes twice.
+        RuntimeError: if there is not one offset of 64 bits a row, an offset comes twice, or the layout is no other than
+            COO, CSR and CSC.
     """
     rows = diagonals if diagonals.dim() == 2 else diagonals.unsqueeze(0)
     places = offsets if offsets.dim() == 1 else offsets.unsqueeze(0)
@@ -131,6 +132,19 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
     if places.shape[0] != rows.shape[0]:
         raise RuntimeError(
             f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({places.shape[0]})"
+        )
+    if offsets.dtype != torchlike.int64:
+        kind = offsets.type().rpartition(".")[2].removesuffix("Tensor")
+        raise RuntimeError(f"Offset Tensor must have dtype Long but got {kind}")
+    if layout not in (
+        None,
+        torchlike.sparse_coo,
+        torchlike.sparse_csc,
+        torchlike.sparse_csr,
+    ):
+        kind = str(layout).rpartition(".")[2].title().replace("_", "")
+        raise RuntimeError(
+            f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {kind}"
         )
     if places.unique().numel() != places.numel():
         raise RuntimeError("Offset tensor contains duplicate values")

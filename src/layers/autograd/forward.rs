@@ -12,7 +12,7 @@ use crate::ops::core::helpers;
 use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, f};
 use crate::tensor::{Kind, Layout, Link};
-use crate::{Result, Tensor, bail, mode};
+use crate::{Result, Tensor, bail, captured, mode};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -266,23 +266,26 @@ fn dual(c: Call, rule: &'static Rule, levels: &[u32], next: Next) -> Result<Ret>
         (ret, _) => ret,
     };
     let nrs = outputs(rule, &ret.look());
-    let mut ret = ret.map(|_, t| Ok(t.below(0)))?;
-    for &level in levels {
-        let mut args = args.clone();
-        let tangents = tangent::of_args(&args.borrow(), level);
-        args.for_each_tensor_mut(|t| *t = t.clone().below(level));
-        let made = below(level, || {
-            let args = args.borrow();
-            let made = tangent::of_results(rule, &args, &ret.look(), &nrs, &tangents)?;
-            if target.is_some() || args.op.is_view() {
-                return Ok(made);
-            }
-            made.map(|made| laid(&ret.look(), &nrs, made)).transpose()
-        })?;
-        let Some(made) = made else { continue };
-        ret = with_tangents(ret, rule, &nrs, level, made, written)?;
-    }
-    Ok(ret)
+    // Tangents are below the function whose writes are looked at.
+    captured::aside(|| {
+        let mut ret = ret.map(|_, t| Ok(t.below(0)))?;
+        for &level in levels {
+            let mut args = args.clone();
+            let tangents = tangent::of_args(&args.borrow(), level);
+            args.for_each_tensor_mut(|t| *t = t.clone().below(level));
+            let made = below(level, || {
+                let args = args.borrow();
+                let made = tangent::of_results(rule, &args, &ret.look(), &nrs, &tangents)?;
+                if target.is_some() || args.op.is_view() {
+                    return Ok(made);
+                }
+                made.map(|made| laid(&ret.look(), &nrs, made)).transpose()
+            })?;
+            let Some(made) = made else { continue };
+            ret = with_tangents(ret, rule, &nrs, level, made, written)?;
+        }
+        Ok(ret)
+    })
 }
 
 /// Results with their tangents of a level.

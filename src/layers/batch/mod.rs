@@ -11,12 +11,13 @@ mod shared;
 mod single;
 
 use super::{Layer, Next};
+use crate::dims::MemoryFormat;
 use crate::layers::autograd::gather;
 use crate::ops::batch;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, Body, Grad};
-use crate::ops::{Args, Call, Form, Ret, Value, dispatch, f};
-use crate::{Dims, Result, Tensor, bail, mode, warning};
+use crate::ops::{Args, Call, Form, Ret, Value, dispatch, f, resize};
+use crate::{Dims, Result, Tensor, bail, ensure, mode, warning};
 use alike::varies;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -371,11 +372,7 @@ impl Batching {
                     form: c.form,
                 })
             }
-            (Body::Become(_), ..) => bail!(
-                Runtime,
-                "vmap: {}_ of a tensor that is being vmapped over is not supported",
-                op.public_name()
-            ),
+            (Body::Become(_), ..) => Ok(Ret::Become(Box::new(resized(&c)?))),
             (Body::Kernel(k), Batch::Derived, Grad::Through(f)) if !k.traits.pointwise => {
                 composed(c, f)
             }
@@ -419,4 +416,39 @@ fn example(ret: Ret, levels: &[(u32, i64)]) -> Result<Ret> {
         }
         Ok(t.example(&numbers))
     })
+}
+
+/// Examples of another size, each of which keeps its first elements.
+fn resized(c: &Call) -> Result<Tensor> {
+    let t = c.args.tensor(0)?;
+    let size = match c.args.op.public_name() {
+        "resize" => c.args.ints(1)?,
+        "resize_as" => c.args.tensor(1)?.shape(),
+        name => bail!(
+            Runtime,
+            "vmap: {name}_ of a tensor that is being vmapped over is not supported"
+        ),
+    };
+    resize::check_resizable(t)?;
+    ensure!(
+        matches!(
+            c.args.format(2),
+            None | Some(MemoryFormat::Contiguous | MemoryFormat::Preserve)
+        ),
+        Runtime,
+        "resize_: batching rule only supports None or Contiguous MemoryFormat"
+    );
+    if let Some(d) = size.iter().find(|d| **d < 0) {
+        bail!(
+            Runtime,
+            "Trying to create tensor with negative dimension {d}: {size}"
+        );
+    }
+    let count = size.iter().product::<i64>();
+    let mut flat = f::reshape(t, &[-1])?;
+    let more = count - flat.numel();
+    if more > 0 {
+        flat = f::cat(&[flat, f::new_zeros(t, &[more])?][..])?;
+    }
+    f::reshape(&f::narrow(&flat, 0, 0i64, count)?, size)
 }

@@ -40,7 +40,7 @@ pub fn check(c: &Call, levels: &Levels) -> Result<()> {
         "clamp_max" | "clamp_min" | "copy" | "div" | "logical_and" | "logical_or"
         | "logical_xor" | "mul" | "sub" => "inplace arithmetic".to_owned(),
         "bernoulli" => "inplace bernoulli".to_owned(),
-        n @ ("index_add" | "index_fill" | "index_put" | "scatter_add") => format!("{n}_"),
+        n @ ("fill" | "index_add" | "index_fill" | "index_put" | "scatter_add") => format!("{n}_"),
         n => format!("aten::{n}_"),
     };
     bail!(

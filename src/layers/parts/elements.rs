@@ -9,7 +9,7 @@ use crate::ops::pointwise::{binary::subtractable, factors::check_scale};
 use crate::ops::sparse::coo::{Coo, gathered};
 use crate::ops::sparse::pressed::{Form, Pressed};
 use crate::ops::sparse::{Sparse, indices, is_sparse, numbers};
-use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, ensure};
+use crate::{DType, Dims, Result, Scalar, Tensor, bail, dims, dtype, ensure};
 
 /// Operators that turn zero into zero.
 const KEEP_ZERO: &[&str] = &[
@@ -144,17 +144,28 @@ fn product(args: &Args) -> Result<Option<Tensor>> {
     }
     match (sparse(a), sparse(b)) {
         (Some(s), None) if is_number(args, 1) => {
-            let made = on_values(args, 0, s.values())?;
+            let made = on_values(args, 0, &beside(a, s.values(), b)?)?;
             s.with_values(made).map(Some)
         }
         (None, Some(s)) if is_number(args, 0) => {
-            let made = on_values(args, 1, s.values())?;
+            let made = on_values(args, 1, &beside(b, s.values(), a)?)?;
             s.with_values(made).map(Some)
         }
         (Some(s), None) => strided_times(s, b).map(Some),
         (None, Some(s)) => strided_times(s, a).map(Some),
         (Some(x), Some(y)) => both(x, y).map(Some),
         (None, None) => Ok(None),
+    }
+}
+
+/// The values of a sparse tensor, in the type that both have where both are without dimensions.
+fn beside(t: Option<&Tensor>, values: &Tensor, number: Option<&Tensor>) -> Result<Tensor> {
+    match (t, number) {
+        (Some(t), Some(number)) if t.ndim() == 0 => {
+            let both = dtype::promote(t.dtype(), number.dtype());
+            f::to_dtype(values, both.unwrap_or(t.dtype()))
+        }
+        _ => Ok(values.clone()),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::ops::core::schema::Returns;
 use crate::ops::core::survey::{Seen, Survey, glance, survey};
 use crate::ops::core::typed::tensor_of;
 use crate::ops::core::{by_host, helpers, scratch, writable};
-use crate::{Device, DeviceKind, Result, Tensor, bail, dims, ensure, err, wiring};
+use crate::{Device, DeviceKind, Result, Tensor, bail, captured, dims, ensure, err, wiring};
 use std::sync::Arc;
 
 /// Passes a call through the door.
@@ -25,11 +25,17 @@ use std::sync::Arc;
 #[inline(never)]
 pub fn call(c: Call) -> Result<Ret> {
     let mut seen = glance(c.args);
-    if let Form::Out(outs) = &c.form {
-        outs.iter().for_each(|out| seen.flags |= out.glance());
-        if let Some(args) = dtype_of_out(c.args, outs)? {
-            return with_args(c, &args);
+    match &c.form {
+        Form::Out(outs) => {
+            outs.iter().for_each(|out| seen.flags |= out.glance());
+            if let Some(args) = dtype_of_out(c.args, outs)? {
+                return with_args(c, &args);
+            }
         }
+        Form::InPlace(target) if captured::is_looking() && captured::holds(target) => {
+            return Err(wiring::captured(&c));
+        }
+        _ => {}
     }
     if seen.watched() {
         return wiring::watched(c, seen);

@@ -318,6 +318,10 @@ fn decomposing(args: &Args, nr: usize, want: DType, out: DType) -> Option<String
     Some(match args.op.path() {
         name @ ("cholesky" | "cholesky_inverse" | "cholesky_solve" | "linalg.pinv"
         | "linalg.cond") => safely(name, "result"),
+        "linalg.matrix_rank" if !dtype::can_cast(want, out) => {
+            safely("torch.linalg.matrix_rank", "result")
+        }
+        "linalg.tensorinv" if !dtype::can_cast(want, out) => safely("tensorinv", "result"),
         "linalg.matrix_power" | "matrix_power" if !dtype::can_cast(want, out) => {
             safely("matrix_power", "result")
         }

@@ -47,10 +47,14 @@ fn labels((from, text): Piece, place: &str) -> Result<Vec<usize>> {
         match c {
             ' ' => {}
             '.' => {
+                let twice: &str = match place {
+                    "the output" => "output but an ellipsis (...) was already found",
+                    _ => &format!("{place} for which an ellipsis was already found"),
+                };
                 ensure!(
                     !out.contains(&ELLIPSIS),
                     Runtime,
-                    "einsum(): found '.' for {place} for which an ellipsis was already found"
+                    "einsum(): found '.' for {twice}"
                 );
                 ensure!(
                     [chars.next(), chars.next()]

@@ -56,7 +56,7 @@ pub static OPS: &[OpDef] = &[
         |a| f::bilinear(a.input1, a.input2, a.weight),
         "x A y for each of several matrices A, of rows x and y.",
     ).samples("f32[2, 3], f32[5, 3, 4], f32[2, 4]")
-    .grad("TrilinearBackward0 | input1: _nn.trilinear(grad, transpose(weight, 0, 1), input2); input2: _nn.trilinear(grad, transpose(transpose(weight, 1, 2), 0, 1), input1); weight: _grad.bilinear_weight(grad, input1, input2); complex: never('_trilinear')")
+    .grad("TrilinearBackward0 | input1: _nn.trilinear(grad, transpose(weight, 0, 1), input2); input2: _nn.trilinear(grad, transpose(transpose(weight, 1, 2), 0, 1), input1); weight: _grad.bilinear_weight(grad, input1, input2); jvp: _nn.trilinear(input1_t, weight, input2) + _nn.trilinear(input1, weight_t, input2) + _nn.trilinear(input1, weight, input2_t); complex: never('_trilinear')")
     .batch(Batch::As(typed!(batch::bilinear, Hidden))),
 ];
 

@@ -9,6 +9,7 @@ use crate::ops::core::op::{Batch, Cast, E, F, FMIO, FMO, J, Lies, N, O, OpDef, X
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
 use crate::ops::pointwise::factors;
+use crate::ops::pointwise::powers::ldexp;
 use crate::ops::pointwise::rule::{float, same};
 use crate::ops::pointwise::unary::{Reciprocal, Rsqrt, Sqrt, Square};
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, kernels, map_op, map_row};
@@ -270,6 +271,12 @@ fn wide_numbers(_: &Args, _: DType) -> Result<Ctx> {
 
 /// heaviside does not promote.
 fn one_dtype(a: &calls::Heaviside, _: DType) -> Result<Ctx> {
+    let complex = |t: &Tensor| t.dtype().is_complex();
+    ensure!(
+        !complex(a.input) && !complex(a.values),
+        Runtime,
+        "heaviside is not yet implemented for complex tensors."
+    );
     ensure!(
         a.input.dtype() == a.values.dtype(),
         Runtime,
@@ -457,12 +464,12 @@ pub static OPS: &[OpDef] = &[
         "ldexp",
         "(Tensor self, Tensor other)",
         FMIO | J,
-        |a| f::mul(a.input, &f::pow(2.0, a.other)?),
+        |a| ldexp(a.input, a.other),
         "self * 2 ** other.",
     )
     .alike(0b11)
-    .samples("f32[5], f32[()]")
-    .grad("self: grad * pow(2.0, other).conj(); other: grad * (result * 0.6931471805599453).conj()"),
+    .samples("f32[5], f32[()]; f16[5], i64([-20, -1, 0, 3, 14]); f64[3], i32([-1070, 0, 1030])")
+    .grad("self: ldexp(grad, other.conj()); other: grad * (result * 0.6931471805599453).conj()"),
     map_row!(Atan2 "atan2", 2, float, FMIO, "atan2(a, b)", "(Tensor self, Tensor other)", "The angle of the point (other, self).").grad("self: grad * other * _grad.nearness(self, other); other: grad * -self * _grad.nearness(self, other)").amp(Cast::Kept, Cast::Widest),
     map_row!(Hypot "hypot", 2, same, FMIO, "hypot(a, b)", "(Tensor self, Tensor other)", "The length of the hypotenuse.").grad("self: grad * self / result; other: grad * other / result"),
     map_row!(Copysign "copysign", 2, float, FMIO, "copysign(a, b)", "(Tensor self, Operand other)", "The magnitude of the first operand with the sign of the second.").grad("CopysignBackward0 / CopysignBackward1 | self: _grad.copysign(grad, self, result); other: zeros_like(grad)"),

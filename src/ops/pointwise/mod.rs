@@ -5,6 +5,7 @@ pub mod bounds;
 pub mod compare;
 pub mod factors;
 pub mod parts;
+mod powers;
 pub mod rows;
 pub mod rule;
 pub mod samples;

@@ -236,7 +236,7 @@ fn view_dtype(a: &calls::ViewDtype) -> Result<ViewPlan> {
     );
     let (mut shape, mut strides) = (t.shape().clone(), t.strides().clone());
     if from == to {
-        return Ok(ViewPlan::reinterpret(d, shape, strides, t.offset()));
+        return Ok(ViewPlan::reinterpret(d, shape, strides, t.offset()).detached());
     }
     let (fname, tname) = (t.dtype().scalar_type(), d.scalar_type());
     ensure!(
@@ -260,7 +260,7 @@ fn view_dtype(a: &calls::ViewDtype) -> Result<ViewPlan> {
         for s in strides.iter_mut().take(last) {
             *s *= r;
         }
-        return Ok(ViewPlan::reinterpret(d, shape, strides, t.offset() * r));
+        return Ok(ViewPlan::reinterpret(d, shape, strides, t.offset() * r).detached());
     }
     let r = to / from;
     ensure!(
@@ -285,7 +285,7 @@ fn view_dtype(a: &calls::ViewDtype) -> Result<ViewPlan> {
         );
         *s /= r;
     }
-    Ok(ViewPlan::reinterpret(d, shape, strides, t.offset() / r))
+    Ok(ViewPlan::reinterpret(d, shape, strides, t.offset() / r).detached())
 }
 
 fn flatten(a: &calls::Flatten) -> Result<Ret> {
