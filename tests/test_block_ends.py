@@ -32,6 +32,10 @@ def test_sequences(n, threads):
         -7, 9, n, dtype=tl.int64, out=tl.zeros(2 * n, dtype=tl.int64)[::2] if n else None
     )
     assert whole.tolist() == [int(v) for v in line_of(-7.0, 9.0, n)]
+    parts = np.array([line_of(-3.0, 5.0, n), line_of(2.0, -1.0, n)])
+    for dtype, real in ((tl.complex128, np.float64), (tl.complex64, np.float32)):
+        made = tl.view_as_real(tl.linspace(-3 + 2j, 5 - 1j, n, dtype=dtype)).numpy()
+        assert np.array_equal(made.T, parts.astype(real))
 
 
 def line_of(start, end, n):
@@ -282,6 +286,44 @@ def test_slices_scaled_to_a_norm(p, dtype, threads):
             found = a.renorm(p, dim, 2)
             np.testing.assert_allclose(found.numpy().astype(np.complex128), want, eps, eps)
             assert a.clone().renorm_(p, dim, 2).tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("dtype", [tl.float16, tl.bfloat16])
+def test_halves_scaled_to_a_norm_are_single_ones_rounded(dtype, threads):
+    x = ((tl.arange(3 * 700 * 5) % 31 - 15) / 16).view(3, 700, 5).to(dtype)
+    for dim in range(3):
+        want = x.float().renorm(2, dim, 3).to(dtype)
+        eps = tl.finfo(dtype).eps
+        assert tl.allclose(x.renorm(2, dim, 3), want, rtol=eps, atol=0), dim
+
+
+@pytest.mark.parametrize("dtype", [tl.float16, tl.bfloat16, tl.complex64])
+@pytest.mark.parametrize("shape", [(3, 70, 40), (600, 3), (2, 1200)])
+def test_products_of_types_that_are_folded_as_they_are(dtype, shape, threads):
+    tl.manual_seed(0)
+    # Near 1 in size, so that no product vanishes.
+    x = (1 + (tl.rand(shape, dtype=tl.float64) - 0.5) / 16).to(dtype)
+    if dtype.is_complex:
+        x = x * tl.exp(1j * tl.arange(x.numel()).view(shape)).to(dtype)
+    for t in (x, x.t() if len(shape) == 2 else x.transpose(0, 2)):
+        wide = t.to(tl.complex128).numpy()
+        for dim in range(t.ndim):
+            found = t.prod(dim).to(tl.complex128).numpy()
+            eps = 1e-4 if dtype.is_complex else tl.finfo(dtype).eps
+            np.testing.assert_allclose(found, wide.prod(dim), eps)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("dtype", [tl.float32, tl.float64, tl.bfloat16])
+def test_grids_of_many_places_are_those_of_their_rows(mode, dtype, threads):
+    tl.manual_seed(0)
+    x = tl.randn(2, 3, 9, 11).to(dtype)
+    x[1, 2, 0, 0] = tl.inf
+    grid = (2.4 * tl.rand(2, 41, 37, 2) - 1.2).to(dtype)
+    sample = tl.nn.functional.grid_sample
+    rows = [sample(x, grid[:, i : i + 1], mode, align_corners=False) for i in range(41)]
+    found = sample(x, grid, mode, align_corners=False)
+    assert tl.equal(found.nan_to_num(7), tl.cat(rows, 2).nan_to_num(7))
 
 
 @pytest.mark.parametrize(("mode", "name"), [("reflect", "reflect"), ("replicate", "edge")])

@@ -33,6 +33,19 @@ def test_lines(name: str, norm: str | None, n: int | None) -> None:
         close(getattr(fft, name)(tl.from_numpy(x.copy()), n, dim, norm), theirs)
 
 
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft"])
+@pytest.mark.parametrize("n", [6, 10, 14, 18, 32, 42, 128, 420, 512, 1008])
+def test_many_lines_of_lengths_with_several_factors(name: str, n: int) -> None:
+    for count in (5, 8, 13):
+        x = values(name, (count, n // 2 + 1 if name == "irfft" else n))
+        for dim, a in ((1, x), (0, x.T)):
+            theirs = getattr(np.fft, name)(a, n, dim)
+            t = tl.from_numpy(a.copy())
+            close(getattr(fft, name)(t, n, dim), theirs, 1e-11)
+            single = t.to(tl.complex64 if t.is_complex() else tl.float32)
+            close(getattr(fft, name)(single, n, dim), theirs, 3e-4)
+
+
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("dims", [(0, 1, 2), (2, 0), (1,), (-1, -2)])
 def test_several_dimensions(name: str, dims: tuple[int, ...]) -> None:

@@ -24,7 +24,7 @@ macro_rules! ranked {
         }
     })+ };
 }
-ranked! { i32 => |_x| false; i64 => |_x| false; f32 => |x| x.is_nan(); f64 => |x| x.is_nan(); }
+ranked! { u8 => |_x| false; i32 => |_x| false; i64 => |_x| false; f32 => |x| x.is_nan(); f64 => |x| x.is_nan(); }
 
 /// The type that elements are compared in.
 #[must_use]
@@ -355,6 +355,29 @@ fn running<T: Ranked>(line: &[T], values: &mut [T], places: &mut [i64], max: boo
     }
 }
 
+/// The same of two lines at once, as steps of one wait for each other: of integers, among which equals are frequent.
+fn running_two<T: Ranked, const MAX: bool>(lines: &[T], values: &mut [T], places: &mut [i64]) {
+    let n = lines.len() / 2;
+    let (x, y) = lines.split_at(n);
+    let ((v, w), (at, to)) = (values.split_at_mut(n), places.split_at_mut(n));
+    let y = &y[..n];
+    let (v, w, at, to) = (&mut v[..n], &mut w[..n], &mut at[..n], &mut to[..n]);
+    if n == 0 {
+        return;
+    }
+    let (mut best, mut place) = ([x[0], y[0]], [0i64; 2]);
+    for k in 0..n {
+        let next = [x[k], y[k]];
+        for l in 0..2 {
+            let wins = beats(next[l], best[l], MAX);
+            best[l] = select_unpredictable(wins, next[l], best[l]);
+            place[l] = select_unpredictable(wins, k as i64, place[l]);
+        }
+        (v[k], w[k]) = (best[0], best[1]);
+        (at[k], to[k]) = (place[0], place[1]);
+    }
+}
+
 /// The extreme of each line's elements so far, and where it was (the last of equals).
 ///
 /// # Errors
@@ -366,22 +389,50 @@ pub fn running_extreme(
     dim: usize,
     max: bool,
 ) -> Result<()> {
-    let d = compare_type(input.dtype());
+    let d = match input.dtype() {
+        DType::Bool | DType::U8 => DType::U8,
+        d => compare_type(d),
+    };
     let from = lines::read(input, &[dim], d)?;
     let (v, at) = (
         lines::target(values, dim, d)?,
         lines::target(indices, dim, DType::I64)?,
     );
-    let n = from.shape()[1] as usize;
-    by_type!(d, T => {
-        let (data, v) = (super::slice::<T>(&from), lines::Shared::new(super::slice_mut::<T>(&v)));
-        lines::for_each(data, n, super::slice_mut::<i64>(&at), n, |i, line, at| {
-            // SAFETY: every line has its own part.
-            running(line, unsafe { v.part(i * n, n) }, at, max);
-        });
-    });
+    if d == DType::U8 {
+        running_lines::<u8>(&from, &v, &at, max);
+    } else {
+        by_type!(d, T => running_lines::<T>(&from, &v, &at, max));
+    }
     lines::finish(values, dim, &v)?;
     lines::finish(indices, dim, &at)
+}
+
+/// The running extremes of all lines.
+fn running_lines<T: Ranked>(from: &Tensor, values: &Tensor, at: &Tensor, max: bool) {
+    let n = from.shape()[1] as usize;
+    let (data, v) = (super::slice::<T>(from), super::slice_mut::<T>(values));
+    let at = super::slice_mut::<i64>(at);
+    let pairs = if T::DTYPE.is_float() {
+        0
+    } else {
+        data.len() / (2 * n).max(1) * 2 * n
+    };
+    let ((two, one), (to_two, to_one)) = (data.split_at(pairs), at.split_at_mut(pairs));
+    let (v, rest) = v.split_at_mut(pairs);
+    let (v, rest) = (lines::Shared::new(v), lines::Shared::new(rest));
+    lines::for_each(two, 2 * n, to_two, 2 * n, |i, x, at| {
+        // SAFETY: every two lines have their own part.
+        let v = unsafe { v.part(2 * i * n, 2 * n) };
+        if max {
+            running_two::<T, true>(x, v, at);
+        } else {
+            running_two::<T, false>(x, v, at);
+        }
+    });
+    lines::for_each(one, n, to_one, n, |i, line, at| {
+        // SAFETY: every line has its own part.
+        running(line, unsafe { rest.part(i * n, n) }, at, max);
+    });
 }
 
 #[cfg(test)]
@@ -402,8 +453,18 @@ mod tests {
                     })
                     .collect();
                 for max in [false, true] {
-                    let (mut values, mut places) = (vec![0f32; n], vec![0i64; n]);
+                    let (mut values, mut places) = (vec![0f32; 2 * n], vec![0i64; 2 * n]);
+                    let two = if max {
+                        running_two::<f32, true>
+                    } else {
+                        running_two::<f32, false>
+                    };
+                    two(&line.repeat(2), &mut values, &mut places);
+                    let both = (values.split_off(n), places.split_off(n));
+                    let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert_eq!((bits(&both.0), &both.1), (bits(&values), &places));
                     running(&line, &mut values, &mut places, max);
+                    assert_eq!((bits(&both.0), &both.1), (bits(&values), &places));
                     let mut best = 0;
                     for (k, &x) in line.iter().enumerate() {
                         let b = line[best];

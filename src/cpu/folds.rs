@@ -371,6 +371,17 @@ fold!(
 );
 fold!(
     Prod,
+    Complex32,
+    Complex32,
+    Complex64,
+    Complex32::new(1.0, 0.0),
+    |p, x, e| p * x,
+    |a, b| a * b,
+    |l| Complex64::new(f64::from(l.re), f64::from(l.im)),
+    |c, d| c * d
+);
+fold!(
+    Prod,
     Complex64,
     Complex64,
     Complex64,

@@ -70,11 +70,22 @@ simd_fn! { stream
         const PART: usize = 128;
         let mut count = 0;
         for (before, x) in before.chunks(PART).zip(x.chunks(PART)) {
-            let mut few = 0u8;
-            for (x, before) in x.iter().zip(before) {
-                few += u8::from(!x.is(*before));
+            // In counts as wide as the elements, which nothing has to be packed for.
+            macro_rules! few {
+                ($count:ty) => {{
+                    let mut few: $count = 0;
+                    for (x, before) in x.iter().zip(before) {
+                        few += <$count>::from(!x.is(*before));
+                    }
+                    few as usize
+                }};
             }
-            count += usize::from(few);
+            count += match size_of::<T>() {
+                8 => few!(u64),
+                4 => few!(u32),
+                2 => few!(u16),
+                _ => few!(u8),
+            };
         }
         count
     }

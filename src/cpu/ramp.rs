@@ -9,7 +9,7 @@ use super::lines::Shared;
 use super::pool;
 use super::simd::simd_fn;
 use crate::{Device, Element, Result, Tensor};
-use num_complex::Complex64;
+use num_complex::Complex;
 
 /// Numbers made at a time.
 pub const BLOCK: usize = 1024;
@@ -141,12 +141,37 @@ simd_fn! { wide
     }
 }
 
+/// What numbers in double precision are rounded to.
+pub trait Narrow: Copy {
+    /// The number of this type.
+    fn of(x: f64) -> Self;
+}
+impl Narrow for f32 {
+    #[inline(always)]
+    fn of(x: f64) -> Self {
+        x as Self
+    }
+}
+impl Narrow for f64 {
+    #[inline(always)]
+    fn of(x: f64) -> Self {
+        x
+    }
+}
+
 simd_fn! { wide
-    /// The same for complex numbers, rounded after every step.
-    pub fn complex(to: &mut [Complex64], first: usize, re: Between<f64>, im: Between<f64>) {
-        for (o, i) in to.iter_mut().zip(first..) {
-            let ((a, a_step, k), (b, b_step, _)) = (re.terms(i), im.terms(i));
-            *o = Complex64::new(a + a_step * k as f64, b + b_step * k as f64);
+    /// The same for complex numbers, rounded after every step, each half by a loop that does not ask which end is nearer.
+    pub fn complex<T: Narrow>(to: &mut [Complex<T>], first: usize, re: Between<f64>, im: Between<f64>) {
+        let near = (re.n / 2).saturating_sub(first).min(to.len());
+        let (near, far) = to.split_at_mut(near);
+        let last = re.n as i64 - 1 - (first + near.len()) as i64;
+        for (o, k) in near.iter_mut().zip(first as i64..) {
+            let k = k as f64;
+            *o = Complex::new(T::of(re.ends[0] + re.step * k), T::of(im.ends[0] + im.step * k));
+        }
+        for (o, k) in far.iter_mut().zip(0..) {
+            let k = (last - k) as f64;
+            *o = Complex::new(T::of(re.ends[1] - re.step * k), T::of(im.ends[1] - im.step * k));
         }
     }
 }

@@ -275,7 +275,7 @@ fn native(kind: Kind, d: DType) -> Option<fn(&Task)> {
     pick! {
         Sum: U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, U16 u16, U32 u32, U64 u64, F16 f16, BF16 bf16, F32 f32, F64 f64, C64 Complex32, C128 Complex64;
         NanSum: F16 f16, BF16 bf16, F32 f32, F64 f64;
-        Prod: I64 i64, F32 f32, F64 f64, C128 Complex64;
+        Prod: I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64, C64 Complex32, C128 Complex64;
         Max: Bool u8, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64;
         Min: Bool u8, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64;
         AbsSum: F16 f16, BF16 bf16, F32 f32, F64 f64;

@@ -96,8 +96,9 @@ pub(super) fn complex<T: Real>(
     places: &Places,
     how: How,
 ) {
-    // Single lines are as quick where the length is a power of two, and need not be brought anywhere.
-    let single = places.step == 1 && places.length.is_power_of_two();
+    /// Longer lines are as quick one by one where the length is a power of two, and need not be brought anywhere.
+    const SHORT: usize = 512;
+    let single = places.step == 1 && places.length > SHORT && places.length.is_power_of_two();
     let side = !single && places.are_many(T::V::W);
     match T::side_by_side(places.length).filter(|_| side) {
         Some(plan) => side_by_side(from, data, places, &plan, how),
@@ -225,9 +226,9 @@ impl<T: Real> Task for Complexes<'_, T> {
                     unsafe { block.read_row(k, read.add(k * places.step), count) };
                 }
                 block.transform(self.plan, self.how.forward);
-                for k in 0..n {
+                for (k, &place) in self.plan.places()[..n].iter().enumerate() {
                     // SAFETY: as above.
-                    unsafe { block.write_row(k, row(k), count, scale) };
+                    unsafe { block.write_row(place, row(k), count, scale) };
                 }
             } else {
                 // SAFETY: every task has its own lines.
@@ -237,7 +238,7 @@ impl<T: Real> Task for Complexes<'_, T> {
                     n,
                 );
                 block.transform(self.plan, self.how.forward);
-                block.write_lines(lines, n, n, scale);
+                block.write_lines(lines, n, &self.plan.places()[..n], scale);
             }
         }
     }
@@ -310,11 +311,11 @@ impl<T: Real> Task for FromReal<'_, T> {
                 .unwrap_or_default();
             block.read_lines(lines, h);
             block.transform(self.plan, true);
-            block.join_halves(self.plan, h);
+            block.join_halves(self.plan);
             let count = lines.len() / h;
             // SAFETY: every task has its own lines.
             let to = unsafe { self.shared.part(task * T::V::W * m, count * m) };
-            block.write_lines(to, m, h + 1, self.scale);
+            block.write_lines(to, m, self.plan.places(), self.scale);
             for line in to.chunks_exact_mut(m) {
                 for k in h + 1..m {
                     line[k] = line[2 * h - k].conj();
@@ -374,12 +375,12 @@ impl<T: Real> Task for ToReal<'_, T> {
             // What is real of real signals' spectra; what is there beside is not looked at.
             block.make_real(0);
             block.make_real(h);
-            block.split_halves(self.plan, h);
+            block.split_halves(self.plan);
             block.transform(self.plan, false);
             let count = lines.len() / m;
             // SAFETY: every task has its own lines.
             let to = unsafe { self.shared.part(task * T::V::W * h, count * h) };
-            block.write_lines(to, h, h, self.scale);
+            block.write_lines(to, h, &self.plan.places()[..h], self.scale);
         }
     }
 }
@@ -442,31 +443,37 @@ impl<V: Vector<T: Real>> Block<V> {
         let (re, im) = (numbers(re), numbers(im));
         for l in 0..lines.len() / n {
             for k in done..n {
-                let (x, at) = (lines[l * n + k], k * V::W + V::PLACES[l]);
+                let (x, at) = (lines[l * n + k], k * V::W + l);
                 (re[at], im[at]) = (x.re, x.im);
             }
         }
     }
 
-    /// The first `n` elements, times a factor, to lines that are `apart`.
+    /// The elements at some places, times a factor, to lines that are `apart`.
     #[inline(always)]
-    fn write_lines(&mut self, lines: &mut [Complex<V::T>], apart: usize, n: usize, factor: V::T) {
+    fn write_lines(
+        &mut self,
+        lines: &mut [Complex<V::T>],
+        apart: usize,
+        places: &[usize],
+        factor: V::T,
+    ) {
         let (re, im) = self.numbers();
-        let (re, im) = (&mut re[..n], &mut im[..n]);
         let all = re[0].splat(factor);
+        let (n, parts) = (places.len(), [re.as_ptr(), im.as_ptr()]);
         let mut done = 0;
         while lines.len() == V::W * apart && done + V::K <= n {
-            // SAFETY: `K` elements from `done` on are in the block and in each of the `W` lines, which are longer than `n`.
+            // SAFETY: places are in the block, and `K` elements from `done` on in each of the `W` lines, which are longer than `n`.
             unsafe {
-                let (re, im) = (re.as_ptr().add(done), im.as_ptr().add(done));
-                V::store_lines(re, im, all, lines.as_mut_ptr().add(done), apart);
+                let to = lines.as_mut_ptr().add(done);
+                V::store_lines(parts, &places[done..done + V::K], all, to, apart);
             }
             done += V::K;
         }
         let (re, im) = (numbers(re), numbers(im));
         for l in 0..lines.len() / apart {
             for k in done..n {
-                let at = k * V::W + V::PLACES[l];
+                let at = places[k] * V::W + l;
                 lines[l * apart + k] = Complex::new(re[at] * factor, im[at] * factor);
             }
         }

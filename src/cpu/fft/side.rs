@@ -1,6 +1,6 @@
 //! Transforms of several lines side by side, a line in each place of the vectors: no number meets one of another line, and none
-//! has to be moved within a vector. Stockham's algorithm, decimation in frequency (Van Loan, Computational Frameworks for the
-//! Fast Fourier Transform, 1992, section 1.7).
+//! has to be moved within a vector. Decimation in frequency in place (Van Loan, Computational Frameworks for the Fast Fourier
+//! Transform, 1992, section 1.9): results lie in an order of their own, which costs nothing, as whoever reads them reads vectors.
 
 #![allow(
     unsafe_code,
@@ -18,6 +18,8 @@ const LONGEST: usize = 4096;
 /// How lines of a length are transformed.
 pub(super) struct Side<T> {
     passes: Vec<Pass<T>>,
+    /// Where each result lies, and behind them the place of one more.
+    places: Vec<usize>,
     /// `exp(-πi k / n)`: what joins the halves of real lines of `2 n`.
     halves: Vec<Complex<T>>,
 }
@@ -65,6 +67,16 @@ impl<T: FftNum> Side<T> {
         (2..=LONGEST).contains(&n) && factors(n).is_some()
     }
 
+    /// How many numbers a line has.
+    fn len(&self) -> usize {
+        self.places.len() - 1
+    }
+
+    /// Where each result of a transform lies in its block, and behind them the place of one more.
+    pub fn places(&self) -> &[usize] {
+        &self.places
+    }
+
     /// For lines of `n` numbers that [fit](Self::fits).
     pub fn of(n: usize) -> Self {
         let mut left = n;
@@ -81,25 +93,28 @@ impl<T: FftNum> Side<T> {
             left = count;
         }
         let halves = (0..=n).map(|k| root(k, 2 * n)).collect();
-        Self { passes, halves }
+        let place = |mut k: usize| {
+            let digits = passes.iter().map(|pass| {
+                let digit = k % pass.radix;
+                k /= pass.radix;
+                digit * pass.count
+            });
+            digits.sum::<usize>()
+        };
+        let places = (0..n).map(place).chain([n]).collect();
+        Self {
+            passes,
+            places,
+            halves,
+        }
     }
 }
 
-/// Real and imaginary parts of some lines, and room for as many.
+/// Real and imaginary parts of some lines.
 pub(super) struct Block<V> {
     room: Vec<V>,
-    /// Vectors from one part of the room to the next.
+    /// Vectors from the real parts to the imaginary ones.
     apart: usize,
-    /// The numbers are in the last two of the four parts.
-    turned: bool,
-}
-
-/// The parts of a room: numbers, and where others are written to.
-struct Parts<'a, V> {
-    re: &'a mut [V],
-    im: &'a mut [V],
-    to_re: &'a mut [V],
-    to_im: &'a mut [V],
 }
 
 impl<V: Vector> Block<V> {
@@ -113,105 +128,78 @@ impl<V: Vector> Block<V> {
         // SAFETY: the caller's promise.
         let zero = unsafe { V::zero() };
         Self {
-            room: vec![zero; 4 * apart],
+            room: vec![zero; 2 * apart],
             apart,
-            turned: false,
-        }
-    }
-
-    #[inline(always)]
-    fn parts(&mut self) -> Parts<'_, V> {
-        let (first, last) = self.room.split_at_mut(2 * self.apart);
-        let (now, then) = if self.turned {
-            (last, first)
-        } else {
-            (first, last)
-        };
-        let (re, im) = now.split_at_mut(self.apart);
-        let (to_re, to_im) = then.split_at_mut(self.apart);
-        Parts {
-            re,
-            im,
-            to_re,
-            to_im,
         }
     }
 
     /// The real parts and the imaginary ones.
     #[inline(always)]
     pub fn numbers(&mut self) -> (&mut [V], &mut [V]) {
-        let parts = self.parts();
-        (parts.re, parts.im)
+        self.room.split_at_mut(self.apart)
     }
 
-    /// Transforms the lines, unscaled.
+    /// Transforms the lines, unscaled. The results lie at the [places](Side::places) of the plan.
     #[inline(always)]
     pub fn transform(&mut self, how: &Side<V::T>, forward: bool)
     where
         V::T: FftNum,
     {
-        let mut apart = 1;
+        let (mut re, mut im) = self.numbers();
+        if !forward {
+            // With real and imaginary parts swapped it goes backwards.
+            std::mem::swap(&mut re, &mut im);
+        }
+        let n = how.len();
+        let (re, im) = (&mut re[..n], &mut im[..n]);
         for pass in &how.passes {
-            let mut parts = self.parts();
-            if !forward {
-                // With real and imaginary parts swapped it goes backwards.
-                std::mem::swap(&mut parts.re, &mut parts.im);
-                std::mem::swap(&mut parts.to_re, &mut parts.to_im);
-            }
             match pass.radix {
-                2 => parts.pass::<2, Two>(pass, apart),
-                3 => parts.pass::<3, Three>(pass, apart),
-                4 => parts.pass::<4, Four>(pass, apart),
-                5 => parts.pass::<5, Five>(pass, apart),
-                8 => parts.pass::<8, Eight>(pass, apart),
-                _ => parts.pass::<7, Seven>(pass, apart),
+                2 => butterflies::<V, 2, Two>(re, im, pass),
+                3 => butterflies::<V, 3, Three>(re, im, pass),
+                4 => butterflies::<V, 4, Four>(re, im, pass),
+                5 => butterflies::<V, 5, Five>(re, im, pass),
+                8 => butterflies::<V, 8, Eight>(re, im, pass),
+                _ => butterflies::<V, 7, Seven>(re, im, pass),
             }
-            apart *= pass.radix;
-            self.turned = !self.turned;
         }
     }
 
     /// From the transform of the even elements and, as imaginary parts, the odd ones: the first half of that
-    /// of all, twice as large.
+    /// of all, twice as large, in the same order. Two elements at a time, of which each is made from both.
     #[inline(always)]
-    pub fn join_halves(&mut self, how: &Side<V::T>, n: usize)
+    pub fn join_halves(&mut self, how: &Side<V::T>)
     where
         V::T: FftNum,
     {
-        let Parts {
-            re,
-            im,
-            to_re,
-            to_im,
-        } = self.parts();
-        for k in 0..=n {
+        let n = how.len();
+        let (re, im) = self.numbers();
+        for k in 0..=n / 2 {
             // Element `n` is the first one again.
-            let i = if k == n { 0 } else { k };
-            let j = if k == 0 { 0 } else { n - k };
+            let (i, j, to) = (how.places[k], how.places[(n - k) % n], how.places[n - k]);
             let (a, b, c, d) = (re[i], im[i], re[j], im[j]);
             let (even_re, even_im) = (a.plus(c), b.minus(d));
             let (odd_re, odd_im) = (b.plus(d), c.minus(a));
             let w = how.halves[k];
             let (c, s) = (a.splat(w.re), a.splat(w.im));
-            to_re[k] = even_re.plus_product(odd_re, c).minus_product(odd_im, s);
-            to_im[k] = even_im.plus_product(odd_im, c).plus_product(odd_re, s);
+            let (x, y) = (
+                odd_re.times(c).minus_product(odd_im, s),
+                odd_im.times(c).plus_product(odd_re, s),
+            );
+            (re[to], im[to]) = (even_re.minus(x), y.minus(even_im));
+            (re[i], im[i]) = (even_re.plus(x), y.plus(even_im));
         }
-        self.turned = !self.turned;
     }
 
-    /// The reverse, twice as large: what a transform backwards of `n` turns into the even elements and the odd ones.
+    /// The reverse, twice as large: what a transform backwards turns into the even elements and the odd ones. Before
+    /// transforms elements lie in their order.
     #[inline(always)]
-    pub fn split_halves(&mut self, how: &Side<V::T>, n: usize)
+    pub fn split_halves(&mut self, how: &Side<V::T>)
     where
         V::T: FftNum,
     {
-        let Parts {
-            re,
-            im,
-            to_re,
-            to_im,
-        } = self.parts();
-        for k in 0..n {
+        let n = how.len();
+        let (re, im) = self.numbers();
+        for k in 0..=n / 2 {
             let (a, b, c, d) = (re[k], im[k], re[n - k], im[n - k]);
             let (even_re, even_im) = (a.plus(c), b.minus(d));
             let (x, y) = (a.minus(c), b.plus(d));
@@ -220,49 +208,46 @@ impl<V: Vector> Block<V> {
             // The root is that of a transform forwards: its conjugate is meant.
             let odd_re = x.times(cos).plus_product(y, sin);
             let odd_im = y.times(cos).minus_product(x, sin);
-            to_re[k] = even_re.minus(odd_im);
-            to_im[k] = even_im.plus(odd_re);
+            (re[n - k], im[n - k]) = (even_re.plus(odd_im), odd_re.minus(even_im));
+            (re[k], im[k]) = (even_re.minus(odd_im), even_im.plus(odd_re));
         }
-        self.turned = !self.turned;
     }
 }
 
-impl<V: Vector> Parts<'_, V> {
-    /// All butterflies of a pass; `apart` is the product of the factors before.
-    #[inline(always)]
-    fn pass<const R: usize, B: Butterfly<R>>(self, pass: &Pass<V::T>, apart: usize) {
-        let step = pass.count * apart;
-        let (re, im) = (&self.re[..R * step], &self.im[..R * step]);
-        let (to_re, to_im) = (&mut self.to_re[..R * step], &mut self.to_im[..R * step]);
-        for p in 0..pass.count {
-            let twiddles = &pass.twiddles[p * (R - 1)..][..R - 1];
-            for q in 0..apart {
-                // SAFETY: places below `R count apart`, as `p` is below `count`, `q` below `apart`, and `j` and `k` below `R`.
-                unsafe {
-                    let from = p * apart + q;
-                    let mut a = [*re.get_unchecked(from); R];
-                    let mut b = [*im.get_unchecked(from); R];
-                    for j in 1..R {
-                        a[j] = *re.get_unchecked(from + j * step);
-                        b[j] = *im.get_unchecked(from + j * step);
+/// All butterflies of a pass.
+#[inline(always)]
+fn butterflies<V: Vector<T: FftNum>, const R: usize, B: Butterfly<R>>(
+    re: &mut [V],
+    im: &mut [V],
+    pass: &Pass<V::T>,
+) {
+    let (n, step) = (re.len().min(im.len()), pass.count);
+    for p in 0..step {
+        let twiddles = &pass.twiddles[p * (R - 1)..][..R - 1];
+        for from in (p..n).step_by(R * step) {
+            // SAFETY: places below `n`, a multiple of `R step`, as `p` is below `step`, and `j` and `k` below `R`.
+            unsafe {
+                let mut a = [*re.get_unchecked(from); R];
+                let mut b = [*im.get_unchecked(from); R];
+                for j in 1..R {
+                    a[j] = *re.get_unchecked(from + j * step);
+                    b[j] = *im.get_unchecked(from + j * step);
+                }
+                let (a, b) = B::run(a, b, &pass.roots);
+                *re.get_unchecked_mut(from) = a[0];
+                *im.get_unchecked_mut(from) = b[0];
+                for k in 1..R {
+                    let (mut x, mut y) = (a[k], b[k]);
+                    if p > 0 {
+                        let w = twiddles[k - 1];
+                        let (c, s) = (x.splat(w.re), x.splat(w.im));
+                        (x, y) = (
+                            x.times(c).minus_product(y, s),
+                            y.times(c).plus_product(x, s),
+                        );
                     }
-                    let (a, b) = B::run(a, b, &pass.roots);
-                    let to = p * apart * R + q;
-                    *to_re.get_unchecked_mut(to) = a[0];
-                    *to_im.get_unchecked_mut(to) = b[0];
-                    for k in 1..R {
-                        let (mut x, mut y) = (a[k], b[k]);
-                        if p > 0 {
-                            let w = twiddles[k - 1];
-                            let (c, s) = (x.splat(w.re), x.splat(w.im));
-                            (x, y) = (
-                                x.times(c).minus_product(y, s),
-                                y.times(c).plus_product(x, s),
-                            );
-                        }
-                        *to_re.get_unchecked_mut(to + k * apart) = x;
-                        *to_im.get_unchecked_mut(to + k * apart) = y;
-                    }
+                    *re.get_unchecked_mut(from + k * step) = x;
+                    *im.get_unchecked_mut(from + k * step) = y;
                 }
             }
         }

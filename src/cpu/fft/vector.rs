@@ -39,20 +39,18 @@ pub(super) trait Vector: Copy + Send {
     /// # Safety
     /// There is room for `W` complex numbers.
     unsafe fn store(re: Self, im: Self, to: *mut Complex<Self::T>);
-    /// The place of each line in the vectors of [`Vector::load_lines`].
-    const PLACES: &'static [usize];
     /// The parts of `K` neighbouring numbers of each of `W` lines that are `apart`: `K` vectors each, a line in each place.
     ///
     /// # Safety
     /// The numbers are there, and room for the vectors.
     unsafe fn load_lines(from: *const Complex<Self::T>, apart: usize, re: *mut Self, im: *mut Self);
-    /// Writes what [`Vector::load_lines`] reads, times a factor.
+    /// Writes what [`Vector::load_lines`] reads, times a factor; the vectors lie at `K` places.
     ///
     /// # Safety
     /// The vectors are there, and room for the numbers.
     unsafe fn store_lines(
-        re: *const Self,
-        im: *const Self,
+        parts: [*const Self; 2],
+        places: &[usize],
         factor: Self,
         to: *mut Complex<Self::T>,
         apart: usize,
@@ -123,28 +121,6 @@ macro_rules! arithmetic {
     };
 }
 
-/// The transpose of four vectors of four 64-bit values.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn transposed(v: [__m256d; 4]) -> [__m256d; 4] {
-    // SAFETY: the vectors are there, and so the machine.
-    unsafe {
-        let (a, b) = (
-            _mm256_unpacklo_pd(v[0], v[1]),
-            _mm256_unpackhi_pd(v[0], v[1]),
-        );
-        let (c, d) = (
-            _mm256_unpacklo_pd(v[2], v[3]),
-            _mm256_unpackhi_pd(v[2], v[3]),
-        );
-        [
-            _mm256_permute2f128_pd::<0x20>(a, c),
-            _mm256_permute2f128_pd::<0x20>(b, d),
-            _mm256_permute2f128_pd::<0x31>(a, c),
-            _mm256_permute2f128_pd::<0x31>(b, d),
-        ]
-    }
-}
 #[cfg(target_arch = "x86_64")]
 #[allow(
     clippy::undocumented_unsafe_blocks,
@@ -162,8 +138,7 @@ impl Vector for __m256 {
         _mm256_fmadd_ps,
         _mm256_fnmadd_ps
     );
-    const K: usize = 4;
-    const PLACES: &'static [usize] = &[0, 1, 4, 5, 2, 3, 6, 7];
+    const K: usize = 2;
     #[inline(always)]
     unsafe fn load(from: *const Complex<f32>) -> (Self, Self) {
         unsafe {
@@ -187,39 +162,50 @@ impl Vector for __m256 {
     #[inline(always)]
     unsafe fn load_lines(from: *const Complex<f32>, apart: usize, re: *mut Self, im: *mut Self) {
         unsafe {
-            let (mut a, mut b) = ([_mm256_setzero_pd(); 4], [_mm256_setzero_pd(); 4]);
-            for l in 0..4 {
-                a[l] = _mm256_loadu_pd(from.add(l * apart).cast());
-                b[l] = _mm256_loadu_pd(from.add((l + 4) * apart).cast());
-            }
-            let (a, b) = (transposed(a), transposed(b));
-            for k in 0..4 {
-                let (a, b) = (_mm256_castpd_ps(a[k]), _mm256_castpd_ps(b[k]));
-                re.add(k).write(_mm256_shuffle_ps::<0x88>(a, b));
-                im.add(k).write(_mm256_shuffle_ps::<0xDD>(a, b));
-            }
+            let x = [
+                halves(from, 4 * apart),
+                halves(from.add(apart), 4 * apart),
+                halves(from.add(2 * apart), 4 * apart),
+                halves(from.add(3 * apart), 4 * apart),
+            ];
+            let (a, b) = (low(x[0], x[1]), low(x[2], x[3]));
+            let (c, d) = (high(x[0], x[1]), high(x[2], x[3]));
+            re.write(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)));
+            im.write(_mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
+            re.add(1).write(_mm256_castpd_ps(_mm256_unpacklo_pd(c, d)));
+            im.add(1).write(_mm256_castpd_ps(_mm256_unpackhi_pd(c, d)));
         }
     }
     #[inline(always)]
     unsafe fn store_lines(
-        re: *const Self,
-        im: *const Self,
+        [re, im]: [*const Self; 2],
+        places: &[usize],
         factor: Self,
         to: *mut Complex<f32>,
         apart: usize,
     ) {
         unsafe {
-            let (mut a, mut b) = ([_mm256_setzero_pd(); 4], [_mm256_setzero_pd(); 4]);
-            for k in 0..4 {
-                let (re, im) = ((*re.add(k)).times(factor), (*im.add(k)).times(factor));
-                a[k] = _mm256_castps_pd(_mm256_unpacklo_ps(re, im));
-                b[k] = _mm256_castps_pd(_mm256_unpackhi_ps(re, im));
-            }
-            let (a, b) = (transposed(a), transposed(b));
-            for l in 0..4 {
-                _mm256_storeu_pd(to.add(l * apart).cast(), a[l]);
-                _mm256_storeu_pd(to.add((l + 4) * apart).cast(), b[l]);
-            }
+            let (first, second) = (places[0], places[1]);
+            let (x, y) = (
+                (*re.add(first)).times(factor),
+                (*im.add(first)).times(factor),
+            );
+            let (z, w) = (
+                (*re.add(second)).times(factor),
+                (*im.add(second)).times(factor),
+            );
+            let (x, y, z, w) = (
+                _mm256_castps_pd(x),
+                _mm256_castps_pd(y),
+                _mm256_castps_pd(z),
+                _mm256_castps_pd(w),
+            );
+            let (a, b) = (low(x, y), high(x, y));
+            let (c, d) = (low(z, w), high(z, w));
+            put(_mm256_unpacklo_pd(a, c), to, 4 * apart);
+            put(_mm256_unpackhi_pd(a, c), to.add(apart), 4 * apart);
+            put(_mm256_unpacklo_pd(b, d), to.add(2 * apart), 4 * apart);
+            put(_mm256_unpackhi_pd(b, d), to.add(3 * apart), 4 * apart);
         }
     }
 }
@@ -240,8 +226,7 @@ impl Vector for __m256d {
         _mm256_fmadd_pd,
         _mm256_fnmadd_pd
     );
-    const K: usize = 2;
-    const PLACES: &'static [usize] = &[0, 2, 1, 3];
+    const K: usize = 1;
     #[inline(always)]
     unsafe fn load(from: *const Complex<f64>) -> (Self, Self) {
         unsafe {
@@ -262,48 +247,63 @@ impl Vector for __m256d {
     #[inline(always)]
     unsafe fn load_lines(from: *const Complex<f64>, apart: usize, re: *mut Self, im: *mut Self) {
         unsafe {
-            let a = _mm256_loadu_pd(from.cast());
-            let b = _mm256_loadu_pd(from.add(apart).cast());
-            let c = _mm256_loadu_pd(from.add(2 * apart).cast());
-            let d = _mm256_loadu_pd(from.add(3 * apart).cast());
-            let first = (
-                _mm256_permute2f128_pd::<0x20>(a, b),
-                _mm256_permute2f128_pd::<0x20>(c, d),
-            );
-            let second = (
-                _mm256_permute2f128_pd::<0x31>(a, b),
-                _mm256_permute2f128_pd::<0x31>(c, d),
-            );
-            re.write(_mm256_unpacklo_pd(first.0, first.1));
-            im.write(_mm256_unpackhi_pd(first.0, first.1));
-            re.add(1).write(_mm256_unpacklo_pd(second.0, second.1));
-            im.add(1).write(_mm256_unpackhi_pd(second.0, second.1));
+            let (a, b) = (halves(from, 2 * apart), halves(from.add(apart), 2 * apart));
+            re.write(_mm256_unpacklo_pd(a, b));
+            im.write(_mm256_unpackhi_pd(a, b));
         }
     }
     #[inline(always)]
     unsafe fn store_lines(
-        re: *const Self,
-        im: *const Self,
+        [re, im]: [*const Self; 2],
+        places: &[usize],
         factor: Self,
         to: *mut Complex<f64>,
         apart: usize,
     ) {
         unsafe {
-            let (re0, im0) = ((*re).times(factor), (*im).times(factor));
-            let (re1, im1) = ((*re.add(1)).times(factor), (*im.add(1)).times(factor));
-            let (a, c) = (_mm256_unpacklo_pd(re0, im0), _mm256_unpackhi_pd(re0, im0));
-            let (b, d) = (_mm256_unpacklo_pd(re1, im1), _mm256_unpackhi_pd(re1, im1));
-            _mm256_storeu_pd(to.cast(), _mm256_permute2f128_pd::<0x20>(a, b));
-            _mm256_storeu_pd(to.add(apart).cast(), _mm256_permute2f128_pd::<0x31>(a, b));
-            _mm256_storeu_pd(
-                to.add(2 * apart).cast(),
-                _mm256_permute2f128_pd::<0x20>(c, d),
-            );
-            _mm256_storeu_pd(
-                to.add(3 * apart).cast(),
-                _mm256_permute2f128_pd::<0x31>(c, d),
-            );
+            let (re, im) = (*re.add(places[0]), *im.add(places[0]));
+            let (re, im) = (re.times(factor), im.times(factor));
+            put(_mm256_unpacklo_pd(re, im), to, 2 * apart);
+            put(_mm256_unpackhi_pd(re, im), to.add(apart), 2 * apart);
         }
+    }
+}
+
+/// Single numbers of two vectors by turns: those of the first halves of lanes.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn low(a: __m256d, b: __m256d) -> __m256d {
+    // SAFETY: the vectors are there, and so the machine.
+    unsafe { _mm256_castps_pd(_mm256_unpacklo_ps(_mm256_castpd_ps(a), _mm256_castpd_ps(b))) }
+}
+
+/// Those of the second halves.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn high(a: __m256d, b: __m256d) -> __m256d {
+    // SAFETY: as above.
+    unsafe { _mm256_castps_pd(_mm256_unpackhi_ps(_mm256_castpd_ps(a), _mm256_castpd_ps(b))) }
+}
+
+/// 128 bits of each of two lines, so far apart.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn halves<T>(from: *const Complex<T>, apart: usize) -> __m256d {
+    // SAFETY: the caller's promise, and the machine that it has.
+    unsafe {
+        let first = _mm256_castpd128_pd256(_mm_loadu_pd(from.cast()));
+        _mm256_insertf128_pd::<1>(first, _mm_loadu_pd(from.add(apart).cast()))
+    }
+}
+
+/// Writes what [`halves`] reads.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn put<T>(x: __m256d, to: *mut Complex<T>, apart: usize) {
+    // SAFETY: as above.
+    unsafe {
+        _mm_storeu_pd(to.cast(), _mm256_castpd256_pd128(x));
+        _mm_storeu_pd(to.add(apart).cast(), _mm256_extractf128_pd::<1>(x));
     }
 }
 
@@ -354,7 +354,6 @@ mod single {
                     (-a).mul_add(b, self)
                 }
                 const K: usize = 1;
-                const PLACES: &'static [usize] = &[0];
                 unsafe fn load(from: *const Complex<$t>) -> (Self, Self) {
                     // SAFETY: the caller's promise, as below.
                     unsafe { ((*from).re, (*from).im) }
@@ -371,13 +370,14 @@ mod single {
                     unsafe { (*re, *im) = Self::load(from) }
                 }
                 unsafe fn store_lines(
-                    re: *const Self,
-                    im: *const Self,
+                    [re, im]: [*const Self; 2],
+                    places: &[usize],
                     factor: Self,
                     to: *mut Complex<$t>,
                     _: usize,
                 ) {
-                    unsafe { Self::store(*re * factor, *im * factor, to) }
+                    let place = places[0];
+                    unsafe { Self::store(*re.add(place) * factor, *im.add(place) * factor, to) }
                 }
             }
         };

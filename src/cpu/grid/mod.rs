@@ -195,20 +195,25 @@ impl Sampling {
             l.batch * l.places,
             (2048 / l.channels.max(1)).max(16),
             |r| {
-                let mut reads = Reads::new();
+                let runs = r.len().div_ceil(RUN).min(RUNS);
+                let mut reads: Vec<_> = (0..runs).map(|_| Reads::new()).collect();
                 let mut i = r.start;
                 while i < r.end {
                     let (n, p) = (i / l.places, i % l.places);
-                    let run = i..r.end.min(i + RUN).min(i - p + l.places);
-                    let places = &places[run.start * l.dims..run.end * l.dims];
-                    let mut found = Found::default();
+                    let end = r.end.min(i + RUNS * RUN).min(i - p + l.places);
+                    let mut found: [Found; RUNS] = Default::default();
                     for c in n * l.channels..(n + 1) * l.channels {
                         let plane = &from[c * l.volume..][..l.volume];
-                        // SAFETY: the places of these samples in the dense result.
-                        let to = unsafe { to.part(c * l.places + p, run.len()) };
-                        self.samples(plane, places, &l, &mut reads, &mut found, to);
+                        let some = reads.iter_mut().zip(&mut found);
+                        for (start, (reads, found)) in (i..end).step_by(RUN).zip(some) {
+                            let run = start..end.min(start + RUN);
+                            let places = &places[run.start * l.dims..run.end * l.dims];
+                            // SAFETY: the places of these samples in the dense result.
+                            let to = unsafe { to.part(c * l.places + p + (start - i), run.len()) };
+                            self.samples(plane, places, &l, reads, found, to);
+                        }
                     }
-                    i = run.end;
+                    i = end;
                 }
             },
         );
@@ -343,6 +348,9 @@ impl Sampling {
         });
     }
 }
+
+/// Runs of places that meet a channel while it is in the first cache.
+const RUNS: usize = 16;
 
 /// What of a run of places is found already.
 #[derive(Default)]

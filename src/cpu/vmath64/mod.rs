@@ -1,7 +1,7 @@
 //! Elementary functions in double precision, branch-free so that loops over them vectorise; see [`super::vmath`].
 //!
 //! Each is within 2 ulp of the true value (most within 1.2; `bessel` and `gamma` say less) and right at infinities, NaN, zeros and
-//! subnormals, but for `sin`, `cos` and `tan`, which are NaN beyond 1e12: the loops of those operators have a library compute such
+//! subnormals, but for `sin`, `cos` and `tan`, which are NaN beyond 4e5: the loops of those operators have a library compute such
 //! elements. `tests/core/accuracy64.rs` holds the operators made of them to that.
 //! The polynomials are least-maximum fits made for these files (Remez' exchange), their errors below 2^-55 of the result.
 

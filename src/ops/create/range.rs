@@ -7,7 +7,7 @@ use crate::ops::core::op::{F, K, O, OpDef, Plan, kernel};
 use crate::ops::core::typed::Operand;
 use crate::ops::create::factory::{device_or_default, via_host, write_with};
 use crate::{DType, Device, Element, Result, Scalar, Tensor, bail, ensure, kernels, mode};
-use num_complex::Complex64;
+use num_complex::{Complex32, Complex64};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -280,6 +280,11 @@ fn space(out: &Tensor, start: Operand, end: Operand, base: Option<f64>) -> Resul
 
 fn space_complex(out: &Tensor, s: Complex64, e: Complex64, base: Option<f64>) -> Result<()> {
     let (re, im) = (between(out, s.re, e.re), between(out, s.im, e.im));
+    if out.dtype() == DType::C64 && base.is_none() {
+        return fill(out, |at, to: &mut [Complex32]| {
+            ramp::complex(to, at, re, im)
+        });
+    }
     fill(out, |at, to: &mut [Complex64]| {
         ramp::complex(to, at, re, im);
         if let Some(b) = base {
