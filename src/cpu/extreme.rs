@@ -378,6 +378,14 @@ fn running_two<T: Ranked, const MAX: bool>(lines: &[T], values: &mut [T], places
     }
 }
 
+/// The type whose elements are compared in place of some dtype's where each may be a result.
+pub fn running_type(d: DType) -> DType {
+    match d {
+        DType::Bool | DType::U8 => DType::U8,
+        d => compare_type(d),
+    }
+}
+
 /// The extreme of each line's elements so far, and where it was (the last of equals).
 ///
 /// # Errors
@@ -389,10 +397,7 @@ pub fn running_extreme(
     dim: usize,
     max: bool,
 ) -> Result<()> {
-    let d = match input.dtype() {
-        DType::Bool | DType::U8 => DType::U8,
-        d => compare_type(d),
-    };
+    let d = running_type(input.dtype());
     let from = lines::read(input, &[dim], d)?;
     let (v, at) = (
         lines::target(values, dim, d)?,

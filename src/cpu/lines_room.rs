@@ -1,6 +1,6 @@
 //! What kernels take that need each line as a whole.
 
-use super::extreme::compare_type;
+use super::extreme::{compare_type, running_type};
 use super::room::{self, Room};
 use super::{alloc, reduce};
 use crate::{DType, Result, Tensor};
@@ -157,7 +157,7 @@ pub fn arg_extreme(
 /// # Errors
 /// If a size overflows.
 pub fn running_extreme(room: &mut Room, outs: &[Tensor], input: &Tensor, dim: usize) -> Result<()> {
-    let d = compare_type(input.dtype());
+    let d = running_type(input.dtype());
     room.lines(input, &[dim], d)?;
     room.lines(&outs[0], &[dim], d)?;
     room.lines(&outs[1], &[dim], DType::I64).map(drop)

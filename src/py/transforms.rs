@@ -43,7 +43,7 @@ fn _transforms_look(on: bool) -> bool {
 
 /// Whether a function runs that is differentiated, or one of many examples.
 pub fn are_active() -> bool {
-    captured::depth() > 0 || batch::is_on()
+    captured::depth() > 0 || batch::is_at_work()
 }
 
 /// Refuses a method that such functions may not call.

@@ -128,6 +128,12 @@ pub fn is_on() -> bool {
     mode::layers() & mode::BATCHED != 0
 }
 
+/// Whether a level is open on this thread that is not set aside.
+#[must_use]
+pub fn is_at_work() -> bool {
+    is_on() && OPEN.with_borrow(|l| l.iter().any(|l| !l.aside))
+}
+
 /// Closes a level of this thread, and those opened since.
 pub fn exit(number: u32) {
     let none = OPEN.with_borrow_mut(|l| {
