@@ -17,6 +17,7 @@ mod policy;
 mod portable;
 mod simple;
 mod small;
+mod tall;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -374,6 +375,17 @@ macro_rules! float_gemm {
                 m: usize, n: usize, k: usize, alpha: $scale, a: Mat<$t>, b: Mat<$t>, beta: $scale, c: MatMut<$t>, bias: Option<*const $t>,
             ) {
                 let bias = bias.map(|b| (b, 0, 1));
+                let plain = alpha == 1.0 && beta == 0.0 && c.cs == 1 && c.rs == n as isize;
+                if plain && tall::fits::<policy::$portable>(m, n, k) {
+                    // SAFETY: as below. Wider vectors would be mostly empty.
+                    unsafe {
+                        #[cfg(target_arch = "x86_64")]
+                        if level() != Level::Baseline {
+                            return tall::run(Product::<policy::$avx2> { m, n, k, alpha, a, b, beta, c, bias });
+                        }
+                        return tall::run(Product::<policy::$portable> { m, n, k, alpha, a, b, beta, c, bias });
+                    }
+                }
                 // SAFETY: the caller's; the instructions of a level are there where `level` says so.
                 unsafe {
                     #[cfg(target_arch = "x86_64")]
