@@ -21,6 +21,10 @@
 #![cfg_attr(not(feature = "python"), deny(unsafe_op_in_unsafe_fn))]
 
 pub mod autograd;
+#[cfg_attr(
+    not(feature = "python"),
+    allow(dead_code, reason = "the binding transforms functions")
+)]
 mod captured;
 #[cfg(feature = "cli")]
 pub mod cli;
