@@ -1,7 +1,8 @@
 //! What kernels take that need each line as a whole.
 
-use super::extreme::{compare_type, running_type};
+use super::extreme::compare_type;
 use super::room::{self, Room};
+use super::running::running_type;
 use super::{alloc, reduce};
 use crate::{DType, Result, Tensor};
 
@@ -152,7 +153,7 @@ pub fn arg_extreme(
     }
 }
 
-/// What [`running_extreme`](super::extreme::running_extreme) takes.
+/// What [`running_extreme`](super::running::running_extreme) takes.
 ///
 /// # Errors
 /// If a size overflows.

@@ -84,6 +84,7 @@ pub(crate) mod resize;
 mod resize_room;
 pub mod room;
 pub(crate) mod rows;
+pub(crate) mod running;
 #[cfg(target_arch = "x86_64")]
 mod runs;
 pub(crate) mod scan;

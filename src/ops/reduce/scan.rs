@@ -1,6 +1,6 @@
 //! Running sums, products and extremes; differences and trapezoids; renorm.
 
-use crate::cpu::extreme::running_extreme;
+use crate::cpu::running::running_extreme;
 use crate::cpu::{lines_room, renorm, scan};
 use crate::dims::wrap_dim;
 use crate::ops::core::op::{Batch, Cast, D, F, FMIO, FMO, OpDef, Plan, Ret, X, compose, kernel};
