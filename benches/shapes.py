@@ -11,13 +11,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import math
 import random
-import subprocess
 import warnings
 from typing import Any
 
-from survey import best, words
+from survey import best, compare, listed, words
 
 SHAPES = [
     (1000003,),
@@ -153,9 +151,7 @@ def main() -> None:
         return
     ours = times("torchlike", numbers)
     if not a.torch:
-        for name, spent in ours.items():
-            print(f"{name:90} {spent if isinstance(spent, str) else f'{spent:12.1f} us'}")
-        return
+        return listed(ours)
     command = [
         a.torch,
         __file__,
@@ -166,20 +162,7 @@ def main() -> None:
         "--from",
         str(a.first),
     ]
-    theirs = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    ratios = []
-    for name, spent in ours.items():
-        other = theirs.get(name, "nothing")
-        if isinstance(spent, str) != isinstance(other, str):
-            print(f"{name:90} torchlike {spent}, torch {other}")
-        elif not isinstance(spent, str):
-            ratios.append((other / spent, name, spent, other))
-    for ratio, name, spent, other in sorted(ratios):
-        if ratio < a.below:
-            print(f"{name:90} {spent:12.1f} us  torch {other:12.1f} us  x{ratio:.2f}")
-    mean = math.exp(sum(math.log(r[0]) for r in ratios) / max(len(ratios), 1))
-    few = sum(r[0] < 0.95 for r in ratios)
-    print(f"SHAPES geomean x{mean:.2f} over {len(ratios)} cases, {few} below 0.95")
+    compare("SHAPES", ours, command, a.below)
 
 
 if __name__ == "__main__":

@@ -239,6 +239,30 @@ def survey(module: str, pattern: str, tracked: bool) -> dict[str, float | str]:
     return found
 
 
+def listed(ours: dict[str, float | str]) -> None:
+    """Prints the times of all cases."""
+    for case, spent in ours.items():
+        print(f"{case:80} {spent if isinstance(spent, str) else f'{spent:12.1f} us'}")
+
+
+def compare(title: str, ours: dict[str, float | str], command: list[str], below: float) -> None:
+    """Prints what the times say beside those that a command prints: the cases below a ratio, and the mean."""
+    theirs = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    ratios = []
+    for case, spent in ours.items():
+        other = theirs.get(case, "nothing")
+        if isinstance(spent, str) != isinstance(other, str):
+            print(f"{case:80} torchlike {spent}, torch {other}")
+        elif not isinstance(spent, str):
+            ratios.append((other / spent, case, spent, other))
+    for ratio, case, spent, other in sorted(ratios):
+        if ratio < below:
+            print(f"{case:80} {spent:12.1f} us  torch {other:12.1f} us  x{ratio:.2f}")
+    mean = math.exp(sum(math.log(r[0]) for r in ratios) / max(len(ratios), 1))
+    few = sum(r[0] < 0.95 for r in ratios)
+    print(f"{title} geomean x{mean:.2f} over {len(ratios)} cases, {few} below 0.95")
+
+
 def main() -> None:
     """Both surveys, and what they say of each other."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -253,25 +277,10 @@ def main() -> None:
         return
     ours = survey("torchlike", a.filter, a.backward)
     if not a.torch:
-        for case, spent in ours.items():
-            print(f"{case:70} {spent if isinstance(spent, str) else f'{spent:12.1f} us'}")
-        return
+        return listed(ours)
     command = [a.torch, __file__, "--survey", "torch", "--filter", a.filter]
     command += ["--backward"] if a.backward else []
-    theirs = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    ratios = []
-    for case, spent in ours.items():
-        other = theirs.get(case, "nothing")
-        if isinstance(spent, str) != isinstance(other, str):
-            print(f"{case:70} torchlike {spent}, torch {other}")
-        elif not isinstance(spent, str):
-            ratios.append((other / spent, case, spent, other))
-    for ratio, case, spent, other in sorted(ratios):
-        if ratio < a.below:
-            print(f"{case:70} {spent:12.1f} us  torch {other:12.1f} us  x{ratio:.2f}")
-    mean = math.exp(sum(math.log(r[0]) for r in ratios) / max(len(ratios), 1))
-    few = sum(r[0] < 0.95 for r in ratios)
-    print(f"SURVEY geomean x{mean:.2f} over {len(ratios)} cases, {few} below 0.95")
+    compare("SURVEY", ours, command, a.below)
 
 
 if __name__ == "__main__":

@@ -382,3 +382,29 @@ def test_what_is_saved_comes_back_as_the_object_that_it_is(wants, forgotten):
         y = Twice.apply(torch.ones(2).as_subclass(Named), x).sum()
     y.backward()
     assert torch.equal(seen[2], torch.full((2,), 2.0))
+
+
+def test_who_unpacks_what_is_saved_may_look_at_it_again():
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0]
+
+    seen = []
+    x = torch.tensor([3.0], requires_grad=True)
+    y = Twice.apply(x)
+
+    def unpack(kept):
+        if not seen:
+            seen.append(None)
+            seen.append(y.grad_fn.saved_tensors[0].item())
+        return kept
+
+    y.grad_fn._raw_saved_tensors[0].register_hooks(lambda t: t.detach() + 1, unpack)
+    y.backward()
+    assert seen == [None, 4] and x.grad.tolist() == [4]

@@ -3,8 +3,6 @@ safe globals, CUDA queries without a GPU."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any, ClassVar
 
 import pytest
@@ -92,25 +90,6 @@ def test_markers_for_a_compiler_leave_functions_alone() -> None:
     assert not jit.onednn_fusion_enabled()
     with jit.optimized_execution(True), jit.fuser("fuser1"):
         assert f(1) == 2
-
-
-def test_a_process_begins_with_a_seed_that_nobody_knows() -> None:
-    ask = "import torchlike as t; print(t.initial_seed(), t.rand(1).item(), t.Generator().initial_seed())"
-    (a, b) = (
-        subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
-        for _ in "ab"
-    )
-    (seed, number, made), (other, another, again) = a.stdout.split(), b.stdout.split()
-    assert seed != other and number != another and made == again == "67280421310721"
-
-
-def test_random_state_goes_back_and_forth() -> None:
-    torch.manual_seed(7)
-    assert torch.initial_seed() == torch.random.initial_seed() == 7
-    state = torch.random.get_rng_state()
-    first = torch.rand(3)
-    torch.random.set_rng_state(state)
-    assert torch.equal(torch.rand(3), first)
 
 
 HOOKS = [

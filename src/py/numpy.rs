@@ -27,20 +27,26 @@ fn ndarray(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
         .bind(py))
 }
 
+/// Whether NumPy defines the class of an object.
+fn is_its_own(o: &Bound<'_, PyAny>) -> bool {
+    let module = o.get_type().module();
+    module.is_ok_and(|m| m.to_cow().is_ok_and(|m| m.starts_with("numpy")))
+}
+
 /// True for a NumPy array; does not import NumPy for objects that cannot be one.
 pub fn is_array(o: &Bound<'_, PyAny>) -> bool {
-    let class = o.get_type();
-    if class.is_exact_instance_of::<PyType>() && NDARRAY.get(o.py()).is_none() {
-        match class.module() {
-            Ok(m) if m.to_cow().is_ok_and(|m| m.starts_with("numpy")) => {}
-            _ => return false,
-        }
+    let plain = o.get_type().is_exact_instance_of::<PyType>();
+    if plain && NDARRAY.get(o.py()).is_none() && !is_its_own(o) {
+        return false;
     }
     ndarray(o.py()).is_ok_and(|c| o.is_instance(c).unwrap_or(false))
 }
 
-/// Whether it is a scalar of NumPy's.
+/// Whether it is a scalar of NumPy's, which is not imported for others.
 pub fn is_scalar(o: &Bound<'_, PyAny>) -> bool {
+    if !is_its_own(o) {
+        return false;
+    }
     let generic = o.py().import("numpy").and_then(|m| m.getattr("generic"));
     generic.is_ok_and(|class| o.is_instance(&class).unwrap_or(false))
 }

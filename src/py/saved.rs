@@ -63,8 +63,8 @@ impl PySaved {
     fn unpack<'py>(&self, py: Python<'py>, node: Option<&PyNode>) -> PyResult<Bound<'py, PyAny>> {
         match &self.0 {
             Place::Here(saved) => {
-                let own = lock(saved);
-                let own = own.as_ref().map(|o| {
+                // Hooks that run below may look here again.
+                let own = lock(saved).as_ref().map(|o| {
                     let object = o.object.as_ref().map(|o| o.bind(py).clone());
                     (o.saved.clone(), object)
                 });

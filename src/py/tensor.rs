@@ -290,6 +290,9 @@ impl PyTensor {
         super::batch::check_shown(slf.get().get())?;
         let py = slf.py();
         let array = super::numpy::to_numpy(slf, false)?;
+        if dtype.is_none() && copy != Some(true) {
+            return Ok(array);
+        }
         let kw = PyDict::new(py);
         kw.set_item("copy", copy)?;
         // NumPy copies what it is given no more than it asked here.

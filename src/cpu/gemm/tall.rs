@@ -11,6 +11,7 @@ use super::policy::{Policy, Real, Task};
 use super::turn::LANES;
 use super::{PARALLEL_FROM, Shared};
 use crate::cpu::pool;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Rows from which it pays to lay B aside.
@@ -61,7 +62,8 @@ impl<P: Policy> Task for Tall<P> {
         let (p, n) = (&self.p, self.p.n);
         let mut b = [P::Acc::ZERO; DEPTH * COLUMNS + LANES];
         let mut bias = [P::Acc::ZERO; COLUMNS + LANES];
-        let mut sums = [P::Acc::ZERO; BLOCK * COLUMNS + LANES];
+        let mut sums = MaybeUninit::<[P::Acc; BLOCK * COLUMNS + LANES]>::uninit();
+        let sums = sums.as_mut_ptr().cast::<P::Acc>();
         // SAFETY: elements of B and the bias.
         unsafe {
             for (l, row) in b.chunks_exact_mut(n).take(p.k).enumerate() {
@@ -85,11 +87,11 @@ impl<P: Policy> Task for Tall<P> {
                     self.sums(i, count, &b, &bias, to.cast());
                     continue;
                 }
-                self.sums(i, count, &b, &bias, sums.as_mut_ptr());
+                self.sums(i, count, &b, &bias, sums);
                 if P::IN_PLACE {
-                    std::ptr::copy_nonoverlapping(sums.as_ptr(), to.cast(), count * n);
+                    std::ptr::copy_nonoverlapping(sums, to.cast(), count * n);
                 } else {
-                    P::narrow_row(sums.as_ptr(), to, count * n);
+                    P::narrow_row(sums, to, count * n);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! What the host's kernels take that read and write at indices.
 
 use crate::cpu::index::{Lay, Reduce, adds_by_rows};
+use crate::cpu::products::is_one;
 use crate::cpu::room::Room;
 use crate::cpu::view::at_least_1d;
 use crate::ops::core::typed::Operand;
@@ -216,14 +217,6 @@ pub(super) enum Slices {
     Added(Scalar),
     /// They are reduced, with what was there or without.
     Reduced(How, bool),
-}
-
-/// Whether a factor changes nothing.
-pub(super) fn is_one(alpha: Scalar) -> bool {
-    matches!(
-        alpha,
-        Scalar::Int(1) | Scalar::Float(1.0) | Scalar::Bool(true)
-    )
 }
 
 /// What filling slices takes.

@@ -2,6 +2,7 @@
 
 use crate::cpu::index::Lay;
 use crate::cpu::index::{self as cpu_index, Reduce};
+use crate::cpu::products::is_one;
 use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
 use crate::ops::batch;
@@ -15,7 +16,7 @@ use crate::ops::index::along::{
     along, apart, axis, is_index, out_of_bounds, out_of_range, size_at, start,
 };
 use crate::ops::index::beside::reduce_beside;
-use crate::ops::index::room::{self, Slices, is_one};
+use crate::ops::index::room::{self, Slices};
 use crate::ops::index::scatter::{
     How, apart_index, reduce_into, reduce_rows, source_lay, value_of,
 };
