@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "copies of loops per instruction set")]
 
 use super::folds::{Max, Min};
+use super::turned::{LONGEST, Tile, WIDTH, turned};
 use super::{lines, simd, sweep};
 use crate::{DType, Result, Tensor, bail};
 
@@ -129,6 +130,34 @@ fn arg_long<T: Ranked>(line: &[T], max: bool) -> usize {
     tops.into_iter()
         .reduce(|a, b| if better(line[b], line[a], max) { b } else { a })
         .unwrap_or(0)
+}
+
+/// The positions of the extremes of lines of up to [`LONGEST`] elements, side by side.
+#[inline(always)]
+fn short_lines_body<T: Ranked>(lines: &[T], n: usize, at: &mut [i64], max: bool) {
+    let mut tile: Tile<T> = [T::default(); LONGEST * WIDTH];
+    let (mut best, mut places) = ([T::default(); WIDTH], [0; WIDTH]);
+    for (lines, at) in lines.chunks(n * WIDTH).zip(at.chunks_mut(WIDTH)) {
+        let width = turned(lines, n, &mut tile);
+        let (best, places) = (&mut best[..width], &mut places[..width]);
+        cols_body(&tile[..n * width], width, best, places, max);
+        at.copy_from_slice(&places[..at.len()]);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn short_lines_avx2<T: Ranked>(lines: &[T], n: usize, at: &mut [i64], max: bool) {
+    short_lines_body(lines, n, at, max);
+}
+
+fn short_lines<T: Ranked>(lines: &[T], n: usize, at: &mut [i64], max: bool) {
+    #[cfg(target_arch = "x86_64")]
+    if simd::level() != simd::Level::Baseline {
+        // SAFETY: the machine has AVX2.
+        return unsafe { short_lines_avx2(lines, n, at, max) };
+    }
+    short_lines_body(lines, n, at, max);
 }
 
 /// Extremes of the columns of `[rows, width]` blocks of which `best` and `at` hold one row each.
@@ -300,6 +329,13 @@ fn arg_lines(values: Option<&Tensor>, indices: &Tensor, from: &Tensor, max: bool
         let to = super::slice_mut::<i64>(indices);
         if let [to] = to {
             *to = arg_long(data, max) as i64;
+        } else if n <= LONGEST {
+            let shared = lines::Shared::new(to);
+            super::pool::parallel_for(count, super::iter::GRAIN / n, |range| {
+                // SAFETY: every task has its own results.
+                let at = unsafe { shared.part(range.start, range.len()) };
+                short_lines(&data[range.start * n..range.end * n], n, at, max);
+            });
         } else {
             lines::for_each(data, n, to, 1, |_, line, to| to[0] = arg(line, max) as i64);
         }

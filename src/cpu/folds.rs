@@ -3,8 +3,7 @@
 #![allow(unsafe_code, reason = "stores results through raw, checked pointers")]
 
 use super::math::RealFns;
-use super::reduce::Post;
-use crate::DType;
+use super::results::Number;
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
@@ -83,103 +82,6 @@ pub type Plain<F> = Apart<F>;
 /// The same.
 #[cfg(not(target_arch = "x86_64"))]
 pub type Plain<F> = F;
-
-/// A wide result.
-pub trait Number: Copy + Send + Sync {
-    /// The number that is stored for this result.
-    #[must_use]
-    fn post(self, post: Post) -> Self;
-    /// Stores results as elements of `dtype`, `step` bytes apart.
-    ///
-    /// # Safety
-    /// There are so many at the address.
-    unsafe fn put(all: &[Self], to: *mut u8, step: isize, dtype: DType);
-}
-
-/// Writes what a function makes of results, `step` bytes apart.
-///
-/// # Safety
-/// There are so many elements at the address.
-#[inline(always)]
-unsafe fn write<A: Copy, T>(all: &[A], to: *mut u8, step: isize, f: impl Fn(A) -> T) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if step == size_of::<T>() as isize {
-            for (j, &a) in all.iter().enumerate() {
-                to.cast::<T>().add(j).write(f(a));
-            }
-        } else {
-            for (j, &a) in all.iter().enumerate() {
-                to.offset(j as isize * step).cast::<T>().write(f(a));
-            }
-        }
-    }
-}
-
-impl Number for i64 {
-    fn post(self, _: Post) -> Self {
-        self
-    }
-    unsafe fn put(all: &[Self], to: *mut u8, step: isize, dtype: DType) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match dtype {
-                DType::I64 | DType::U64 => write(all, to, step, |a| a),
-                DType::I32 | DType::U32 => write(all, to, step, |a| a as i32),
-                DType::I16 | DType::U16 => write(all, to, step, |a| a as i16),
-                DType::Bool => write(all, to, step, |a| u8::from(a != 0)),
-                DType::F32 => write(all, to, step, |a| a as f32),
-                DType::F64 => write(all, to, step, |a| a as f64),
-                DType::F16 => write(all, to, step, |a| f16::from_f32(a as f32)),
-                DType::BF16 => write(all, to, step, |a| bf16::from_f32(a as f32)),
-                _ => write(all, to, step, |a| a as u8),
-            }
-        }
-    }
-}
-impl Number for f64 {
-    #[inline(always)]
-    fn post(self, post: Post) -> Self {
-        match post {
-            Post::None => self,
-            Post::Over(n) => self / n,
-            Post::Sqrt => self.sqrt(),
-            Post::Pow(e) => self.powf(e),
-        }
-    }
-    unsafe fn put(all: &[Self], to: *mut u8, step: isize, dtype: DType) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match dtype {
-                DType::F32 => write(all, to, step, |a| a as f32),
-                DType::F16 => write(all, to, step, |a| f16::from_f32(a as f32)),
-                DType::BF16 => write(all, to, step, |a| bf16::from_f32(a as f32)),
-                _ => write(all, to, step, |a| a),
-            }
-        }
-    }
-}
-impl Number for Complex64 {
-    fn post(self, post: Post) -> Self {
-        match post {
-            // Divided by the complex number n + 0i: an infinite part makes the other one no number, as in PyTorch.
-            Post::Over(n) => {
-                Self::new((self.re + self.im * 0.0) / n, (self.im - self.re * 0.0) / n)
-            }
-            _ => self,
-        }
-    }
-    unsafe fn put(all: &[Self], to: *mut u8, step: isize, dtype: DType) {
-        let narrow = |a: Self| Complex32::new(a.re as f32, a.im as f32);
-        // SAFETY: as the caller promises.
-        unsafe {
-            match dtype {
-                DType::C64 => write(all, to, step, narrow),
-                _ => write(all, to, step, |a| a),
-            }
-        }
-    }
-}
 
 /// An element in the type it is folded in.
 pub trait Widen: Copy {
@@ -338,10 +240,10 @@ macro_rules! float_folds {
         fold!(NonZero, $t, $w, f64, 0.0, |p, x, e| p + if x == 0.0 { 0.0 } else { 1.0 }, |a, b| a + b, |l| l as f64, |c, d| c + d);
         fold!(PowSum, $t, f64, f64, 0.0, |p, x, e| p + (x as f64).abs().pow_(e), |a, b| a + b, |l| l, |c, d| c + d);
         fold!(Prod, $t, $w, f64, 1.0, |p, x, e| p * x, |a, b| a * b, |l| l as f64, |c, d| c * d; $dense Prod);
-        fold!(Max, $t, $w, f64, <$w>::NEG_INFINITY, |p, x, e| if (p > x) | p.is_nan() { p } else { x }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d }; $dense Max);
-        fold!(Min, $t, $w, f64, <$w>::INFINITY, |p, x, e| if (p < x) | p.is_nan() { p } else { x }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d }; $dense Min);
-        fold!(AbsMax, $t, $w, f64, 0.0, |p, x, e| { let x = x.abs(); if (p > x) | p.is_nan() { p } else { x } }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c > d) | c.is_nan() { c } else { d }; $dense AbsMax);
-        fold!(AbsMin, $t, $w, f64, <$w>::INFINITY, |p, x, e| { let x = x.abs(); if (p < x) | p.is_nan() { p } else { x } }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l as f64, |c, d| if (c < d) | c.is_nan() { c } else { d }; $dense AbsMin);
+        fold!(Max, $t, $w, $w, <$w>::NEG_INFINITY, |p, x, e| if (p > x) | p.is_nan() { p } else { x }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l, |c, d| if (c > d) | c.is_nan() { c } else { d }; $dense Max);
+        fold!(Min, $t, $w, $w, <$w>::INFINITY, |p, x, e| if (p < x) | p.is_nan() { p } else { x }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l, |c, d| if (c < d) | c.is_nan() { c } else { d }; $dense Min);
+        fold!(AbsMax, $t, $w, $w, 0.0, |p, x, e| { let x = x.abs(); if (p > x) | p.is_nan() { p } else { x } }, |a, b| if (a > b) | a.is_nan() { a } else { b }, |l| l, |c, d| if (c > d) | c.is_nan() { c } else { d }; $dense AbsMax);
+        fold!(AbsMin, $t, $w, $w, <$w>::INFINITY, |p, x, e| { let x = x.abs(); if (p < x) | p.is_nan() { p } else { x } }, |a, b| if (a < b) | a.is_nan() { a } else { b }, |l| l, |c, d| if (c < d) | c.is_nan() { c } else { d }; $dense AbsMin);
     )+ };
 }
 float_folds!(f32, none: f16 bf16);
@@ -407,22 +309,22 @@ fold!(
 macro_rules! int_extremes {
     ($($t:ty)+) => { $(
         impl Fold for Max<$t> {
-            type In = $t; type Part = $t; type Acc = i64;
+            type In = $t; type Part = $t; type Acc = $t;
             const ZERO: $t = <$t>::MIN;
             const EXACT: bool = true;
             #[inline(always)] fn step(p: $t, x: $t, _: f64) -> $t { p.max(x) }
             #[inline(always)] fn join(a: $t, b: $t) -> $t { a.max(b) }
-            #[inline(always)] fn lift(p: $t) -> i64 { p as i64 }
-            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a.max(b) }
+            #[inline(always)] fn lift(p: $t) -> $t { p }
+            #[inline(always)] fn merge(a: $t, b: $t) -> $t { a.max(b) }
         }
         impl Fold for Min<$t> {
-            type In = $t; type Part = $t; type Acc = i64;
+            type In = $t; type Part = $t; type Acc = $t;
             const ZERO: $t = <$t>::MAX;
             const EXACT: bool = true;
             #[inline(always)] fn step(p: $t, x: $t, _: f64) -> $t { p.min(x) }
             #[inline(always)] fn join(a: $t, b: $t) -> $t { a.min(b) }
-            #[inline(always)] fn lift(p: $t) -> i64 { p as i64 }
-            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a.min(b) }
+            #[inline(always)] fn lift(p: $t) -> $t { p }
+            #[inline(always)] fn merge(a: $t, b: $t) -> $t { a.min(b) }
         }
     )+ };
 }
@@ -432,23 +334,23 @@ int_extremes!(u8 i8 i16 i32 i64);
 macro_rules! truths {
     ($($t:ty, $part:ty, |$x:ident| $is:expr;)+) => { $(
         impl Fold for Any<$t> {
-            type In = $t; type Part = $part; type Acc = i64;
+            type In = $t; type Part = $part; type Acc = u8;
             const ZERO: $part = 0;
             const EXACT: bool = true;
             #[inline(always)] fn step(p: $part, $x: <$t as Widen>::Wide, _: f64) -> $part { if $is { 1 } else { p } }
             #[inline(always)] fn join(a: $part, b: $part) -> $part { a | b }
-            #[inline(always)] fn lift(p: $part) -> i64 { p as i64 }
-            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a | b }
+            #[inline(always)] fn lift(p: $part) -> u8 { p as u8 }
+            #[inline(always)] fn merge(a: u8, b: u8) -> u8 { a | b }
             #[inline(always)] fn done(p: $part) -> bool { p != 0 }
         }
         impl Fold for All<$t> {
-            type In = $t; type Part = $part; type Acc = i64;
+            type In = $t; type Part = $part; type Acc = u8;
             const ZERO: $part = 1;
             const EXACT: bool = true;
             #[inline(always)] fn step(p: $part, $x: <$t as Widen>::Wide, _: f64) -> $part { if $is { p } else { 0 } }
             #[inline(always)] fn join(a: $part, b: $part) -> $part { a & b }
-            #[inline(always)] fn lift(p: $part) -> i64 { p as i64 }
-            #[inline(always)] fn merge(a: i64, b: i64) -> i64 { a & b }
+            #[inline(always)] fn lift(p: $part) -> u8 { p as u8 }
+            #[inline(always)] fn merge(a: u8, b: u8) -> u8 { a & b }
             #[inline(always)] fn done(p: $part) -> bool { p == 0 }
         }
     )+ };

@@ -49,7 +49,7 @@ const LANES: usize = 64;
 /// Elements behind the whole groups of a row that are taken at a time: a vector of single precision.
 const STEP: usize = 16;
 /// Rows that so many lanes are enough for.
-pub const SHORT: usize = 8;
+const SHORT: usize = 8;
 
 /// What an element adds to a sum. Short closures are terms; longer ones would stay functions of their own, compiled for the
 /// baseline: those are types with an `#[inline(always)]` method.

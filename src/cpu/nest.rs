@@ -42,8 +42,8 @@ impl Nest {
         }
         nest.red.reverse();
         nest.kept.reverse();
-        dims::settle(&mut nest.red, |d| d.1.abs());
-        dims::settle(&mut nest.kept, |d| d.1.abs());
+        dims::settle(&mut nest.red, |d| apart(d.1));
+        dims::settle(&mut nest.kept, |d| apart(d.1));
         let mut red: SmallVec<[(usize, isize); 4]> = SmallVec::new();
         for d in nest.red {
             match red.last_mut() {
@@ -84,9 +84,7 @@ impl Nest {
     #[must_use]
     pub fn rows_first(&self) -> bool {
         match (self.kept.first(), self.red.first()) {
-            (Some(k), Some(r)) => {
-                r.1.abs() < k.1.abs() || r.0 == 1 && self.red.len() == 1 && k.1 == 0
-            }
+            (Some(k), Some(r)) => apart(r.1) < apart(k.1),
             _ => true,
         }
     }
@@ -102,4 +100,9 @@ impl Nest {
         }
         (i, o)
     }
+}
+
+/// How far a step leads: what repeats elements goes around all others.
+fn apart(step: isize) -> usize {
+    step.unsigned_abs().wrapping_sub(1)
 }

@@ -5,7 +5,8 @@
 use super::lanes::{Real, sum_by};
 use super::lines::{self, Shared};
 use super::room::Room;
-use super::stored::{Stored, each_line};
+use super::stored::{Stored, each_line, each_piece};
+use super::turned::{LONGEST, Tile, WIDTH, returned, turned};
 use super::{slice, slice_mut};
 use crate::cpu::simd::simd_fn;
 use crate::{DType, Device, Result, Tensor, with_dtype};
@@ -119,7 +120,15 @@ fn normalise(
         let (w, b) = (w.as_ref().map(slice::<T>), b.as_ref().map(slice::<T>));
         let (means, rstds) = (Shared::new(slice_mut::<T>(&mean)), Shared::new(slice_mut::<T>(&rstd)));
         let sizes = [mean.numel() as usize, n];
-        each_line(slice::<E>(&x), slice_mut::<E>(&result), sizes, |r, x, out| {
+        if matches!(parameters, Parameters::Elements { .. }) && (1..=LONGEST).contains(&n) {
+            each_piece([slice::<E>(&x)], slice_mut::<E>(&result), n, |[x], first, out| {
+                let lines = x.len() / n;
+                // SAFETY: every line has its own parts.
+                let stats = unsafe { [means.part(first, lines), rstds.part(first, lines)] };
+                layer_lines(x, out, n, [w, b], eps as T, stats);
+            });
+        } else {
+            each_line(slice::<E>(&x), slice_mut::<E>(&result), sizes, |r, x, out| {
             // SAFETY: every row has its own parts.
             let (m, s) = unsafe { (&mut means.part(r, 1)[0], &mut rstds.part(r, 1)[0]) };
             match parameters {
@@ -131,6 +140,7 @@ fn normalise(
                 }
             }
         });
+        }
     }, else {});
     lines::put(&outs[0], &result)?;
     finish(&outs[1], &mean)?;
@@ -173,6 +183,41 @@ simd_fn! { wide
     }
 }
 
+simd_fn! { wide
+    /// Short lines, normalised side by side; `stats` take their means and inverse deviations.
+    fn layer_lines<T: Real>(x: &[T], out: &mut [T], n: usize, parameters: [Option<&[T]>; 2], eps: T, stats: [&mut [T]; 2]) {
+        let (zero, count, [w, b], [means, rstds]) = (T::of(0.0), T::of(n as f64), parameters, stats);
+        let mut tile: Tile<T> = [zero; LONGEST * WIDTH];
+        let stats = means.chunks_mut(WIDTH).zip(rstds.chunks_mut(WIDTH));
+        for ((x, out), (means, rstds)) in x.chunks(n * WIDTH).zip(out.chunks_mut(n * WIDTH)).zip(stats) {
+            let width = turned(x, n, &mut tile);
+            let columns = &mut tile[..n * width];
+            let (mut mean, mut factor) = ([zero; WIDTH], [zero; WIDTH]);
+            for row in columns.chunks_exact(width) {
+                for (m, &v) in mean.iter_mut().zip(row) {
+                    *m += v;
+                }
+            }
+            mean.iter_mut().for_each(|m| *m = *m / count);
+            for row in columns.chunks_exact(width) {
+                for ((s, &m), &v) in factor.iter_mut().zip(&mean).zip(row) {
+                    *s += (v - m) * (v - m);
+                }
+            }
+            factor.iter_mut().for_each(|s| *s = T::of(1.0) / (*s / count + eps).sqrt_());
+            for (j, row) in columns.chunks_exact_mut(width).enumerate() {
+                let (w, b) = (w.map_or(T::of(1.0), |w| w[j]), b.map_or(zero, |b| b[j]));
+                for ((v, &m), &s) in row.iter_mut().zip(&mean).zip(&factor) {
+                    *v = (*v - m) * s * w + b;
+                }
+            }
+            returned(&tile, [n, width], out);
+            means.copy_from_slice(&mean[..means.len()]);
+            rstds.copy_from_slice(&factor[..rstds.len()]);
+        }
+    }
+}
+
 /// rms_norm over the last `n` elements; `rstd` takes the inverse root mean squares.
 ///
 /// # Errors
@@ -195,14 +240,22 @@ pub fn rms_norm(
         let stats = stats.as_ref().map(|s| Shared::new(slice_mut::<T>(s)));
         let x = slice::<E>(&x);
         let rows = x.len().checked_div(n).unwrap_or(0);
-        each_line(x, slice_mut::<E>(&result), [rows, n], |r, x, out| {
-            let s = rms_row(x, out, w, eps as T);
-            if let Some(stats) = stats {
-                // SAFETY: every row has its own part.
-                let place = unsafe { stats.part(r, 1) };
-                place[0] = s;
-            }
-        });
+        if (1..=LONGEST).contains(&n) {
+            each_piece([x], slice_mut::<E>(&result), n, |[x], first, out| {
+                // SAFETY: every line has its own part.
+                let stats = stats.map(|s| unsafe { s.part(first, x.len() / n) });
+                rms_lines(x, out, n, w, eps as T, stats.unwrap_or_default());
+            });
+        } else {
+            each_line(x, slice_mut::<E>(&result), [rows, n], |r, x, out| {
+                let s = rms_row(x, out, w, eps as T);
+                if let Some(stats) = stats {
+                    // SAFETY: every row has its own part.
+                    let place = unsafe { stats.part(r, 1) };
+                    place[0] = s;
+                }
+            });
+        }
     }, else {});
     lines::put(out, &result)?;
     rstd.zip(stats.as_ref())
@@ -227,6 +280,36 @@ simd_fn! { wide
             }
         }
         s
+    }
+}
+
+simd_fn! { wide
+    /// Short lines, normalised side by side; `stats`, if there is room, take their factors.
+    fn rms_lines<T: Real>(x: &[T], out: &mut [T], n: usize, w: Option<&[T]>, eps: T, stats: &mut [T]) {
+        let (zero, count) = (T::of(0.0), T::of(n as f64));
+        let mut tile: Tile<T> = [zero; LONGEST * WIDTH];
+        let mut stats = stats.chunks_mut(WIDTH);
+        for (x, out) in x.chunks(n * WIDTH).zip(out.chunks_mut(n * WIDTH)) {
+            let width = turned(x, n, &mut tile);
+            let columns = &mut tile[..n * width];
+            let mut factor = [zero; WIDTH];
+            for row in columns.chunks_exact(width) {
+                for (s, &v) in factor.iter_mut().zip(row) {
+                    *s += v * v;
+                }
+            }
+            factor.iter_mut().for_each(|s| *s = T::of(1.0) / (*s / count + eps).sqrt_());
+            for (j, row) in columns.chunks_exact_mut(width).enumerate() {
+                let w = w.map_or(T::of(1.0), |w| w[j]);
+                for (v, &s) in row.iter_mut().zip(&factor) {
+                    *v = *v * s * w;
+                }
+            }
+            returned(&tile, [n, width], out);
+            if let Some(stats) = stats.next() {
+                stats.copy_from_slice(&factor[..stats.len()]);
+            }
+        }
     }
 }
 

@@ -6,9 +6,9 @@
 #![allow(unsafe_code, reason = "folds over raw, checked memory")]
 
 use super::folds::{
-    AbsMax, AbsMin, AbsSum, All, Any, Fold, Max, Min, NanSum, NonZero, Number, PowSum, Prod, SqSum,
-    Sum,
+    AbsMax, AbsMin, AbsSum, All, Any, Fold, Max, Min, NanSum, NonZero, PowSum, Prod, SqSum, Sum,
 };
+use super::results::Number;
 use super::room::Room;
 use super::sweep::{self, Job, WIDTH, filled};
 use super::{lines, nest::Nest, pool};

@@ -5,6 +5,7 @@ use super::sort::Key;
 use super::{lines, room, ties};
 use crate::{DType, Device, Result, Tensor, bail};
 use num_complex::Complex64;
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 /// The order of elements with NaN last.
@@ -42,7 +43,8 @@ fn pick<T: Key>(line: &[T], what: Pick) -> usize {
     if is_kth && ties::are_sure(line) {
         return ties::kth(line, k);
     }
-    let (key, at) = nth(line.iter().map(|x| x.key()).zip(0..).collect(), k);
+    let mut keys: Keys = line.iter().map(|x| x.key()).zip(0..).collect();
+    let (key, at) = *keys.select_nth_unstable(k).1;
     // Medians are by position among equals.
     if !is_kth || line.iter().filter(|x| x.key() == key).nth(1).is_none() {
         return at as usize;
@@ -50,10 +52,8 @@ fn pick<T: Key>(line: &[T], what: Pick) -> usize {
     ties::kth(line, k)
 }
 
-/// The k-th of keys with positions.
-fn nth(mut keys: Vec<(u64, u32)>, k: usize) -> (u64, u32) {
-    *keys.select_nth_unstable(k).1
-}
+/// Keys with positions; those of short lines need no memory.
+type Keys = SmallVec<[(u64, u32); 32]>;
 
 /// The last of the longest run of equal elements, were they in order as `std::sort` leaves them. NaN equals nothing.
 fn most_frequent<T: Key>(line: &[T]) -> usize {

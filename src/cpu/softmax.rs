@@ -2,10 +2,11 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
-use super::lanes::{Real, SHORT, Term, map_by, max_of, scale_by, sum_by};
+use super::lanes::{Real, Term, map_by, max_of, scale_by, sum_by};
 use super::lines::{self, Shared};
 use super::math::{Elementary, RealFns};
 use super::stored::{Stored, each_line, each_piece};
+use super::turned::{LONGEST, Tile, WIDTH, returned, turned};
 use super::{pool, slice, slice_mut};
 use crate::cpu::room::Room;
 use crate::cpu::simd::simd_fn;
@@ -32,7 +33,7 @@ pub fn softmax(out: &Tensor, x: &Tensor, dim: usize, log: bool) -> Result<()> {
         let (x, out) = (slice::<E>(&x), slice_mut::<E>(&result));
         if inner > 1 {
             columns_of(x, out, n, inner, log);
-        } else if (1..=SHORT).contains(&n) {
+        } else if (1..=LONGEST).contains(&n) {
             each_piece([x], out, n, |[x], _, out| beside(x, out, n, log));
         } else {
             each_line(x, out, [x.len() / n, n], |_, x, out| {
@@ -126,35 +127,15 @@ simd_fn! { wide
     }
 }
 
-/// Columns, or short lines, that are computed side by side.
-const WIDTH: usize = 64;
-/// Columns that are computed at once.
-const VECTOR: usize = 16;
-
-/// Up to [`WIDTH`] lines of `n` elements as columns; gives how many columns the tile has, with those that fill up the last vector.
-#[inline(always)]
-fn turned<T: Copy>(x: &[T], n: usize, tile: &mut [T; SHORT * WIDTH]) -> usize {
-    let width = (x.len() / n).next_multiple_of(VECTOR).min(WIDTH);
-    for (j, column) in tile.chunks_exact_mut(width).take(n).enumerate() {
-        for (to, line) in column.iter_mut().zip(x.chunks_exact(n)) {
-            *to = line[j];
-        }
-    }
-    width
-}
-
 simd_fn! { wide
-    /// Lines of up to [`SHORT`] elements: as columns, whose vectors are full.
+    /// Lines of up to [`LONGEST`] elements, as columns.
     fn beside<T: Real>(x: &[T], out: &mut [T], n: usize, log: bool) {
-        let (mut tile, mut made) = ([T::of(0.0); SHORT * WIDTH], [T::of(0.0); SHORT * WIDTH]);
+        let mut tiles: [Tile<T>; 2] = [[T::of(0.0); LONGEST * WIDTH]; 2];
+        let [tile, made] = &mut tiles;
         for (x, out) in x.chunks(n * WIDTH).zip(out.chunks_mut(n * WIDTH)) {
-            let width = turned(x, n, &mut tile);
-            columns(&tile[..n * width], Shared::new(&mut made), [0, width], [width, width], log);
-            for (j, column) in made.chunks_exact(width).take(n).enumerate() {
-                for (&v, line) in column.iter().zip(out.chunks_exact_mut(n)) {
-                    line[j] = v;
-                }
-            }
+            let width = turned(x, n, tile);
+            columns(&tile[..n * width], Shared::new(made), [0, width], [width, width], log);
+            returned(made, [n, width], out);
         }
     }
 }
@@ -260,12 +241,12 @@ pub fn log_sum_exp<T: Real>(x: &[T], [n, inner]: [usize; 2], out: &mut [T]) {
     };
     let grain = (super::iter::GRAIN / (n * WIDTH.min(x.len() / n)).max(1)).max(1);
     pool::parallel_for(tasks, grain, |range| {
-        let mut tile = [T::of(0.0); SHORT * WIDTH];
+        let mut tile: Tile<T> = [T::of(0.0); LONGEST * WIDTH];
         for k in range {
             let mut sums = [zero; WIDTH];
             let (first, count) = if inner == 1 {
                 let x = &x[k * n * WIDTH..x.len().min((k + 1) * n * WIDTH)];
-                if n <= SHORT {
+                if n <= LONGEST {
                     let width = turned(x, n, &mut tile);
                     exp_columns(&tile[..n * width], width, &mut sums[..width]);
                 } else {
@@ -318,7 +299,7 @@ fn long_log_sum_exp<T: Real>(x: &[T], n: usize, out: &mut [T]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{SHORT, beside, log_sum_exp, row};
+    use super::{LONGEST, beside, log_sum_exp, row};
 
     #[test]
     fn long_lines_are_summed_in_parts() {
@@ -340,7 +321,7 @@ mod tests {
 
     #[test]
     fn lines_and_columns_of_any_length_agree() {
-        for n in [1usize, 2, 7, 8, 9, 31, 43, 64, 100] {
+        for n in [1usize, 2, 7, 8, 9, 24, 25, 31, 43, 64, 100] {
             for lines in [1usize, 3, 63, 64, 65, 130] {
                 let x: Vec<f32> = (0..n * lines)
                     .map(|i| ((i * 37) % 29) as f32 / 4.0)
@@ -369,7 +350,7 @@ mod tests {
     }
 
     fn beside_or_rows(x: &[f32], out: &mut [f32], n: usize) {
-        if n <= SHORT {
+        if n <= LONGEST {
             return beside(x, out, n, false);
         }
         x.chunks(n)

@@ -5,8 +5,11 @@
 
 #![allow(unsafe_code, reason = "folds over raw, checked memory")]
 
+mod columns;
+
 use super::folds::{Fold, Plain, Widen};
 use super::simd::Level;
+use columns::cols_body;
 use std::mem::MaybeUninit;
 
 /// Elements that one block folds before it joins the wide result.
@@ -15,12 +18,8 @@ const BLOCK: usize = 16 * 1024;
 const DEPTH: usize = 16;
 /// Elements that are brought together.
 const ROOM: usize = 512;
-/// Rows that a column fold joins before it joins the wide results.
-const ROWS: usize = 256;
 /// Rows that are worth joining a slice's results for.
 pub const SLICE_ROWS: usize = 128;
-/// Rows that a column fold takes at a time.
-const DEEP: usize = 8;
 /// Outputs a task computes at most.
 pub const WIDTH: usize = 1024;
 /// Independent partial results of a contiguous run: enough vectors to hide an addition's latency, and few enough to
@@ -28,10 +27,6 @@ pub const WIDTH: usize = 1024;
 pub const LANES: usize = 64;
 /// The same for runs shorter than [`LANES`].
 const FEW: usize = 8;
-/// Columns that are folded together, where there are as many.
-const SOME: usize = 32;
-/// Fewer columns leave lanes unused, or a part of them to be folded one by one.
-const NARROW: usize = WIDTH / FEW;
 
 /// What a task folds: as many outputs as it is given accumulators, whose inputs start `step` bytes apart, each over
 /// the dimensions `red` (size and step in bytes, innermost first).
@@ -267,6 +262,11 @@ unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
         return;
     };
     let runs = run_count(outer);
+    if unrolled(LEVEL) && n <= brief::<F>() {
+        // SAFETY: the job stays within the tensor.
+        unsafe { brief_runs::<F>(job, accs) };
+        return;
+    }
     for (j, acc) in accs.iter_mut().enumerate() {
         let mut total: Option<F::Acc> = None;
         let base = job.base.wrapping_offset(j as isize * job.step);
@@ -284,130 +284,74 @@ unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
     }
 }
 
-/// `N` neighbouring columns of so many rows, `s` bytes apart.
+/// The longest row that is folded one element after the other, beside those of other rows: shorter ones than fill vectors well.
 #[inline(always)]
-unsafe fn deep<F: Fold, const N: usize, const LEVEL: u8>(
-    parts: *mut F::Part,
-    (q, s, rows): (*const u8, isize, usize),
+const fn brief<F: Fold>() -> usize {
+    match size_of::<F::In>() {
+        // Such as are widened in vectors.
+        size if size < size_of::<<F::In as Widen>::Wide>() => FEW - 1,
+        8.. => 32,
+        4.. => 24,
+        _ => 16,
+    }
+}
+
+/// `N` outputs side by side, `step` bytes apart, of so many elements, `s` bytes apart: none waits for another's.
+#[inline(always)]
+unsafe fn abreast<F: Fold, const N: usize>(
+    (q, step): (*const u8, isize),
+    (n, s): (usize, isize),
     e: f64,
-) {
-    // SAFETY: the caller gives N partial results and N elements in each row.
-    unsafe {
-        let mut acc = [F::ZERO; N];
-        for k in 0..rows as isize {
-            let x = F::In::group::<N, LEVEL>(q.offset(k * s).cast());
-            for l in 0..N {
-                acc[l] = F::step(acc[l], x[l], e);
-            }
-        }
-        let parts = parts.cast::<[F::Part; N]>();
-        let mut all = parts.read();
+) -> [F::Part; N] {
+    let mut parts = [F::ZERO; N];
+    for k in 0..n as isize {
+        let q = q.wrapping_offset(k * s);
         for l in 0..N {
-            all[l] = F::join(all[l], acc[l]);
-        }
-        parts.write(all);
-    }
-}
-
-/// So many rows of all columns, which are neighbours.
-#[inline(always)]
-unsafe fn rows_of<F: Fold, const LEVEL: u8>(
-    parts: &mut [F::Part],
-    (q, s, rows): (*const u8, isize, usize),
-    e: f64,
-) {
-    let (item, m, to) = (size_of::<F::In>(), parts.len(), parts.as_mut_ptr());
-    let mut j = 0;
-    // SAFETY: the caller gives as many columns as there are parts, and is compiled for the level.
-    unsafe {
-        let pairs = rows.is_multiple_of(2);
-        if let Some(written) = F::AVX2.filter(|_| LEVEL >= Level::Avx2 as u8 && pairs) {
-            j = m / FEW * FEW;
-            (written.columns)(to, j, q, s, rows);
-        }
-        while unrolled(LEVEL) && j + SOME <= m {
-            deep::<F, SOME, LEVEL>(to.add(j), (q.add(j * item), s, rows), e);
-            j += SOME;
-        }
-        while unrolled(LEVEL) && j + FEW <= m {
-            deep::<F, FEW, LEVEL>(to.add(j), (q.add(j * item), s, rows), e);
-            j += FEW;
-        }
-        while j < m {
-            deep::<F, 1, LEVEL>(to.add(j), (q.add(j * item), s, rows), e);
-            j += 1;
+            // SAFETY: the caller gives n elements of each.
+            let x = unsafe { *q.offset(l as isize * step).cast::<F::In>() };
+            parts[l] = F::step(parts[l], x.widen(), e);
         }
     }
+    parts
 }
 
-/// All outputs at once: the kept dimension is the one to run along.
-#[inline(always)]
-unsafe fn cols_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
-    let m = accs.len();
-    let (&(n, s), outer) = job.red.split_first().unwrap_or((&(1, 0), &[]));
-    let item = size_of::<F::In>() as isize;
-    // Narrow rows that follow each other are taken as wide ones, whose partial results are joined at last.
-    let narrow = job.step == item && s == m as isize * item && m < NARROW;
-    let beside = if unrolled(LEVEL) && narrow && !m.is_multiple_of(SOME) {
-        FEW * (LANES / (FEW * m)).max(1)
-    } else {
-        1
+/// The outputs of a job whose runs are short, [`FEW`] at a time: single elements need no instructions of a level.
+#[inline(never)]
+unsafe fn brief_runs<F: Fold>(job: Job, accs: &mut [F::Acc]) {
+    let Some((&run, outer)) = job.red.split_first() else {
+        return;
     };
-    let mut first = true;
-    for k in 0..run_count(outer) {
-        let base = run_start(job.base, outer, k);
-        let whole = if beside > 1 { n / beside } else { 0 };
-        let rest = n - whole * beside;
-        let behind = base.wrapping_offset((n - rest) as isize * s);
-        let wide = ((base, beside as isize * s, whole), (m * beside, item));
-        for (rows, (width, step)) in [wide, ((behind, s, rest), (m, job.step))] {
-            // SAFETY: the job stays within the tensor.
-            unsafe { down::<F, LEVEL>(rows, (width, step, job.p), accs, &mut first) };
-        }
-    }
-}
-
-/// Joins rows, `s` bytes apart and so many, of `width` elements, `step` bytes apart, with the results of columns: as many, or a
-/// part of a row after the other. The first ones take the results' place.
-#[inline(always)]
-unsafe fn down<F: Fold, const LEVEL: u8>(
-    (base, s, n): (*const u8, isize, usize),
-    (width, step, e): (usize, isize, f64),
-    accs: &mut [F::Acc],
-    first: &mut bool,
-) {
-    let dense = step == size_of::<F::In>() as isize;
-    let mut at = 0;
-    while at < n {
-        let rows = ROWS.min(n - at);
-        let mut room = [MaybeUninit::<F::Part>::uninit(); WIDTH];
-        let parts = filled(&mut room, width, F::ZERO);
-        let mut r = 0;
-        while r < rows {
-            let q = base.wrapping_offset((at + r) as isize * s);
-            let deep = unrolled(LEVEL) && dense && r + DEEP <= rows;
-            let deep = if deep { DEEP } else { 1 };
-            // SAFETY: the rows are there, and `parts` has as many places.
-            unsafe {
-                if dense {
-                    rows_of::<F, LEVEL>(parts, (q, s, deep), e);
+    let runs = run_count(outer);
+    let mut first = 0;
+    while first < accs.len() {
+        let base = job.base.wrapping_offset(first as isize * job.step);
+        let some = FEW.min(accs.len() - first);
+        for k in 0..runs {
+            let q = run_start(base, outer, k);
+            let accs = accs[first..][..some].iter_mut().enumerate();
+            let join = |acc: &mut F::Acc, part: F::Part| {
+                let lifted = F::lift(part);
+                *acc = if k == 0 {
+                    lifted
                 } else {
-                    for (j, part) in parts.iter_mut().enumerate() {
-                        let x = *q.offset(j as isize * step).cast::<F::In>();
-                        *part = F::step(*part, x.widen(), e);
+                    F::merge(*acc, lifted)
+                };
+            };
+            // SAFETY: as the caller promises.
+            unsafe {
+                if some == FEW {
+                    let parts = abreast::<F, FEW>((q, job.step), run, job.p);
+                    accs.zip(parts).for_each(|((_, acc), part)| join(acc, part));
+                } else {
+                    for (j, acc) in accs {
+                        let q = q.wrapping_offset(j as isize * job.step);
+                        let [part] = abreast::<F, 1>((q, job.step), run, job.p);
+                        join(acc, part);
                     }
                 }
             }
-            r += deep;
         }
-        for parts in parts.chunks_exact(accs.len()) {
-            for (a, p) in accs.iter_mut().zip(parts) {
-                let lifted = F::lift(*p);
-                *a = if *first { lifted } else { F::merge(*a, lifted) };
-            }
-            *first = false;
-        }
-        at += rows;
+        first += some;
     }
 }
 
