@@ -82,6 +82,9 @@ impl Nest {
                     && level.hasattr("__len__")?
                     && level.hasattr("__getitem__")?)
             {
+                if level.is_instance_of::<pyo3::types::PyDict>() && wanted.is_some() {
+                    break;
+                }
                 if level.is_instance_of::<pyo3::types::PyDict>() {
                     return Err(PyRuntimeError::new_err(format!(
                         "Could not infer dtype of {}",
@@ -119,11 +122,14 @@ impl Nest {
 
     fn fill(&mut self, o: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
         if depth == self.shape.len() {
+            let is_plain = o.is_exact_instance_of::<PyFloat>()
+                || o.is_exact_instance_of::<PyInt>()
+                || o.is_exact_instance_of::<PyBool>();
+            if !is_plain {
+                self.check_index(o)?;
+            }
             if let Some(s) = number(o) {
                 self.values.push(s);
-                let is_plain = o.is_exact_instance_of::<PyFloat>()
-                    || o.is_exact_instance_of::<PyInt>()
-                    || o.is_exact_instance_of::<PyBool>();
                 let d = match is_plain {
                     true => None,
                     false => super::numpy::scalar_dtype(o),
@@ -170,6 +176,33 @@ impl Nest {
         Ok(())
     }
 
+    /// Refuses items that are no integers, and do not become such by Python's rules, where integers are asked for.
+    #[cold]
+    fn check_index(&self, o: &Bound<'_, PyAny>) -> PyResult<()> {
+        let integers = |d: DType| d.is_integral(true) && d != DType::U64;
+        let Some(wanted) = self.wanted.filter(|&d| integers(d)) else {
+            return Ok(());
+        };
+        if let Some(t) = tensor_ref(o) {
+            return match t.numel() == 1 && t.dtype().is_integral(true) {
+                true => Ok(()),
+                false => Err(PyTypeError::new_err(
+                    "only integer tensors of a single element can be converted to an index",
+                )),
+            };
+        }
+        let fits = o.is_instance_of::<PyFloat>()
+            || match super::numpy::scalar_dtype(o) {
+                Some(DType::Bool) => wanted == DType::Bool,
+                Some(d) => d.is_integral(false),
+                None => true,
+            };
+        if !fits {
+            return Err(not_an_index(o));
+        }
+        Ok(())
+    }
+
     /// An item that is neither a number nor a tensor: an array of one, or an integer of more than 64 bits.
     #[cold]
     fn other(&mut self, o: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
@@ -202,7 +235,10 @@ impl Nest {
                 }
                 _ => return Err(PyValueError::new_err("Overflow when unpacking long long")),
             },
-            Some(_) if depth > 0 => {
+            Some(d) if (depth > 0 || !is_text) && d.is_integral(true) => {
+                return Err(not_an_index(o));
+            }
+            Some(_) if depth > 0 || !is_text => {
                 return Err(PyTypeError::new_err(format!(
                     "must be real number, not {}",
                     type_name(o)
@@ -247,6 +283,13 @@ fn warn_of_arrays() {
     );
 }
 
+fn not_an_index(o: &Bound<'_, PyAny>) -> PyErr {
+    let name = type_name(o);
+    PyTypeError::new_err(format!(
+        "'{name}' object cannot be interpreted as an integer"
+    ))
+}
+
 /// Checks that integers fit the dtype, as PyTorch does.
 fn check_range(values: &[Scalar], d: DType) -> PyResult<()> {
     let (low, high): (i128, i128) = match d {
@@ -276,6 +319,7 @@ fn check_range(values: &[Scalar], d: DType) -> PyResult<()> {
             Scalar::Float(_) => PyRuntimeError::new_err(format!(
                 "value cannot be converted to type {d} without overflow"
             )),
+            Scalar::UInt(_) => PyValueError::new_err("Overflow when unpacking long long"),
             _ if d == DType::I64 => PyValueError::new_err("Overflow when unpacking long long"),
             _ if d == DType::U64 => {
                 pyo3::exceptions::PyOverflowError::new_err("can't convert negative int to unsigned")
