@@ -99,16 +99,9 @@ pub(super) fn ends<T: Key>(line: &[T], key: u64) -> [usize; 2] {
 
 /// The last of the first longest run of equal elements of a line with NaN, wherever `std::sort` has left these: they equal nothing.
 pub(super) fn most_frequent_beside_nan<T: Key>(line: &[T]) -> usize {
-    let key = |x: &T| {
-        Some(x.key())
-            .filter(|&key| Some(key) != T::ODD)
-            .unwrap_or(u64::MAX)
-    };
-    let mut v: Vec<_> = line
-        .iter()
-        .zip(0..)
-        .map(|(x, at)| Loose((key(x), at)))
-        .collect();
+    let odd = |key| if Some(key) == T::ODD { u64::MAX } else { key };
+    let keys = line.iter().map(|x| odd(x.key())).zip(0..);
+    let mut v: Vec<_> = keys.map(Loose).collect();
     sort(&mut v);
     let (mut best, mut longest) = (v[0], 0);
     for run in v.chunk_by(|a, b| a.key() == b.key() && a.key() != u64::MAX) {

@@ -2,6 +2,7 @@
 
 use super::convert::number;
 use super::dispatch::fresh;
+use super::integers::{check_index, check_range, not_an_index};
 use super::object::tensor_ref;
 use super::results::scalar;
 use super::types::type_name;
@@ -126,7 +127,7 @@ impl Nest {
                 || o.is_exact_instance_of::<PyInt>()
                 || o.is_exact_instance_of::<PyBool>();
             if !is_plain {
-                self.check_index(o)?;
+                check_index(o, self.wanted)?;
             }
             if let Some(s) = number(o) {
                 self.values.push(s);
@@ -172,33 +173,6 @@ impl Nest {
                 }
                 done => done?,
             }
-        }
-        Ok(())
-    }
-
-    /// Refuses items that are no integers, and do not become such by Python's rules, where integers are asked for.
-    #[cold]
-    fn check_index(&self, o: &Bound<'_, PyAny>) -> PyResult<()> {
-        let integers = |d: DType| d.is_integral(true) && d != DType::U64;
-        let Some(wanted) = self.wanted.filter(|&d| integers(d)) else {
-            return Ok(());
-        };
-        if let Some(t) = tensor_ref(o) {
-            return match t.numel() == 1 && t.dtype().is_integral(true) {
-                true => Ok(()),
-                false => Err(PyTypeError::new_err(
-                    "only integer tensors of a single element can be converted to an index",
-                )),
-            };
-        }
-        let fits = o.is_instance_of::<PyFloat>()
-            || match super::numpy::scalar_dtype(o) {
-                Some(DType::Bool) => wanted == DType::Bool,
-                Some(d) => d.is_integral(false),
-                None => true,
-            };
-        if !fits {
-            return Err(not_an_index(o));
         }
         Ok(())
     }
@@ -281,55 +255,6 @@ fn warn_of_arrays() {
     crate::warn_once!(
         "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor."
     );
-}
-
-fn not_an_index(o: &Bound<'_, PyAny>) -> PyErr {
-    let name = type_name(o);
-    PyTypeError::new_err(format!(
-        "'{name}' object cannot be interpreted as an integer"
-    ))
-}
-
-/// Checks that integers fit the dtype, as PyTorch does.
-fn check_range(values: &[Scalar], d: DType) -> PyResult<()> {
-    let (low, high): (i128, i128) = match d {
-        DType::U8 => (-255, 255),
-        DType::I8 => (-128, 127),
-        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
-        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-        DType::I64 => (i64::MIN.into(), i64::MAX.into()),
-        DType::U16 => (-65535, u16::MAX.into()),
-        DType::U32 => (-4_294_967_295, u32::MAX.into()),
-        DType::U64 => (0, u64::MAX.into()),
-        _ => return Ok(()),
-    };
-    for v in values {
-        let fits = match v {
-            Scalar::Int(i) => (low..=high).contains(&(*i).into()),
-            Scalar::UInt(u) => (low..=high).contains(&(*u).into()),
-            Scalar::Float(f) => {
-                *f > (if d.is_signed() { low } else { 0 }) as f64 - 1.0 && *f <= high as f64
-            }
-            _ => true,
-        };
-        if fits {
-            continue;
-        }
-        return Err(match v {
-            Scalar::Float(_) => PyRuntimeError::new_err(format!(
-                "value cannot be converted to type {d} without overflow"
-            )),
-            Scalar::UInt(_) => PyValueError::new_err("Overflow when unpacking long long"),
-            _ if d == DType::I64 => PyValueError::new_err("Overflow when unpacking long long"),
-            _ if d == DType::U64 => {
-                pyo3::exceptions::PyOverflowError::new_err("can't convert negative int to unsigned")
-            }
-            _ => PyRuntimeError::new_err(format!(
-                "value cannot be converted to type {d} without overflow"
-            )),
-        });
-    }
-    Ok(())
 }
 
 /// A copy of a tensor on the memory of another library.
