@@ -391,6 +391,12 @@ def test_numbers_are_written_among_narrow_ones(dtype):
     assert torch.equal(torch.where(mask, x, 1.0).to(wide), torch.tensor([4.0, 1.0, 4.0]).to(wide))
 
 
+def test_whether_real_numbers_are_real_lies_as_they_do():
+    x = torch.empty_strided((1, 0, 3), (6, 6, 2))
+    assert x.isreal().stride() == torch.ones_like(x, dtype=torch.bool).stride() == (6, 6, 2)
+    assert torch.empty_strided((0,), (2,), dtype=torch.complex64).isreal().stride() == (1,)
+
+
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
 def test_numbers_of_eight_bits_are_looked_at(dtype):
     x = torch.tensor([1.0, float("nan"), -4.0]).to(dtype)

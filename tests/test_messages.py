@@ -146,6 +146,15 @@ def test_what_python_only_tests_may_be_anything():
         ),
         (lambda: torch.inner(X, X.long()), "both inputs should have same dtype"),
         (
+            lambda: torch.zeros(2, 3, 4).index_copy(1, torch.tensor([0]), torch.ones(2, 1, 5)),
+            "Destination slice shape: 2 4 at dimension 1 and source slice shape: 2 5 at dimension 0.",
+        ),
+        (
+            lambda: torch.sum(X, 0, dtype=torch.float64, out=torch.empty(0)),
+            "Expected out tensor to have dtype double, but got float instead",
+        ),
+        (lambda: torch.histc(X, 3, float("nan"), 1), "range of [nan, 1] is not finite"),
+        (
             lambda: torch.take_along_dim(Y, torch.zeros(2).half(), 0),
             "same number of dimensions",
         ),

@@ -71,3 +71,13 @@ def test_random_windows_have_a_size_for_each_dimension(kernel, size):
     for pool, n in ((F.fractional_max_pool2d, 2), (F.fractional_max_pool3d, 3)):
         with pytest.raises(RuntimeError, match="must either be a single Int or tuple of"):
             pool(torch.rand(2, *(7,) * n), kernel, size)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_infinite_powers_are_extremes(dims):
+    pool, most = (getattr(F, f"{kind}_pool{dims}d") for kind in ("lp", "max"))
+    x = torch.arange(-64.0, 64.0).view(2, *(4,) * 3)[
+        (slice(None),) * (dims + 1) + (0,) * (3 - dims)
+    ]
+    assert pool(x, float("inf"), 2).equal(most(x.abs(), 2))
+    assert pool(x, -float("inf"), 2, stride=1).equal(-most(-x.abs(), 2, stride=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,99 @@ def test_big_integers() -> None:
 def test_refusals(value: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         torch.tensor(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "error", "text"),
+    [
+        ([1, None], torch.int64, TypeError, "'NoneType' object cannot be interpreted"),
+        ({1: 2}, torch.int64, TypeError, "'dict' object cannot be interpreted"),
+        ({1: 2}, torch.float32, TypeError, "must be real number, not dict"),
+        (np.float32(2.5), torch.uint8, TypeError, "'numpy.float32' object cannot"),
+        ([np.bool_(True)], torch.int32, TypeError, "object cannot be interpreted as an integer"),
+        ([torch.tensor(1.5)], torch.int64, TypeError, "only integer tensors of a single element"),
+        (2**63, torch.uint8, ValueError, "Overflow when unpacking long long"),
+    ],
+)
+def test_refusals_for_a_type(value: Any, dtype: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        torch.tensor(value, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.int64, math.inf),
+        (torch.int64, 1e19),
+        (torch.int64, 2**63),
+        (torch.uint8, -1.0),
+        (torch.uint8, -256),
+        (torch.float16, 7e4),
+    ],
+)
+def test_numbers_that_do_not_fit_fill_nothing(dtype: Any, value: Any) -> None:
+    x = torch.zeros(2, dtype=dtype)
+    for call in (
+        lambda: torch.full((2,), value, dtype=dtype),
+        lambda: torch.full_like(x, value),
+        lambda: x.new_full((2,), value),
+        lambda: x.fill_(value),
+        lambda: x.masked_fill(torch.tensor([True, False]), value),
+        lambda: x.index_fill(0, torch.tensor([0]), value),
+        lambda: x.scatter(0, torch.tensor([0]), value),
+    ):
+        with pytest.raises(RuntimeError, match=r"value cannot be converted to type .* without"):
+            call()
+
+
+def test_numbers_that_wrap_or_are_rounded_fill() -> None:
+    assert torch.full((2,), -1, dtype=torch.uint8).tolist() == [255, 255]
+    assert torch.full((2,), 1j, dtype=torch.bool).tolist() == [True, True]
+    for made in (
+        torch.full((), 7e4, dtype=torch.float16),
+        torch.zeros(1, dtype=torch.float16).fill_(7e4),
+        torch.scalar_tensor(7e4, dtype=torch.float16),
+    ):
+        assert made.isinf().all()
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.scalar_tensor(300, dtype=torch.int8)
+
+
+def test_ends_of_ranges_of_narrow_integers() -> None:
+    assert torch.linspace(3, -3, 7, dtype=torch.uint8).tolist() == [3, 44, 86, 128, 169, 211, 253]
+    for ends, dtype in (((0, 255), torch.int8), ((300, 0), torch.uint8), ((1e10, 0), torch.int32)):
+        for make in (torch.linspace, torch.logspace):
+            with pytest.raises(RuntimeError, match="without overflow"):
+                make(*ends, 4, dtype=dtype)
+    assert torch.linspace(5, 2, 1, dtype=torch.bool).tolist() == [True]
+    assert torch.logspace(5, 2, 0, dtype=torch.bool).shape == (0,)
+    assert torch.arange(1.0, 2.5, 0.5, dtype=torch.int32).tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="step must be nonzero"):
+        torch.arange(1.0, 2.5, 0.5, dtype=torch.int64)
+    for make in (torch.tril_indices, torch.triu_indices):
+        with pytest.raises(NotImplementedError, match=r"_indices. not implemented for 'Float'"):
+            make(2, 2, dtype=torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("line", "want"),
+    [
+        ([math.nan, 2.0, 2.0], (2.0, 2)),
+        ([1.0, math.nan, 0.0], (0.0, 2)),
+        ([3.0, 2.0, math.nan, 1.0, 2.0, math.nan, 0.0, 5.0], (0.0, 6)),
+        ([2.0, math.nan, 2.0, math.nan, math.nan], (2.0, 0)),
+    ],
+)
+def test_modes_beside_nan(line: list[float], want: tuple[float, int]) -> None:
+    value, index = torch.tensor(line).mode()
+    assert (value.item(), index.item()) == want
+
+
+def test_results_of_out_have_a_class_of_their_own() -> None:
+    x, outs = torch.ones(2, 3), (torch.empty(0), torch.empty(0, dtype=torch.int64))
+    made = torch.max(x, 0, out=outs)
+    assert type(made) is torch.return_types.max_out and made.values is outs[0]
+    assert type(torch.max(x, 0)) is torch.return_types.max
 
 
 def test_lists_that_are_no_box() -> None:

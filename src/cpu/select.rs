@@ -55,27 +55,27 @@ fn pick<T: Key>(line: &[T], what: Pick) -> usize {
 /// Keys with positions; those of short lines need no memory.
 type Keys = SmallVec<[(u64, u32); 32]>;
 
-/// The last of the longest run of equal elements, were they in order as `std::sort` leaves them. NaN equals nothing.
+/// The last of the longest run of equal elements, were they in order as `std::sort` leaves them.
 fn most_frequent<T: Key>(line: &[T]) -> usize {
-    fn run<K: Copy + Ord + Into<u64>>(mut keys: Vec<K>, odd: Option<u64>) -> (u64, usize) {
+    fn run<K: Copy + Ord + Into<u64>>(mut keys: Vec<K>) -> (u64, usize) {
         keys.sort_unstable();
         let (mut best, mut longest) = (keys[0], 1);
         for equal in keys.chunk_by(|a, b| a == b) {
-            if equal.len() > longest && Some(equal[0].into()) != odd {
+            if equal.len() > longest {
                 (best, longest) = (equal[0], equal.len());
             }
         }
         (best.into(), longest)
     }
     let keys = line.iter().map(|x| x.key());
-    let (key, count) = if T::SHORT {
-        run::<u32>(keys.map(|key| key as u32).collect(), T::ODD)
-    } else {
-        run::<u64>(keys.collect(), T::ODD)
-    };
-    if Some(key) == T::ODD {
-        return ties::ends(line, key)[0];
+    if keys.clone().any(|key| Some(key) == T::ODD) {
+        return ties::most_frequent_beside_nan(line);
     }
+    let (key, count) = if T::SHORT {
+        run::<u32>(keys.map(|key| key as u32).collect())
+    } else {
+        run::<u64>(keys.collect())
+    };
     match line.iter().position(|x| x.key() == key) {
         Some(at) if count == 1 => at,
         _ => ties::ends(line, key)[1],

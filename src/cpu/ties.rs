@@ -12,6 +12,11 @@ type Line<K> = SmallVec<[K; 128]>;
 trait Keyed: Copy {
     fn key(self) -> u64;
     fn position(self) -> usize;
+    /// Whether this one is the smaller one.
+    #[inline(always)]
+    fn before(self, other: Self) -> bool {
+        self.key() < other.key()
+    }
 }
 
 /// A short key over a position.
@@ -34,6 +39,22 @@ impl Keyed for (u64, usize) {
     #[inline(always)]
     fn position(self) -> usize {
         self.1
+    }
+}
+
+/// A key over a position, where the largest key stands for NaN: neither smaller nor larger than anything.
+#[derive(Clone, Copy)]
+struct Loose((u64, usize));
+
+impl Keyed for Loose {
+    fn key(self) -> u64 {
+        self.0.0
+    }
+    fn position(self) -> usize {
+        self.0.1
+    }
+    fn before(self, other: Self) -> bool {
+        self.key() < other.key() && other.key() != u64::MAX
     }
 }
 
@@ -74,6 +95,21 @@ pub(super) fn ends<T: Key>(line: &[T], key: u64) -> [usize; 2] {
     let mut ends = [0; 2];
     arranged(line, false, Wanted::Run(key), &mut ends);
     ends.map(|at| at as usize)
+}
+
+/// The last of the first longest run of equal elements of a line with NaN, wherever `std::sort` has left these: they equal nothing.
+pub(super) fn most_frequent_beside_nan<T: Key>(line: &[T]) -> usize {
+    let odd = |key| if Some(key) == T::ODD { u64::MAX } else { key };
+    let keys = line.iter().map(|x| odd(x.key())).zip(0..);
+    let mut v: Vec<_> = keys.map(Loose).collect();
+    sort(&mut v);
+    let (mut best, mut longest) = (v[0], 0);
+    for run in v.chunk_by(|a, b| a.key() == b.key() && a.key() != u64::MAX) {
+        if run.len() > longest {
+            (best, longest) = (run[run.len() - 1], run.len());
+        }
+    }
+    best.position()
 }
 
 /// Positions of a line's elements, arranged by their keys, or from the largest on.
@@ -181,7 +217,7 @@ const SHORT: usize = 16;
 
 #[inline(always)]
 fn less<K: Keyed>(a: K, b: K) -> bool {
-    a.key() < b.key()
+    a.before(b)
 }
 
 /// Twice the binary logarithm of a length: the steps after which partitions have gone wrong.
@@ -368,7 +404,12 @@ fn middle_to_first<K: Keyed>(v: &mut [K], [a, b, c]: [usize; 3]) {
 
 fn insertion_sort<K: Keyed>(v: &mut [K]) {
     for i in 1..v.len() {
-        insert(v, i);
+        // What is smaller than the first goes before all, past any NaN.
+        if less(v[i], v[0]) {
+            v[..=i].rotate_right(1);
+        } else {
+            insert(v, i);
+        }
     }
 }
 

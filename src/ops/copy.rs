@@ -2,7 +2,7 @@
 
 use crate::dims::{self, MemoryFormat};
 use crate::ops::batch;
-use crate::ops::core::fits::check_fits;
+use crate::ops::core::fits::check_filling;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{
     Batch, F, FM, FMIO, Hidden, I, J, M, OpDef, Plan, Ret, X, compose, forward, kernel, view,
@@ -99,7 +99,7 @@ pub static OPS: &[OpDef] = &[
         F | I | J,
         body!(
             |a| {
-                check_fits(a.value, a.input.dtype())?;
+                check_filling(a.value, a.input.dtype(), a.input.numel())?;
                 Ok(like(a.input))
             },
             |a, _, outs| cpu::fill(&outs[0], a.value),

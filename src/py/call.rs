@@ -287,7 +287,7 @@ impl<'py> Incoming<'py> {
         }
         match &overload.op.schema.returns {
             Returns::Tuple(names) if objects.len() > 1 => {
-                named_tuple(self.py, overload.op, names, objects)
+                named_tuple(self.py, overload.op, names, objects, true)
             }
             _ => Ok(out.clone()),
         }

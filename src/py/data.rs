@@ -2,6 +2,7 @@
 
 use super::convert::number;
 use super::dispatch::fresh;
+use super::integers::{check_index, check_range, not_an_index};
 use super::object::tensor_ref;
 use super::results::scalar;
 use super::types::type_name;
@@ -82,6 +83,9 @@ impl Nest {
                     && level.hasattr("__len__")?
                     && level.hasattr("__getitem__")?)
             {
+                if level.is_instance_of::<pyo3::types::PyDict>() && wanted.is_some() {
+                    break;
+                }
                 if level.is_instance_of::<pyo3::types::PyDict>() {
                     return Err(PyRuntimeError::new_err(format!(
                         "Could not infer dtype of {}",
@@ -119,11 +123,14 @@ impl Nest {
 
     fn fill(&mut self, o: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
         if depth == self.shape.len() {
+            let is_plain = o.is_exact_instance_of::<PyFloat>()
+                || o.is_exact_instance_of::<PyInt>()
+                || o.is_exact_instance_of::<PyBool>();
+            if !is_plain {
+                check_index(o, self.wanted)?;
+            }
             if let Some(s) = number(o) {
                 self.values.push(s);
-                let is_plain = o.is_exact_instance_of::<PyFloat>()
-                    || o.is_exact_instance_of::<PyInt>()
-                    || o.is_exact_instance_of::<PyBool>();
                 let d = match is_plain {
                     true => None,
                     false => super::numpy::scalar_dtype(o),
@@ -202,7 +209,10 @@ impl Nest {
                 }
                 _ => return Err(PyValueError::new_err("Overflow when unpacking long long")),
             },
-            Some(_) if depth > 0 => {
+            Some(d) if (depth > 0 || !is_text) && d.is_integral(true) => {
+                return Err(not_an_index(o));
+            }
+            Some(_) if depth > 0 || !is_text => {
                 return Err(PyTypeError::new_err(format!(
                     "must be real number, not {}",
                     type_name(o)
@@ -245,47 +255,6 @@ fn warn_of_arrays() {
     crate::warn_once!(
         "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor."
     );
-}
-
-/// Checks that integers fit the dtype, as PyTorch does.
-fn check_range(values: &[Scalar], d: DType) -> PyResult<()> {
-    let (low, high): (i128, i128) = match d {
-        DType::U8 => (-255, 255),
-        DType::I8 => (-128, 127),
-        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
-        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-        DType::I64 => (i64::MIN.into(), i64::MAX.into()),
-        DType::U16 => (-65535, u16::MAX.into()),
-        DType::U32 => (-4_294_967_295, u32::MAX.into()),
-        DType::U64 => (0, u64::MAX.into()),
-        _ => return Ok(()),
-    };
-    for v in values {
-        let fits = match v {
-            Scalar::Int(i) => (low..=high).contains(&(*i).into()),
-            Scalar::UInt(u) => (low..=high).contains(&(*u).into()),
-            Scalar::Float(f) => {
-                *f > (if d.is_signed() { low } else { 0 }) as f64 - 1.0 && *f <= high as f64
-            }
-            _ => true,
-        };
-        if fits {
-            continue;
-        }
-        return Err(match v {
-            Scalar::Float(_) => PyRuntimeError::new_err(format!(
-                "value cannot be converted to type {d} without overflow"
-            )),
-            _ if d == DType::I64 => PyValueError::new_err("Overflow when unpacking long long"),
-            _ if d == DType::U64 => {
-                pyo3::exceptions::PyOverflowError::new_err("can't convert negative int to unsigned")
-            }
-            _ => PyRuntimeError::new_err(format!(
-                "value cannot be converted to type {d} without overflow"
-            )),
-        });
-    }
-    Ok(())
 }
 
 /// A copy of a tensor on the memory of another library.

@@ -38,6 +38,7 @@ mod graph;
 mod groups;
 mod held;
 mod index;
+mod integers;
 mod ledger;
 mod legacy;
 mod lists;

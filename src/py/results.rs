@@ -30,7 +30,7 @@ fn others<'py>(py: Python<'py>, r: Ret, op: &'static Op) -> PyResult<Bound<'py, 
         Ret::Tuple(list) => {
             let items = each(py, list)?;
             match &op.schema.returns {
-                Returns::Tuple(names) => named_tuple(py, op, names, items),
+                Returns::Tuple(names) => named_tuple(py, op, names, items, false),
                 _ => Ok(PyTuple::new(py, items)?.into_any()),
             }
         }
@@ -67,20 +67,32 @@ pub fn scalar(py: Python<'_>, s: Scalar) -> PyResult<Bound<'_, PyAny>> {
     })
 }
 
+/// A result with names, of the tensors that were given as `out=` or of new ones.
 pub(super) fn named_tuple<'py>(
     py: Python<'py>,
     op: &'static Op,
     names: &[&'static str],
     items: Vec<Bound<'py, PyAny>>,
+    given: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     if names.iter().all(|n| n.is_empty()) {
         return Ok(PyTuple::new(py, items)?.into_any());
     }
-    // Python code makes the class of an operator's results, once.
-    static CLASSES: PyOnceLock<Vec<PyOnceLock<Py<PyAny>>>> = PyOnceLock::new();
-    let classes = CLASSES.get_or_init(py, || table().iter().map(|_| PyOnceLock::new()).collect());
-    let class = classes[op.id].get_or_try_init(py, || {
-        let fields = (op.path().replace('.', "_"), PyTuple::new(py, names)?);
+    // Python code makes the classes of an operator's results, once; those of `out=` have a class of their own.
+    static CLASSES: PyOnceLock<Vec<[PyOnceLock<Py<PyAny>>; 2]>> = PyOnceLock::new();
+    let made = || {
+        table()
+            .iter()
+            .map(|_| [PyOnceLock::new(), PyOnceLock::new()])
+            .collect()
+    };
+    let classes = CLASSES.get_or_init(py, made);
+    let class = classes[op.id][usize::from(given)].get_or_try_init(py, || {
+        let mut name = op.path().replace('.', "_");
+        if given && name != "histogramdd" {
+            name.push_str("_out");
+        }
+        let fields = (name, PyTuple::new(py, names)?);
         let module = py.import("torchlike.return_types")?;
         PyResult::Ok(module.call_method1("_class", fields)?.unbind())
     })?;

@@ -296,9 +296,9 @@ fn dtype_of_out<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>
         Some(d) if d == out.dtype() => Ok(None),
         Some(d) => bail!(
             Runtime,
-            "dtype {} does not match dtype of out parameter ({})",
-            d.scalar_type(),
-            out.dtype().scalar_type()
+            "Expected out tensor to have dtype {}, but got {} instead",
+            d.cpp_name(),
+            out.dtype().cpp_name()
         ),
         None => {
             let mut values = args.values.clone();

@@ -3,7 +3,7 @@
 use crate::dims::{self, MemoryFormat};
 use crate::ops::batch;
 use crate::ops::copy::strides_in;
-use crate::ops::core::fits::check_fits;
+use crate::ops::core::fits::check_filling;
 use crate::ops::core::op::{Batch, F, Hidden, M, O, OpDef, Plan, kernel, view};
 use crate::ops::core::plan::Views;
 use crate::ops::view::part;
@@ -153,7 +153,7 @@ pub static OPS: &[OpDef] = &[
         "scalar_tensor",
         "(Scalar s, *, dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, bool? requires_grad=False)",
         F,
-        body!(|a| sized(&[], a.dtype, a.device), |a, _, outs| cpu::fill(&outs[0], a.s), cuda: |a, _, outs| kernels::fill(&outs[0], a.s)),
+        body!(number_rule, |a, _, outs| cpu::fill(&outs[0], a.s), cuda: |a, _, outs| kernels::fill(&outs[0], a.s)),
         "A 0-dimensional tensor.",
     ).samples("0, device=dev, dtype=u8").no_grad(),
     kernel(
@@ -299,12 +299,18 @@ fn full_rule(a: &calls::Full) -> Result<Plan> {
         d => a.fill_value.dtype(d),
     });
     let plan = sized(a.size, Some(dtype), a.device)?;
-    check_fits(a.fill_value, dtype)?;
+    check_filling(a.fill_value, dtype, a.size.iter().product())?;
     Ok(plan)
 }
 
+fn number_rule(a: &calls::ScalarTensor) -> Result<Plan> {
+    check_filling(a.s, a.dtype.unwrap_or_else(mode::default_dtype), 1)?;
+    sized(&[], a.dtype, a.device)
+}
+
 fn full_like_rule(a: &calls::FullLike) -> Result<Plan> {
-    check_fits(a.fill_value, a.dtype.unwrap_or(a.input.dtype()))?;
+    let dtype = a.dtype.unwrap_or(a.input.dtype());
+    check_filling(a.fill_value, dtype, a.input.numel())?;
     like(a.input, a.dtype, a.device, a.memory_format)
 }
 
@@ -382,7 +388,8 @@ fn beside(t: &Tensor, size: &[i64], dtype: Option<DType>, device: Option<Device>
 }
 
 fn filled_beside(a: &calls::NewFull) -> Result<Plan> {
-    check_fits(a.fill_value, a.dtype.unwrap_or(a.input.dtype()))?;
+    let dtype = a.dtype.unwrap_or(a.input.dtype());
+    check_filling(a.fill_value, dtype, a.size.iter().product())?;
     beside(a.input, a.size, a.dtype, a.device)
 }
 
@@ -455,14 +462,20 @@ impl Triangle {
     }
 
     fn rule(self, dtype: Option<DType>, device: Option<Device>) -> Result<(Plan, Self)> {
+        let dtype = dtype.unwrap_or(DType::I64);
+        let name = if self.lower {
+            "tril_indices"
+        } else {
+            "triu_indices"
+        };
+        dtype.check_kernel(matches!(dtype, DType::I32 | DType::I64), name)?;
         let n = (0..self.rows)
             .map(|r| {
                 let columns = self.columns_in(r);
                 columns.end - columns.start
             })
             .sum();
-        let plan =
-            Plan::contiguous(&[2, n], dtype.unwrap_or(DType::I64)).on(device_or_default(device)?);
+        let plan = Plan::contiguous(&[2, n], dtype).on(device_or_default(device)?);
         Ok((plan, self))
     }
 

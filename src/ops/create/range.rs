@@ -2,6 +2,7 @@
 
 use crate::cpu::halves;
 use crate::cpu::ramp::{self, Between};
+use crate::ops::core::fits::{check_filling, check_fits};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{F, K, O, OpDef, Plan, kernel};
 use crate::ops::core::typed::Operand;
@@ -88,10 +89,10 @@ impl Steps {
         } else {
             DType::I64
         });
-        self.check(dtype)?;
         if self.half_open {
             dtype.check_kernel(dtype != DType::Bool && !dtype.is_complex(), "arange_cpu")?;
         }
+        self.check(dtype)?;
         // Numbers of 64 bits are cut to integers before they are counted, those of all other types after.
         let n = if dtype == DType::I64 {
             self.exact_count()
@@ -114,7 +115,7 @@ impl Steps {
         );
         let (s, e, d) = (self.start.to_f64(), self.end.to_f64(), self.step.to_f64());
         ensure!(!d.is_nan() && d != 0.0, Runtime, "step must be nonzero");
-        if dtype.is_integral(false) && self.step.is_floating() && self.step.to_i64() == 0 {
+        if dtype == DType::I64 && self.step.is_floating() && self.step.to_i64() == 0 {
             bail!(Value, "step must be nonzero");
         }
         ensure!(
@@ -231,7 +232,11 @@ fn space_rule(
         inferred.cpp_name(),
         dtype.scalar_type()
     );
-    dtype.check_kernel(dtype != DType::Bool, format_args!("{name}_cpu"))?;
+    // Nothing is computed for one number, or none.
+    dtype.check_kernel(
+        dtype != DType::Bool || steps < 2,
+        format_args!("{name}_cpu"),
+    )?;
     let device = match (start.tensor().or(end.tensor()), device) {
         (Some(t), None) => t.device(),
         _ => device_or_default(device)?,
@@ -252,14 +257,25 @@ fn power(base: Option<f64>, v: Scalar) -> Scalar {
 fn space(out: &Tensor, start: Operand, end: Operand, base: Option<f64>) -> Result<()> {
     let dtype = out.dtype();
     let (start, end) = (end_value(start)?, end_value(end)?);
+    if out.numel() == 0 {
+        return Ok(());
+    }
     if out.numel() == 1 {
+        check_filling(power(base, start), dtype, 1)?;
         return write_with(out, |_| power(base, start));
     }
+    check_fits(start, dtype)?;
+    check_fits(end, dtype)?;
     if dtype.is_complex() {
         return space_complex(out, start.to_c64(), end.to_c64(), base);
     }
     if dtype.is_integral(true) {
-        let (start, end) = (start.to_i64(), end.to_i64());
+        // Negative ends wrap before anything is computed.
+        let wrapped = |s: Scalar| match dtype {
+            DType::U8 => i64::from(s.to_i64() as u8),
+            _ => s.to_i64(),
+        };
+        let (start, end) = (wrapped(start), wrapped(end));
         return match base {
             None => space_integral(out, start, end),
             Some(_) => space_single(out, start as f32, end as f32, base),

@@ -3,6 +3,7 @@
 use crate::cpu::index::{self as cpu_index, Lay, Reduce};
 use crate::cpu::view::at_least_1d;
 use crate::dims::wrap_dim;
+use crate::ops::core::fits::check_fits;
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Cast, FMIO, OpDef, Plan, X, kernel};
 use crate::ops::core::typed::Operand;
@@ -42,7 +43,10 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int dim, Tensor index, Scalar value)",
         FMIO | X,
         body!(
-            |a| scatter_rule(a.input, a.dim, a.index, None),
+            |a| {
+                check_fits(a.value, a.input.dtype())?;
+                scatter_rule(a.input, a.dim, a.index, None)
+            },
             |a, dim, outs| scatter(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
             cuda: |a, dim, outs| scatter_beside(a.input, *dim, a.index, a.value.into(), None, &outs[0]),
             scratch: |a, dim, outs, room| room::scatter(room, &outs[0], *dim, a.index, a.value.into(), None)

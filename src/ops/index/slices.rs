@@ -256,15 +256,10 @@ fn index_copy_rule(a: &calls::IndexCopy) -> Result<(Plan, usize)> {
     );
     let (to, from) = (rest(t, dim), rest(source, dim));
     if to != from {
-        let d = to
-            .iter()
-            .zip(from.iter())
-            .position(|(a, b)| a != b)
-            .unwrap_or(0);
-        let show = |v: &Dims| v.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        let show = |v: &Dims| v.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
         bail!(
             Runtime,
-            "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: {} at dimension {d} and \
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: {} at dimension {dim} and \
              source slice shape: {} at dimension 0.",
             show(&to),
             show(&from)

@@ -98,12 +98,19 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, float norm_type, int[1] kernel_size, int[1]? stride=None, bool ceil_mode=False)",
         F,
         |a| {
-            power_means(a.input, a.norm_type, count(a.kernel_size, 1), |x| {
+            let means = |x: &Tensor| {
                 f::NnFunctionalAvgPool1d::new(x, a.kernel_size)
                     .stride(a.stride)
                     .ceil_mode(a.ceil_mode)
                     .call()
-            })
+            };
+            let most = |x: &Tensor| {
+                f::MaxPool1d::new(x, a.kernel_size)
+                    .stride(a.stride.unwrap_or(&[]))
+                    .ceil_mode(a.ceil_mode)
+                    .call()
+            };
+            power_means(a.input, a.norm_type, count(a.kernel_size, 1), means, most)
         },
         "Power means of windows.",
     ).samples("f32[2, 3, 6].pos, 2.0, 2"),
@@ -112,12 +119,19 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, float norm_type, int[2] kernel_size, int[2]? stride=None, bool ceil_mode=False)",
         F,
         |a| {
-            power_means(a.input, a.norm_type, count(a.kernel_size, 2), |x| {
+            let means = |x: &Tensor| {
                 f::NnFunctionalAvgPool2d::new(x, a.kernel_size)
                     .stride(a.stride)
                     .ceil_mode(a.ceil_mode)
                     .call()
-            })
+            };
+            let most = |x: &Tensor| {
+                f::MaxPool2d::new(x, a.kernel_size)
+                    .stride(a.stride.unwrap_or(&[]))
+                    .ceil_mode(a.ceil_mode)
+                    .call()
+            };
+            power_means(a.input, a.norm_type, count(a.kernel_size, 2), means, most)
         },
         "Power means of windows.",
     ).samples("f32[1, 2, 6, 6].pos, 2.0, 2"),
@@ -126,12 +140,19 @@ pub static OPS: &[OpDef] = &[
         "(Tensor input, float norm_type, int[3] kernel_size, int[3]? stride=None, bool ceil_mode=False)",
         F,
         |a| {
-            power_means(a.input, a.norm_type, count(a.kernel_size, 3), |x| {
+            let means = |x: &Tensor| {
                 f::NnFunctionalAvgPool3d::new(x, a.kernel_size)
                     .stride(a.stride)
                     .ceil_mode(a.ceil_mode)
                     .call()
-            })
+            };
+            let most = |x: &Tensor| {
+                f::MaxPool3d::new(x, a.kernel_size)
+                    .stride(a.stride.unwrap_or(&[]))
+                    .ceil_mode(a.ceil_mode)
+                    .call()
+            };
+            power_means(a.input, a.norm_type, count(a.kernel_size, 3), means, most)
         },
         "Power means of windows.",
     ).samples("f32[1, 2, 4, 4, 4].pos, 2.0, 2"),
@@ -193,7 +214,15 @@ fn power_means(
     norm: f64,
     count: i64,
     means: impl FnOnce(&Tensor) -> Result<Tensor>,
+    most: impl FnOnce(&Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
+    // Of infinite powers only the largest element is left, or the smallest.
+    if norm == f64::INFINITY {
+        return most(&f::abs(x)?);
+    }
+    if norm == f64::NEG_INFINITY {
+        return f::neg(&most(&f::neg(&f::abs(x)?)?)?);
+    }
     let out = means(&f::pow(x, norm)?)?;
     let signed = f::mul(&f::sign(&out)?, &f::relu(&f::abs(&out)?)?)?;
     f::pow(&f::mul(&signed, count)?, 1.0 / norm)

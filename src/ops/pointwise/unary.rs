@@ -295,7 +295,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Signbit "signbit", 1, compare, FMO | X, "signbit_(a)", "(Tensor self)", "True where the sign bit is set.").no_grad(),
     map_row!(RoundTo "round#decimals", 1, same, typed!(decimals, DType), FMIO | X | J, "", "(Tensor self, *, int decimals)", "Rounded to a number of decimals.").samples("f32[3, 4], decimals=0").grad("RoundBackward1 | self: zeros_like(grad); jvp: pointwise"),
     map_row!(NanToNum "nan_to_num", 1, same, typed!(replacements, DType), FMIO | X | J, "nan_to_num_(a, f0, f1, f2)", "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", "Infinities and NaN replaced by numbers.").lies(Lies::Like(|_| true)).grad("self: grad * isfinite(self); complex: never; jvp: pointwise || self: grad * isfinite(self)"),
-    map_row!(Isreal "isreal", 1, equal, FM, "isreal_(a)", "(Tensor self)", "True where the imaginary part is zero.").lies(Lies::Like(|d| d.is_integral(true))).no_grad(),
+    map_row!(Isreal "isreal", 1, equal, FM, "isreal_(a)", "(Tensor self)", "True where the imaginary part is zero.").lies(Lies::Like(|d| !d.is_complex())).no_grad(),
     map_row!(Angle "angle", 1, angle_types, FMO, "angle_(a)", "(Tensor self)", "The angle of each element in the complex plane.").lies(Lies::DenseOfComplex).grad("self: _grad.angle(grad, self)"),
     map_row!(Deg2rad "deg2rad", 1, float, FMIO | J, "a * T(0.017453292519943295)", "(Tensor self)", "Degrees as radians.").lies(Lies::Like(|_| true)).grad("self: grad * 0.017453292519943295; jvp: pointwise"),
     map_row!(Rad2deg "rad2deg", 1, float, FMIO | J, "a * T(57.29577951308232)", "(Tensor self)", "Radians as degrees.").lies(Lies::Like(|_| true)).grad("self: grad * 57.29577951308232; jvp: pointwise"),

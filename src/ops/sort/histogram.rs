@@ -104,8 +104,9 @@ fn histc(a: &calls::Histc) -> Result<Plan> {
         Runtime,
         "torch.histogram(): bins must be > 0, but got {bins} for dimension 0"
     );
+    let (min, max) = (a.min.to_f64(), a.max.to_f64());
     ensure!(
-        a.min.to_f64() <= a.max.to_f64(),
+        min <= max || !min.is_finite() || !max.is_finite(),
         Runtime,
         "torch.histc: max must be larger than min"
     );
