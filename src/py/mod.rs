@@ -41,6 +41,7 @@ mod index;
 mod ledger;
 mod legacy;
 mod lists;
+mod lives_on;
 mod load;
 mod load_file;
 mod mesh;
