@@ -325,7 +325,6 @@ static FAMILIES: &[&[OpDef]] = &[
 /// Other names of operators: `(alias, name)`, with all their forms.
 pub static ALIASES: &[(&str, &str)] = &[
     ("_segment_reduce", "segment_reduce"),
-    ("saddmm", "sspaddmm"),
     ("absolute", "abs"),
     ("negative", "neg"),
     ("arcsin", "asin"),

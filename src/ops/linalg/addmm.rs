@@ -32,7 +32,7 @@ pub static OPS: &[OpDef] = &[
         },
         "beta self + alpha mat1 mat2, and what a layer makes of it.",
     )
-    .samples("f32[4], f32[2, 3], f32[3, 4]; f32[2, 4], f32[2, 3], f32[3, 4], use_gelu=true"),
+    .samples("f32[4], f32[2, 3], f32[3, 4]; f32[2, 4], f32[2, 3], f32[3, 4], use_gelu=True"),
     kernel(
         "addmm",
         "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",
