@@ -11,6 +11,8 @@ struct Level {
     given: Vec<usize>,
     /// Whether writes were looked at before.
     outer: bool,
+    /// Whether its calls are recorded, and not pushed forward.
+    records: bool,
 }
 
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -58,8 +60,14 @@ pub fn depth() -> usize {
     LEVELS.with_borrow(Vec::len)
 }
 
-/// A function begins.
-pub fn enter() {
+/// Whether one of the functions that run has its calls recorded.
+#[must_use]
+pub fn records() -> bool {
+    LEVELS.with_borrow(|l| l.iter().any(|level| level.records))
+}
+
+/// A function begins, whose calls are recorded or pushed forward.
+pub fn enter(records: bool) {
     let number = LAST.fetch_add(1, Relaxed) + 1;
     let outer = LOOKING.replace(true);
     LEVELS.with_borrow_mut(|l| {
@@ -67,6 +75,7 @@ pub fn enter() {
             number,
             given: Vec::new(),
             outer,
+            records,
         });
     });
     NUMBER.set(number);

@@ -7,18 +7,18 @@ pub(crate) mod hooks;
 pub(crate) mod link;
 pub(crate) mod node;
 mod overlap;
+pub(crate) mod place;
 
 pub use carrier::{BatchDim, Tangent};
 pub use family::{Bare, Families, Family, Layout, Mark};
 pub use hooks::{Hook, Rare, When};
-pub use link::{Keeper, Kind, Leaf, Link};
+pub use link::{Keeper, Kind, Leaf, Link, Place, WeakPlace};
 pub use node::{Backward, Edge, Edges, Grads, Meta, Node, briefly, fully};
 pub use overlap::Overlap;
 
 use crate::dims::{self, Dims, MemoryFormat};
 use crate::plan::ViewPlan;
 use crate::{DType, Device, Result, Storage, bail, mode};
-use std::sync::Arc;
 
 /// A view of a storage.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub struct Tensor {
     /// these is its number among tensors that lie alike.
     group: u32,
     /// Its place in the history of gradients; views and results start without.
-    link: Option<Arc<Link>>,
+    link: Option<Place>,
 }
 
 const CONJ: u8 = 1;
@@ -306,7 +306,7 @@ impl Tensor {
     #[inline]
     #[must_use]
     pub fn owns_only_memory(&self) -> bool {
-        let others_too = |l: &Arc<Link>| Arc::strong_count(l) > 1;
+        let others_too = |l: &Place| Place::holders(l) > 1;
         (self.link.as_ref()).is_none_or(|l| others_too(l) || l.is_bare_leaf())
             && self.storage.owns_only_memory()
     }

@@ -401,3 +401,24 @@ def test_memory_read_as_another_dtype_has_no_history(dtype):
     ints, before = product.view(torch.int32), product._version
     product.add_(1)
     assert ints._version == before + 1
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t[1:],
+        lambda t: t.t(),
+        lambda t: t[0].unsqueeze(0),
+        lambda t: t.conj()[1:],
+        lambda t: t.conj().imag,
+    ],
+)
+def test_a_view_is_made_again_of_another_tensor(view):
+    made = torch.arange(6.0).reshape(2, 3)
+    base, other = torch.complex(made, made), torch.complex(made * 2, made - 1).requires_grad_()
+    again = view(base)._view_func(other)
+    assert again.equal(view(other))
+    assert (again.is_conj(), again.is_neg()) == (view(other).is_conj(), view(other).is_neg())
+    assert again.requires_grad
+    assert view(base)._view_func(other[0]) is None
+    assert base._view_func(other) is None

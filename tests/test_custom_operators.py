@@ -74,10 +74,10 @@ def test_batches_of_operators_of_python():
     @opaque.register_vmap
     def _(info, in_dims, x, k=2.0):
         told.append((info.batch_size, in_dims, tuple(x.shape)))
-        return opaque(x, k), 0
+        return opaque(x, k), in_dims[0]
 
     assert torch.vmap(lambda row: opaque(row, 3.0), in_dims=1)(x).equal(x.T * 3)
-    assert told.pop() == (3, (0, None), (3, 2))
+    assert told.pop() == (3, (1, None), (2, 3))
     assert torch.vmap(torch.vmap(opaque))(x).equal(x * 2) and len(told) == 2
     assert torch.vmap(lambda row: row + opaque(torch.ones(3)))(x).equal(x + 2)
     opaque.register_autograd(

@@ -114,11 +114,14 @@ def test_what_differs_is_not_written_to_what_is_the_same():
         "inplace arithmetic": lambda w, v: w.sub_(v),
         "scatter_add_": lambda w, v: w.scatter_add_(0, torch.zeros(1, 3, dtype=torch.int64), v),
         "aten::pow_": lambda w, v: w.pow_(v),
+        "aten::clamp_": lambda w, v: w.clamp_(v),
+        "fill_": lambda w, v: w.fill_(v.sum()),
     }.items(),
 )
 def test_refusals_name_what_pytorch_names(name, call):
+    place = "at level 1" if name.startswith("aten") else "in a vmap"
     with pytest.raises(
-        RuntimeError, match=f"vmap: {name}\\(self, .*instead of {name.removeprefix('aten::')}"
+        RuntimeError, match=f"vmap: {name}\\(self, .* {place}. .*instead of {name}."
     ):
         vmap(lambda v: call(W.clone(), v))(V)
 
@@ -284,3 +287,67 @@ def test_segments_of_examples():
     assert vmap(lambda n: f(x[0], "sum", lengths=n))(lengths).tolist() == [[0, 6], [1, 5]]
     with pytest.raises(RuntimeError, match="Expected all rows of lengths"):
         vmap(lambda x, n: f(x, "sum", lengths=n))(x, torch.tensor([[1, 3], [2, 3]]))
+
+
+@pytest.mark.parametrize(
+    "of_inner",
+    [
+        lambda f, x: torch.func.grad_and_value(lambda y: f(y).sum())(x)[1],
+        lambda f, x: torch.func.vjp(f, x)[0],
+        lambda f, x: torch.func.grad(lambda y: (f(y).sum(), f(y)), has_aux=True)(x)[1],
+    ],
+)
+def test_values_of_inner_functions_have_tangents_without_a_history(of_inner):
+    x = torch.tensor([1.0, 2.0, 3.0])
+
+    def outer(x):
+        return of_inner(lambda y: y * y, x)
+
+    value, tangent = torch.func.jvp(outer, (x,), (x,))
+    assert not value.requires_grad
+    assert not tangent.requires_grad
+    assert not torch.func.jacfwd(outer)(x).requires_grad
+    v = x.clone().requires_grad_()
+    (got,) = torch.autograd.grad(torch.func.jvp(outer, (v,), (v,))[1].sum(), v)
+    assert got.tolist() == (4 * x).tolist()
+
+
+class Told(torch.autograd.Function):
+    """A product whose rule for batches notes what it is told."""
+
+    dims = []
+
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y, g * x
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        Told.dims.append((in_dims, tuple(x.shape), tuple(y.shape)))
+        each = [t if d is None else t.movedim(d, 0) for t, d in zip((x, y), in_dims, strict=True)]
+        return Told.apply(*torch.broadcast_tensors(*each)), 0
+
+
+@pytest.mark.parametrize(
+    ("dims", "call", "told"),
+    [
+        ((0, 1), Told.apply, ((0, 1), (2, 3), (3, 2))),
+        ((-1, 0), Told.apply, ((1, 0), (2, 3), (3, 2))),
+        ((0, None), lambda x, y: Told.apply(x, y[:, 0]), ((0, None), (2, 3), (3,))),
+        ((0, 1), lambda x, y: Told.apply(x + 1, y * 2), ((0, 0), (2, 3), (2, 3))),
+        ((0, 1), grad(lambda x, y: Told.apply(x, y).sum()), ((0, 1), (2, 3), (3, 2))),
+    ],
+)
+def test_a_rule_of_the_users_is_told_where_examples_lie(dims, call, told):
+    Told.dims.clear()
+    vmap(call, dims)(torch.ones(2, 3), torch.ones(3, 2))
+    assert Told.dims[0] == told

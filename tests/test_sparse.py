@@ -391,6 +391,7 @@ def calls():
         ),
         "hspmm": lambda: torch.hspmm(s, torch.eye(3)),
         "sspaddmm": lambda: torch.sspaddmm(s * 0, s, torch.eye(3)),
+        "saddmm": lambda: torch.saddmm(s * 0, s, torch.eye(3)),
         "smm": lambda: torch.smm(s, torch.eye(3)),
         "_sparse_sum": lambda: torch.stack([torch._sparse_sum(s[0]), torch._sparse_sum(s[1])]),
         "_sparse_softmax": lambda: torch._sparse_softmax(s, 1, False).to_dense().sum(1),

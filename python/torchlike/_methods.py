@@ -259,6 +259,50 @@ def is_distributed(self: Tensor) -> bool:
     return False
 
 
+def _view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
+    """The same view of another tensor; None of one that does not lie as the base does, and for what is no view."""
+    base = self._base
+    if base is None or new_base.shape != base.shape or new_base.stride() != base.stride():
+        return None
+    return _view_func_unsafe(self, new_base)
+
+
+def _view_func_unsafe(self: Tensor, new_base: Tensor, *_: Any) -> Tensor | None:
+    """The same view of another tensor, however that lies; None for what is no view."""
+    base = self._base
+    if base is None:
+        return None
+    source = new_base
+    if self.dtype != base.dtype:
+        parts = new_base.is_complex() and self.dtype == new_base.dtype.to_real()
+        source = _C._root.view_as_real(new_base) if parts else new_base.view(self.dtype)
+    first = new_base.storage_offset() - base.storage_offset()
+    first = self.storage_offset() + first * base.element_size() // self.element_size()
+    made = source.as_strided(self.size(), self.stride(), first)
+    made = made._neg_view() if self.is_neg() != made.is_neg() else made
+    return made._conj() if self.is_conj() != made.is_conj() else made
+
+
+def _is_zerotensor(self: Tensor) -> bool:
+    """False: all tensors here have memory for their elements."""
+    return False
+
+
+def const_data_ptr(self: Tensor) -> int:
+    """Where the first element lies, for who does not write."""
+    return self.data_ptr()
+
+
+def __long__(self: Tensor) -> int:
+    """The only element as an integer."""
+    return int(self)
+
+
+def __nonzero__(self: Tensor) -> bool:
+    """Whether the only element is not zero."""
+    return bool(self)
+
+
 def __init_subclass__(cls: Any, keeps_slots: bool = False, **kwargs: Any) -> None:
     """A class that handles its calls below (`__torch_dispatch__`) does not keep results above, unless it says so.
 
@@ -327,6 +371,12 @@ def _add() -> None:
         module_load,
         __repr__,
         is_distributed,
+        _view_func,
+        _view_func_unsafe,
+        _is_zerotensor,
+        const_data_ptr,
+        __long__,
+        __nonzero__,
         resize,
         resize_as,
         record_stream,
@@ -352,7 +402,8 @@ def _add() -> None:
     Tensor._grad = property(  # type: ignore[assignment]
         lambda self: self.grad, lambda self, grad: setattr(self, "grad", grad)
     )
-    for name in _ABSENT_BACKENDS:
+    Tensor._grad_fn = property(lambda self: self.grad_fn)
+    for name in (*_ABSENT_BACKENDS, "volatile", "_has_symbolic_sizes_strides"):
         if not hasattr(Tensor, name):
             setattr(Tensor, name, property(lambda self: False))
 

@@ -6,12 +6,11 @@
 use super::{Layer, Next};
 use crate::ops::core::op::Cast;
 use crate::ops::{Args, Call, Form, OwnedArg, Ret, f};
-use crate::tensor::Link;
+use crate::tensor::Place;
 use crate::{DType, DeviceKind, Result, Tensor, bail, err, mode};
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Casts the arguments of calls.
 pub struct Autocast;
@@ -63,7 +62,7 @@ impl State {
 }
 
 /// Casts of leaves, by their place in the graph, which is held so that no other gets its address.
-type Kept = HashMap<usize, (Arc<Link>, Tensor)>;
+type Kept = HashMap<usize, (Place, Tensor)>;
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::new()) };
@@ -262,7 +261,7 @@ fn converted(t: &Tensor, to: DType, device: usize) -> Result<Option<Tensor>> {
     let Some(place) = keepable(t, to, device) else {
         return f::to_dtype(t, to).map(Some);
     };
-    let key = Arc::as_ptr(place) as usize;
+    let key = Place::at(place) as usize;
     if let Some(kept) = KEPT.with_borrow(|k| k.get(&key).map(|(_, t)| t.clone()))
         && kept.dtype() == to
     {
@@ -276,7 +275,7 @@ fn converted(t: &Tensor, to: DType, device: usize) -> Result<Option<Tensor>> {
 }
 
 /// The place of a leaf whose cast is kept.
-fn keepable(t: &Tensor, to: DType, device: usize) -> Option<&Arc<Link>> {
+fn keepable(t: &Tensor, to: DType, device: usize) -> Option<&Place> {
     let leaf = t.dtype() == DType::F32 && t.requires_grad() && t.is_leaf() && !t.is_view();
     let plain = t.tangents().is_empty() && t.batch().is_empty();
     (leaf && plain && to == low(device) && keeps() && mode::records()).then(|| t.link())?

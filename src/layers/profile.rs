@@ -4,11 +4,10 @@ use super::tape::{bytes_of, flops_of};
 use super::{Layer, Next};
 use crate::ops::op::Op;
 use crate::ops::{Arg, Call, Form, Ret};
-use crate::tensor::{Grads, Link, Node};
+use crate::tensor::{Grads, Node, Place};
 use crate::{DType, Dims, Result, Tensor, mode};
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// What ran.
@@ -177,7 +176,7 @@ impl Drop for Guard {
 }
 
 /// What a node makes of gradients.
-pub(super) fn run(link: &Arc<Link>, node: &Node, grads: &mut Grads) -> Result<Grads> {
+pub(super) fn run(link: &Place, node: &Node, grads: &mut Grads) -> Result<Grads> {
     if mode::layers() & mode::PROFILING == 0 {
         return node.body().apply(link, grads);
     }

@@ -176,6 +176,14 @@ pub static OPS: &[OpDef] = &[
     )
     .samples("f32[3, 4]; b8[3, 4]"),
     compose(
+        "_conj_physical",
+        "(Tensor self)",
+        FM,
+        |a| f::conj_physical(&f::alias(a.input)?).map(Ret::from),
+        "The complex conjugate, computed at once.",
+    )
+    .samples("f32[3, 4]; c64[3]"),
+    compose(
         "conj_physical",
         "(Tensor self)",
         FMIO | X | J,

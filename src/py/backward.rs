@@ -7,12 +7,11 @@ use crate::layers::autograd::anomaly::{self, Witness};
 use crate::layers::autograd::engine::{self, Options};
 use crate::layers::autograd::{gather, saved, views};
 use crate::layers::batch;
-use crate::tensor::{Edge, Link};
+use crate::tensor::{Edge, Place};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 
 /// Where the gradient of a tensor, or of a `GradientEdge`, goes.
 fn edge_of(o: &Bound<'_, PyAny>) -> PyResult<Option<Edge>> {
@@ -249,7 +248,7 @@ fn _freed_text() -> &'static str {
 struct Stacks;
 
 impl Stacks {
-    fn tell(link: &Arc<Link>, what: &str, within: Option<Arc<Link>>) {
+    fn tell(link: &Place, what: &str, within: Option<Place>) {
         Python::attach(|py| {
             let told = object(py, link).and_then(|node| {
                 let within = within.map(|w| object(py, &w)).transpose()?;
@@ -264,10 +263,10 @@ impl Stacks {
 }
 
 impl Witness for Stacks {
-    fn made(&self, link: &Arc<Link>, within: Option<Arc<Link>>) {
+    fn made(&self, link: &Place, within: Option<Place>) {
         Self::tell(link, "_made", within);
     }
-    fn failed(&self, link: &Arc<Link>) {
+    fn failed(&self, link: &Place) {
         Self::tell(link, "_failed", None);
     }
 }

@@ -97,6 +97,12 @@ fn _batch_levels(values: &Bound<'_, PyTuple>) -> Vec<u32> {
     found
 }
 
+/// Along which dimension the examples of a level, of which a tensor is one, were given; 0 for what was made since.
+#[pyfunction]
+fn _batch_dim(t: &Bound<'_, PyTensor>, level: u32) -> i64 {
+    batch::given::dim(t.get().get(), level)
+}
+
 /// Whether a level is open.
 #[pyfunction]
 fn _batch_is_on() -> bool {
@@ -182,6 +188,35 @@ fn _untracked<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
     wrap(t.py(), batch::same_example(&made, own)?)
 }
 
+/// The tensor without histories, its own and those of its tangents, that lead to nothing but `inputs`; without any if nobody asks for
+/// gradients of what is outside.
+#[pyfunction]
+fn _outward<'py>(
+    t: &Bound<'py, PyTensor>,
+    inputs: Vec<Bound<'_, PyAny>>,
+    outside: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (own, inputs) = (t.get().get(), edges(&inputs)?);
+    match apart(&own.whole(), &inputs, outside)? {
+        Some(made) => wrap(t.py(), batch::same_example(&made.of_its_own(), own)?),
+        None => Ok(t.clone().into_any()),
+    }
+}
+
+/// The tensor without such histories, if it had some.
+fn apart(t: &Tensor, inputs: &[Edge], outside: bool) -> Result<Option<Tensor>> {
+    let edge = views::current(t)?.edge();
+    let ends = |edge| !outside || !engine::leads_elsewhere(&[edge], inputs);
+    let mut made = edge.is_some_and(ends).then(|| t.untracked());
+    for (level, tangent) in t.tangents() {
+        if let Some(tangent) = apart(tangent, inputs, outside)? {
+            let whole = made.unwrap_or_else(|| t.clone());
+            made = Some(whole.with_tangent(*level, tangent));
+        }
+    }
+    Ok(made)
+}
+
 /// Refuses to read the value of an example.
 pub fn check_item(t: &Tensor) -> PyResult<()> {
     if !t.batch().iter().any(|d| !d.alike) {
@@ -234,6 +269,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_batch_enter _batch_exit _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_differs _batch_is_on _batch_about _batch_depth _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _untracked);
+    add!(_batch_enter _batch_exit _batch_dim _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_differs _batch_is_on _batch_about _batch_depth _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _outward _untracked);
     Ok(())
 }

@@ -9,6 +9,7 @@
 use super::blocks::{BLOCKS, Blocks, FAKE_BLOCKS};
 use super::call::guard;
 use super::index;
+use super::lives_on;
 use super::object::PyTensor;
 use super::operators;
 use crate::tensor::Leaf;
@@ -160,8 +161,23 @@ pub fn move_object(holder: &PyTensor) {
 /// The object that a leaf is.
 pub fn leaf_object<'py>(py: Python<'py>, leaf: &Leaf) -> Option<Bound<'py, PyAny>> {
     let at = leaf.object.load(Relaxed) as *mut PyObject;
-    // SAFETY: an object is noted as long as it lives: `dealloc` forgets it first, and both hold the lock.
-    unsafe { Bound::from_borrowed_ptr_or_opt(py, at) }
+    // SAFETY: an object is noted as long as it lives: `dealloc` forgets it first, and both hold the lock. Only tensors are noted.
+    unsafe {
+        let found = Bound::from_borrowed_ptr_or_opt(py, at)?;
+        drop(lives_on::taken(&*place(at)));
+        Some(found)
+    }
+}
+
+/// Whether an instance has what a new one in its place had not: a class, attributes, or who looks whether it lives.
+unsafe fn is_noticed(o: *mut PyObject) -> bool {
+    // SAFETY: by contract; the places are those of the class.
+    let noted = |at: &AtomicUsize| unsafe {
+        !(o.byte_add(at.load(Relaxed)).cast::<*mut PyObject>().read()).is_null()
+    };
+    // SAFETY: by contract.
+    let class = unsafe { ffi::Py_TYPE(o) };
+    !(is_tensor_class(class) || is_fake_class(class)) || noted(&DICT) || noted(&WEAK)
 }
 
 /// Frees an instance of `Tensor` or of a class derived from it.
@@ -169,12 +185,16 @@ unsafe extern "C" fn dealloc(o: *mut PyObject) {
     // SAFETY: the interpreter calls this once, when no reference is left. Weak references and the dictionary go first, as
     // they may run code that looks at the object; then what is left is emptied memory. The places are those of the class.
     unsafe {
-        ffi::PyObject_GC_UnTrack(o.cast());
         if let Some(leaf) = (*place(o)).get().link().and_then(|l| l.as_leaf()) {
+            let known = leaf.object.load(Relaxed) == o as usize && is_noticed(o);
+            if known && lives_on::keep(o, &*place(o)) {
+                return;
+            }
             let _ = leaf
                 .object
                 .compare_exchange(o as usize, 0, Relaxed, Relaxed);
         }
+        ffi::PyObject_GC_UnTrack(o.cast());
         let class = ffi::Py_TYPE(o);
         let weak: *mut *mut PyObject = o.byte_add(WEAK.load(Relaxed)).cast();
         if !weak.read().is_null() {
@@ -208,7 +228,11 @@ unsafe extern "C" fn traverse(o: *mut PyObject, visit: ffi::visitproc, arg: *mut
             let dict: *mut *mut PyObject = o.byte_add(DICT.load(Relaxed)).cast();
             let done = visit(ffi::Py_TYPE(o).cast(), arg);
             return match dict.read() {
-                dict if done == 0 && !dict.is_null() => visit(dict, arg),
+                dict if done == 0 && !dict.is_null() => match (*place(o)).get().own_place() {
+                    None => visit(dict, arg),
+                    // The graph keeps the leaf as well, with its attributes.
+                    Some(_) => done,
+                },
                 _ => done,
             };
         }

@@ -8,7 +8,7 @@ use super::watch;
 use crate::layers::autograd::{anomaly, forward, views};
 use crate::layers::batch;
 use crate::ops::f;
-use crate::tensor::{Backward, Edges, Grads, Link, Mark, Meta, Node};
+use crate::tensor::{Backward, Edges, Grads, Link, Mark, Meta, Node, Place};
 use crate::{DType, Device, Dims, Result, Tensor, mode};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
@@ -18,7 +18,6 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// The node of a function of the user's.
 pub struct Custom {
@@ -39,7 +38,7 @@ impl Backward for Custom {
         Cow::Owned(name.unwrap_or_default())
     }
 
-    fn apply(&self, _: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+    fn apply(&self, _: &Place, grads: &mut Grads) -> Result<Grads> {
         Python::attach(|py| self.call(py, std::mem::take(grads))).map_err(carried)
     }
 

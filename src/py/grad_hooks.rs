@@ -4,7 +4,7 @@ use super::error::carried;
 use super::graph::{optional, variable_of};
 use super::object::{PyTensor, is_tensor, tensor_ref};
 use crate::layers::autograd::views;
-use crate::tensor::{Grads, Hook, Link, When};
+use crate::tensor::{Grads, Hook, Link, Place, When};
 use crate::{Result, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -37,11 +37,7 @@ pub(super) fn of_gradient<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, 
 }
 
 /// The table of the hooks of a moment, made when it is first asked for.
-pub(super) fn table<'py>(
-    py: Python<'py>,
-    link: &Arc<Link>,
-    when: When,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn table<'py>(py: Python<'py>, link: &Place, when: When) -> PyResult<Bound<'py, PyAny>> {
     if let Some(hooks) = table_of(py, link, when) {
         return Ok(hooks);
     }
@@ -56,7 +52,7 @@ pub(super) fn table<'py>(
 }
 
 impl Hook for Table {
-    fn run(&self, link: &Arc<Link>, grads: &mut Grads, others: Option<&Grads>) -> Result<()> {
+    fn run(&self, link: &Place, grads: &mut Grads, others: Option<&Grads>) -> Result<()> {
         Python::attach(|py| self.call(py, link, grads, others)).map_err(carried)
     }
 }
@@ -65,7 +61,7 @@ impl Table {
     fn call(
         &self,
         py: Python<'_>,
-        link: &Arc<Link>,
+        link: &Place,
         grads: &mut Grads,
         others: Option<&Grads>,
     ) -> PyResult<()> {

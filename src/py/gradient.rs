@@ -7,6 +7,7 @@ use super::types::{self, PyDType};
 use crate::layers::autograd::views;
 use crate::parts::located;
 use crate::tensor::Keeper;
+use crate::tensor::Place;
 use crate::{DType, Tensor, mode};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -105,7 +106,7 @@ impl PyTensor {
     #[inline]
     pub(super) fn keeps_nothing(&self) -> bool {
         let link = self.get().link();
-        self.base().is_none() && link.is_none_or(|l| Arc::strong_count(l) != 1)
+        self.base().is_none() && link.is_none_or(|l| Place::holders(l) != 1)
     }
 
     /// Shows the garbage collector the objects that the tensor keeps.
@@ -114,7 +115,7 @@ impl PyTensor {
             visit.call(base)?;
         }
         // What others hold as well is not this object's to show.
-        let Some(link) = self.get().link().filter(|l| Arc::strong_count(l) == 1) else {
+        let Some(link) = self.get().link().filter(|l| Place::holders(l) == 1) else {
             return Ok(());
         };
         super::graph::visit(link, visit)?;

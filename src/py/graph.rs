@@ -7,7 +7,7 @@ use crate::layers::autograd::value::Val;
 use crate::layers::autograd::{engine, recorded};
 use crate::ops::Arg;
 use crate::tensor::link::{Kind, lock};
-use crate::tensor::{Grads, Leaf, Link, Meta, When, fully};
+use crate::tensor::{Grads, Leaf, Link, Meta, Place, WeakPlace, When, fully};
 use crate::{Scalar, Tensor};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 use std::any::Any;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::OnceLock;
 
 /// `torchlike.autograd.graph.Node`: a place in the graph. Instances are of classes named as the place is.
 #[pyclass(
@@ -29,9 +29,9 @@ use std::sync::{Arc, OnceLock, Weak};
 pub struct PyNode {
     /// The place that the object keeps alive. The garbage collector may look for it before it is written, in memory that is
     /// zero, which is None.
-    held: Option<Arc<Link>>,
+    held: Option<Place>,
     /// The place that keeps the object alive: that of a function of the user's, once it was called.
-    owner: OnceLock<Weak<Link>>,
+    owner: OnceLock<WeakPlace>,
 }
 
 /// What a place keeps of its object.
@@ -79,7 +79,7 @@ fn class_of<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// The object of a place: the same one as long as it lives.
-pub fn object<'py>(py: Python<'py>, link: &Arc<Link>) -> PyResult<Bound<'py, PyAny>> {
+pub fn object<'py>(py: Python<'py>, link: &Place) -> PyResult<Bound<'py, PyAny>> {
     if let Some(owner) = link
         .node()
         .and_then(|n| super::function::owner(py, n.body()))
@@ -110,17 +110,17 @@ pub fn object<'py>(py: Python<'py>, link: &Arc<Link>) -> PyResult<Bound<'py, PyA
 }
 
 impl PyNode {
-    pub(super) fn link(&self) -> PyResult<Arc<Link>> {
+    pub(super) fn link(&self) -> PyResult<Place> {
         let known = self.held.clone();
         known
-            .or_else(|| self.owner.get().and_then(Weak::upgrade))
+            .or_else(|| self.owner.get().and_then(WeakPlace::upgrade))
             .ok_or_else(|| PyRuntimeError::new_err("the graph of this node is gone"))
     }
 
     /// Of a function of the user's, once it has a place.
-    pub(super) fn place(&self, link: &Arc<Link>) {
+    pub(super) fn place(&self, link: &Place) {
         if self.held.is_none() {
-            let _ = self.owner.set(Arc::downgrade(link));
+            let _ = self.owner.set(Place::weak(link));
         }
     }
 }
@@ -308,7 +308,7 @@ impl PyNode {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.held {
             // What others hold as well is not this object's to show.
-            Some(link) if Arc::strong_count(link) == 1 => self::visit(link, &visit),
+            Some(link) if Place::holders(link) == 1 => self::visit(link, &visit),
             _ => Ok(()),
         }
     }
@@ -344,7 +344,7 @@ impl PyNode {
 /// The tensor whose gradient gathers at a leaf: the object that it is, if that lives.
 pub(super) fn variable_of<'py>(
     py: Python<'py>,
-    link: &Arc<Link>,
+    link: &Place,
     leaf: &Leaf,
 ) -> PyResult<Bound<'py, PyAny>> {
     match class::leaf_object(py, leaf) {

@@ -42,6 +42,7 @@ mod integers;
 mod ledger;
 mod legacy;
 mod lists;
+mod lives_on;
 mod load;
 mod load_file;
 mod mesh;

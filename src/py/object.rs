@@ -6,6 +6,7 @@
 )]
 
 use super::class::{self, is_fake_class};
+use super::lives_on;
 use crate::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -115,6 +116,9 @@ impl PyTensor {
     /// Replaces the tensor: another layout or storage in the same Python object.
     pub fn set(&self, t: Tensor) {
         t.settle();
+        if self.get().own_place().is_some() {
+            drop(lives_on::taken(self));
+        }
         // SAFETY: as above. The old one is dropped after, as that may run code of Python's that looks here.
         let old = unsafe { std::mem::replace(&mut *self.tensor.get(), t) };
         class::note_object(self);

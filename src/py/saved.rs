@@ -6,7 +6,7 @@ use super::object::{PyTensor, tensor_ref};
 use crate::layers::autograd::kept::{HOOK_FREED, Raw};
 use crate::layers::autograd::recorded;
 use crate::layers::autograd::saved::{self, At, FREED, Packed, Packer, Saved};
-use crate::tensor::Link;
+use crate::tensor::Place;
 use crate::tensor::link::lock;
 use crate::{Result, Tensor};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex};
 
 /// A tensor that a node keeps for its way back, apart from its history.
 #[pyclass(name = "SavedTensor", module = "torchlike._C._autograd", frozen)]
-pub struct PySaved(Place);
+pub struct PySaved(Spot);
 
 /// Where such a tensor is.
-enum Place {
+enum Spot {
     /// Here: it is one of a function of the user's. Nothing once it was freed.
     Here(Mutex<Option<Own>>),
     /// With the node of a call, under a name, and in a list at a position.
-    Node(Arc<Link>, String, Option<usize>),
+    Node(Place, String, Option<usize>),
 }
 
 /// What a function of the user's saved.
@@ -37,12 +37,12 @@ struct Own {
 /// What a node of a call keeps under a name.
 pub fn of_node<'py>(
     py: Python<'py>,
-    link: &Arc<Link>,
+    link: &Place,
     name: &str,
     kind: Raw,
 ) -> PyResult<Bound<'py, PyAny>> {
     let one = |k: Option<usize>| {
-        let place = Place::Node(link.clone(), name.to_owned(), k);
+        let place = Spot::Node(link.clone(), name.to_owned(), k);
         Ok(Bound::new(py, PySaved(place))?.into_any())
     };
     match kind {
@@ -62,7 +62,7 @@ impl PySaved {
     #[pyo3(signature = (node=None))]
     fn unpack<'py>(&self, py: Python<'py>, node: Option<&PyNode>) -> PyResult<Bound<'py, PyAny>> {
         match &self.0 {
-            Place::Here(saved) => {
+            Spot::Here(saved) => {
                 // Hooks that run below may look here again.
                 let own = lock(saved).as_ref().map(|o| {
                     let object = o.object.as_ref().map(|o| o.bind(py).clone());
@@ -87,7 +87,7 @@ impl PySaved {
                     None => object_of(py, whole.into_owned()),
                 }
             }
-            Place::Node(link, name, k) => {
+            Spot::Node(link, name, k) => {
                 let recorded = link.node().and_then(recorded::of);
                 let value = match recorded {
                     Some(recorded) => recorded.saved(link, name)?,
@@ -121,7 +121,7 @@ impl PySaved {
             unpack: Arc::new(unpack_hook),
         };
         match &self.0 {
-            Place::Here(saved) => {
+            Spot::Here(saved) => {
                 let Some(now) = lock(saved).as_ref().map(|o| o.saved.clone()) else {
                     return Err(PyRuntimeError::new_err(HOOK_FREED));
                 };
@@ -132,7 +132,7 @@ impl PySaved {
                 let old = lock(saved).replace(saved_by_hooks);
                 drop(old);
             }
-            Place::Node(link, name, k) => {
+            Spot::Node(link, name, k) => {
                 if let Some(recorded) = link.node().and_then(recorded::of) {
                     recorded.hook(name, *k, &packer)?;
                 }
@@ -143,7 +143,7 @@ impl PySaved {
 
     /// Gives the tensor up.
     fn _free(&self) {
-        if let Place::Here(saved) = &self.0 {
+        if let Spot::Here(saved) = &self.0 {
             let old = lock(saved).take();
             drop(old);
         }
@@ -158,7 +158,7 @@ fn _save_tensor(t: &Bound<'_, PyTensor>, output: Option<u16>) -> PyResult<PySave
     let same = output.is_none() && !saved::packing();
     let object = same.then(|| t.clone().into_any().unbind());
     let own = Own { saved, object };
-    Ok(PySaved(Place::Here(Mutex::new(Some(own)))))
+    Ok(PySaved(Spot::Here(Mutex::new(Some(own)))))
 }
 
 /// Two functions of Python that keep something in place of saved tensors.

@@ -9,10 +9,11 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-/// A function that is differentiated begins; it is given these tensors, and what else stands among them.
+/// A function that is differentiated begins, by its recorded calls or forward; it is given these tensors, and what else stands among
+/// them.
 #[pyfunction]
-fn _transform_enter(given: Vec<Bound<'_, PyAny>>) {
-    captured::enter();
+fn _transform_enter(given: Vec<Bound<'_, PyAny>>, records: bool) {
+    captured::enter(records);
     _transform_give(given);
 }
 
@@ -33,6 +34,12 @@ fn _transform_exit() {
 #[pyfunction]
 fn _transforms_active() -> bool {
     are_active()
+}
+
+/// Whether a function runs whose calls are recorded to be differentiated.
+#[pyfunction]
+fn _transforms_record() -> bool {
+    captured::records()
 }
 
 /// Looks at writes to what functions did not make, or does not; gives what was so before.
@@ -79,7 +86,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_transform_enter _transform_give _transform_exit _transforms_active _transforms_look);
+    add!(_transform_enter _transform_give _transform_exit _transforms_active _transforms_record _transforms_look);
     modes::set_named(named);
     Ok(())
 }

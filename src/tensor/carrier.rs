@@ -3,9 +3,9 @@
 
 use super::Tensor;
 use super::link::{Kind, Link};
+use super::place::Place;
 use crate::Dims;
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// A tangent, and the level of forward mode that it belongs to. A tangent may carry those of lower levels itself.
 pub type Tangent = (u32, Tensor);
@@ -27,7 +27,7 @@ pub struct BatchDim {
 #[derive(Clone, Default)]
 pub struct Carrier {
     /// The place in the graph, if it has one: that of the whole batch.
-    pub(super) place: Option<Arc<Link>>,
+    pub(super) place: Option<Place>,
     /// Tangents of the whole batch, those of the lowest level first.
     tangents: SmallVec<[Tangent; 1]>,
     /// Dimensions out of sight, those of the lowest level first.
@@ -36,7 +36,7 @@ pub struct Carrier {
 
 impl Carrier {
     /// What goes into the tensor's pointer.
-    fn link(self) -> Option<Arc<Link>> {
+    fn link(self) -> Option<Place> {
         if self.tangents.is_empty() && self.batch.is_empty() {
             self.place
         } else {
@@ -125,7 +125,7 @@ impl Tensor {
 
     /// Gives the tensor another place in the graph; what it carries stays.
     #[inline]
-    pub(super) fn set_place(&mut self, place: Option<Arc<Link>>) {
+    pub(super) fn set_place(&mut self, place: Option<Place>) {
         self.link = match self.carrier() {
             Some(c) => Carrier { place, ..c.clone() }.link(),
             None => place,

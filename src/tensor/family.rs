@@ -4,11 +4,11 @@
 //! history. Views made and forgotten cost nothing more; a view that is used after a write finds its history here.
 //! Tensors cut off by `detach` are a family of their own.
 
-use super::link::{Link, lock};
+use super::link::lock;
+use super::place::{Place, WeakPlace};
 use super::{Edge, GRAD, Meta, Tangent, Tensor, VIEW_OF_LEAF};
 use crate::{DType, Device, Dims, Result, Storage};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
 
 /// How a tensor lies in its storage, and how its elements are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,11 +105,11 @@ pub struct Family {
     /// What it looks like.
     pub meta: Meta,
     /// What was last written.
-    pub head: Option<Arc<Link>>,
+    pub head: Option<Place>,
     /// The tangents of `base`, by level: rows of elements that `base` and its views lie in.
     tangents: Vec<Tangent>,
     /// The place of the tensor when views were first made, and which result it was.
-    place: Option<(Weak<Link>, u16)>,
+    place: Option<(WeakPlace, u16)>,
     /// Views were made.
     viewed: bool,
     /// The tensor became a leaf that wants a gradient after views were made.
@@ -147,7 +147,7 @@ impl Tensor {
         let edge = self.edge();
         self.with_family(|f| {
             if !std::mem::replace(&mut f.viewed, true) {
-                f.place = edge.map(|e| (Arc::downgrade(&e.to), e.nr));
+                f.place = edge.map(|e| (Place::weak(&e.to), e.nr));
             }
         });
     }
@@ -183,7 +183,7 @@ impl Tensor {
 
     /// What was last written, with a history, where this tensor lies.
     #[must_use]
-    pub fn head(&self) -> Option<Arc<Link>> {
+    pub fn head(&self) -> Option<Place> {
         if !self.storage().is_tracked() {
             return None;
         }
@@ -294,7 +294,7 @@ impl Tensor {
     }
 
     /// Notes what was written into the memory of this tensor's family.
-    pub fn set_head(&self, head: &Arc<Link>) {
+    pub fn set_head(&self, head: &Place) {
         let old = self.with_family(|f| f.head.replace(head.clone()));
         self.storage().track();
         drop(old);
@@ -360,7 +360,7 @@ impl Tensor {
         let old = self.with_family(|f| match &mut f.head {
             Some(head) => Some(std::mem::replace(head, edge.to)),
             None => {
-                f.place = Some((Arc::downgrade(&edge.to), edge.nr));
+                f.place = Some((Place::weak(&edge.to), edge.nr));
                 None
             }
         });
@@ -415,7 +415,7 @@ impl Tensor {
         let old = self.with_family(|f| {
             let head = if f.viewed { None } else { f.head.take() };
             if let Some(head) = &head {
-                f.place = Some((Arc::downgrade(head), 0));
+                f.place = Some((Place::weak(head), 0));
             }
             head
         });

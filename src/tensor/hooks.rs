@@ -2,6 +2,7 @@
 
 use super::link::{Keeper, Link, lock};
 use super::node::Grads;
+use super::place::Place;
 use crate::{DType, Result};
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,7 +14,7 @@ pub trait Hook: Any + Send + Sync {
     ///
     /// # Errors
     /// Its own.
-    fn run(&self, link: &Arc<Link>, grads: &mut Grads, others: Option<&Grads>) -> Result<()>;
+    fn run(&self, link: &Place, grads: &mut Grads, others: Option<&Grads>) -> Result<()>;
 }
 
 /// When a hook runs.
@@ -131,13 +132,13 @@ impl Rare {
 
     /// Where the history of a result is now whose gradient is kept: of a view that was written through another one.
     #[must_use]
-    pub fn moved(&self, nr: u16) -> Option<Arc<Link>> {
+    pub fn moved(&self, nr: u16) -> Option<Place> {
         let list = lock(&self.kept);
         list.iter().find(|k| k.nr == nr)?.moved.clone()
     }
 
     /// Notes where the history of a result is now; its gradient is kept there, if it was here.
-    pub fn move_to(&self, nr: u16, link: &Arc<Link>) {
+    pub fn move_to(&self, nr: u16, link: &Place) {
         let grad = self.with_kept(nr, |k| {
             if !std::mem::replace(&mut k.retains, false) {
                 return None;
@@ -171,5 +172,5 @@ struct Kept {
     nr: u16,
     retains: bool,
     grad: Option<Arc<dyn Keeper>>,
-    moved: Option<Arc<Link>>,
+    moved: Option<Place>,
 }

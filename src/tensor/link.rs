@@ -4,6 +4,7 @@ use super::Tensor;
 use super::carrier::Carrier;
 use super::hooks::Rare;
 use super::node::Node;
+pub use super::place::{Place, WeakPlace};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -56,8 +57,8 @@ impl Keeper for Tensor {
 
 impl Link {
     #[inline]
-    fn new(kind: Kind) -> Arc<Self> {
-        Arc::new(Self {
+    fn new(kind: Kind) -> Place {
+        Place::new(Self {
             kind,
             scratch: AtomicU64::new(0),
             rare: OnceLock::new(),
@@ -65,7 +66,7 @@ impl Link {
     }
 
     /// The place of a leaf.
-    pub(crate) fn leaf(variable: Tensor) -> Arc<Self> {
+    pub(crate) fn leaf(variable: Tensor) -> Place {
         Self::new(Kind::Leaf(Leaf {
             object: AtomicUsize::new(0),
             wanted: AtomicBool::new(true),
@@ -75,14 +76,14 @@ impl Link {
     }
 
     /// The place of a dual tensor, with its tangents.
-    pub(super) fn carrier(carrier: Carrier) -> Arc<Self> {
+    pub(super) fn carrier(carrier: Carrier) -> Place {
         Self::new(Kind::Carrier(carrier))
     }
 
     /// The place of a call.
     #[inline]
     #[must_use]
-    pub fn of_node(node: Node) -> Arc<Self> {
+    pub fn of_node(node: Node) -> Place {
         Self::new(Kind::Node(node))
     }
 
@@ -160,12 +161,18 @@ impl Tensor {
     /// Its place in the graph, if it has one.
     #[inline]
     #[must_use]
-    pub fn link(&self) -> Option<&Arc<Link>> {
+    pub fn link(&self) -> Option<&Place> {
         let link = self.link.as_ref()?;
         match &link.kind {
             Kind::Carrier(c) => c.place.as_ref(),
             _ => Some(link),
         }
+    }
+
+    /// The handle of a leaf's place that this very tensor has: none that it carries.
+    #[must_use]
+    pub fn own_place(&self) -> Option<&Place> {
+        self.link.as_ref().filter(|l| l.as_leaf().is_some())
     }
 
     /// Which of its node's results it is.
@@ -208,14 +215,14 @@ impl Tensor {
     /// The same tensor as a result of a node.
     #[inline]
     #[must_use]
-    pub fn tracked(mut self, link: Arc<Link>, nr: u16) -> Self {
+    pub fn tracked(mut self, link: Place, nr: u16) -> Self {
         self.track(link, nr);
         self
     }
 
     /// Makes it a result of a node.
     #[inline]
-    pub fn track(&mut self, link: Arc<Link>, nr: u16) {
+    pub fn track(&mut self, link: Place, nr: u16) {
         self.flags |= super::GRAD;
         self.nr = nr;
         self.set_place(Some(link));

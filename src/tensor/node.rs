@@ -1,14 +1,14 @@
 //! Nodes of the graph: a recorded call, the places its gradients go to, and what its results looked like.
 
 use super::Tensor;
-use super::link::{Kind, Link};
+use super::link::Kind;
+use super::place::Place;
 use crate::parts::located;
 use crate::{DType, Device, Dims, Result};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 
 /// Gradients by position; those that are not defined are zero.
 pub type Grads = SmallVec<[Option<Tensor>; 2]>;
@@ -27,7 +27,7 @@ pub struct Node {
 #[derive(Clone)]
 pub struct Edge {
     /// The place.
-    pub to: Arc<Link>,
+    pub to: Place,
     /// Which of its results.
     pub nr: u16,
 }
@@ -53,7 +53,7 @@ pub trait Backward: Any + Send + Sync {
     ///
     /// # Errors
     /// If what it saved is gone or was changed, or a call fails.
-    fn apply(&self, this: &Arc<Link>, grads: &mut Grads) -> Result<Grads>;
+    fn apply(&self, this: &Place, grads: &mut Grads) -> Result<Grads>;
 
     /// Gives up what was saved.
     fn release(&self);
@@ -235,7 +235,7 @@ thread_local! {
 impl Drop for Node {
     fn drop(&mut self) {
         // Places that others hold as well stay: most leaves, and what is still in use.
-        let held_here = |e: &Edge| Arc::strong_count(&e.to) == 1;
+        let held_here = |e: &Edge| Place::holders(&e.to) == 1;
         let edges = self.edges.iter_mut().filter_map(Option::take);
         let mut edges = edges.filter(held_here).peekable();
         if edges.peek().is_none() {

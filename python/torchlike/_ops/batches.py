@@ -27,7 +27,8 @@ def run(
         RuntimeError: if there is no rule, and the operator takes or gives lists, or writes.
     """
     rule = overload.kernels.get(RULE) or _one_by_one(overload)
-    return _batched_function.by_rule(overload.name(), rule, args, kwargs, levels)
+    told = RULE in overload.kernels
+    return _batched_function.by_rule(overload.name(), rule, args, kwargs, levels, told)
 
 
 def _one_by_one(overload: OpOverload) -> Callable[..., Any]:

@@ -12,7 +12,6 @@ from torchlike._ops.batches import RULE
 from torchlike._ops.schema import PLAIN
 from torchlike._tags import Tag
 from torchlike.autograd import no_grad
-from torchlike.autograd.function import OPEN
 
 if TYPE_CHECKING:
     from torchlike._ops import OpOverload
@@ -137,7 +136,7 @@ def run(overload: OpOverload, values: dict[str, Any]) -> Any:
     key, tracked = _place(overload, given, values), gradient.wanted(overload, given)
     composed = _made_of_others(overload, key)
     # A transform that records inside of vmap is nearer to the call than vmap is.
-    inside = tracked and OPEN.transforms
+    inside = tracked and _C._transforms_record()
     if not inside and (RULE in overload.kernels or not composed):
         levels = _C._batch_levels(given)
         if levels:

@@ -48,7 +48,7 @@ def apply(function: Any, own_rule: bool, args: tuple[Any, ...], levels: Sequence
             return function.vmap(info, in_dims, *whole)
         return _made(function, in_dims, info).apply(*whole), 0
 
-    return by_rule(name, rule, args, {}, levels)
+    return by_rule(name, rule, args, {}, levels, told=own_rule)
 
 
 def by_rule(
@@ -57,6 +57,7 @@ def by_rule(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     levels: Sequence[int],
+    told: bool = True,
 ) -> Any:
     """The result of a call with examples, by a rule for whole batches.
 
@@ -65,6 +66,7 @@ def by_rule(
         rule: called with `(info, in_dims, *whole, **kwargs)`, gives what it computes and along which dimensions the
             examples lie in that.
         levels: the levels of `vmap` whose examples are among the arguments; the innermost is left.
+        told: the rule is told where examples were given to lie; otherwise they come along the first dimension.
 
     Raises:
         RuntimeError: if the rule gives something else, or the `vmap` has ended.
@@ -75,9 +77,16 @@ def by_rule(
         raise RuntimeError(f"{name} was called with an example of a vmap that has ended")
     size, randomness = open_level
     leaves, spec = tree_flatten(args)
-    at = [isinstance(a, Tensor) and _C._batch_differs(a, level) for a in leaves]
-    whole = [_C._batch_show(a, 0, level, size) if b else a for a, b in zip(leaves, at, strict=True)]
-    in_dims = tree_unflatten([0 if b else None for b in at], spec)
+    batched = [isinstance(a, Tensor) and _C._batch_differs(a, level) for a in leaves]
+    at = [
+        (_C._batch_dim(a, level) if told else 0) if b else None
+        for a, b in zip(leaves, batched, strict=True)
+    ]
+    whole = [
+        a if d is None else _C._batch_show(a, d, level, size)
+        for a, d in zip(leaves, at, strict=True)
+    ]
+    in_dims = tree_unflatten(at, spec)
     aside = _C._batch_set_aside(level)
     try:
         made = rule(VmapInfo(size, randomness), in_dims, *tree_unflatten(whole, spec), **kwargs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
@@ -245,7 +244,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             args = _bound(
                 cls.forward, args, kwargs, cls.setup_context is not Function.setup_context
             )
-        if OPEN.transforms:
+        if _C._transforms_record():
             return _applied(cls, args)
         return _C._apply_function(cls, args, Function, _applied, _wrapped)
 
@@ -295,15 +294,6 @@ def _applied(cls: Any, args: tuple[Any, ...]) -> Any:
 
         return with_tangents(cls, ctx, args, made, levels)
     return made
-
-
-class _Open(threading.local):
-    """How many transforms record on this thread."""
-
-    transforms = 0
-
-
-OPEN = _Open()
 
 
 def _check_apart(apart: bool) -> None:

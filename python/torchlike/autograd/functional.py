@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torchlike as torch
+from torchlike import _C
 from torchlike._C import Tensor
-from torchlike.autograd.function import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def _scalar(value: Any, where: str) -> tuple[Tensor, ...]:
 
 def _fresh(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
     """The inputs as the start of a graph of their own; part of the old one if that is to be differentiated."""
-    if OPEN.transforms:
+    if _C._transforms_record():
         # What the transform differentiates would not lead to them.
         raise RuntimeError(
             "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torchlike as torch
 from torchlike import _C
 from torchlike._C import Tensor
-from torchlike.autograd.function import OPEN
 from torchlike.autograd.graph import disable_saved_tensors_hooks
 from torchlike.utils._pytree import tree_flatten, tree_map, tree_unflatten, treespec_pprint
 
@@ -48,16 +47,12 @@ class Recorded:
         Raises:
             RuntimeError: if there are hooks for saved tensors, outside of it or inside.
         """
-        OPEN.transforms += 1
-        try:
-            with (
-                disable_saved_tensors_hooks(_NO_HOOKS),
-                torch.enable_grad(),
-                _inside([*self.inputs, *tree_flatten(given)[0]]),
-            ):
-                return func()
-        finally:
-            OPEN.transforms -= 1
+        with (
+            disable_saved_tensors_hooks(_NO_HOOKS),
+            torch.enable_grad(),
+            _inside([*self.inputs, *tree_flatten(given)[0]], records=True),
+        ):
+            return func()
 
     def lasts(self, outputs: Sequence[Any]) -> bool:
         """Whether somebody else, of before or around, can ask for gradients of the outputs."""
@@ -66,12 +61,14 @@ class Recorded:
         return self._nested or _C._leads_elsewhere(list(outputs), self._places)
 
     def outward(self, value: Any) -> Any:
-        """A value without the history that ends at the inputs."""
+        """A value without the history that ends at the inputs; its tangents may have one too."""
 
         def one(x: Any) -> Any:
-            if not isinstance(x, Tensor) or not x.requires_grad or self.lasts([x]):
+            if not isinstance(x, Tensor) or (self.outside and self._nested):
                 return x
-            return _C._untracked(x)
+            if not x.requires_grad and not _C._dual_levels():
+                return x
+            return _C._outward(x, self._places, self.outside)
 
         return tree_map(one, value)
 
@@ -107,9 +104,9 @@ class Recorded:
 
 
 @contextlib.contextmanager
-def _inside(given: list[Any]) -> Iterator[None]:
+def _inside(given: list[Any], records: bool) -> Iterator[None]:
     """Inside, a function runs that may write to what it makes, and to what it is given, alone."""
-    _C._transform_enter(given)
+    _C._transform_enter(given, records)
     try:
         yield
     finally:
@@ -298,7 +295,7 @@ def _level() -> Iterator[int]:
     before = _C._is_fwd_grad_enabled()
     level = _C._enter_dual_level()
     try:
-        with _inside([]):
+        with _inside([], records=False):
             yield level
     finally:
         _C._exit_dual_level(level)
@@ -363,7 +360,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     the tangents are recorded, it is run again for each tangents, so that those go through it.
     """
     leaves, spec = tree_flatten(primals)
-    nested = OPEN.transforms > 0 or _C._batch_is_on() or bool(_C._dual_levels())
+    nested = _C._transforms_active() or _C._batch_is_on() or bool(_C._dual_levels())
     classes = any(type(x) not in (Tensor, torch.nn.Parameter) for x in leaves)
     if nested or classes:
         return func(*primals), _checked(leaves, spec, _pushed(func, leaves, spec))

@@ -1,18 +1,18 @@
 //! Watching for what goes wrong on the way back: where the failing node's call was made, and which gradients are no numbers.
 
 use crate::ops::f;
-use crate::tensor::{Grads, Link, Node};
+use crate::tensor::{Grads, Node, Place};
 use crate::{Result, bail};
 use std::cell::RefCell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 /// Who notes where nodes are made, and tells of it when one fails.
 pub trait Witness: Send + Sync {
     /// A node was made, while `within` ran if one did.
-    fn made(&self, link: &Arc<Link>, within: Option<Arc<Link>>);
+    fn made(&self, link: &Place, within: Option<Place>);
     /// A node failed.
-    fn failed(&self, link: &Arc<Link>);
+    fn failed(&self, link: &Place);
 }
 
 static WITNESS: OnceLock<Box<dyn Witness>> = OnceLock::new();
@@ -41,7 +41,7 @@ pub fn get() -> (bool, bool) {
 
 /// Tells the witness of a node.
 #[inline]
-pub fn made(link: &Arc<Link>) {
+pub fn made(link: &Place) {
     if MODE.load(Relaxed) & ON != 0
         && let Some(witness) = WITNESS.get()
     {
@@ -51,7 +51,7 @@ pub fn made(link: &Arc<Link>) {
 
 thread_local! {
     /// The nodes that run on this thread while nodes are watched, the innermost last.
-    static RUNNING: RefCell<Vec<Arc<Link>>> = const { RefCell::new(Vec::new()) };
+    static RUNNING: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A node that runs, until it is dropped.
@@ -61,7 +61,7 @@ impl Running {
     /// Notes a node, if nodes are watched.
     #[inline]
     #[must_use]
-    pub fn note(link: &Arc<Link>) -> Self {
+    pub fn note(link: &Place) -> Self {
         let watched = MODE.load(Relaxed) & ON != 0;
         if watched {
             RUNNING.with_borrow_mut(|all| all.push(link.clone()));
@@ -83,7 +83,7 @@ impl Drop for Running {
 /// # Errors
 /// The node's own, and PyTorch's text if a gradient is no number.
 #[inline]
-pub fn checked(link: &Arc<Link>, node: &Node, made: Result<Grads>) -> Result<Grads> {
+pub fn checked(link: &Place, node: &Node, made: Result<Grads>) -> Result<Grads> {
     match get() {
         (false, _) => made,
         (true, numbers) => watched(link, node, made, numbers),
@@ -91,7 +91,7 @@ pub fn checked(link: &Arc<Link>, node: &Node, made: Result<Grads>) -> Result<Gra
 }
 
 #[cold]
-fn watched(link: &Arc<Link>, node: &Node, made: Result<Grads>, numbers: bool) -> Result<Grads> {
+fn watched(link: &Place, node: &Node, made: Result<Grads>, numbers: bool) -> Result<Grads> {
     let made = made.and_then(|grads| {
         if numbers {
             look(node, &grads)?;

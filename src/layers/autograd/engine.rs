@@ -6,7 +6,7 @@ use super::{anomaly, gather};
 use crate::layers::{modes, profile, program};
 use crate::mixed::Map;
 use crate::ops::f;
-use crate::tensor::{Edge, Grads, Leaf, Link, Node, When, link::Kind};
+use crate::tensor::{Edge, Grads, Leaf, Link, Node, Place, When, link::Kind};
 use crate::{Result, Tensor, bail, mode};
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ pub struct Options {
 
 /// A place that takes part.
 struct Task<'r> {
-    link: &'r Arc<Link>,
+    link: &'r Place,
     /// How many nodes will still give it a gradient.
     waits: u32,
     /// Something that is wanted depends on it.
@@ -153,10 +153,10 @@ pub fn run(roots: Vec<(Edge, Tensor)>, options: &Options) -> Result<Vec<Option<T
 /// Whether some results depend on leaves that are neither in `own` nor before these.
 #[must_use]
 pub fn leads_elsewhere(roots: &[Edge], own: &[Edge]) -> bool {
-    let mut seen: HashSet<*const Link> = own.iter().map(|e| Arc::as_ptr(&e.to)).collect();
-    let mut todo: Vec<Arc<Link>> = roots.iter().map(|e| e.to.clone()).collect();
+    let mut seen: HashSet<*const Link> = own.iter().map(|e| Place::at(&e.to)).collect();
+    let mut todo: Vec<Place> = roots.iter().map(|e| e.to.clone()).collect();
     while let Some(link) = todo.pop() {
-        if !seen.insert(Arc::as_ptr(&link)) {
+        if !seen.insert(Place::at(&link)) {
             continue;
         }
         if link.as_leaf().is_some() {
@@ -180,7 +180,7 @@ impl Drop for Walk<'_> {
 
 impl<'r> Walk<'r> {
     /// The number of a place's task, and whether it is new.
-    fn task(&mut self, link: &'r Arc<Link>) -> (usize, bool) {
+    fn task(&mut self, link: &'r Place) -> (usize, bool) {
         if let Some(at) = self.known(link) {
             return (at, false);
         }
@@ -191,7 +191,7 @@ impl<'r> Walk<'r> {
             .compare_exchange(0, note, Relaxed, Relaxed)
             .is_err()
         {
-            self.held.insert(Arc::as_ptr(link), at as u32);
+            self.held.insert(Place::at(link), at as u32);
         }
         self.tasks.push(Task {
             link,
@@ -203,7 +203,7 @@ impl<'r> Walk<'r> {
         (at, true)
     }
 
-    fn known(&self, link: &Arc<Link>) -> Option<usize> {
+    fn known(&self, link: &Place) -> Option<usize> {
         let now = link.scratch.load(Relaxed);
         if now >> 32 == u64::from(self.run) {
             return Some((now & 0xffff_ffff) as usize);
@@ -212,7 +212,7 @@ impl<'r> Walk<'r> {
             return None;
         }
         // Another walk had it when this one began, and may be done by now.
-        self.held.get(&Arc::as_ptr(link)).map(|at| *at as usize)
+        self.held.get(&Place::at(link)).map(|at| *at as usize)
     }
 
     /// Finds all places, and how many gradients each waits for.
@@ -361,7 +361,7 @@ impl<'r> Walk<'r> {
     }
 
     /// Runs what is at a place; gives the gradients of its edges.
-    fn visit(&mut self, at: usize, link: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+    fn visit(&mut self, at: usize, link: &Place, grads: &mut Grads) -> Result<Grads> {
         if !self.tasks[at].needed && self.tasks[at].captures.is_empty() {
             return Ok(Grads::new());
         }
@@ -387,7 +387,7 @@ impl<'r> Walk<'r> {
     }
 
     /// Shows the gradients of results to those who asked for them.
-    fn tell_results(&self, link: &Arc<Link>, grads: &mut Grads) -> Result<()> {
+    fn tell_results(&self, link: &Place, grads: &mut Grads) -> Result<()> {
         let Some(rare) = link.rare() else {
             return Ok(());
         };
@@ -411,7 +411,7 @@ impl<'r> Walk<'r> {
         Ok(())
     }
 
-    fn run_node(&self, link: &Arc<Link>, node: &Node, grads: &mut Grads) -> Result<Grads> {
+    fn run_node(&self, link: &Place, node: &Node, grads: &mut Grads) -> Result<Grads> {
         tell(link, When::Before, grads, None)?;
         let after = link.hooks(When::After);
         let shown = (!after.is_empty()).then(|| grads.clone());
@@ -437,7 +437,7 @@ impl<'r> Walk<'r> {
 }
 
 /// Tells the hooks of a moment of gradients, which they may replace.
-fn tell(link: &Arc<Link>, when: When, grads: &mut Grads, others: Option<&Grads>) -> Result<()> {
+fn tell(link: &Place, when: When, grads: &mut Grads, others: Option<&Grads>) -> Result<()> {
     let Some(rare) = link.rare() else {
         return Ok(());
     };
@@ -448,7 +448,7 @@ fn tell(link: &Arc<Link>, when: When, grads: &mut Grads, others: Option<&Grads>)
 }
 
 /// Adds a gradient to what a leaf has gathered, and tells its hooks.
-fn gather_at(link: &Arc<Link>, leaf: &Leaf, grads: &mut Grads) -> Result<Grads> {
+fn gather_at(link: &Place, leaf: &Leaf, grads: &mut Grads) -> Result<Grads> {
     tell(link, When::Before, grads, None)?;
     // A gradient that nobody else has is kept as it is, so it is shown only if somebody looks.
     let after = link.hooks(When::After);
@@ -469,7 +469,7 @@ fn gather_at(link: &Arc<Link>, leaf: &Leaf, grads: &mut Grads) -> Result<Grads> 
 ///
 /// # Errors
 /// What the place reports.
-pub fn call(link: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+pub fn call(link: &Place, grads: &mut Grads) -> Result<Grads> {
     match &link.kind {
         Kind::Node(node) => node.body().apply(link, grads),
         Kind::Leaf(leaf) => match grads.pop().flatten() {

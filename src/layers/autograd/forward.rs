@@ -11,13 +11,12 @@ use crate::layers::{Layer, Next};
 use crate::ops::core::helpers;
 use crate::ops::op::{Body, Grad};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, OwnedArgs, Ret, f};
-use crate::tensor::{Kind, Layout, Link};
+use crate::tensor::{Kind, Layout, Link, Place, WeakPlace};
 use crate::{Result, Tensor, bail, captured, mode};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
 
 /// Gives results their tangents.
 pub struct Forward;
@@ -26,7 +25,7 @@ pub struct Forward;
 struct Level {
     number: u32,
     /// Tangents of results that their own nodes saved, by place: the node itself would keep itself alive by them.
-    saved: HashMap<(*const Link, u16), (Weak<Link>, Tensor)>,
+    saved: HashMap<(*const Link, u16), (WeakPlace, Tensor)>,
 }
 
 thread_local! {
@@ -389,25 +388,25 @@ fn kept(args: &Args, written: bool) -> Result<OwnedArgs> {
 }
 
 /// Notes the tangent of a result that its node saved.
-fn note(level: u32, link: &Arc<Link>, nr: u16, tangent: &Tensor) {
+fn note(level: u32, link: &Place, nr: u16, tangent: &Tensor) {
     if !matches!(link.kind, Kind::Node(_)) {
         return;
     }
     LEVELS.with_borrow_mut(|l| {
         if let Some(l) = l.iter_mut().find(|l| l.number == level) {
-            let entry = (Arc::downgrade(link), tangent.clone());
-            l.saved.insert((Arc::as_ptr(link), nr), entry);
+            let entry = (Place::weak(link), tangent.clone());
+            l.saved.insert((Place::at(link), nr), entry);
         }
     });
 }
 
 /// A result that its node saved, with the tangents it got since.
 #[must_use]
-pub fn noted(mut t: Tensor, link: &Arc<Link>, nr: u16) -> Tensor {
+pub fn noted(mut t: Tensor, link: &Place, nr: u16) -> Tensor {
     if !is_enabled() {
         return t;
     }
-    let key = (Arc::as_ptr(link), nr);
+    let key = (Place::at(link), nr);
     let found: SmallVec<[(u32, Tensor); 1]> = LEVELS.with_borrow(|l| {
         let of = l
             .iter()

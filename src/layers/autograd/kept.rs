@@ -5,9 +5,8 @@ use super::rule::{Asked, Of, Slot};
 use super::saved::{At, From, Packer, Saved};
 use super::value::Val;
 use crate::ops::core::schema::{Kind, Returns};
-use crate::tensor::Link;
+use crate::tensor::Place;
 use crate::{DType, Result, Scalar, Tensor, bail};
-use std::sync::Arc;
 
 /// That what a hook is for was freed.
 pub const HOOK_FREED: &str = "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph \
@@ -27,7 +26,7 @@ impl Recorded {
     ///
     /// # Errors
     /// If it is gone, or was changed.
-    pub fn saved(&self, this: &Arc<Link>, name: &str) -> Result<Option<Val>> {
+    pub fn saved(&self, this: &Place, name: &str) -> Result<Option<Val>> {
         let Some(i) = self.slot(name) else {
             return Ok(None);
         };

@@ -26,13 +26,12 @@ use super::{Layer, Next};
 use crate::ops::core::writable;
 use crate::ops::op::{Body, Grad, Row};
 use crate::ops::{Args, Call, Form, Op, OwnedArg, Ret, f, helpers};
-use crate::tensor::{Backward, Edge, Edges, Grads, Link, Meta, Node};
+use crate::tensor::{Backward, Edge, Edges, Grads, Link, Meta, Node, Place};
 use crate::{DType, Result, Tensor, bail, mode, storage, tensor};
 use recorded::Before;
 use rule::Rule;
 use smallvec::SmallVec;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// Records calls of tensors that want a gradient.
 pub struct Autograd;
@@ -288,7 +287,7 @@ fn looks(results: &[&Tensor], nrs: &[u16]) -> SmallVec<[Meta; 1]> {
 }
 
 /// Makes results those of a node; `nrs` says which. If they are the node's `own`, whatever it was made of, they are no views.
-fn attach(ret: &mut Ret, link: &Arc<Link>, nrs: &[u16], own: bool) {
+fn attach(ret: &mut Ret, link: &Place, nrs: &[u16], own: bool) {
     anomaly::made(link);
     ret.for_each_mut(|i, t| {
         if own {
@@ -311,7 +310,7 @@ impl Backward for Refused {
         Cow::Borrowed("NotImplemented")
     }
 
-    fn apply(&self, _: &Arc<Link>, _: &mut Grads) -> Result<Grads> {
+    fn apply(&self, _: &Place, _: &mut Grads) -> Result<Grads> {
         bail!(
             Runtime,
             "derivative for aten::{}{} is not implemented",

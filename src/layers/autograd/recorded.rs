@@ -8,7 +8,7 @@ use super::saved::{self, At, FREED, From, Saved};
 use super::value::{Look, Val};
 use crate::layers::modes;
 use crate::ops::{Args, Op};
-use crate::tensor::{Backward, Edge, Edges, Grads, Link, Meta, Node, link::lock};
+use crate::tensor::{Backward, Edge, Edges, Grads, Meta, Node, Place, link::lock};
 use crate::{Result, Scalar, Tensor, bail, mode};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -215,7 +215,7 @@ impl Backward for Recorded {
         self.name.clone()
     }
 
-    fn apply(&self, this: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+    fn apply(&self, this: &Place, grads: &mut Grads) -> Result<Grads> {
         self.back(this, this, grads)
     }
 
@@ -247,12 +247,7 @@ impl Recorded {
     ///
     /// # Errors
     /// If what was saved is gone or was changed, or a call fails.
-    pub fn back(
-        &self,
-        this: &Arc<Link>,
-        own: &Arc<Link>,
-        grads: &[Option<Tensor>],
-    ) -> Result<Grads> {
+    pub fn back(&self, this: &Place, own: &Place, grads: &[Option<Tensor>]) -> Result<Grads> {
         let Some(node) = this.node() else {
             bail!(Runtime, "internal error in torchlike: no node");
         };

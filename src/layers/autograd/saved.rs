@@ -1,7 +1,7 @@
 //! Tensors that nodes keep for their way back, and hooks that keep something else in their place.
 
 use crate::ops::f;
-use crate::tensor::{Bare, Edge, Link, briefly};
+use crate::tensor::{Bare, Edge, Place, briefly};
 use crate::{Result, Tensor, bail, mode};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -65,9 +65,9 @@ pub const FREED: &str = "Trying to backward through the graph a second time (or 
 #[derive(Clone, Copy)]
 pub struct At<'a> {
     /// The node.
-    pub this: &'a Arc<Link>,
+    pub this: &'a Place,
     /// The place of its results.
-    pub own: &'a Arc<Link>,
+    pub own: &'a Place,
     /// Its name.
     pub name: &'a str,
     /// With history.
@@ -218,7 +218,7 @@ impl Saved {
         t: &Tensor,
         version: u32,
         now: u32,
-        this: &Arc<Link>,
+        this: &Place,
         name: &str,
     ) -> crate::Error {
         let of = self.maker(t, this, name);
@@ -242,7 +242,7 @@ impl Saved {
     }
 
     /// What made a tensor, as it is now: its handle has the history of what was written since.
-    fn maker(&self, t: &Tensor, this: &Arc<Link>, name: &str) -> Option<(u16, String)> {
+    fn maker(&self, t: &Tensor, this: &Place, name: &str) -> Option<(u16, String)> {
         let made_by = |edge: &Edge| Some((edge.nr, edge.to.node()?.body().name().into_owned()));
         if let From::Output(nr) = &self.from {
             return Some((*nr, name.to_owned()));

@@ -6,12 +6,12 @@ use super::engine::{self, Options};
 use crate::mixed::Map;
 use crate::ops::{Arg, Args, Call, OwnedArg, OwnedArgs, Ret, dispatch, f};
 use crate::storage::{WeakStorage, Witness, watch};
-use crate::tensor::{Backward, Grads, Layout, Link, Mark, Meta, Node};
+use crate::tensor::{Backward, Grads, Layout, Link, Mark, Meta, Node, Place, WeakPlace};
 use crate::{Result, Storage, Tensor, bail, mode};
 use smallvec::smallvec;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// What a view is of.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ struct Shown {
     /// It is a view of a leaf that wants a gradient.
     of_leaf: bool,
     /// What was last written into the root when the view had its history.
-    stamp: Weak<Link>,
+    stamp: WeakPlace,
 }
 
 /// A call, whose first argument is left out, and which of its results is meant.
@@ -97,7 +97,7 @@ impl Shown {
 
     fn is_stale(&self) -> bool {
         let head = self.bare().and_then(|root| root.head());
-        head.is_some_and(|head| !std::ptr::eq(self.stamp.as_ptr(), Arc::as_ptr(&head)))
+        head.is_some_and(|head| !std::ptr::eq(self.stamp.at(), Place::at(&head)))
     }
 }
 
@@ -164,7 +164,7 @@ fn add(of: &Tensor, made: &Tensor, before: Option<&Shown>, step: Step, mark: Mar
             root_id: of.storage().id(),
             lies: Layout::of(of),
             calls: Arc::new([step]),
-            stamp: of.head().map_or_else(Weak::new, |h| Arc::downgrade(&h)),
+            stamp: of.head().map_or_else(WeakPlace::new, |h| Place::weak(&h)),
             mark,
             of_leaf: of.requires_grad() && of.is_leaf(),
         },
@@ -252,7 +252,7 @@ pub fn wrote(target: &Tensor, made: &Tensor) {
     let link = Link::of_node(node.at_version(root.storage().version()));
     root.set_head(&link);
     if let Some(own) = REGISTRY.all().views.get_mut(&target.storage().id()) {
-        own.stamp = Arc::downgrade(&link);
+        own.stamp = Place::weak(&link);
     }
     flag(root.storage());
 }
@@ -291,7 +291,7 @@ impl Backward for WriteThrough {
         Cow::Borrowed("CopySlices")
     }
 
-    fn apply(&self, _: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+    fn apply(&self, _: &Place, grads: &mut Grads) -> Result<Grads> {
         let Some(grad) = grads.swap_remove(0) else {
             return Ok(smallvec![None, None]);
         };

@@ -5,13 +5,12 @@ use super::{saved, shown};
 use crate::ops::core::writable;
 use crate::ops::{Args, OwnedArgs, f};
 use crate::tensor::{
-    Backward, Edge, Edges, Family, Grads, Layout, Link, Mark, Meta, Node, briefly,
+    Backward, Edge, Edges, Family, Grads, Layout, Link, Mark, Meta, Node, Place, briefly,
 };
 use crate::{Error, Result, Storage, Tensor, bail, dims, err, mode};
 use smallvec::smallvec;
 use std::any::Any;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// True if the history of a tensor is no more what this handle has.
 #[must_use]
@@ -26,7 +25,7 @@ pub fn is_stale(t: &Tensor) -> bool {
         return t.is_outdated().unwrap_or_else(unknown);
     }
     match (t.head(), t.link()) {
-        (Some(head), Some(link)) => !Arc::ptr_eq(link, &head),
+        (Some(head), Some(link)) => !Place::same(link, &head),
         (head, _) => head.is_some(),
     }
 }
@@ -300,7 +299,7 @@ impl Backward for Regenerated {
         Cow::Borrowed("AsStridedBackward0")
     }
 
-    fn apply(&self, _: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+    fn apply(&self, _: &Place, grads: &mut Grads) -> Result<Grads> {
         let made = grads.swap_remove(0).map(|g| self.back(&g)).transpose()?;
         Ok(smallvec![made])
     }
@@ -323,7 +322,7 @@ impl CopySlices {
     }
 
     /// The place of the view itself after the write, for what the call saved of its result.
-    fn own(&self, this: &Arc<Link>) -> Result<Arc<Link>> {
+    fn own(&self, this: &Place) -> Result<Place> {
         if !mode::grad_enabled() {
             return Ok(this.clone());
         }
@@ -364,7 +363,7 @@ impl Backward for CopySlices {
         Cow::Borrowed("CopySlices")
     }
 
-    fn apply(&self, this: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+    fn apply(&self, this: &Place, grads: &mut Grads) -> Result<Grads> {
         let count = this.node().map_or(0, |n| n.edges().len());
         let Some(grad) = grads.swap_remove(0) else {
             return Ok(recorded::nothing(count));
@@ -404,7 +403,7 @@ pub fn wrote(
     made: Tensor,
     body: Box<dyn Backward>,
     edges: Edges,
-) -> Result<(Tensor, Arc<Link>)> {
+) -> Result<(Tensor, Place)> {
     let version = made.storage().version();
     let (link, made) = if target.is_view() {
         let Some(family) = target.family() else {

@@ -5,6 +5,7 @@
 //! composed rows run as they are, others by a rule (`rules.rs`) as a call of whole batches, and the rest one example after the other.
 
 mod alike;
+pub mod given;
 mod random;
 mod rules;
 mod shared;
@@ -136,6 +137,7 @@ pub fn is_at_work() -> bool {
 
 /// Closes a level of this thread, and those opened since.
 pub fn exit(number: u32) {
+    given::forget(number);
     let none = OPEN.with_borrow_mut(|l| {
         if let Some(at) = l.iter().position(|l| l.number == number) {
             l.truncate(at);
@@ -153,9 +155,14 @@ pub fn exit(number: u32) {
 /// If there is no such dimension.
 pub fn hide(t: &Tensor, dim: i64, number: u32) -> Result<Tensor> {
     let first = f::MovedimInt::new(t, dim, 0).call()?;
+    let dim = if dim < 0 { dim + t.ndim() as i64 } else { dim };
     let mut levels: SmallVec<[u32; 2]> = first.batch().iter().map(|d| d.level).collect();
     levels.push(number);
-    Ok(first.whole().example(&levels))
+    let example = first.whole().example(&levels);
+    if dim != 0 {
+        given::note(&example, number, dim);
+    }
+    Ok(example)
 }
 
 /// The examples of level `number` along dimension `dim` again; what is the same for all of them is repeated `size` times.
@@ -367,6 +374,9 @@ impl Batching {
                 "Batching rule not implemented for aten::{}.out; the fallback path doesn't work on out= or view ops.",
                 op.public_name().replace('.', "_")
             );
+        }
+        if let Body::Compose(_) | Body::Forward(_) = &op.def.body {
+            shared::check_composed(&c, &levels)?;
         }
         match (&op.def.body, op.def.batch, op.def.grad) {
             (Body::Compose(_), Batch::Derived, Grad::Through(f)) => composed(c, f),

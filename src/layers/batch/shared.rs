@@ -1,6 +1,6 @@
 //! Writes to what all examples share.
 
-use super::{Levels, alike, is_at, varies, with_sizes};
+use super::{Levels, alike, depth, is_at, varies, with_sizes};
 use crate::dims::broadcast;
 use crate::ops::Call;
 use crate::ops::core::op::Body;
@@ -26,7 +26,11 @@ pub fn check(c: &Call, levels: &Levels) -> Result<()> {
     if !shared {
         return Ok(());
     }
-    let name = match op.public_name() {
+    let name = match op.def.name {
+        "masked_fill" => "clamp_min",
+        _ => op.public_name(),
+    };
+    let name = match name {
         "add"
         | "atan2"
         | "bitwise_and"
@@ -43,14 +47,28 @@ pub fn check(c: &Call, levels: &Levels) -> Result<()> {
         n @ ("fill" | "index_add" | "index_fill" | "index_put" | "scatter_add") => format!("{n}_"),
         n => format!("aten::{n}_"),
     };
+    let place = match name.starts_with("aten::") {
+        true => format!("at level {}", levels.last().map_or(0, |l| depth(l.0))),
+        false => "in a vmap".to_owned(),
+    };
     bail!(
         Runtime,
         "vmap: {name}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more \
-         elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. \
-         Please try to use out-of-place operators instead of {}. If said operator is being called inside the PyTorch \
-         framework, please file a bug report instead.",
-        name.trim_start_matches("aten::")
+         elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over {place}. \
+         Please try to use out-of-place operators instead of {name}. If said operator is being called inside the PyTorch \
+         framework, please file a bug report instead."
     );
+}
+
+/// The same for compositions that are one operator in PyTorch, which messages name.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_composed(c: &Call, levels: &Levels) -> Result<()> {
+    match c.args.op.public_name() {
+        "clamp" | "clip" | "fill" => check(c, levels),
+        _ => Ok(()),
+    }
 }
 
 /// That the target has no dimension for the examples.

@@ -3,7 +3,7 @@
 use crate::cpu::products::{Backend, Factors, LinearSizes, is_one};
 use crate::ops::batch;
 use crate::ops::core::op::{
-    Batch, Cast, F, FMIO, Hidden, J, O, OpDef, Plan, Q, X, compose, kernel,
+    Batch, Cast, F, FM, FMIO, Hidden, J, O, OpDef, Plan, Q, X, compose, kernel,
 };
 use crate::ops::linalg::matrix::{
     GPU, HOST, check_bmm, check_expand, check_mm, check_types, mv_mismatch, product_flops,
@@ -18,6 +18,21 @@ use torchlike_macros::operators;
 /// The family's rows.
 #[operators]
 pub static OPS: &[OpDef] = &[
+    compose(
+        "_addmm_activation",
+        "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False)",
+        FM,
+        |a| {
+            let sums = f::Addmm::new(a.input, a.mat1, a.mat2).beta(a.beta).alpha(a.alpha);
+            let sums = sums.call()?;
+            match a.use_gelu {
+                true => f::nn_functional_gelu(&sums).map(Ret::from),
+                false => f::relu(&sums).map(Ret::from),
+            }
+        },
+        "beta self + alpha mat1 mat2, and what a layer makes of it.",
+    )
+    .samples("f32[4], f32[2, 3], f32[3, 4]; f32[2, 4], f32[2, 3], f32[3, 4], use_gelu=True"),
     kernel(
         "addmm",
         "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",

@@ -7,7 +7,7 @@ use crate::cpu::{self, room::Room};
 use crate::ops::core::dispatch::unknown_shape;
 use crate::ops::core::helpers::has_no_values;
 use crate::ops::core::op::{F, FM, OpDef, Plan, compose, kernel};
-use crate::ops::f;
+use crate::ops::{Ret, f};
 use crate::parts::Compressed;
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, with_dtype};
 use torchlike_macros::operators;
@@ -56,6 +56,18 @@ pub static OPS: &[OpDef] = &[
         F,
         hspmm,
         "The product of a sparse and a strided matrix, by the rows that are not zero.",
+    )
+    .samples("see tests/test_sparse.py")
+    .refused(),
+    compose(
+        "saddmm",
+        "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",
+        F,
+        |a| {
+            let made = f::Sspaddmm::new(a.input, a.mat1, a.mat2).beta(a.beta);
+            made.alpha(a.alpha).call().map(Ret::from)
+        },
+        "The same as `sspaddmm`.",
     )
     .samples("see tests/test_sparse.py")
     .refused(),

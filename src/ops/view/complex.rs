@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
     view(
         "_conj",
         "(Tensor self)",
-        F,
+        FM,
         |a| Ok(ViewPlan::of(a.input).conjugated()),
         "Complex conjugated, lazily.",
     )

@@ -2,7 +2,7 @@
 
 use crate::dims::{self, MemoryFormat, wrap_dim};
 use crate::ops::batch;
-use crate::ops::core::op::{Batch, F, FM, Hidden, I, M, OpDef, Ret, Value, compose, view};
+use crate::ops::core::op::{Batch, FM, Hidden, I, M, OpDef, Ret, Value, compose, view};
 use crate::ops::core::plan::ViewPlan;
 use crate::ops::f;
 use crate::{DType, DeviceKind, Dims, Result, Scalar, Tensor, bail, ensure};
@@ -173,7 +173,7 @@ pub static OPS: &[OpDef] = &[
     view(
         "_neg_view",
         "(Tensor self)",
-        F,
+        FM,
         |a| {
             Ok(ViewPlan {
                 neg: !a.input.is_neg(),

@@ -8,14 +8,13 @@ use crate::py::error::carried;
 use crate::py::noted::{self, Noted};
 use crate::py::object::{PyTensor, tensor_ref, viewing, wrap};
 use crate::py::types::{self, PyDType};
-use crate::tensor::{Backward, Grads, Link, Mark, Meta, Node};
+use crate::tensor::{Backward, Grads, Link, Mark, Meta, Node, Place};
 use crate::{DType, MemoryFormat, Result, Tensor, mode};
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use smallvec::smallvec;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// How a tensor came to be of another one.
 enum Way {
@@ -49,7 +48,7 @@ impl Backward for Way {
         })
     }
 
-    fn apply(&self, _: &Arc<Link>, grads: &mut Grads) -> Result<Grads> {
+    fn apply(&self, _: &Place, grads: &mut Grads) -> Result<Grads> {
         let Some(grad) = grads.pop().flatten() else {
             return Ok(smallvec![None]);
         };
