@@ -7,7 +7,7 @@ use crate::ops::core::fits::check_fits;
 use crate::ops::core::op::{Batch, F, Hidden, M, O, OpDef, Plan, kernel, view};
 use crate::ops::core::plan::Views;
 use crate::ops::view::part;
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels, mode};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, kernels, mode};
 use std::ops::Range;
 use torchlike_macros::operators;
 
@@ -455,15 +455,27 @@ impl Triangle {
     }
 
     fn rule(self, dtype: Option<DType>, device: Option<Device>) -> Result<(Plan, Self)> {
-        let n = (0..self.rows)
-            .map(|r| {
-                let columns = self.columns_in(r);
-                columns.end - columns.start
-            })
-            .sum();
+        let n = i64::try_from(self.count())
+            .map_err(|_| err!(Runtime, "the number of indices overflows"))?;
         let plan =
             Plan::contiguous(&[2, n], dtype.unwrap_or(DType::I64)).on(device_or_default(device)?);
         Ok((plan, self))
+    }
+
+    /// How many places belong to it: whole rows, and rows that have one more than those before.
+    fn count(&self) -> i128 {
+        let [rows, columns, offset] = [self.rows, self.columns, self.offset].map(i128::from);
+        // Row `r` has `r + offset + 1` columns up to the diagonal, if there are so many.
+        let first = (-offset).clamp(0, rows);
+        let full = (columns - offset - 1).clamp(first, rows);
+        let growing = (first + full + 1 + 2 * offset) * (full - first) / 2;
+        let lower = growing + (rows - full) * columns;
+        if self.lower {
+            return lower;
+        }
+        // The diagonal itself belongs to both.
+        let shared = (columns - offset).clamp(0, rows) - first;
+        rows * columns - lower + shared.max(0)
     }
 
     fn fill(&self, out: &Tensor) -> Result<()> {
