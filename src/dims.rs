@@ -243,11 +243,23 @@ pub fn numel(shape: &[i64]) -> Result<i64> {
     for &d in shape {
         n = match n.checked_mul(d) {
             Some(n) => n,
-            None if shape.contains(&0) => return Ok(0),
-            None => return Err(overflow(shape)),
+            None => return none(shape),
         };
     }
     Ok(n)
+}
+
+/// No elements, where a zero follows on what does not fit: as PyTorch counts, without a sign and in order.
+#[cold]
+#[inline(never)]
+fn none(shape: &[i64]) -> Result<i64> {
+    let product = shape
+        .iter()
+        .try_fold(1u64, |n, &d| n.checked_mul(d.try_into().ok()?));
+    match product {
+        Some(0) => Ok(0),
+        _ => Err(overflow(shape)),
+    }
 }
 
 #[cold]
@@ -263,7 +275,7 @@ fn overflow(shape: &[i64]) -> crate::Error {
 /// Bytes that a storage needs to hold this layout.
 ///
 /// # Errors
-/// If the count does not fit in `i64`.
+/// If the count does not fit in `i64`, or the number of elements does not.
 #[inline]
 pub fn storage_bytes(
     shape: &[i64],
@@ -272,17 +284,29 @@ pub fn storage_bytes(
     itemsize: usize,
 ) -> Result<usize> {
     let mut last = Some(offset);
-    let mut empty = false;
+    let mut count = Some(1i64);
     for (&d, &s) in shape.iter().zip(strides) {
-        empty |= d == 0;
+        count = count.and_then(|n| n.checked_mul(d));
         last = last.and_then(|n| n.checked_add((d - 1).checked_mul(s)?));
     }
-    if empty {
-        return Ok(0);
+    // Elements that share memory are counted too: whoever walks over them counts them.
+    if count.unwrap_or(0) == 0 {
+        return uncounted(shape, strides, last.is_none());
     }
     last.and_then(|n| n.checked_add(1)?.checked_mul(itemsize as i64))
         .map(|n| n as usize)
         .ok_or_else(|| too_far(shape, strides))
+}
+
+/// The bytes of a layout whose elements are none, or more than a number holds.
+#[cold]
+#[inline(never)]
+fn uncounted(shape: &[i64], strides: &[i64], far: bool) -> Result<usize> {
+    match numel(shape) {
+        Ok(_) => Ok(0),
+        Err(e) if far || contiguous_strides(shape)[..] == *strides => Err(e),
+        Err(_) => bail!(Runtime, "numel: integer multiplication overflow"),
+    }
 }
 
 #[cold]

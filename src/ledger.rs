@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// How many classes of storages a ledger tells apart.
 pub const CLASSES: usize = 8;
 
-/// Bytes by class.
-pub type Bytes = [u64; CLASSES];
+/// Bytes by class: of many storages, each of which may have as many as 64 bits can say.
+pub type Bytes = [u128; CLASSES];
 
 /// What a ledger says of a device.
 #[derive(Clone, Debug)]
@@ -27,18 +27,18 @@ pub struct Account {
 impl Account {
     fn add(&mut self, class: u8, bytes: u64) {
         if let Some(sum) = self.now.get_mut(usize::from(class)) {
-            *sum += bytes;
+            *sum += u128::from(bytes);
         }
     }
 
     fn remove(&mut self, class: u8, bytes: u64) {
         if let Some(sum) = self.now.get_mut(usize::from(class)) {
-            *sum -= bytes;
+            *sum -= u128::from(bytes);
         }
     }
 
     fn mark(&mut self) {
-        if self.now.iter().sum::<u64>() > self.peak.iter().sum() {
+        if self.now.iter().sum::<u128>() > self.peak.iter().sum() {
             self.peak = self.now;
         }
     }

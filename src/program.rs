@@ -109,8 +109,8 @@ impl Value {
     }
 }
 
-/// Bytes by class, in the order of [`Class::ALL`].
-pub type Bytes = [u64; Class::ALL.len()];
+/// Bytes by class, in the order of [`Class::ALL`]: of many storages, each of which may have as many as 64 bits can say.
+pub type Bytes = [u128; Class::ALL.len()];
 
 /// What ran, and what lived.
 #[derive(Clone, Debug, Default)]
@@ -147,17 +147,17 @@ impl Program {
     #[must_use]
     pub fn timeline(&self, device: Device, size: impl Fn(u64) -> u64) -> Vec<Bytes> {
         let n = self.steps.len().max(1);
-        let mut change = vec![[0i64; Class::ALL.len()]; n + 1];
+        let mut change = vec![[0i128; Class::ALL.len()]; n + 1];
         self.for_each_life(device, |from, until, v| {
-            let bytes = size(v.bytes) as i64;
+            let bytes = i128::from(size(v.bytes));
             change[from][v.class as usize] += bytes;
             change[until][v.class as usize] -= bytes;
         });
-        let mut now = [0i64; Class::ALL.len()];
+        let mut now = [0i128; Class::ALL.len()];
         change.truncate(n);
         let at = change.iter().map(|step| {
             now.iter_mut().zip(step).for_each(|(sum, by)| *sum += by);
-            now.map(|bytes| bytes as u64)
+            now.map(|bytes| bytes as u128)
         });
         at.collect()
     }
@@ -177,9 +177,9 @@ impl Program {
     /// The first step at which most bytes live on a device, and how many by class.
     #[must_use]
     pub fn peak(&self, device: Device, size: impl Fn(u64) -> u64) -> (u32, Bytes) {
-        let mut change = vec![0i64; self.steps.len().max(1) + 1];
+        let mut change = vec![0i128; self.steps.len().max(1) + 1];
         self.for_each_life(device, |from, until, v| {
-            let bytes = size(v.bytes) as i64;
+            let bytes = i128::from(size(v.bytes));
             change[from] += bytes;
             change[until] -= bytes;
         });
@@ -193,7 +193,7 @@ impl Program {
         let mut sums = Bytes::default();
         self.for_each_life(device, |from, until, v| {
             if (from..until).contains(&at) {
-                sums[v.class as usize] += size(v.bytes);
+                sums[v.class as usize] += u128::from(size(v.bytes));
             }
         });
         (at as u32, sums)
@@ -271,7 +271,7 @@ mod tests {
         p.classify();
         assert_eq!(p.values[1].class, Class::Activation);
         let (at, bytes) = p.peak(Device::CPU, |n| n);
-        assert_eq!((at, bytes.iter().sum::<u64>()), (1, 22));
+        assert_eq!((at, bytes.iter().sum::<u128>()), (1, 22));
         assert_eq!(p.live(Device::CPU, 1), [0, 2, 1]);
     }
 }

@@ -46,7 +46,7 @@ pub fn format_strides(shape: &[i64], format: MemoryFormat) -> Result<Dims> {
                     "required rank 4 tensor to use channels_last format"
                 );
             }
-            Ok(strides_in_order(shape, &[0, 2, 3, 1]))
+            Ok(steps_in_order(shape, &[0, 2, 3, 1], 0))
         }
         MemoryFormat::ChannelsLast3d => {
             if shape.len() != 5 {
@@ -55,7 +55,7 @@ pub fn format_strides(shape: &[i64], format: MemoryFormat) -> Result<Dims> {
                     "required rank 5 tensor to use channels_last_3d format"
                 );
             }
-            Ok(strides_in_order(shape, &[0, 2, 3, 4, 1]))
+            Ok(steps_in_order(shape, &[0, 2, 3, 4, 1], 0))
         }
         _ => Ok(contiguous_strides(shape)),
     }

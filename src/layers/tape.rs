@@ -51,13 +51,13 @@ pub(super) fn noted(c: Call, below: impl FnOnce(Call) -> Result<Ret>) -> Result<
 #[cold]
 fn count(op: &Op, flops: u64, ret: &Ret) {
     let new = |_: &&&Tensor| !op.is_view() && !matches!(ret, Ret::Become(_));
-    let bytes: u64 = ret.look().iter().filter(new).map(|t| bytes_of(t)).sum();
+    let bytes = (ret.look().iter().filter(new).map(|t| bytes_of(t))).fold(0, u64::saturating_add);
     COUNTS.with_borrow_mut(|lists| {
         for counts in lists {
             let count = &mut counts[op.id];
             count.calls += 1;
-            count.flops += flops;
-            count.bytes += bytes;
+            count.flops = count.flops.saturating_add(flops);
+            count.bytes = count.bytes.saturating_add(bytes);
         }
     });
 }

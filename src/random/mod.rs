@@ -6,6 +6,7 @@
 mod distributions;
 mod gamma;
 mod generator;
+mod jump;
 mod kernels;
 mod mt19937;
 mod philox;

@@ -1,10 +1,16 @@
 //! The Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998), a block of 624 words at a time.
 
+use super::jump;
 use crate::{Result, ensure};
 
 /// Words of state, and words in a block.
 pub(super) const N: usize = 624;
-const M: usize = 397;
+/// The word that a word is made from beside its neighbours.
+pub(super) const M: usize = 397;
+/// What is added to a word that leaves a bit behind.
+pub(super) const TWIST: u32 = 0x9908_b0df;
+/// From so many blocks on, a jump takes less time than generating them.
+const FAR: u64 = 1 << 14;
 
 /// A 32-bit Mersenne Twister with PyTorch's bookkeeping of its position in the block.
 #[derive(Clone)]
@@ -18,9 +24,9 @@ pub struct Mt19937 {
 }
 
 #[inline(always)]
-fn twist(hi: u32, lo: u32) -> u32 {
+pub(super) fn twist(hi: u32, lo: u32) -> u32 {
     let y = (hi & 0x8000_0000) | (lo & 0x7fff_ffff);
-    (y >> 1) ^ ((lo & 1).wrapping_neg() & 0x9908_b0df)
+    (y >> 1) ^ ((lo & 1).wrapping_neg() & TWIST)
 }
 
 /// Advances the key by one block. The three ranges never read a word that they wrote less than 227 words ago,
@@ -149,7 +155,7 @@ impl Mt19937 {
         }
     }
 
-    /// Skips exactly `n` words by generating untempered blocks: about a quarter of a nanosecond a word.
+    /// Skips exactly `n` words, by generating untempered blocks (about a quarter of a nanosecond a word) or by one jump.
     pub fn skip(&mut self, n: u64) {
         let here = u64::from(self.left - 1);
         if n <= here {
@@ -160,8 +166,10 @@ impl Mt19937 {
         let rest = n - here;
         // The word numbered `rest` from here is the last one skipped; stand just behind it in its block.
         let blocks = rest.div_ceil(N as u64);
-        for _ in 0..blocks {
-            next_block(&mut self.key);
+        if blocks < FAR {
+            (0..blocks).for_each(|_| next_block(&mut self.key));
+        } else {
+            jump::key(&mut self.key, blocks * N as u64);
         }
         let used = (rest - (blocks - 1) * N as u64) as u32;
         self.tempered = false;
@@ -201,6 +209,21 @@ mod tests {
                 assert_eq!(a.next_u32(), b.next_u32());
             }
         }
+    }
+
+    #[test]
+    fn jumps_arrive_where_blocks_do() {
+        for blocks in [1u64, 2, 31, 32, 33, 1000] {
+            let (mut near, mut far) = (Mt19937::new(7).key, Mt19937::new(7).key);
+            (0..blocks).for_each(|_| next_block(&mut near));
+            jump::key(&mut far, blocks * N as u64);
+            assert_eq!(near, far, "{blocks} blocks");
+        }
+        let (mut once, mut twice) = (Mt19937::new(3), Mt19937::new(3));
+        once.skip(u64::MAX / 8);
+        (0..2).for_each(|_| twice.skip(u64::MAX / 16));
+        twice.skip(1);
+        assert_eq!(once.parts(), twice.parts());
     }
 
     #[test]

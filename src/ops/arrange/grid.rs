@@ -149,7 +149,7 @@ fn combinations(a: &calls::Combinations) -> Result<Tensor> {
     if r == 0 {
         return f::new_empty(t, &[0]);
     }
-    let rows = choices(t.shape()[0], r, a.with_replacement);
+    let rows = choices(t.shape()[0], r, a.with_replacement)?;
     let count = rows.len() as i64 / r;
     let index = helpers::made_for(Tensor::from_slice(&rows, &[count, r])?, t)?;
     let columns = f::Unbind::new(&index).dim(1).call()?;
@@ -160,11 +160,18 @@ fn combinations(a: &calls::Combinations) -> Result<Tensor> {
 }
 
 /// All ascending choices of `r` of `n` places, one after another.
-fn choices(n: i64, r: i64, replace: bool) -> Vec<i64> {
+fn choices(n: i64, r: i64, replace: bool) -> Result<Vec<i64>> {
     let mut rows: Vec<i64> = Vec::new();
     if n == 0 || (!replace && r > n) {
-        return rows;
+        return Ok(rows);
     }
+    let count = number_of_choices(if replace { n.saturating_add(r - 1) } else { n }, r);
+    let room = count.and_then(|count| count.checked_mul(r)?.try_into().ok());
+    ensure!(
+        room.is_some_and(|room| rows.try_reserve_exact(room).is_ok()),
+        Memory,
+        "combinations: the choices of {r} of {n} do not fit into memory"
+    );
     let mut pick: Vec<i64> = (0..r).map(|i| if replace { 0 } else { i }).collect();
     let mut going = true;
     while going {
@@ -182,5 +189,16 @@ fn choices(n: i64, r: i64, replace: bool) -> Vec<i64> {
             }
         }
     }
-    rows
+    Ok(rows)
+}
+
+/// In how many ways `r` of `n` things are chosen.
+fn number_of_choices(n: i64, r: i64) -> Option<i64> {
+    let few = r.min(n - r);
+    let mut count = 1i128;
+    for i in 0..few {
+        count = count.checked_mul((n - i).into())? / i128::from(i + 1);
+        i64::try_from(count).ok()?;
+    }
+    count.try_into().ok()
 }

@@ -467,7 +467,12 @@ fn block_diag(list: Tensors, k: usize) -> Result<Tensor> {
         dtype = dtype::promote(dtype, t.dtype())
             .ok_or_else(|| err!(Runtime, "block_diag(): no common dtype"))?;
         let t = batch::padded(t, k, 2)?;
-        (rows, columns) = (rows + t.shape()[k], columns + t.shape()[k + 1]);
+        let sums =
+            i64::checked_add(rows, t.shape()[k]).zip(i64::checked_add(columns, t.shape()[k + 1]));
+        let Some(sums) = sums else {
+            bail!(Runtime, "block_diag(): the size of the result overflows");
+        };
+        (rows, columns) = sums;
         parts.push(t);
     }
     let shape = Dims::new(&first.shape()[..k]).concat(&[rows, columns]);

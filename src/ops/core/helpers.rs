@@ -4,6 +4,26 @@ use crate::ops::core::args::Arg;
 use crate::ops::core::dispatch;
 use crate::{DType, Device, MemoryFormat, Result, Scalar, Tensor, bail, cpu, op};
 
+/// Refuses a list of more tensors than memory could hold: what makes a list allocates it without asking.
+///
+/// # Errors
+/// If there are too many.
+pub fn check_many(n: i64) -> Result<()> {
+    // A view, its plan, and the objects that Python has of it.
+    const EACH: usize = 512;
+    let room = (n as usize).checked_mul(EACH).and_then(|bytes| {
+        let mut room: Vec<u8> = Vec::new();
+        room.try_reserve_exact(bytes).ok()?;
+        Some(std::hint::black_box(room))
+    });
+    crate::ensure!(
+        room.is_some(),
+        Memory,
+        "a list of {n} tensors does not fit into memory"
+    );
+    Ok(())
+}
+
 /// Writes `src` (broadcast, converted, from any device) into `dst`.
 ///
 /// # Errors

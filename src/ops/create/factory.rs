@@ -1,5 +1,6 @@
 //! Factories: tensors from sizes and numbers.
 
+use super::triangle::Triangle;
 use crate::dims::{self, MemoryFormat};
 use crate::ops::batch;
 use crate::ops::copy::strides_in;
@@ -7,8 +8,7 @@ use crate::ops::core::fits::check_filling;
 use crate::ops::core::op::{Batch, F, Hidden, M, O, OpDef, Plan, kernel, view};
 use crate::ops::core::plan::Views;
 use crate::ops::view::part;
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels, mode};
-use std::ops::Range;
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, kernels, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
@@ -425,73 +425,4 @@ fn eye(out: &Tensor) -> Result<()> {
     kernels::fill(out, Scalar::Int(0))?;
     let diagonal = part::diagonal(out, 0, 0, 1)?.plan(out);
     kernels::fill(&cpu::view::of(out, diagonal)?, Scalar::Int(1))
-}
-
-/// The places of a triangle of a matrix.
-struct Triangle {
-    rows: i64,
-    columns: i64,
-    offset: i64,
-    lower: bool,
-}
-
-impl Triangle {
-    fn new(rows: i64, columns: i64, offset: i64, lower: bool) -> Result<Self> {
-        ensure!(rows >= 0, Runtime, "row must be non-negative, got{rows}");
-        ensure!(
-            columns >= 0,
-            Runtime,
-            "col must be non-negative, got{columns}"
-        );
-        Ok(Self {
-            rows,
-            columns,
-            offset,
-            lower,
-        })
-    }
-
-    /// The columns that belong to it in a row.
-    fn columns_in(&self, row: i64) -> Range<i64> {
-        let edge = row.saturating_add(self.offset);
-        if self.lower {
-            0..edge.saturating_add(1).clamp(0, self.columns)
-        } else {
-            edge.clamp(0, self.columns)..self.columns
-        }
-    }
-
-    fn rule(self, dtype: Option<DType>, device: Option<Device>) -> Result<(Plan, Self)> {
-        let dtype = dtype.unwrap_or(DType::I64);
-        let name = if self.lower {
-            "tril_indices"
-        } else {
-            "triu_indices"
-        };
-        dtype.check_kernel(matches!(dtype, DType::I32 | DType::I64), name)?;
-        let n = (0..self.rows)
-            .map(|r| {
-                let columns = self.columns_in(r);
-                columns.end - columns.start
-            })
-            .sum();
-        let plan = Plan::contiguous(&[2, n], dtype).on(device_or_default(device)?);
-        Ok((plan, self))
-    }
-
-    fn fill(&self, out: &Tensor) -> Result<()> {
-        let whole = cpu::lines::results(out, DType::I64)?;
-        let pairs = cpu::slice_mut::<i64>(&whole);
-        let (mut rows, mut columns) = pairs.split_at_mut(pairs.len() / 2);
-        for r in 0..self.rows {
-            let range = self.columns_in(r);
-            let n = (range.end - range.start) as usize;
-            let (row, column);
-            (row, rows) = std::mem::take(&mut rows).split_at_mut(n);
-            (column, columns) = std::mem::take(&mut columns).split_at_mut(n);
-            row.fill(r);
-            column.iter_mut().zip(range).for_each(|(to, c)| *to = c);
-        }
-        cpu::lines::put(out, &whole)
-    }
 }

@@ -3,4 +3,5 @@
 pub mod factory;
 pub mod periodic;
 pub mod range;
+pub mod triangle;
 pub mod window;

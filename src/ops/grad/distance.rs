@@ -3,6 +3,7 @@
 use crate::cpu::distance_backward::scratch;
 use crate::ops::core::op::{OpDef, Plan, Ret, compose, kernel};
 use crate::ops::f;
+use crate::ops::nn::distance::pairs;
 use crate::{DType, Result, Tensor, cpu, dims, ensure};
 use torchlike_macros::operators;
 
@@ -104,7 +105,7 @@ fn rule_pdist(a: &calls::_GradPdistBackward) -> Result<Plan> {
         x.ndim()
     );
     let n = x.shape()[0];
-    let pairs = n * (n - 1).max(0) / 2;
+    let pairs = pairs(n)?;
     for t in [a.grad, a.pdist] {
         ensure!(
             t.ndim() == 1 && t.numel() == pairs && t.dtype() == x.dtype(),

@@ -197,14 +197,15 @@ fn powers(x: &Tensor, n: i64, increasing: bool) -> Result<Tensor> {
     if n == 0 {
         return f::new_empty(&x, &x.shape().concat(&[0]));
     }
-    let mut list = vec![f::ones_like(&x)?];
-    for i in 1..n as usize {
-        list.push(f::mul(&list[i - 1], &x)?);
+    let column = f::unsqueeze(&x, -1)?;
+    let factors = f::expand(&column, &x.shape().concat(&[n - 1]))?;
+    let list = [f::ones_like(&column)?, f::cumprod(&factors, -1)?];
+    let made = f::Cat::new(&list[..]).dim(-1).call()?;
+    if increasing {
+        Ok(made)
+    } else {
+        f::flip(&made, &[-1])
     }
-    if !increasing {
-        list.reverse();
-    }
-    f::Stack::new(&list).dim(-1).call()
 }
 
 fn vander(a: &calls::Vander) -> Result<Tensor> {

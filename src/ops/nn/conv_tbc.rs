@@ -42,7 +42,8 @@ fn conv_tbc(a: &calls::ConvTbc) -> Result<Tensor> {
         Runtime,
         "Bias size must equal dim 2 in the weight tensor (output channels)."
     );
-    let length = x.shape()[0] + 2 * a.pad - w.shape()[0] + 1;
+    let length = a.pad.saturating_mul(2).saturating_add(x.shape()[0] + 1);
+    let length = length.saturating_sub(w.shape()[0]);
     if length <= 0 {
         return f::NewEmpty::new(x, &[0, x.shape()[1], w.shape()[2]]).call();
     }

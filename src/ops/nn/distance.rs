@@ -150,13 +150,18 @@ fn check_pdist(x: &Tensor, p: f64) -> Result<()> {
     Ok(())
 }
 
+/// How many pairs there are among so many rows.
+pub(in crate::ops) fn pairs(n: i64) -> Result<i64> {
+    let count = i128::from(n) * i128::from(n - 1).max(0) / 2;
+    i64::try_from(count).map_err(|_| err!(Runtime, "pdist: the size of the result overflows"))
+}
+
 fn rule_pdist(a: &calls::_PdistForward) -> Result<Plan> {
     let x = a.input;
     check_pdist(x, a.p)?;
     x.dtype()
         .check_kernel(matches!(x.dtype(), DType::F32 | DType::F64), "pdist")?;
-    let n = x.shape()[0];
-    Ok(Plan::contiguous(&[n * (n - 1).max(0) / 2], x.dtype()))
+    Ok(Plan::contiguous(&[pairs(x.shape()[0])?], x.dtype()))
 }
 
 fn run_pdist(a: &calls::_PdistForward, (): &(), outs: &[Tensor]) -> Result<()> {

@@ -170,8 +170,10 @@ fn unfold_rule(a: &calls::NnFunctionalUnfold) -> Result<(Plan, Geometry)> {
     check_gathered(x.dtype(), "im2col")?;
     let (batch, channels) = (if n == 4 { s[0] } else { 1 }, s[n - 3]);
     let rows = [
-        channels * windows.kernel[0] * windows.kernel[1],
-        out[0] * out[1],
+        channels
+            .saturating_mul(windows.kernel[0])
+            .saturating_mul(windows.kernel[1]),
+        out[0].saturating_mul(out[1]),
     ];
     Ok((
         Plan::contiguous(&Dims::new(&s[..n - 3]).concat(&rows), x.dtype()),

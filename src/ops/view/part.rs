@@ -386,8 +386,11 @@ fn unfold(a: &calls::Unfold) -> Result<ViewPlan> {
         return Ok(ViewPlan::with(t, shape, strides, t.offset()));
     }
     let stride = t.strides()[d];
+    let Some(wide) = stride.checked_mul(step) else {
+        bail!(Runtime, "Stride calculation overflowed");
+    };
     let shape = t.shape().with(d, (have - size) / step + 1).concat(&[size]);
-    let strides = t.strides().with(d, stride * step).concat(&[stride]);
+    let strides = t.strides().with(d, wide).concat(&[stride]);
     Ok(ViewPlan::with(t, shape, strides, t.offset()))
 }
 
@@ -413,8 +416,9 @@ fn split(a: &calls::Split) -> Result<Vec<ViewPlan>> {
     let n = if size == 0 {
         1
     } else {
-        ((total + size - 1) / size).max(1)
+        (total / size + i64::from(total % size != 0)).max(1)
     };
+    helpers::check_many(n)?;
     let piece = |i: i64| ViewPlan::of(t).narrowed(d, i * size, size.min(total - i * size));
     Ok((0..n).map(piece).collect())
 }
@@ -472,6 +476,7 @@ fn chunk(a: &calls::Chunk) -> Result<Vec<Tensor>> {
     match chunk_size(a.input, a.chunks, a.dim)? {
         // Nothing to divide: as many empty pieces as were asked for.
         (0, d) => {
+            helpers::check_many(a.chunks)?;
             let none = vec![0; a.chunks as usize];
             f::SplitWithSizes::new(a.input, &none).dim(d).call()
         }
@@ -488,6 +493,7 @@ fn unbind(a: &calls::Unbind) -> Result<Vec<ViewPlan>> {
         a.dim
     );
     let d = rules::dim(t, a.dim)?;
+    helpers::check_many(t.shape()[d])?;
     Ok((0..t.shape()[d])
         .map(|i| ViewPlan::of(t).selected(d, i))
         .collect())

@@ -111,6 +111,7 @@ fn sections(t: &Tensor, n: i64, dim: i64) -> Result<Vec<Tensor>> {
         Runtime,
         "number of sections must be larger than 0, got {n}"
     );
+    helpers::check_many(n)?;
     let (size, extra) = (t.shape()[d] / n, t.shape()[d] % n);
     let mut at = 0;
     (0..n)
