@@ -8,7 +8,7 @@ use crate::ops::core::fits::check_filling;
 use crate::ops::core::op::{Batch, F, Hidden, M, O, OpDef, Plan, kernel, view};
 use crate::ops::core::plan::Views;
 use crate::ops::view::part;
-use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, err, kernels, mode};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, bail, cpu, ensure, kernels, mode};
 use torchlike_macros::operators;
 
 /// The family's rows.
