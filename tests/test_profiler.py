@@ -64,9 +64,8 @@ def test_tables():
     lines = table.splitlines()
     assert lines[1].split("  ")[-2] == "Total KFLOPs" and "CPU Mem" in lines[1]
     assert len(lines) == 8 and lines[-1].startswith("Self CPU time total: ")
-    assert lines[3].split()[0] == "forward"
-    times = [e.cpu_time_total for e in averages]
-    assert by_key["forward"].cpu_time_total in sorted(times)[-2:]
+    longest = max(averages, key=lambda e: e.cpu_time_total)
+    assert lines[3].split()[0] == longest.key.split()[0]
     shapes = step().key_averages(group_by_input_shape=True)
     assert [e.count for e in shapes if e.key == "aten::addmm"] == [1, 1]
     assert "Input Shapes" in shapes.table()

@@ -286,5 +286,6 @@ def test_plans_of_quantised_models():
         done = plan.verify()
         assert done.equal and not plan.unmeasured, (model, done, plan.unmeasured)
     plan = torch.plan(aq.convert(observed()[1]), images())
-    steps = [plan.step(i).op for i in range(plan.steps)]
-    assert "_quantized_windows" in steps and not plan.unmeasured
+    # Which of them depends on the machine's instructions.
+    steps = {plan.step(i).op for i in range(plan.steps)}
+    assert steps & {"_quantized_windows", "_exact_convolution"} and not plan.unmeasured

@@ -145,6 +145,8 @@ class Tensor(TensorBase):
     is_sparse_csr: _bool
     is_vulkan: _bool
     is_xla: _bool
+    volatile: _bool
+    _has_symbolic_sizes_strides: _bool
     is_xpu: _bool
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def dim(self) -> _int: ...
