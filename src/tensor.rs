@@ -492,7 +492,7 @@ mod tests {
     #[test]
     fn a_gradient_belongs_to_one_tensor() {
         let t = Tensor::empty(&[2], DType::F32, Device::META).unwrap();
-        let t = t.clone().with_grad(Some(Arc::new(t)));
+        let t = t.clone().with_grad(Some(std::sync::Arc::new(t)));
         assert_eq!(*t.grad().unwrap().shape(), Dims::from([2]));
         assert!(t.look(&ViewPlan::of(&t)).grad().is_none());
         assert!(t.with_grad(None).grad().is_none());

@@ -57,7 +57,7 @@ impl Keeper for Tensor {
 
 impl Link {
     #[inline]
-    fn new(kind: Kind) -> Place {
+    fn placed(kind: Kind) -> Place {
         Place::new(Self {
             kind,
             scratch: AtomicU64::new(0),
@@ -67,7 +67,7 @@ impl Link {
 
     /// The place of a leaf.
     pub(crate) fn leaf(variable: Tensor) -> Place {
-        Self::new(Kind::Leaf(Leaf {
+        Self::placed(Kind::Leaf(Leaf {
             object: AtomicUsize::new(0),
             wanted: AtomicBool::new(true),
             variable: Mutex::new(variable),
@@ -77,14 +77,14 @@ impl Link {
 
     /// The place of a dual tensor, with its tangents.
     pub(super) fn carrier(carrier: Carrier) -> Place {
-        Self::new(Kind::Carrier(carrier))
+        Self::placed(Kind::Carrier(carrier))
     }
 
     /// The place of a call.
     #[inline]
     #[must_use]
     pub fn of_node(node: Node) -> Place {
-        Self::new(Kind::Node(node))
+        Self::placed(Kind::Node(node))
     }
 
     /// The node, if it is one.

@@ -27,6 +27,7 @@ pub fn check(c: &Call, levels: &Levels) -> Result<()> {
         return Ok(());
     }
     let name = match op.def.name {
+        // PyTorch's message names another function where numbers are filled in.
         "masked_fill" => "clamp_min",
         _ => op.public_name(),
     };
