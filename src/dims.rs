@@ -384,7 +384,8 @@ mod tests {
     #[test]
     fn overflow_is_an_error() {
         assert!(numel(&[1 << 62, 4]).is_err());
-        assert_eq!(numel(&[1 << 62, 4, 0]).unwrap(), 0);
+        assert!(numel(&[1 << 62, 4, 0]).is_err());
+        assert_eq!(numel(&[1 << 62, 0, 4]).unwrap(), 0);
         assert!(storage_bytes(&[1 << 62], &[1], 0, 4).is_err());
     }
 }

@@ -205,6 +205,8 @@ mod tests {
         assert_eq!(pick(&line, Pick::Kth(1)), 1);
         assert_eq!(pick(&line, Pick::Median), 2);
         assert_eq!(pick(&line, Pick::NanMedian), 3);
-        assert_eq!(pick(&line, Pick::Mode), 4);
+        // NaN stays where sorting meets it, so that equals behind it are not brought together.
+        assert_eq!(pick(&line, Pick::Mode), 1);
+        assert_eq!(pick(&[3.0f32, 1.0, 2.0, 3.0], Pick::Mode), 3);
     }
 }
