@@ -4,7 +4,8 @@
 
 use super::folds::{Max, Min};
 use super::turned::{LONGEST, Tile, WIDTH, turned};
-use super::{lines, simd, sweep};
+use super::{lines, sweep};
+use crate::cpu::simd::simd_fn;
 use crate::{DType, Result, Tensor, bail};
 
 /// An element that can be compared; NaN is beyond everything.
@@ -71,26 +72,21 @@ fn better<T: Ranked>(x: T, best: T, max: bool) -> bool {
     }
 }
 
-/// The first position of a value (or of NaN) in a line, which has it.
-#[inline(always)]
-fn find_body<T: Ranked>(line: &[T], value: T) -> usize {
-    const STEP: usize = 64;
-    let is = |x: T| (x == value) | (x.nan() & value.nan());
-    let mut start = 0;
-    for chunk in line.chunks_exact(STEP) {
-        if chunk.iter().fold(false, |found, &x| found | is(x)) {
-            break;
+simd_fn! { stream
+    /// The first position of a value (or of NaN) in a line, which has it.
+    fn find<T: Ranked>(line: &[T], value: T) -> usize {
+        const STEP: usize = 64;
+        let is = |x: T| (x == value) | (x.nan() & value.nan());
+        let mut start = 0;
+        for chunk in line.chunks_exact(STEP) {
+            if chunk.iter().fold(false, |found, &x| found | is(x)) {
+                break;
+            }
+            start += STEP;
         }
-        start += STEP;
+        let at = line[start..].iter().position(|&x| is(x));
+        at.map_or(0, |p| start + p)
     }
-    let at = line[start..].iter().position(|&x| is(x));
-    at.map_or(0, |p| start + p)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn find_avx2<T: Ranked>(line: &[T], value: T) -> usize {
-    find_body(line, value)
 }
 
 /// The first position of the extreme of a line that is not empty.
@@ -105,13 +101,7 @@ fn arg<T: Ranked>(line: &[T], max: bool) -> usize {
         }
         return best;
     }
-    let value = T::extreme(line, max);
-    #[cfg(target_arch = "x86_64")]
-    if simd::level() != simd::Level::Baseline {
-        // SAFETY: the machine has AVX2.
-        return unsafe { find_avx2(line, value) };
-    }
-    find_body(line, value)
+    find(line, T::extreme(line, max))
 }
 
 /// As [`arg`], in slices on all threads.
@@ -132,32 +122,18 @@ fn arg_long<T: Ranked>(line: &[T], max: bool) -> usize {
         .unwrap_or(0)
 }
 
-/// The positions of the extremes of lines of up to [`LONGEST`] elements, side by side.
-#[inline(always)]
-fn short_lines_body<T: Ranked>(lines: &[T], n: usize, at: &mut [i64], max: bool) {
-    let mut tile: Tile<T> = [T::default(); LONGEST * WIDTH];
-    let (mut best, mut places) = ([T::default(); WIDTH], [0; WIDTH]);
-    for (lines, at) in lines.chunks(n * WIDTH).zip(at.chunks_mut(WIDTH)) {
-        let width = turned(lines, n, &mut tile);
-        let (best, places) = (&mut best[..width], &mut places[..width]);
-        cols_body(&tile[..n * width], width, best, places, max);
-        at.copy_from_slice(&places[..at.len()]);
+simd_fn! { stream
+    /// The positions of the extremes of lines of up to [`LONGEST`] elements, side by side.
+    fn short_lines<T: Ranked>(lines: &[T], n: usize, at: &mut [i64], max: bool) {
+        let mut tile: Tile<T> = [T::default(); LONGEST * WIDTH];
+        let (mut best, mut places) = ([T::default(); WIDTH], [0; WIDTH]);
+        for (lines, at) in lines.chunks(n * WIDTH).zip(at.chunks_mut(WIDTH)) {
+            let width = turned(lines, n, &mut tile);
+            let (best, places) = (&mut best[..width], &mut places[..width]);
+            cols_body(&tile[..n * width], width, best, places, max);
+            at.copy_from_slice(&places[..at.len()]);
+        }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn short_lines_avx2<T: Ranked>(lines: &[T], n: usize, at: &mut [i64], max: bool) {
-    short_lines_body(lines, n, at, max);
-}
-
-fn short_lines<T: Ranked>(lines: &[T], n: usize, at: &mut [i64], max: bool) {
-    #[cfg(target_arch = "x86_64")]
-    if simd::level() != simd::Level::Baseline {
-        // SAFETY: the machine has AVX2.
-        return unsafe { short_lines_avx2(lines, n, at, max) };
-    }
-    short_lines_body(lines, n, at, max);
 }
 
 /// Extremes of the columns of `[rows, width]` blocks of which `best` and `at` hold one row each.
@@ -177,25 +153,10 @@ fn cols_body<T: Ranked>(block: &[T], width: usize, best: &mut [T], at: &mut [i64
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn cols_avx2<T: Ranked>(
-    block: &[T],
-    width: usize,
-    best: &mut [T],
-    at: &mut [i64],
-    max: bool,
-) {
-    cols_body(block, width, best, at, max);
-}
-
-fn cols<T: Ranked>(block: &[T], width: usize, best: &mut [T], at: &mut [i64], max: bool) {
-    #[cfg(target_arch = "x86_64")]
-    if simd::level() != simd::Level::Baseline {
-        // SAFETY: the machine has AVX2.
-        return unsafe { cols_avx2(block, width, best, at, max) };
+simd_fn! { stream
+    fn cols<T: Ranked>(block: &[T], width: usize, best: &mut [T], at: &mut [i64], max: bool) {
+        cols_body(block, width, best, at, max);
     }
-    cols_body(block, width, best, at, max);
 }
 
 /// The extremes along a dimension with others inside it, without moving the elements.

@@ -125,21 +125,21 @@ fn normalise(
                 let lines = x.len() / n;
                 // SAFETY: every line has its own parts.
                 let stats = unsafe { [means.part(first, lines), rstds.part(first, lines)] };
-                layer_lines(x, out, n, [w, b], eps as T, stats);
+                short_lines(x, out, n, [w, b], eps as T, true, stats);
             });
         } else {
             each_line(slice::<E>(&x), slice_mut::<E>(&result), sizes, |r, x, out| {
-            // SAFETY: every row has its own parts.
-            let (m, s) = unsafe { (&mut means.part(r, 1)[0], &mut rstds.part(r, 1)[0]) };
-            match parameters {
-                Parameters::Elements { .. } => layer_row(x, out, w, b, eps as T, m, s),
-                Parameters::Channels { groups, per, size } => {
-                    let first = r % groups * per;
-                    let (w, b) = (w.map(|w| &w[first..first + per]), b.map(|b| &b[first..first + per]));
-                    group_row(x, out, w, b, size, eps as T, m, s);
+                // SAFETY: every row has its own parts.
+                let (m, s) = unsafe { (&mut means.part(r, 1)[0], &mut rstds.part(r, 1)[0]) };
+                match parameters {
+                    Parameters::Elements { .. } => layer_row(x, out, w, b, eps as T, m, s),
+                    Parameters::Channels { groups, per, size } => {
+                        let first = r % groups * per;
+                        let (w, b) = (w.map(|w| &w[first..first + per]), b.map(|b| &b[first..first + per]));
+                        group_row(x, out, w, b, size, eps as T, m, s);
+                    }
                 }
-            }
-        });
+            });
         }
     }, else {});
     lines::put(&outs[0], &result)?;
@@ -184,21 +184,24 @@ simd_fn! { wide
 }
 
 simd_fn! { wide
-    /// Short lines, normalised side by side; `stats` take their means and inverse deviations.
-    fn layer_lines<T: Real>(x: &[T], out: &mut [T], n: usize, parameters: [Option<&[T]>; 2], eps: T, stats: [&mut [T]; 2]) {
-        let (zero, count, [w, b], [means, rstds]) = (T::of(0.0), T::of(n as f64), parameters, stats);
+    /// Short lines, normalised side by side, around their means if they are `centred`; `stats`, as far as there is room, take
+    /// means and inverse deviations.
+    fn short_lines<T: Real>(x: &[T], out: &mut [T], n: usize, parameters: [Option<&[T]>; 2], eps: T, centred: bool, stats: [&mut [T]; 2]) {
+        let (zero, count, [w, b]) = (T::of(0.0), T::of(n as f64), parameters);
         let mut tile: Tile<T> = [zero; LONGEST * WIDTH];
-        let stats = means.chunks_mut(WIDTH).zip(rstds.chunks_mut(WIDTH));
-        for ((x, out), (means, rstds)) in x.chunks(n * WIDTH).zip(out.chunks_mut(n * WIDTH)).zip(stats) {
+        let mut stats = stats.map(|s| s.chunks_mut(WIDTH));
+        for (x, out) in x.chunks(n * WIDTH).zip(out.chunks_mut(n * WIDTH)) {
             let width = turned(x, n, &mut tile);
             let columns = &mut tile[..n * width];
             let (mut mean, mut factor) = ([zero; WIDTH], [zero; WIDTH]);
-            for row in columns.chunks_exact(width) {
-                for (m, &v) in mean.iter_mut().zip(row) {
-                    *m += v;
+            if centred {
+                for row in columns.chunks_exact(width) {
+                    for (m, &v) in mean.iter_mut().zip(row) {
+                        *m += v;
+                    }
                 }
+                mean.iter_mut().for_each(|m| *m = *m / count);
             }
-            mean.iter_mut().for_each(|m| *m = *m / count);
             for row in columns.chunks_exact(width) {
                 for ((s, &m), &v) in factor.iter_mut().zip(&mean).zip(row) {
                     *s += (v - m) * (v - m);
@@ -206,14 +209,20 @@ simd_fn! { wide
             }
             factor.iter_mut().for_each(|s| *s = T::of(1.0) / (*s / count + eps).sqrt_());
             for (j, row) in columns.chunks_exact_mut(width).enumerate() {
-                let (w, b) = (w.map_or(T::of(1.0), |w| w[j]), b.map_or(zero, |b| b[j]));
+                let w = w.map_or(T::of(1.0), |w| w[j]);
                 for ((v, &m), &s) in row.iter_mut().zip(&mean).zip(&factor) {
-                    *v = (*v - m) * s * w + b;
+                    *v = (*v - m) * s * w;
+                }
+                if let Some(b) = b {
+                    row.iter_mut().for_each(|v| *v += b[j]);
                 }
             }
             returned(&tile, [n, width], out);
-            means.copy_from_slice(&mean[..means.len()]);
-            rstds.copy_from_slice(&factor[..rstds.len()]);
+            for (to, from) in stats.iter_mut().zip([&mean, &factor]) {
+                if let Some(to) = to.next() {
+                    to.copy_from_slice(&from[..to.len()]);
+                }
+            }
         }
     }
 }
@@ -244,7 +253,8 @@ pub fn rms_norm(
             each_piece([x], slice_mut::<E>(&result), n, |[x], first, out| {
                 // SAFETY: every line has its own part.
                 let stats = stats.map(|s| unsafe { s.part(first, x.len() / n) });
-                rms_lines(x, out, n, w, eps as T, stats.unwrap_or_default());
+                let stats = [&mut [][..], stats.unwrap_or_default()];
+                short_lines(x, out, n, [w, None], eps as T, false, stats);
             });
         } else {
             each_line(x, slice_mut::<E>(&result), [rows, n], |r, x, out| {
@@ -280,36 +290,6 @@ simd_fn! { wide
             }
         }
         s
-    }
-}
-
-simd_fn! { wide
-    /// Short lines, normalised side by side; `stats`, if there is room, take their factors.
-    fn rms_lines<T: Real>(x: &[T], out: &mut [T], n: usize, w: Option<&[T]>, eps: T, stats: &mut [T]) {
-        let (zero, count) = (T::of(0.0), T::of(n as f64));
-        let mut tile: Tile<T> = [zero; LONGEST * WIDTH];
-        let mut stats = stats.chunks_mut(WIDTH);
-        for (x, out) in x.chunks(n * WIDTH).zip(out.chunks_mut(n * WIDTH)) {
-            let width = turned(x, n, &mut tile);
-            let columns = &mut tile[..n * width];
-            let mut factor = [zero; WIDTH];
-            for row in columns.chunks_exact(width) {
-                for (s, &v) in factor.iter_mut().zip(row) {
-                    *s += v * v;
-                }
-            }
-            factor.iter_mut().for_each(|s| *s = T::of(1.0) / (*s / count + eps).sqrt_());
-            for (j, row) in columns.chunks_exact_mut(width).enumerate() {
-                let w = w.map_or(T::of(1.0), |w| w[j]);
-                for (v, &s) in row.iter_mut().zip(&factor) {
-                    *v = *v * s * w;
-                }
-            }
-            returned(&tile, [n, width], out);
-            if let Some(stats) = stats.next() {
-                stats.copy_from_slice(&factor[..stats.len()]);
-            }
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::DType;
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
 
-/// A wide result.
+/// What a fold comes to: as wide as sums need, or as narrow as an extreme's element.
 pub trait Number: Copy + Send + Sync {
     /// The number that is stored for this result.
     #[must_use]
