@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import torchlike as torch
@@ -83,3 +85,33 @@ def test_old_norms_write_to_what_is_given() -> None:
     for f, value in ((torch.nuclear_norm, 7.0), (torch.frobenius_norm, 5.0)):
         out = torch.empty(())
         assert f(x, (0, 1), out=out) is out and out.item() == pytest.approx(value)
+
+
+PAIR = (torch.rand(3, 4), torch.rand(3, 4))
+LABELS = torch.tensor([[1, 2], [2, 3]])
+LOSSES: dict[str, tuple[tuple[Any, ...], tuple[int, ...]]] = {
+    "kl_div": (PAIR, (3, 4)),
+    "hinge_embedding_loss": ((PAIR[0], torch.ones(3, 4)), (3, 4)),
+    "margin_ranking_loss": ((*PAIR, torch.ones(3, 4)), (3, 4)),
+    "cosine_embedding_loss": ((*PAIR, torch.ones(3)), (3,)),
+    "triplet_margin_loss": ((*PAIR, PAIR[0] + 1), (3,)),
+    "binary_cross_entropy_with_logits": (PAIR, (3, 4)),
+    "ctc_loss": ((torch.zeros(5, 2, 4), LABELS, torch.tensor([5, 5]), torch.tensor([2, 2])), (2,)),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_reduce_nothing_by_default_but_as_operators(name: str) -> None:
+    args, shape = LOSSES[name]
+    loss, operator = getattr(torch, name), getattr(torch.ops.aten, name)
+    kept = loss(*args)
+    assert kept.shape == shape and kept.equal(operator(*args, reduction=0))
+    assert operator(*args).equal(loss(*args, reduction=1)) and operator(*args).dim() == 0
+
+
+def test_losses_in_code_reduce_as_operators_and_traced_ones_as_they_were_called() -> None:
+    def losses(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.kl_div(a, b), torch.kl_div(a, b, 2)
+
+    assert [t.shape for t in torch.jit.script(losses)(*PAIR)] == [(), ()]
+    assert [t.shape for t in torch.jit.trace(losses, PAIR)(*PAIR)] == [(3, 4), ()]

@@ -176,6 +176,7 @@ impl Param {
             ("str", t) => format!("{:?}", t.trim_matches(['\'', '"'])),
             ("format", "contiguous_format") => "MemoryFormat::Contiguous".into(),
             ("format", _) => "MemoryFormat::Preserve".into(),
+            ("int", "Mean") => "1".into(),
             ("int", t) => t.to_owned(),
             ("Tensor[*]" | "Tensor[]", _) => return "Tensors::EMPTY".into(),
             (kind, t) if t.starts_with(['[', '(']) => {

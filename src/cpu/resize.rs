@@ -8,7 +8,7 @@ use super::lines::{Shared, by_size};
 use super::taps::{Axis, Mode, fixed_point, narrow, nearest, wide};
 use super::{copy, pool};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Device, Result, Tensor};
+use crate::{DType, Device, Result, Tensor, ensure};
 use smallvec::{SmallVec, smallvec};
 
 /// The inputs of one output index: the first, and the weights (positions are clamped to the input beforehand).
@@ -299,8 +299,10 @@ impl Resampling {
         let first = if self.channels_last { 1 } else { 2 };
         let mut sum = working(&grad.permuted(&order))?;
         for (i, &axis) in self.axes.iter().enumerate() {
-            let size = axis.size as usize;
-            let adjoint = Adjoint::of(&self.taps(axis), size);
+            if self.keeps(axis) {
+                continue;
+            }
+            let adjoint = Adjoint::of(&self.taps(axis)?, axis.size as usize);
             sum = adjoint.along(&sum, first + i)?;
         }
         copy::copy(out, &sum.permuted(&back))
@@ -319,20 +321,44 @@ impl Resampling {
     }
 
     /// The weights along a dimension.
-    #[must_use]
-    pub fn taps(&self, axis: Axis) -> Vec<Taps> {
+    ///
+    /// # Errors
+    /// If the tables of such a dimension do not fit into memory.
+    pub fn taps(&self, axis: Axis) -> Result<Vec<Taps>> {
+        // Weights of outputs, of inputs for gradients, and both once more side by side.
+        const EACH: usize = 2 * std::mem::size_of::<Taps>();
+        let count = (axis.size.max(axis.out) as usize).checked_mul(EACH);
+        let mut room: Vec<u8> = Vec::new();
+        ensure!(
+            axis.size <= i64::from(u32::MAX) && count.is_some_and(|n| room.try_reserve(n).is_ok()),
+            Memory,
+            "the weights of resampling {} elements to {} do not fit into memory",
+            axis.size,
+            axis.out
+        );
+        Ok(self.each(axis).collect())
+    }
+
+    /// The weights of one output after the other.
+    fn each(&self, axis: Axis) -> Box<dyn Iterator<Item = Taps>> {
         let one = |at: Vec<usize>| {
             let tap = |i| Taps {
                 parts: smallvec![(i, 1.0)],
             };
-            at.into_iter().map(tap).collect()
+            Box::new(at.into_iter().map(tap))
         };
         match self.mode {
             Mode::Nearest => one(nearest(axis, false)),
             Mode::NearestExact => one(nearest(axis, true)),
-            mode if self.antialias => wide(axis, mode),
-            mode => narrow(axis, mode),
+            mode if self.antialias => Box::new(wide(axis, mode)),
+            mode => Box::new(narrow(axis, mode)),
         }
+    }
+
+    /// Whether all elements along a dimension stay what and where they are.
+    pub(super) fn keeps(&self, axis: Axis) -> bool {
+        let own = |(j, t): (usize, Taps)| t.parts.len() == 1 && t.parts[0] == (j, 1.0);
+        axis.size == axis.out && self.each(axis).enumerate().all(own)
     }
 
     /// Single elements of the input, in `to` if that is dense.
@@ -359,10 +385,10 @@ impl Resampling {
         let first = if self.channels_last { 1 } else { 2 };
         let mut y = working(x)?;
         for (i, &axis) in self.axes.iter().enumerate().rev() {
-            let taps = self.taps(axis);
-            if change_nothing(axis, &taps) {
+            if self.keeps(axis) {
                 continue;
             }
+            let taps = self.taps(axis)?;
             y = if to.dtype() == DType::U8 {
                 let fresh = along(&y, first + i, &fixed_point(taps), to)?;
                 round_bytes(&fresh);
@@ -373,12 +399,6 @@ impl Resampling {
         }
         Ok(y)
     }
-}
-
-/// Whether all elements stay what and where they are.
-pub(super) fn change_nothing(axis: Axis, taps: &[Taps]) -> bool {
-    let mut each = taps.iter().enumerate();
-    axis.size == axis.out && each.all(|(j, t)| t.parts.len() == 1 && t.parts[0] == (j, 1.0))
 }
 
 /// Rounds a result of [`along`] to whole numbers from 0 to 255, in its place.
@@ -398,6 +418,36 @@ simd_fn! { stream
     fn whole_bytes(row: &mut [f32]) {
         for v in row {
             *v = (*v + 0.5).floor().clamp(0.0, 255.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_no_memory_holds_are_refused() {
+        let resampling = |size, out| {
+            let axis = Axis {
+                size,
+                out,
+                scale: 0.0,
+                align: false,
+                single: true,
+            };
+            let axes = vec![axis];
+            let r = Resampling {
+                mode: Mode::Linear,
+                axes,
+                antialias: false,
+                channels_last: false,
+            };
+            r.taps(axis).map(|taps| taps.len())
+        };
+        assert_eq!(resampling(4, 8).unwrap(), 8);
+        for (size, out) in [(4, 1 << 60), (1 << 60, 4), (1 << 40, 4)] {
+            assert!(resampling(size, out).is_err());
         }
     }
 }

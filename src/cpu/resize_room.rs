@@ -1,7 +1,6 @@
 //! What resampling and its gradient take besides their results: the allocations of their kernels, in their order.
 
-use super::adjoint::Adjoint;
-use super::resize::{Resampling, change_nothing, computed_in};
+use super::resize::{Resampling, computed_in};
 use super::room::Room;
 use super::taps::Mode;
 use crate::{Result, Tensor};
@@ -23,11 +22,10 @@ impl Resampling {
         let first = if self.channels_last { 1 } else { 2 };
         let mut y = room.dense(&x, computed_in(&x))?;
         for (i, &axis) in self.axes.iter().enumerate().rev() {
-            let taps = self.taps(axis);
-            if change_nothing(axis, &taps) {
+            if self.keeps(axis) {
                 continue;
             }
-            let shape = y.shape().with(first + i, taps.len() as i64);
+            let shape = y.shape().with(first + i, axis.out);
             let made = if *to.shape() == shape && !y.shares_storage(&to) {
                 room.dense(&to, y.dtype())?
             } else {
@@ -52,8 +50,12 @@ impl Resampling {
         let moved = grad.permuted(&order);
         let mut sum = room.dense(&moved, computed_in(&moved))?;
         for (i, &axis) in self.axes.iter().enumerate() {
-            let adjoint = Adjoint::of(&self.taps(axis), axis.size as usize);
-            sum = adjoint.along_room(room, sum, first + i)?;
+            if self.keeps(axis) {
+                continue;
+            }
+            let made = room.empty(&sum.shape().with(first + i, axis.size), sum.dtype())?;
+            room.free(&sum);
+            sum = made;
         }
         Ok(())
     }

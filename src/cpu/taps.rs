@@ -111,7 +111,7 @@ pub fn cubic_slope(t: f64, a: f64) -> f64 {
 
 /// The two or four input elements around each output element.
 #[must_use]
-pub fn narrow(axis: Axis, mode: Mode) -> Vec<Taps> {
+pub fn narrow(axis: Axis, mode: Mode) -> impl Iterator<Item = Taps> {
     let Axis {
         size,
         out,
@@ -121,69 +121,65 @@ pub fn narrow(axis: Axis, mode: Mode) -> Vec<Taps> {
     } = axis;
     let is_cubic = mode == Mode::Cubic;
     let s = step(axis);
-    (0..out)
-        .map(|i| {
-            let mut at = if align {
-                if single {
-                    f64::from(i as f32 * s as f32)
-                } else {
-                    i as f64 * s
-                }
-            } else if single {
-                f64::from((i as f32 + 0.5).mul_add(s as f32, -0.5))
+    (0..out).map(move |i| {
+        let mut at = if align {
+            if single {
+                f64::from(i as f32 * s as f32)
             } else {
-                (i as f64 + 0.5).mul_add(s, -0.5)
-            };
-            if !is_cubic && size == out {
-                at = i as f64;
+                i as f64 * s
             }
-            if !is_cubic && at < 0.0 {
-                at = 0.0;
-            }
-            let first = (at.floor() as i64).min(size - 1);
-            let t = (at - first as f64).clamp(0.0, 1.0);
-            let clamp = |p: i64| p.clamp(0, size - 1) as usize;
-            let parts = if is_cubic {
-                (-1..3)
-                    .map(|k| (clamp(first + k), cubic(t - k as f64, CUBIC)))
-                    .collect()
-            } else if t == 0.0 {
-                smallvec![(clamp(first), 1.0)]
-            } else {
-                smallvec![(clamp(first), 1.0 - t), (clamp(first + 1), t)]
-            };
-            Taps { parts }
-        })
-        .collect()
+        } else if single {
+            f64::from((i as f32 + 0.5).mul_add(s as f32, -0.5))
+        } else {
+            (i as f64 + 0.5).mul_add(s, -0.5)
+        };
+        if !is_cubic && size == out {
+            at = i as f64;
+        }
+        if !is_cubic && at < 0.0 {
+            at = 0.0;
+        }
+        let first = (at.floor() as i64).min(size - 1);
+        let t = (at - first as f64).clamp(0.0, 1.0);
+        let clamp = |p: i64| p.clamp(0, size - 1) as usize;
+        let parts = if is_cubic {
+            (-1..3)
+                .map(|k| (clamp(first + k), cubic(t - k as f64, CUBIC)))
+                .collect()
+        } else if t == 0.0 {
+            smallvec![(clamp(first), 1.0)]
+        } else {
+            smallvec![(clamp(first), 1.0 - t), (clamp(first + 1), t)]
+        };
+        Taps { parts }
+    })
 }
 
 /// Taps of a filter that is as wide as the step, so that no input is skipped.
 #[must_use]
-pub fn wide(axis: Axis, mode: Mode) -> Vec<Taps> {
+pub fn wide(axis: Axis, mode: Mode) -> impl Iterator<Item = Taps> {
     let Axis { size, out, .. } = axis;
     let s = step(axis);
     let reach = if mode == Mode::Cubic { 2.0 } else { 1.0 };
     let support = if s >= 1.0 { reach * s } else { reach };
     let inverse = if s >= 1.0 { 1.0 / s } else { 1.0 };
-    let weight = |t: f64| match mode {
+    let weight = move |t: f64| match mode {
         Mode::Cubic => cubic(t, -0.5),
         _ => (1.0 - t.abs()).max(0.0),
     };
-    (0..out)
-        .map(|i| {
-            let center = s * (i as f64 + 0.5);
-            let from = ((center - support + 0.5) as i64).max(0);
-            let to = ((center + support + 0.5) as i64).min(size);
-            let mut parts: SmallVec<[(usize, f64); 2]> = (from..to)
-                .map(|j| (j as usize, weight((j as f64 - center + 0.5) * inverse)))
-                .collect();
-            let total: f64 = parts.iter().map(|p| p.1).sum();
-            if total != 0.0 {
-                parts.iter_mut().for_each(|p| p.1 /= total);
-            }
-            Taps { parts }
-        })
-        .collect()
+    (0..out).map(move |i| {
+        let center = s * (i as f64 + 0.5);
+        let from = ((center - support + 0.5) as i64).max(0);
+        let to = ((center + support + 0.5) as i64).min(size);
+        let mut parts: SmallVec<[(usize, f64); 2]> = (from..to)
+            .map(|j| (j as usize, weight((j as f64 - center + 0.5) * inverse)))
+            .collect();
+        let total: f64 = parts.iter().map(|p| p.1).sum();
+        if total != 0.0 {
+            parts.iter_mut().for_each(|p| p.1 /= total);
+        }
+        Taps { parts }
+    })
 }
 
 /// Weights rounded to as many binary places as 16 bits hold for the largest: bytes are resampled so.

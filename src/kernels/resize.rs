@@ -65,7 +65,7 @@ pub fn run(r: &Resampling, x: &Tensor, out: &Tensor) -> Result<()> {
         sum = along(
             &sum,
             2 + i,
-            &Adjoint::of_outputs(&r.taps(axis)),
+            &Adjoint::of_outputs(&r.taps(axis)?),
             between(x.dtype()),
         )?;
     }
@@ -91,7 +91,7 @@ pub fn run_backward(r: &Resampling, grad: &Tensor, out: &Tensor) -> Result<()> {
     }
     let mut sum = dense(grad)?;
     for (i, &axis) in r.axes.iter().enumerate() {
-        let adjoint = Adjoint::of(&r.taps(axis), axis.size as usize);
+        let adjoint = Adjoint::of(&r.taps(axis)?, axis.size as usize);
         sum = along(&sum, 2 + i, &adjoint, between(grad.dtype()))?;
     }
     copy(out, &sum)

@@ -327,8 +327,8 @@ impl<'py> Incoming<'py> {
                     used += 1;
                     self.value(p, at, None, &self.keywords[k].1, held, waiting)?
                 }
-                None => match &p.default {
-                    Some(d) => d.clone(),
+                None => match overload.default(at) {
+                    Some(default) => default,
                     None => return Err(Misfit::Missing { filled }.into()),
                 },
             });
@@ -443,9 +443,9 @@ impl Overload {
 #[inline]
 fn by_default<'c, 'py>(overload: &Overload, values: &mut Values<'_>) -> Result<(), Fail<'c, 'py>> {
     let filled = values.len();
-    match overload.op.schema.fill(values) {
-        Ok(()) => Ok(()),
-        Err(_) => Err(Misfit::Missing { filled }.into()),
+    match overload.fill_gaps(values) {
+        0 => Ok(()),
+        _ => Err(Misfit::Missing { filled }.into()),
     }
 }
 

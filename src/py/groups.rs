@@ -7,8 +7,9 @@ use super::call::guard;
 use super::class::tensor_class;
 use super::messages::{kind_name, splits_numbers};
 use super::object::PyTensor;
+use crate::ops::args::{Arg, Values};
 use crate::ops::op::{F, I, J, M, O, Op};
-use crate::ops::schema::Kind;
+use crate::ops::schema::{Kind, MEAN};
 use crate::ops::table;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -71,6 +72,8 @@ pub(super) struct Overload {
     pub(super) requires_grad: Option<usize>,
     /// The list parameter whose items may be given one by one.
     pub(super) varargs: Option<usize>,
+    /// The reduction that schemas call the mean, and functions of Python none: PyTorch reads their defaults as numbers.
+    mean: Option<usize>,
 }
 
 pub(super) static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
@@ -187,6 +190,26 @@ impl Overload {
                 Kind::VarTensors => true,
                 _ => false,
             }),
+            mean: (schema.params.iter()).position(|p| p.default_text == MEAN),
+        }
+    }
+
+    /// Adds the defaults of functions of Python; bits of the places of those without a default.
+    #[inline]
+    pub(super) fn fill_gaps(&self, values: &mut Values<'_>) -> u64 {
+        let filled = values.len();
+        let gaps = self.op.schema.fill_gaps(values);
+        if let Some(at) = self.mean.filter(|&at| at >= filled) {
+            values[at] = Arg::Int(0);
+        }
+        gaps
+    }
+
+    /// The default of one parameter.
+    pub(super) fn default(&self, at: usize) -> Option<Arg<'static>> {
+        match self.mean == Some(at) {
+            true => Some(Arg::Int(0)),
+            false => self.op.schema.params[at].default.clone(),
         }
     }
 }
@@ -371,6 +394,7 @@ fn plain_signature(op: &Op) -> String {
         let name = if p.name == "self" { "input" } else { p.name };
         parts.push(match p.default_text {
             "" => name.to_owned(),
+            MEAN => format!("{name}=0"),
             text => format!("{name}={text}"),
         });
     }

@@ -67,7 +67,7 @@ impl<'py> Incoming<'py> {
             places.push(overload.named(name).filter(|&at| at >= filled)?);
         }
         let schema = &overload.op.schema;
-        let mut gaps = schema.fill_gaps(values);
+        let mut gaps = overload.fill_gaps(values);
         let mut out = None;
         for (&at, (_, object)) in places.iter().zip(&self.keywords) {
             if at == OUT_PLACE {

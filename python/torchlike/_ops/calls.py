@@ -172,8 +172,13 @@ def _public(overload: OpOverload, values: dict[str, Any]) -> Any:
         function, kwargs["inplace"] = _function(name[:-1]), True
     if function is None:
         raise NotImplementedError(f"torchlike has no kernel for {overload.name()}")
-    if "reduction" in inputs and function is torch.nn.functional.__dict__.get(name):
-        args, kwargs = (inputs.pop("self"),), {**inputs, "reduction": WORDS[inputs["reduction"]]}
+    if "reduction" in inputs:
+        reduction = inputs["reduction"]
+        if function is torch.nn.functional.__dict__.get(name):
+            args, kwargs = (inputs.pop("self"),), {**inputs, "reduction": WORDS[reduction]}
+        elif len(args) <= list(inputs).index("reduction"):
+            # Functions of Python reduce nothing where it is left out.
+            kwargs["reduction"] = reduction
     if outs and not _takes_out(name, len(args) + len(kwargs)):
         return _written(outs, function(*args, **kwargs))
     if outs:

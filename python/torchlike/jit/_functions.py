@@ -128,8 +128,24 @@ def _operators() -> frozenset[str]:
     return frozenset(_ops._aten()) - _REFUSED
 
 
+@functools.cache
+def losses() -> frozenset[str]:
+    """Operators whose mean is the default in schemas alone: functions of Python reduce nothing."""
+    return frozenset(row for row, schema, *_ in torchlike._C._op_table() if "=Mean" in schema)
+
+
+def with_reduction(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a call of one of the `losses` in Python, as its operator takes them."""
+    packet = getattr(torchlike.ops.aten, name)
+    positional = getattr(packet, packet.overloads()[0])._schema.positional
+    given = "reduction" in kwargs or len(args) > positional.index("reduction")
+    return kwargs if given else {**kwargs, "reduction": 0}
+
+
 def _direct(name: str) -> Callable[..., Any] | None:
     """The function or method of a name, which costs less than the operator."""
+    if name in losses():
+        return None
     found = getattr(torchlike, name, None) if not name.startswith("__") else None
     if callable(found) and not isinstance(found, type):
         return found

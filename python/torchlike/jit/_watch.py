@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torchlike
 from torchlike._ops import binding
 from torchlike.jit import _leaves, _spelling, _state
-from torchlike.jit._functions import is_operator
+from torchlike.jit._functions import is_operator, losses, with_reduction
 from torchlike.jit._parts_of_code import call, of_setting, plain_constant
 from torchlike.jit._parts_of_code import name as dotted
 from torchlike.jit._traced_sizes import Shape, Size
@@ -226,6 +226,8 @@ class Watch(TorchFunctionMode):
         if operator is None and isinstance(inner, types.FunctionType):
             with self:
                 return inner(*args, **kwargs)
+        if operator in losses() and isinstance(func, types.BuiltinFunctionType):
+            kwargs = with_reduction(operator, args, kwargs)
         fitting = None if operator is None else _fitting(operator, args, kwargs)
         if operator is None or fitting is None:
             return self._apart(func, args, kwargs)

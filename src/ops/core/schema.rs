@@ -66,6 +66,9 @@ pub enum Kind {
     Generator,
 }
 
+/// How schemas spell the reduction of losses to their mean.
+pub const MEAN: &str = "Mean";
+
 /// One argument.
 #[derive(Debug)]
 pub struct Param {
@@ -268,6 +271,7 @@ fn parse_default(kind: Kind, text: &'static str) -> Option<Arg<'static>> {
         return Some(Arg::None);
     }
     Some(match kind {
+        Kind::Int if text == MEAN => Arg::Int(1),
         Kind::Int => Arg::Int(text.parse().ok()?),
         Kind::Float => Arg::Float(parse_float(text)?),
         Kind::Bool => Arg::Bool(text == "True"),

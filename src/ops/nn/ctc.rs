@@ -74,7 +74,7 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Kept),
     compose(
         "ctc_loss",
-        "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False)",
+        "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False)",
         F,
         |a| {
             let (steps, labels) = lengths(a.input_lengths, a.target_lengths)?;
@@ -89,7 +89,7 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Kept),
     compose(
         "ctc_loss#ints",
-        "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False)",
+        "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False)",
         F,
         |a| {
             ctc(

@@ -166,7 +166,7 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Single),
     compose(
         "kl_div",
-        "(Tensor self, Tensor target, int reduction=1, *, bool log_target=False)",
+        "(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False)",
         F,
         |a| {
             reduced(

@@ -24,7 +24,7 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Single),
     compose(
         "hinge_embedding_loss",
-        "(Tensor self, Tensor target, float margin=1.0, int reduction=1)",
+        "(Tensor self, Tensor target, float margin=1.0, int reduction=Mean)",
         F,
         hinge_embedding,
         "Distances, or how far they are below a margin.",
@@ -40,7 +40,7 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Single),
     compose(
         "margin_ranking_loss",
-        "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
+        "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean)",
         F,
         ranking,
         "How far two inputs are from being ranked as told.",
@@ -63,7 +63,7 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Single),
     compose(
         "cosine_embedding_loss",
-        "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
+        "(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean)",
         F,
         cosine_embedding,
         "How far directions are from being alike or different as told.",
@@ -98,7 +98,7 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Single, Cast::Single),
     compose(
         "triplet_margin_loss",
-        "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1)",
+        "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=Mean)",
         F,
         triplet,
         "How much nearer the positive example should be than the negative one.",

@@ -77,7 +77,7 @@ pub static OPS: &[OpDef] = &[
     .grad("self: binary_cross_entropy_backward(grad, self, target, weight, reduction); target: _grad.binary_cross_entropy_target(grad, self, target, weight, reduction); weight: never"),
     compose(
         "binary_cross_entropy_with_logits",
-        "(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1)",
+        "(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean)",
         F,
         logits,
         "Cross entropy of truth values given as logits.",
