@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "copies of loops per instruction set")]
 
+use super::casts::{PIECE, Piece, Reader};
 use super::folds::{Max, Min};
 use super::turned::{LONGEST, Tile, WIDTH, turned};
 use super::{lines, sweep};
@@ -104,22 +105,44 @@ fn arg<T: Ranked>(line: &[T], max: bool) -> usize {
     find(line, T::extreme(line, max))
 }
 
-/// As [`arg`], in slices on all threads.
-fn arg_long<T: Ranked>(line: &[T], max: bool) -> usize {
-    const SLICE: usize = 64 * 1024;
-    if line.len() < 2 * SLICE {
-        return arg(line, max);
+/// The extreme of some elements, and where it is from the first of them on.
+fn arg_part<T: Ranked>(
+    from: &Reader<T>,
+    start: usize,
+    n: usize,
+    max: bool,
+    piece: &mut Piece<T>,
+) -> (T, usize) {
+    let each = if from.is_plain() { n } else { PIECE };
+    let mut best = None;
+    for at in (0..n).step_by(each) {
+        let part = from.get(start + at..start + n.min(at + each), piece);
+        let k = arg(part, max);
+        if best.is_none_or(|(b, _)| better(part[k], b, max)) {
+            best = Some((part[k], at + k));
+        }
     }
-    let mut tops = vec![0usize; line.len().div_ceil(SLICE)];
+    best.unwrap_or_default()
+}
+
+/// The position of the extreme of all elements, in slices on all threads.
+fn arg_long<T: Ranked>(from: &Reader<T>, n: usize, max: bool) -> usize {
+    const SLICE: usize = 64 * 1024;
+    if n < 2 * SLICE {
+        return arg_part(from, 0, n, max, &mut Piece::new()).1;
+    }
+    let mut tops = vec![(T::default(), 0usize); n.div_ceil(SLICE)];
     let shared = lines::Shared::new(&mut tops);
-    super::pool::parallel_items(line.len().div_ceil(SLICE), |k| {
-        let part = &line[k * SLICE..line.len().min((k + 1) * SLICE)];
+    super::pool::parallel_items(n.div_ceil(SLICE), |k| {
+        let start = k * SLICE;
+        let (top, at) = arg_part(from, start, SLICE.min(n - start), max, &mut Piece::new());
         // SAFETY: each slice has its own place.
-        unsafe { shared.part(k, 1)[0] = k * SLICE + arg(part, max) };
+        unsafe { shared.part(k, 1)[0] = (top, start + at) };
     });
-    tops.into_iter()
-        .reduce(|a, b| if better(line[b], line[a], max) { b } else { a })
-        .unwrap_or(0)
+    let best = tops
+        .into_iter()
+        .reduce(|a, b| if better(b.0, a.0, max) { b } else { a });
+    best.map_or(0, |(_, at)| at)
 }
 
 simd_fn! { stream
@@ -223,9 +246,8 @@ impl Way {
         }
         let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
         let at_end = dims.len() == input.ndim() || *dims == [input.ndim().wrapping_sub(1)];
-        let as_it_is = compare_type(input.dtype()) == input.dtype() && dense(input);
         let placed = dense(indices) && values.is_none_or(dense);
-        if as_it_is && input.numel() > 0 && at_end && placed {
+        if dense(input) && input.numel() > 0 && at_end && placed {
             return Self::Dense;
         }
         Self::Lines
@@ -278,36 +300,62 @@ fn strides_of(result: &Tensor, input: &Tensor, dims: &[usize]) -> crate::Dims {
         .collect()
 }
 
-/// The extremes of dense lines, as many as there are results.
+/// The extremes of dense lines, as many as there are results. Values have the lines' type.
 fn arg_lines(values: Option<&Tensor>, indices: &Tensor, from: &Tensor, max: bool) -> Result<()> {
     let count = indices.numel() as usize;
     let n = (from.numel() as usize).checked_div(count).unwrap_or(0);
     if n == 0 {
         return Ok(());
     }
-    by_type!(from.dtype(), T => {
-        let data = super::slice::<T>(from);
-        let to = super::slice_mut::<i64>(indices);
-        if let [to] = to {
-            *to = arg_long(data, max) as i64;
-        } else if n <= LONGEST {
-            let shared = lines::Shared::new(to);
-            super::pool::parallel_for(count, super::iter::GRAIN / n, |range| {
-                // SAFETY: every task has its own results.
-                let at = unsafe { shared.part(range.start, range.len()) };
-                short_lines(&data[range.start * n..range.end * n], n, at, max);
-            });
-        } else {
-            lines::for_each(data, n, to, 1, |_, line, to| to[0] = arg(line, max) as i64);
-        }
-        if let Some(values) = values {
-            let to = to.iter();
-            for ((v, line), &k) in super::slice_mut::<T>(values).iter_mut().zip(data.chunks_exact(n)).zip(to) {
-                *v = line[k as usize];
-            }
+    let at = super::slice_mut::<i64>(indices);
+    by_type!(compare_type(from.dtype()), T => find_places(&Reader::<T>::new(from)?, n, at, max));
+    let Some(values) = values else {
+        return Ok(());
+    };
+    lines::by_size!(from.dtype().size(), E => {
+        let (data, v) = (from.data_ptr().cast::<E>(), values.data_ptr().cast::<E>());
+        for (i, &k) in at.iter().enumerate() {
+            // SAFETY: there are as many values as lines of `n` elements, all of this size.
+            unsafe { *v.add(i) = *data.add(i * n + k as usize) };
         }
     });
     Ok(())
+}
+
+/// The positions of the extremes of lines of `n` elements.
+fn find_places<T: Ranked>(from: &Reader<T>, n: usize, to: &mut [i64], max: bool) {
+    let lines = to.len();
+    if let [to] = to {
+        *to = arg_long(from, n, max) as i64;
+        return;
+    }
+    let shared = lines::Shared::new(to);
+    super::pool::parallel_for(lines, (super::iter::GRAIN / n).max(1), |range| {
+        // SAFETY: every task has its own results.
+        let at = unsafe { shared.part(range.start, range.len()) };
+        let mut piece = Piece::new();
+        if n > LONGEST {
+            for (line, at) in range.zip(at) {
+                *at = arg_part(from, line * n, n, max, &mut piece).1 as i64;
+            }
+            return;
+        }
+        // As many whole tiles as a piece holds, or all.
+        let each = if from.is_plain() {
+            range.len()
+        } else {
+            PIECE / n / WIDTH * WIDTH
+        };
+        for (k, at) in at.chunks_mut(each).enumerate() {
+            let start = (range.start + k * each) * n;
+            short_lines(
+                from.get(start..start + at.len() * n, &mut piece),
+                n,
+                at,
+                max,
+            );
+        }
+    });
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::extreme::compare_type;
 use super::room::{self, Room};
-use super::running::running_type;
+use super::running::run_beside;
+use super::select::{Pick, chosen_in};
 use super::{alloc, reduce};
 use crate::{DType, Result, Tensor};
 
@@ -68,8 +69,14 @@ pub fn sort(
 ///
 /// # Errors
 /// If a size overflows.
-pub fn choose(room: &mut Room, outs: &[Tensor], input: &Tensor, dims: &[usize]) -> Result<()> {
-    let d = compare_type(input.dtype());
+pub fn choose(
+    room: &mut Room,
+    outs: &[Tensor],
+    input: &Tensor,
+    dims: &[usize],
+    what: Pick,
+) -> Result<()> {
+    let d = chosen_in(input.dtype());
     room.lines(input, dims, d)?;
     let [n, lines] = sizes(input, dims);
     if n == 0 {
@@ -79,7 +86,7 @@ pub fn choose(room: &mut Room, outs: &[Tensor], input: &Tensor, dims: &[usize]) 
         Some(indices) => room.dense(indices, DType::I64)?,
         None => room.empty(outs[0].shape(), DType::I64)?,
     };
-    room.within(|room| room.lists(lines, n * size_of::<(u64, u64)>()))?;
+    room.within(|room| room.lists(lines, what.keys(n)))?;
     room.dense(&outs[0], d).map(drop)
 }
 
@@ -158,10 +165,13 @@ pub fn arg_extreme(
 /// # Errors
 /// If a size overflows.
 pub fn running_extreme(room: &mut Room, outs: &[Tensor], input: &Tensor, dim: usize) -> Result<()> {
-    let d = running_type(input.dtype());
-    room.lines(input, &[dim], d)?;
-    room.lines(&outs[0], &[dim], d)?;
-    room.lines(&outs[1], &[dim], DType::I64).map(drop)
+    if run_beside([&outs[0], &outs[1], input], dim) {
+        return Ok(());
+    }
+    let lines = [input, &outs[0], &outs[1]].into_iter();
+    lines
+        .map(|t| room.lines(t, &[dim], t.dtype()).map(drop))
+        .collect()
 }
 
 /// What [`renorm`](super::renorm::renorm) takes.

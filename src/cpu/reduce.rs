@@ -289,6 +289,11 @@ fn native(kind: Kind, d: DType) -> Option<fn(&Task)> {
     }
 }
 
+/// Whether nothing is converted for a fold.
+pub(super) fn folds_as_it_is(kind: Kind, d: DType) -> bool {
+    native(kind, d).is_some()
+}
+
 /// The dtype that elements are converted to if a kind cannot fold them as they are.
 fn detour(kind: Kind, d: DType) -> DType {
     match d {

@@ -2,11 +2,13 @@
 
 #![allow(unsafe_code, reason = "copies of loops per instruction set")]
 
+use super::casts::{PIECE, Piece, Reader, Writer};
 use super::extreme::{Ranked, by_type, compare_type};
 use super::lines;
 use super::simd::simd_fn;
 use crate::{DType, Result, Tensor, bail};
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 simd_fn! { stream
     /// Whether an element takes the place of an extreme before it.
@@ -24,13 +26,21 @@ fn beats<T: Ranked>(x: T, best: T, max: bool) -> bool {
     x.nan() | if max { x >= best } else { x <= best }
 }
 
-/// The extremes of a line so far and their places. Mostly they stay what they are for long.
-fn running<T: Ranked>(line: &[T], values: &mut [T], places: &mut [i64], max: bool) {
+/// The extremes of a line so far and their places, from what was seen of it before on. Mostly they stay what they are for
+/// long.
+fn running<T: Ranked>(
+    line: &[T],
+    start: usize,
+    seen: &mut Option<(T, i64)>,
+    values: &mut [T],
+    places: &mut [i64],
+    max: bool,
+) {
     const PART: usize = 32;
-    let Some(&(mut best)) = line.first() else {
+    let Some(&first) = line.first() else {
         return;
     };
-    let mut place = 0;
+    let (mut best, mut place) = seen.unwrap_or((first, 0));
     let parts = line.chunks(PART).zip(values.chunks_mut(PART));
     for ((part, (x, v)), at) in parts.enumerate().zip(places.chunks_mut(PART)) {
         if !any_beats(x, best, max) {
@@ -42,10 +52,11 @@ fn running<T: Ranked>(line: &[T], values: &mut [T], places: &mut [i64], max: boo
             // Without a branch, as which elements win may be anything.
             let wins = beats(x, best, max);
             best = select_unpredictable(wins, x, best);
-            place = select_unpredictable(wins, (part * PART + k) as i64, place);
+            place = select_unpredictable(wins, (start + part * PART + k) as i64, place);
             (*v, *at) = (best, place);
         }
     }
+    *seen = Some((best, place));
 }
 
 /// The same of two lines at once, as steps of one wait for each other: of integers, among which equals are frequent.
@@ -91,47 +102,125 @@ pub fn running_extreme(
     max: bool,
 ) -> Result<()> {
     let d = running_type(input.dtype());
-    let from = lines::read(input, &[dim], d)?;
-    let (v, at) = (
-        lines::target(values, dim, d)?,
-        lines::target(indices, dim, DType::I64)?,
-    );
-    if d == DType::U8 {
-        running_lines::<u8>(&from, &v, &at, max);
-    } else {
-        by_type!(d, T => running_lines::<T>(&from, &v, &at, max));
+    let n = input.shape().get(dim).map_or(1, |&n| n as usize);
+    if run_beside([values, indices, input], dim) {
+        let inner = inner(input, dim);
+        return match d {
+            DType::U8 => columns::<u8>([values, indices, input], [n, inner], max),
+            d => by_type!(d, T => columns::<T>([values, indices, input], [n, inner], max)),
+        };
+    }
+    let from = lines::read(input, &[dim], input.dtype())?;
+    let v = lines::target(values, dim, values.dtype())?;
+    let at = lines::target(indices, dim, DType::I64)?;
+    match d {
+        DType::U8 => running_lines::<u8>([&v, &at, &from], n, max)?,
+        d => by_type!(d, T => running_lines::<T>([&v, &at, &from], n, max)?),
     }
     lines::finish(values, dim, &v)?;
     lines::finish(indices, dim, &at)
 }
 
-/// The running extremes of all lines.
-fn running_lines<T: Ranked>(from: &Tensor, values: &Tensor, at: &Tensor, max: bool) {
-    let n = from.shape()[1] as usize;
-    let (data, v) = (super::slice::<T>(from), super::slice_mut::<T>(values));
+/// How many lines lie side by side.
+fn inner(input: &Tensor, dim: usize) -> usize {
+    let behind = input.shape().iter().skip(dim + 1);
+    behind.map(|&n| n as usize).product()
+}
+
+/// Whether neighbouring lines are run down as they lie.
+pub(super) fn run_beside(tensors: [&Tensor; 3], dim: usize) -> bool {
+    let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
+    inner(tensors[2], dim) >= 8 && tensors.into_iter().all(dense)
+}
+
+/// The running extremes of all lines of `n` elements.
+fn running_lines<T: Ranked>([values, at, from]: [&Tensor; 3], n: usize, max: bool) -> Result<()> {
+    let (from, v) = (Reader::<T>::new(from)?, Writer::<T>::new(values)?);
     let at = super::slice_mut::<i64>(at);
-    let pairs = if T::DTYPE.is_float() {
-        0
+    let lines = at.len().checked_div(n).unwrap_or(0);
+    let plain = from.is_plain() && v.is_plain();
+    let two = if max {
+        running_two::<T, true>
     } else {
-        data.len() / (2 * n).max(1) * 2 * n
+        running_two::<T, false>
     };
-    let ((two, one), (to_two, to_one)) = (data.split_at(pairs), at.split_at_mut(pairs));
-    let (v, rest) = v.split_at_mut(pairs);
-    let (v, rest) = (lines::Shared::new(v), lines::Shared::new(rest));
-    lines::for_each(two, 2 * n, to_two, 2 * n, |i, x, at| {
-        // SAFETY: every two lines have their own part.
-        let v = unsafe { v.part(2 * i * n, 2 * n) };
-        if max {
-            running_two::<T, true>(x, v, at);
-        } else {
-            running_two::<T, false>(x, v, at);
+    let paired = !T::DTYPE.is_float() && (plain || 2 * n <= PIECE);
+    let shared = lines::Shared::new(at);
+    super::pool::parallel_for(lines, (super::iter::GRAIN / n.max(1)).max(1), |range| {
+        let (mut read, mut write) = (Piece::new(), Piece::new());
+        // SAFETY: every task has its own lines.
+        let mut run = |at: Range<usize>, f: &mut dyn FnMut(&[T], &mut [T], &mut [i64])| unsafe {
+            let x = from.get(at.clone(), &mut read);
+            let places = shared.part(at.start, at.len());
+            v.fill(at, &mut write, |v| f(x, v, places));
+        };
+        let mut line = range.start;
+        while paired && line + 2 <= range.end {
+            run(line * n..(line + 2) * n, &mut |x, v, at| two(x, v, at));
+            line += 2;
+        }
+        let each = if plain { n } else { PIECE };
+        for line in line..range.end {
+            let (mut seen, first, end) = (None, line * n, (line + 1) * n);
+            for start in (first..end).step_by(each) {
+                run(start..end.min(start + each), &mut |x, v, at| {
+                    running(x, start - first, &mut seen, v, at, max);
+                });
+            }
         }
     });
-    lines::for_each(one, n, to_one, n, |i, line, at| {
-        // SAFETY: every line has its own part.
-        running(line, unsafe { rest.part(i * n, n) }, at, max);
-    });
+    Ok(())
 }
+
+simd_fn! { stream
+    /// A row of columns that run on: what each has seen, and where.
+    fn row<T: Ranked>(x: &[T], k: i64, best: &mut [T], place: &mut [i64], max: bool) {
+        for ((&x, best), place) in x.iter().zip(best).zip(place) {
+            let wins = beats(x, *best, max);
+            *best = if wins { x } else { *best };
+            *place = if wins { k } else { *place };
+        }
+    }
+}
+
+/// The running extremes down the columns of `[n, inner]` blocks.
+fn columns<T: Ranked>(
+    [values, at, from]: [&Tensor; 3],
+    [n, inner]: [usize; 2],
+    max: bool,
+) -> Result<()> {
+    const WIDTH: usize = 256;
+    let (from, v) = (Reader::<T>::new(from)?, Writer::<T>::new(values)?);
+    let at = super::slice_mut::<i64>(at);
+    let chunks = inner.div_ceil(WIDTH);
+    let blocks = at.len().checked_div(n * inner).unwrap_or(0);
+    let shared = lines::Shared::new(at);
+    let grain = (super::iter::GRAIN / (n * inner.min(WIDTH)).max(1)).max(1);
+    super::pool::parallel_for(blocks * chunks, grain, |range| {
+        let (mut read, mut write) = (Piece::new(), Piece::new());
+        for k in range {
+            let j = k % chunks * WIDTH;
+            let w = WIDTH.min(inner - j);
+            let (mut best, mut place) = ([T::default(); WIDTH], [0; WIDTH]);
+            for r in 0..n {
+                let at = (k / chunks * n + r) * inner + j;
+                let at = at..at + w;
+                let x = from.get(at.clone(), &mut read);
+                if r == 0 {
+                    best[..w].copy_from_slice(x);
+                }
+                row(x, r as i64, &mut best[..w], &mut place[..w], max);
+                // SAFETY: every task has its own columns.
+                unsafe {
+                    shared.part(at.start, w).copy_from_slice(&place[..w]);
+                    v.fill(at, &mut write, |v| v.copy_from_slice(&best[..w]));
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,7 +249,7 @@ mod tests {
                     let both = (values.split_off(n), places.split_off(n));
                     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                     assert_eq!((bits(&both.0), &both.1), (bits(&values), &places));
-                    running(&line, &mut values, &mut places, max);
+                    running(&line, 0, &mut None, &mut values, &mut places, max);
                     assert_eq!((bits(&both.0), &both.1), (bits(&values), &places));
                     let mut best = 0;
                     for (k, &x) in line.iter().enumerate() {

@@ -2,10 +2,12 @@
 
 #![allow(unsafe_code, reason = "tasks write disjoint parts of a result")]
 
+use super::casts::{PIECE, Piece, Reader, Writer};
 use super::lines;
 use super::room::Room;
-use crate::{DType, Dims, Element, Result, Tensor};
+use crate::{DType, Element, Result, Tensor};
 use num_complex::{Complex32, Complex64};
+use std::ops::Range;
 
 /// What runs along a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,24 +63,34 @@ fn run_beside(out: &Tensor, input: &Tensor, dim: usize) -> bool {
     (inner >= 8 || few) && dense(input) && dense(out)
 }
 
+/// What elements are converted to before all else: of what is summed up in a wider type than the result's, to that of the
+/// result. Integers are the same in any type that holds fewer of their bits.
+fn rounded_to(out: DType, input: DType) -> DType {
+    let integers = out.is_integral(true) && input.is_integral(true);
+    match summed_in(out) == out || integers {
+        true => input,
+        false => out,
+    }
+}
+
 /// What [`scan`] takes besides its result.
 ///
 /// # Errors
 /// If a size overflows.
 pub fn scan_room(room: &mut Room, out: &Tensor, input: &Tensor, dim: usize) -> Result<()> {
-    let d = summed_in(out.dtype());
-    let first;
-    let input = if out.dtype() != input.dtype() && d != out.dtype() {
-        first = room.converted(input, out.dtype())?;
-        &first
-    } else {
+    let (d, first);
+    d = rounded_to(out.dtype(), input.dtype());
+    let input = if d == input.dtype() {
         input
+    } else {
+        first = room.converted(input, d)?;
+        &first
     };
     if run_beside(out, input, dim) {
-        return room.all_dense([Some(out), Some(input)], d);
+        return Ok(());
     }
-    let lines = |t: &Tensor| t.permuted(&lines::order(t.ndim(), &[dim]));
-    room.all_dense([Some(&lines(out)), Some(&lines(input))], d)
+    room.lines(input, &[dim], d)?;
+    room.lines(out, &[dim], out.dtype()).map(drop)
 }
 
 /// Results so far along `dim`; elements are converted to the result's type first.
@@ -87,102 +99,104 @@ pub fn scan_room(room: &mut Room, out: &Tensor, input: &Tensor, dim: usize) -> R
 /// If the type of the result has no kernel, or memory cannot be had.
 pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> {
     kind.check(out.dtype())?;
-    let d = summed_in(out.dtype());
-    let first;
-    let input = if out.dtype() != input.dtype() && d != out.dtype() {
-        first = super::copy::converted(input, out.dtype())?;
-        &first
-    } else {
+    let (d, first);
+    d = rounded_to(out.dtype(), input.dtype());
+    let input = if d == input.dtype() {
         input
-    };
-    let inner = inner(input, dim);
-    let beside = run_beside(out, input, dim);
-    let written;
-    let (from, to) = if beside {
-        written = lines::results(out, d)?;
-        let n = input.shape()[dim];
-        let flat = [input.numel() / (n * inner as i64).max(1), n, inner as i64];
-        let strides = Dims::from([n * inner as i64, inner as i64, 1]);
-        let view = |t: &Tensor| t.view_with(flat.into(), strides.clone(), t.offset());
-        (view(&super::copy::dense(input, d)?), view(&written))
     } else {
-        written = lines::target(out, dim, d)?;
-        (lines::read(input, &[dim], d)?, written.clone())
+        first = super::copy::converted(input, d)?;
+        &first
     };
-    match (d, kind) {
-        (DType::I64, Kind::Sum) => run::<i64, i64>(&from, &to, 0, |a, x| a.wrapping_add(x), |a| a),
-        (DType::I64, _) => run::<i64, i64>(&from, &to, 1, |a, x| a.wrapping_mul(x), |a| a),
-        (DType::F32, Kind::Sum) if !beside => sums(&from, &to),
+    let n = input.shape().get(dim).map_or(1, |&n| n as usize);
+    if run_beside(out, input, dim) {
+        return by_kind(kind, input, out, [n, inner(input, dim)]);
+    }
+    let to = lines::target(out, dim, out.dtype())?;
+    by_kind(kind, &lines::read(input, &[dim], d)?, &to, [n, 1])?;
+    lines::finish(out, dim, &to)
+}
+
+/// Runs along `n` elements of lines of which so many lie side by side.
+fn by_kind(kind: Kind, from: &Tensor, to: &Tensor, sizes: [usize; 2]) -> Result<()> {
+    let half = matches!(to.dtype(), DType::F16 | DType::BF16);
+    match (summed_in(to.dtype()), kind) {
+        (DType::I64, Kind::Sum) => {
+            run::<i64, i64>(from, to, sizes, 0, |a, x| a.wrapping_add(x), |a| a)
+        }
+        (DType::I64, _) => run::<i64, i64>(from, to, sizes, 1, |a, x| a.wrapping_mul(x), |a| a),
+        (DType::F32, Kind::Sum) if half => {
+            run::<f32, f32>(from, to, sizes, 0.0, |a, x| a + x, |a| a)
+        }
+        (DType::F32, Kind::Prod) if half => {
+            run::<f32, f32>(from, to, sizes, 1.0, |a, x| a * x, |a| a)
+        }
+        (DType::F32, Kind::Sum) if sizes[1] == 1 => sums(from, to, sizes[0]),
         (DType::F32, Kind::Sum) => {
-            run::<f32, f64>(&from, &to, 0.0, |a, x| a + f64::from(x), |a| a as f32)
+            run::<f32, f64>(from, to, sizes, 0.0, |a, x| a + f64::from(x), |a| a as f32)
         }
         (DType::F32, Kind::Prod) => {
-            run::<f32, f64>(&from, &to, 1.0, |a, x| a * f64::from(x), |a| a as f32)
+            run::<f32, f64>(from, to, sizes, 1.0, |a, x| a * f64::from(x), |a| a as f32)
         }
-        (DType::F32, Kind::LogSumExp) => run::<f32, f64>(
-            &from,
-            &to,
-            f64::NEG_INFINITY,
-            |a, x| log_add(a, f64::from(x)),
-            |a| a as f32,
-        ),
-        (DType::F64, Kind::Sum) => run::<f64, f64>(&from, &to, 0.0, |a, x| a + x, |a| a),
-        (DType::F64, Kind::Prod) => run::<f64, f64>(&from, &to, 1.0, |a, x| a * x, |a| a),
+        (DType::F32, Kind::LogSumExp) => {
+            let step = |a, x| log_add(a, f64::from(x));
+            run::<f32, f64>(from, to, sizes, f64::NEG_INFINITY, step, |a| a as f32)
+        }
+        (DType::F64, Kind::Sum) => run::<f64, f64>(from, to, sizes, 0.0, |a, x| a + x, |a| a),
+        (DType::F64, Kind::Prod) => run::<f64, f64>(from, to, sizes, 1.0, |a, x| a * x, |a| a),
         (DType::F64, Kind::LogSumExp) => {
-            run::<f64, f64>(&from, &to, f64::NEG_INFINITY, log_add, |a| a)
+            run::<f64, f64>(from, to, sizes, f64::NEG_INFINITY, log_add, |a| a)
         }
         (DType::C64, _) => {
             let narrow = |a: Complex64| Complex32::new(a.re as f32, a.im as f32);
             let wide = |x: Complex32| Complex64::new(f64::from(x.re), f64::from(x.im));
-            complex::<Complex32>(kind, &from, &to, wide, narrow);
+            complex::<Complex32>(kind, from, to, sizes, wide, narrow)
         }
-        _ => complex::<Complex64>(kind, &from, &to, |x| x, |a| a),
+        _ => complex::<Complex64>(kind, from, to, sizes, |x| x, |a| a),
     }
-    if beside {
-        return lines::put(out, &written);
-    }
-    lines::finish(out, dim, &written)
 }
 
 fn complex<T: Element>(
     kind: Kind,
     from: &Tensor,
     to: &Tensor,
+    sizes: [usize; 2],
     wide: impl Fn(T) -> Complex64 + Sync,
     narrow: impl Fn(Complex64) -> T + Sync,
-) {
+) -> Result<()> {
     let start = |re| Complex64::new(re, 0.0);
     match kind {
-        Kind::Sum => run(from, to, start(0.0), |a, x| a + wide(x), narrow),
-        Kind::Prod => run(from, to, start(1.0), |a, x| a * wide(x), narrow),
+        Kind::Sum => run(from, to, sizes, start(0.0), |a, x| a + wide(x), narrow),
+        Kind::Prod => run(from, to, sizes, start(1.0), |a, x| a * wide(x), narrow),
         Kind::LogSumExp => {
             let step = |a, x| log_add_complex(a, wide(x));
-            run(from, to, start(f64::NEG_INFINITY), step, narrow);
+            run(from, to, sizes, start(f64::NEG_INFINITY), step, narrow)
         }
     }
 }
 
+/// Lines that run at once: steps of one wait for each other.
+const ABREAST: usize = 4;
+
 fn run<T: Element, A: Copy + Sync>(
     from: &Tensor,
     to: &Tensor,
+    [n, inner]: [usize; 2],
     start: A,
     step: impl Fn(A, T) -> A + Sync,
     out: impl Fn(A) -> T + Sync,
-) {
-    let n = from.shape()[1] as usize;
-    if n == 0 || from.numel() == 0 {
-        return;
+) -> Result<()> {
+    let (ends, all) = (Ends::<T>::new(from, to)?, to.numel() as usize);
+    if inner > 1 {
+        columns(&ends, all, [n, inner], start, step, out);
+        return Ok(());
     }
-    if let Some(&inner) = from.shape().get(2) {
-        let (x, to) = (super::slice::<T>(from), super::slice_mut::<T>(to));
-        return columns(x, to, n, inner as usize, start, step, out);
-    }
-    // Several lines at once: steps of one wait for each other.
-    const ABREAST: usize = 4;
-    let (x, to) = (super::slice::<T>(from), super::slice_mut::<T>(to));
-    let (x, left) = x.split_at(x.len() - x.len() % (ABREAST * n));
-    let (to, rest) = to.split_at_mut(x.len());
-    lines::for_each(x, ABREAST * n, to, ABREAST * n, |_, x, to| {
+    let part = |acc: &mut A, x: &[T], to: &mut [T]| {
+        for (o, &x) in to.iter_mut().zip(x) {
+            *acc = step(*acc, x);
+            *o = out(*acc);
+        }
+    };
+    let several = |x: &[T], to: &mut [T]| {
         let mut acc = [start; ABREAST];
         let x: [&[T]; ABREAST] = std::array::from_fn(|k| &x[k * n..][..n]);
         let (first, second) = to.split_at_mut(2 * n);
@@ -194,28 +208,17 @@ fn run<T: Element, A: Copy + Sync>(
                 to[k][i] = out(acc[k]);
             }
         }
-    });
-    lines::for_each(left, n, rest, n, |_, line, to| {
-        let mut acc = start;
-        for (o, &x) in to.iter_mut().zip(line) {
-            acc = step(acc, x);
-            *o = out(acc);
-        }
-    });
+    };
+    ends.lines(all, n, start, &part, &several);
+    Ok(())
 }
 
 /// Running sums of the lines of f32: eight elements are summed by themselves first, so that lines advance by eight
 /// elements with one dependent addition.
-fn sums(from: &Tensor, to: &Tensor) {
+fn sums(from: &Tensor, to: &Tensor, n: usize) -> Result<()> {
     const GROUP: usize = 8;
-    let n = from.shape()[1] as usize;
-    if from.numel() == 0 {
-        return;
-    }
-    let (x, to) = (super::slice::<f32>(from), super::slice_mut::<f32>(to));
-    lines::for_each(x, n, to, n, |_, line, to| {
-        let mut acc = 0f64;
-        let (mut x, mut o) = (line.chunks_exact(GROUP), to.chunks_exact_mut(GROUP));
+    let part = |acc: &mut f64, x: &[f32], to: &mut [f32]| {
+        let (mut x, mut o) = (x.chunks_exact(GROUP), to.chunks_exact_mut(GROUP));
         for (x, o) in (&mut x).zip(&mut o) {
             let mut part = [0f64; GROUP];
             part[0] = f64::from(x[0]);
@@ -223,45 +226,117 @@ fn sums(from: &Tensor, to: &Tensor) {
                 part[i] = part[i - 1] + f64::from(x[i]);
             }
             for i in 0..GROUP {
-                o[i] = (acc + part[i]) as f32;
+                o[i] = (*acc + part[i]) as f32;
             }
-            acc += part[GROUP - 1];
+            *acc += part[GROUP - 1];
         }
         for (&x, o) in x.remainder().iter().zip(o.into_remainder()) {
-            acc += f64::from(x);
-            *o = acc as f32;
+            *acc += f64::from(x);
+            *o = *acc as f32;
         }
-    });
+    };
+    let several = |x: &[f32], to: &mut [f32]| {
+        let lines = x.chunks_exact(n).zip(to.chunks_exact_mut(n));
+        lines.for_each(|(x, to)| part(&mut 0.0, x, to));
+    };
+    Ends::new(from, to)?.lines(to.numel() as usize, n, 0.0, &part, &several);
+    Ok(())
+}
+
+/// What runs along a part of a line, and along several lines at once.
+type Part<'a, A, T> = &'a (dyn Fn(&mut A, &[T], &mut [T]) + Sync);
+type Several<'a, T> = &'a (dyn Fn(&[T], &mut [T]) + Sync);
+
+/// Where elements come from and results go.
+struct Ends<T> {
+    from: Reader<T>,
+    to: Writer<T>,
+}
+
+impl<T: Element> Ends<T> {
+    fn new(from: &Tensor, to: &Tensor) -> Result<Self> {
+        let (from, to) = (Reader::new(from)?, Writer::new(to)?);
+        Ok(Self { from, to })
+    }
+
+    fn are_plain(&self) -> bool {
+        self.from.is_plain() && self.to.is_plain()
+    }
+
+    /// Runs along lines of `n` of `all` elements.
+    fn lines<A: Copy + Sync>(
+        &self,
+        all: usize,
+        n: usize,
+        start: A,
+        part: Part<'_, A, T>,
+        several: Several<'_, T>,
+    ) {
+        let lines = all.checked_div(n).unwrap_or(0);
+        let grain = (super::iter::GRAIN / n.max(1)).max(1);
+        super::pool::parallel_for(lines, grain, |range| {
+            let (mut read, mut write) = (Piece::new(), Piece::new());
+            // SAFETY: every task has its own lines.
+            let mut run = |at: Range<usize>, f: &mut dyn FnMut(&[T], &mut [T])| unsafe {
+                let x = self.from.get(at.clone(), &mut read);
+                self.to.fill(at, &mut write, |to| f(x, to));
+            };
+            let short = self.are_plain() || ABREAST * n <= PIECE;
+            let mut line = range.start;
+            while short && line + ABREAST <= range.end {
+                run(line * n..(line + ABREAST) * n, &mut |x, to| several(x, to));
+                line += ABREAST;
+            }
+            let most = if self.are_plain() { n } else { PIECE };
+            for line in line..range.end {
+                let (mut acc, end) = (start, (line + 1) * n);
+                for at in (line * n..end).step_by(most) {
+                    run(at..end.min(at + most), &mut |x, to| part(&mut acc, x, to));
+                }
+            }
+        });
+    }
 }
 
 /// Runs down the columns of `[n, inner]` blocks.
 fn columns<T: Element, A: Copy + Sync>(
-    x: &[T],
-    to: &mut [T],
-    n: usize,
-    inner: usize,
+    ends: &Ends<T>,
+    all: usize,
+    [n, inner]: [usize; 2],
     start: A,
     step: impl Fn(A, T) -> A + Sync,
     out: impl Fn(A) -> T + Sync,
 ) {
     const WIDTH: usize = 256;
     let chunks = inner.div_ceil(WIDTH);
-    let blocks = x.len() / (n * inner);
-    let shared = super::lines::Shared::new(to);
-    let grain = (super::iter::GRAIN / (n * inner.min(WIDTH))).max(1);
+    let blocks = all.checked_div(n * inner).unwrap_or(0);
+    let grain = (super::iter::GRAIN / (n * inner.min(WIDTH)).max(1)).max(1);
+    // Rows that lie one after the other are converted together.
+    let rows = match (chunks, ends.are_plain()) {
+        (1, true) => n,
+        (1, false) => PIECE / inner,
+        _ => 1,
+    };
     super::pool::parallel_for(blocks * chunks, grain, |range| {
+        let (mut read, mut write) = (Piece::new(), Piece::new());
         for k in range {
             let j = k % chunks * WIDTH;
             let w = WIDTH.min(inner - j);
             let mut acc = [start; WIDTH];
-            for r in 0..n {
+            for r in (0..n).step_by(rows) {
                 let at = (k / chunks * n + r) * inner + j;
+                let at = at..at + rows.min(n - r) * w;
+                let x = ends.from.get(at.clone(), &mut read);
+                let each = |to: &mut [T]| {
+                    for (x, to) in x.chunks_exact(w).zip(to.chunks_exact_mut(w)) {
+                        for ((a, &x), o) in acc[..w].iter_mut().zip(x).zip(to) {
+                            *a = step(*a, x);
+                            *o = out(*a);
+                        }
+                    }
+                };
                 // SAFETY: every task has its own columns.
-                let (row, o) = (&x[at..at + w], unsafe { shared.part(at, w) });
-                for ((a, &x), o) in acc[..w].iter_mut().zip(row).zip(o) {
-                    *a = step(*a, x);
-                    *o = out(*a);
-                }
+                unsafe { ends.to.fill(at, &mut write, each) };
             }
         }
     });

@@ -1,11 +1,11 @@
 //! What needs each line as a whole: medians, order statistics, modes, log-sum-exp.
 
-use super::extreme::{Ranked, by_type, compare_type};
+use super::extreme::{Ranked, compare_type};
+use super::kth::kth_key;
 use super::sort::Key;
 use super::{lines, room, ties};
 use crate::{DType, Device, Result, Tensor, bail};
 use num_complex::Complex64;
-use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 /// The order of elements with NaN last.
@@ -31,7 +31,7 @@ fn pick<T: Key>(line: &[T], what: Pick) -> usize {
     let nan = |x: &T| Some(x.key()) == T::ODD;
     let k = match what {
         Pick::Kth(k) => k.saturating_sub(1),
-        Pick::Median => match line.iter().position(nan) {
+        Pick::Median => match T::ODD.and_then(|_| line.iter().position(nan)) {
             Some(at) => return at,
             None => (line.len() - 1) / 2,
         },
@@ -43,17 +43,25 @@ fn pick<T: Key>(line: &[T], what: Pick) -> usize {
     if is_kth && ties::are_sure(line) {
         return ties::kth(line, k);
     }
-    let mut keys: Keys = line.iter().map(|x| x.key()).zip(0..).collect();
-    let (key, at) = *keys.select_nth_unstable(k).1;
+    let (key, before) = kth_key(line, k);
+    let mut equals = (0..line.len()).filter(|&i| line[i].key() == key);
     // Medians are by position among equals.
-    if !is_kth || line.iter().filter(|x| x.key() == key).nth(1).is_none() {
-        return at as usize;
+    let found = equals.nth(if is_kth { 0 } else { k - before });
+    match (found, is_kth && equals.next().is_some()) {
+        (Some(at), false) => at,
+        _ => ties::kth(line, k),
     }
-    ties::kth(line, k)
 }
 
-/// Keys with positions; those of short lines need no memory.
-type Keys = SmallVec<[(u64, u32); 32]>;
+impl Pick {
+    /// Bytes of keys that finding an element among `n` takes.
+    pub(super) fn keys(self, n: usize) -> usize {
+        match self {
+            Self::Kth(_) | Self::Mode => n * size_of::<(u64, u64)>(),
+            Self::Median | Self::NanMedian => 0,
+        }
+    }
+}
 
 /// The last of the longest run of equal elements, were they in order as `std::sort` leaves them.
 fn most_frequent<T: Key>(line: &[T]) -> usize {
@@ -93,13 +101,13 @@ pub fn choose(
     dims: &[usize],
     what: Pick,
 ) -> Result<()> {
-    let d = compare_type(input.dtype());
+    let d = chosen_in(input.dtype());
     let from = lines::read(input, dims, d)?;
     let n = from.shape()[1] as usize;
     if n == 0 {
         return super::fill(values, median_of_nothing(input.dtype()));
     }
-    by_type!(d, T => {
+    crate::with_dtype!(d, [int half float] => T, {
         let data = super::slice::<T>(&from);
         let places = match indices {
             Some(indices) => lines::results(indices, DType::I64)?,
@@ -107,7 +115,7 @@ pub fn choose(
         };
         let at = super::slice_mut::<i64>(&places);
         {
-            let _keys = room::lists(at.len(), n * size_of::<(u64, u64)>());
+            let _keys = room::lists(at.len(), what.keys(n));
             lines::for_each(data, n, at, 1, |_, line, at| at[0] = pick(line, what) as i64);
         }
         let v = lines::results(values, d)?;
@@ -116,7 +124,15 @@ pub fn choose(
         }
         lines::put(values, &v)?;
         indices.map_or(Ok(()), |indices| lines::put(indices, &places))
-    })
+    }, else { bail!(NotImplemented, "no order of {d}") })
+}
+
+/// The type whose elements are chosen from: others are converted.
+pub(super) fn chosen_in(d: DType) -> DType {
+    match d {
+        DType::Bool | DType::U16 | DType::U32 | DType::U64 => compare_type(d),
+        d => d,
+    }
 }
 
 /// What PyTorch makes of NaN as an integer.

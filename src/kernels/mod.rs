@@ -356,6 +356,18 @@ pub fn fold(
     }
 }
 
+/// The least and the largest element; see [`cpu::range::run`].
+///
+/// # Errors
+/// If there is no fold of the dtype.
+pub fn range(outs: &[Tensor], input: &Tensor, dims: &[usize]) -> Result<()> {
+    if on_host(input) {
+        return cpu::range::run(outs, input, dims);
+    }
+    let mut kinds = [Kind::Min, Kind::Max].into_iter().zip(outs);
+    kinds.try_for_each(|(kind, out)| fold(kind, out, input, dims, 0.0, Post::None))
+}
+
 /// True if an element is 0, as far as the host can say at once: GPUs divide by such integers without an error, as in PyTorch.
 #[must_use]
 pub fn any_zero(t: &Tensor) -> bool {

@@ -1,6 +1,7 @@
 //! Extremes and their places, norms and log-sum-exp.
 
 use crate::cpu::lines_room;
+use crate::cpu::range;
 use crate::cpu::reduce::{self, Kind, Post};
 use crate::cpu::room::Room;
 use crate::dims::MAX_NDIM;
@@ -35,7 +36,7 @@ pub static OPS: &[OpDef] = &[
         "aminmax",
         "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         FMO | X,
-        body!(range, anywhere: write_range),
+        body!(range, anywhere: write_range, scratch: range_room),
         "The smallest and the largest element.",
     ).samples("f32[3, 4], dim=0; f32[3, 4], dim=0, keepdim=True")
     .grad("self: _grad.aminmax(self, grads[0], grads[1], min, max, dim, keepdim)"),
@@ -174,10 +175,11 @@ fn range<'a>(a: &calls::Aminmax<'a>) -> Result<(Plan, Over<'a>)> {
 }
 
 fn write_range<A>(_: &A, over: &Over, outs: &[Tensor]) -> Result<()> {
-    for (kind, out) in [Kind::Min, Kind::Max].into_iter().zip(outs) {
-        kernels::fold(kind, out, over.input, &over.dims, 0.0, Post::None)?;
-    }
-    Ok(())
+    kernels::range(outs, over.input, &over.dims)
+}
+
+fn range_room<A>(_: &A, over: &Over, _: &[Tensor], room: &mut Room) -> Result<()> {
+    range::room(room, over.input, &over.dims)
 }
 
 /// Rule of `argmax` and `argmin`; finds whether it is the largest.

@@ -199,7 +199,13 @@ fn choose_room<A>(_: &A, choice: &Choice, outs: &[Tensor], room: &mut Room) -> R
     if outs[0].numel() == 0 {
         return Ok(());
     }
-    lines_room::choose(room, outs, choice.over.input, &choice.over.dims)
+    lines_room::choose(
+        room,
+        outs,
+        choice.over.input,
+        &choice.over.dims,
+        choice.what,
+    )
 }
 
 /// What quantiles are asked for.
