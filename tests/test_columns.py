@@ -150,3 +150,40 @@ def test_hinges_of_all_classes_but_the_own(p, weighted):
         gaps = gaps.scatter(1, t[:, None], 0) * (1 if w is None else w[t][:, None])
         found = F.multi_margin_loss(x, t, p, 0.5, w, reduction="none")
         torch.testing.assert_close(found, gaps.sum(1) / classes)
+
+
+PIECES = [(4097,), (70000,), (3, 4095), (2, 9001), (9, 1365), (40, 25), (3, 50, 9), (4, 33, 257)]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16]
+)
+@pytest.mark.parametrize("shape", PIECES)
+def test_lines_that_are_read_in_pieces_are_those_of_numpy(dtype, shape):
+    torch.manual_seed(len(shape))
+    x = torch.randint(0, 100, shape).to(dtype)
+    wide = x.float().numpy() if dtype.is_floating_point else x.long().numpy()
+    for dim in range(x.dim()):
+        sums = torch.from_numpy(np.cumsum(wide, dim, dtype=wide.dtype))
+        assert x.cumsum(dim, dtype=dtype).equal(sums.to(dtype))
+        values, places = x.cummax(dim)
+        assert (values.double().numpy() == np.maximum.accumulate(wide, dim)).all()
+        assert x.gather(dim, places).equal(values)
+        for found, best in ((x.max(dim), wide.argmax(dim)), (x.min(dim), wide.argmin(dim))):
+            assert (found.indices.numpy() == best).all()
+            assert x.gather(dim, found.indices.unsqueeze(dim)).squeeze(dim).equal(found.values)
+        middle = (x.shape[dim] - 1) // 2
+        values, places = x.median(dim)
+        assert (values.double().numpy() == np.sort(wide, dim).take(middle, dim)).all()
+        assert x.gather(dim, places.unsqueeze(dim)).squeeze(dim).equal(values)
+    assert x.argmax() == wide.argmax() and x.argmin() == wide.argmin()
+    assert [float(t) for t in x.aminmax()] == [wide.min(), wide.max()]
+    assert float(x.median()) == np.sort(wide, None)[(x.numel() - 1) // 2]
+
+
+def test_the_least_and_the_largest_of_many_are_nan_if_any_is():
+    x = torch.arange(200_000, dtype=torch.float32).view(400, 500) - 1000
+    assert [t.item() for t in x.aminmax()] == [-1000.0, 198_999.0]
+    assert [t.item() for t in x.T.aminmax()] == [-1000.0, 198_999.0]
+    x[399, 499] = torch.nan
+    assert all(t.isnan() for t in x.aminmax())
