@@ -5,19 +5,21 @@ use super::reduce::{Kind, Post, fold_room, folds_as_it_is, run_kind};
 use super::room::Room;
 use crate::{Device, Dims, Result, Tensor};
 
-/// Elements that are still near when they are read again.
-const PART: i64 = 1 << 15;
+/// Bytes of elements that are still near when they are read again.
+const PART: i64 = 1 << 17;
 const KINDS: [Kind; 2] = [Kind::Min, Kind::Max];
 
 /// Whether elements are many and lie in one piece: of others, and along dimensions, both are found one after the other.
 fn in_parts(input: &Tensor, dims: &[usize]) -> bool {
     let dense = input.is_contiguous() && !input.is_lazy();
     let all = dims.len() == input.ndim();
-    all && dense && input.numel() > 2 * PART && folds_as_it_is(Kind::Min, input.dtype())
+    all && dense && parts_of(input)[1] > 2 && folds_as_it_is(Kind::Min, input.dtype())
 }
 
-fn parts_of(n: i64) -> i64 {
-    (n + PART - 1) / PART
+/// The elements of a part, and how many parts there are.
+fn parts_of(input: &Tensor) -> [i64; 2] {
+    let part = PART / input.dtype().size() as i64;
+    [part, (input.numel() + part - 1) / part]
 }
 
 /// The least and the largest element over `dims`; NaN if there is any.
@@ -32,8 +34,7 @@ pub fn run(outs: &[Tensor], input: &Tensor, dims: &[usize]) -> Result<()> {
     if !in_parts(input, dims) {
         return both.try_for_each(|(kind, out)| fold(kind, out, input, dims));
     }
-    let n = input.numel();
-    let parts = parts_of(n);
+    let [n, parts] = parts_of(input);
     let found = Tensor::empty(&[2, parts], input.dtype(), Device::CPU)?;
     let view = |t: &Tensor, start: i64, shape: &[i64]| {
         let strides = crate::dims::contiguous_strides(shape);
@@ -41,7 +42,7 @@ pub fn run(outs: &[Tensor], input: &Tensor, dims: &[usize]) -> Result<()> {
     };
     pool::parallel_items(parts as usize, |i| {
         let i = i as i64;
-        let part = view(input, i * PART, &[PART.min(n - i * PART)]);
+        let part = view(input, i * n, &[n.min(input.numel() - i * n)]);
         for (kind, row) in KINDS.into_iter().zip([0, parts]) {
             // What folds as it is fails nowhere.
             drop(fold(kind, &view(&found, row + i, &[]), &part, &[0]));
@@ -57,7 +58,7 @@ pub fn run(outs: &[Tensor], input: &Tensor, dims: &[usize]) -> Result<()> {
 /// If a size overflows.
 pub fn room(room: &mut Room, input: &Tensor, dims: &[usize]) -> Result<()> {
     if in_parts(input, dims) {
-        let parts = parts_of(input.numel());
+        let [_, parts] = parts_of(input);
         return room.empty(&[2, parts], input.dtype()).map(drop);
     }
     let mut kinds = KINDS.into_iter();

@@ -4,9 +4,11 @@
 
 use super::casts::{PIECE, Piece, Reader, Writer};
 use super::lines;
+use super::reduce::bytes;
 use super::room::Room;
 use crate::{DType, Element, Result, Tensor};
 use num_complex::{Complex32, Complex64};
+use num_traits::{One, WrappingAdd, WrappingMul};
 use std::ops::Range;
 
 /// What runs along a line.
@@ -119,11 +121,17 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
 /// Runs along `n` elements of lines of which so many lie side by side.
 fn by_kind(kind: Kind, from: &Tensor, to: &Tensor, sizes: [usize; 2]) -> Result<()> {
     let half = matches!(to.dtype(), DType::F16 | DType::BF16);
-    match (summed_in(to.dtype()), kind) {
-        (DType::I64, Kind::Sum) => {
-            run::<i64, i64>(from, to, sizes, 0, |a, x| a.wrapping_add(x), |a| a)
+    if from.dtype() == to.dtype() {
+        match to.dtype() {
+            DType::U8 => return integers::<u8>(kind, from, to, sizes),
+            DType::I8 => return integers::<u8>(kind, &bytes(from), &bytes(to), sizes),
+            DType::I16 => return integers::<i16>(kind, from, to, sizes),
+            DType::I32 => return integers::<i32>(kind, from, to, sizes),
+            _ => {}
         }
-        (DType::I64, _) => run::<i64, i64>(from, to, sizes, 1, |a, x| a.wrapping_mul(x), |a| a),
+    }
+    match (summed_in(to.dtype()), kind) {
+        (DType::I64, _) => integers::<i64>(kind, from, to, sizes),
         (DType::F32, Kind::Sum) if half => {
             run::<f32, f32>(from, to, sizes, 0.0, |a, x| a + x, |a| a)
         }
@@ -152,6 +160,26 @@ fn by_kind(kind: Kind, from: &Tensor, to: &Tensor, sizes: [usize; 2]) -> Result<
             complex::<Complex32>(kind, from, to, sizes, wide, narrow)
         }
         _ => complex::<Complex64>(kind, from, to, sizes, |x| x, |a| a),
+    }
+}
+
+/// Sums or products of integers, in any type that holds their last bits.
+fn integers<T: Element + WrappingAdd + WrappingMul + One>(
+    kind: Kind,
+    from: &Tensor,
+    to: &Tensor,
+    sizes: [usize; 2],
+) -> Result<()> {
+    match kind {
+        Kind::Sum => run(
+            from,
+            to,
+            sizes,
+            T::default(),
+            |a, x| a.wrapping_add(&x),
+            |a| a,
+        ),
+        _ => run(from, to, sizes, T::one(), |a, x| a.wrapping_mul(&x), |a| a),
     }
 }
 

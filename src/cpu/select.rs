@@ -1,9 +1,8 @@
 //! What needs each line as a whole: medians, order statistics, modes, log-sum-exp.
 
 use super::extreme::{Ranked, compare_type};
-use super::kth::kth_key;
 use super::sort::Key;
-use super::{lines, room, ties};
+use super::{kth, lines, room, ties};
 use crate::{DType, Device, Result, Tensor, bail};
 use num_complex::Complex64;
 use std::cmp::Ordering;
@@ -29,26 +28,28 @@ pub enum Pick {
 /// The position of the wanted element; lines are not empty.
 fn pick<T: Key>(line: &[T], what: Pick) -> usize {
     let nan = |x: &T| Some(x.key()) == T::ODD;
-    let k = match what {
-        Pick::Kth(k) => k.saturating_sub(1),
-        Pick::Median => match T::ODD.and_then(|_| line.iter().position(nan)) {
-            Some(at) => return at,
-            None => (line.len() - 1) / 2,
-        },
-        Pick::NanMedian => line.iter().filter(|x| !nan(x)).count().saturating_sub(1) / 2,
-        Pick::Mode => return most_frequent(line),
-    };
-    let k = k.min(line.len() - 1);
     let is_kth = matches!(what, Pick::Kth(_));
+    let k = match what {
+        Pick::Kth(k) => k.clamp(1, line.len()) - 1,
+        Pick::Mode => return most_frequent(line),
+        Pick::Median | Pick::NanMedian => (line.len() - 1) / 2,
+    };
     if is_kth && ties::are_sure(line) {
         return ties::kth(line, k);
     }
-    let (key, before) = kth_key(line, k);
-    let mut equals = (0..line.len()).filter(|&i| line[i].key() == key);
+    let keys = kth::Line::new(line);
+    let k = match what {
+        Pick::Median if keys.has_odd() => return line.iter().position(nan).unwrap_or(k),
+        Pick::NanMedian if keys.has_odd() => {
+            line.iter().filter(|x| !nan(x)).count().saturating_sub(1) / 2
+        }
+        _ => k,
+    };
+    let (key, before) = keys.kth(k);
     // Medians are by position among equals.
-    let found = equals.nth(if is_kth { 0 } else { k - before });
-    match (found, is_kth && equals.next().is_some()) {
-        (Some(at), false) => at,
+    match kth::places(line, key, if is_kth { 0 } else { k - before }) {
+        [Some(at), None] => at,
+        [Some(at), _] if !is_kth => at,
         _ => ties::kth(line, k),
     }
 }
