@@ -424,15 +424,6 @@ def test_a_view_is_made_again_of_another_tensor(view):
     assert base._view_func(other) is None
 
 
-@pytest.mark.parametrize(
-    "made",
-    [lambda x: x.roll(1), lambda x: x.roll(1, 0), *(lambda x, k=k: x.rot90(k) for k in range(4))],
-)
-def test_what_is_moved_is_no_view(made):
-    x = made(torch.arange(6.0).reshape(2, 3))
-    assert not x._is_view() and x._base is None
-
-
 def test_a_tensor_with_a_plus_is_itself():
     x = torch.ones(2)
     assert +x is x and torch.positive(x) is x

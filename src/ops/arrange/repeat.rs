@@ -279,7 +279,7 @@ fn roll(a: &calls::Roll) -> Result<Tensor> {
     ensure!(!shifts.is_empty(), Runtime, "`shifts` required");
     if dims.is_empty() && shifts.len() == 1 {
         let line = f::reshape(&f::contiguous(t)?, &[-1])?;
-        return f::view(&roll_one(&line, shifts[0], 0)?, t.shape()).map(Tensor::of_its_own);
+        return f::view(&roll_one(&line, shifts[0], 0)?, t.shape());
     }
     ensure!(
         shifts.len() == dims.len(),
@@ -338,9 +338,9 @@ fn rot90(a: &calls::Rot90) -> Result<Tensor> {
     );
     let (x, y) = (x as i64, y as i64);
     match a.k.rem_euclid(4) {
-        1 => f::transpose(&f::flip(t, &[y])?, x, y).map(Tensor::of_its_own),
+        1 => f::transpose(&f::flip(t, &[y])?, x, y),
         2 => f::flip(t, &[x, y]),
-        3 => f::transpose(&f::flip(t, &[x])?, x, y).map(Tensor::of_its_own),
+        3 => f::transpose(&f::flip(t, &[x])?, x, y),
         _ => f::Clone::new(t)
             .memory_format(MemoryFormat::Contiguous)
             .call(),
