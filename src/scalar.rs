@@ -45,15 +45,15 @@ impl Scalar {
         }
     }
 
-    /// As a signed integer; fractions are cut off, out-of-range values saturate.
+    /// As a signed integer; fractions are cut off, and what lies out of range is the lowest one.
     #[must_use]
     pub fn to_i64(self) -> i64 {
         match self {
             Self::Bool(b) => i64::from(b),
             Self::Int(i) => i,
             Self::UInt(u) => u as i64,
-            Self::Float(f) => f as i64,
-            Self::Complex(c) => c.re as i64,
+            Self::Float(f) => truncated(f),
+            Self::Complex(c) => truncated(c.re),
         }
     }
 
@@ -82,6 +82,15 @@ impl Scalar {
     #[must_use]
     pub fn is_floating(self) -> bool {
         matches!(self, Self::Float(_) | Self::Complex(_))
+    }
+}
+
+/// A real number as a register of 64 bits has it on x86: NaN and what lies beyond are its lowest number.
+fn truncated(f: f64) -> i64 {
+    const LOW: f64 = i64::MIN as f64;
+    match (LOW..-LOW).contains(&f) {
+        true => f as i64,
+        false => i64::MIN,
     }
 }
 
@@ -135,7 +144,7 @@ macro_rules! int_elements {
                     Scalar::Int(i) => i as $t,
                     Scalar::UInt(u) => u as $t,
                     // Through i64, so that out-of-range values wrap as they do in C on x86.
-                    Scalar::Float(f) => f as i64 as $t,
+                    Scalar::Float(f) => truncated(f) as $t,
                     other => other.to_i64() as $t,
                 }
             }

@@ -446,3 +446,19 @@ def test_whole_powers_of_two_keep_the_type_and_reach_everywhere(dtype):
         assert torch.ldexp(x[0], torch.ones(3, dtype=torch.uint8)).dtype == dtype
     made = torch.ldexp(x.to("meta"), up.to("meta"))
     assert (made.dtype, made.shape) == (dtype, (3,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum"])
+def test_sums_are_made_in_the_type_of_what_they_are_written_to(name, dtype):
+    f, x, out = getattr(torch, name), torch.randn(7, 301).to(dtype), torch.empty(0).double()
+    assert f(x, 1, out=out) is out
+    torch.testing.assert_close(out, f(x.double(), 1), rtol=1e-13, atol=1e-13)
+    text = "nansum: provided dtype must match" if name == "nansum" else "to have dtype double"
+    with pytest.raises(RuntimeError, match=text):
+        f(x, 1, dtype=torch.float64, out=torch.empty(7))
+
+
+def test_means_of_integers_are_refused_wherever_they_go():
+    with pytest.raises(RuntimeError, match="Input dtype must be either a floating point"):
+        torch.mean(torch.arange(3), 0, out=torch.empty(()))

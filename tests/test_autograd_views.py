@@ -422,3 +422,8 @@ def test_a_view_is_made_again_of_another_tensor(view):
     assert again.requires_grad
     assert view(base)._view_func(other[0]) is None
     assert base._view_func(other) is None
+
+
+def test_a_tensor_with_a_plus_is_itself():
+    x = torch.ones(2)
+    assert +x is x and torch.positive(x) is x

@@ -433,3 +433,46 @@ def test_tangents_of_complex_bilinear_forms():
     torch.testing.assert_close(tangent, (ends[0] - ends[1]) / (2 * step), rtol=1e-6, atol=1e-6)
     with pytest.raises(RuntimeError, match="_trilinear does not support automatic"):
         f(operands[0].requires_grad_(), *operands[1:])
+
+
+def written(write, size=2):
+    """The cubes of what a function writes into zeros, summed up."""
+
+    def f(x):
+        made = torch.zeros(size)
+        write(made, x)
+        return (made**3).sum() + made.prod()
+
+    return f
+
+
+def by_columns(z, x):
+    z[0, 0] = x[0] * x[1]
+    z[0, 1] = 1
+    z[1, 1] = x[0] ** 3
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize(
+    "f",
+    [
+        written(lambda z, x: z.__setitem__(slice(None), x[:2])),
+        written(lambda z, x: z.__setitem__(..., x[0])),
+        written(lambda z, x: z.__setitem__([0, 1], x[:2] * x[1])),
+        written(lambda z, x: z.__setitem__(torch.tensor([True, True]), x[:2])),
+        written(lambda z, x: z.narrow(0, 0, 1).add_(x[0])),
+        written(lambda z, x: (z.__setitem__(0, x[0]), z.__setitem__(1, x[1]))),
+        written(by_columns, (2, 2)),
+    ],
+)
+def test_derivatives_by_way_of_what_is_written(f):
+    x = torch.tensor([1.0, 2.0, 3.0])
+    first, second = torch.func.jacrev(f)(x), torch.func.jacrev(torch.func.jacrev(f))(x)
+    assert torch.func.jacfwd(f)(x).equal(first) and first.count_nonzero() > 0
+    along = tuple(torch.func.jvp(f, (x,), (row,))[1] for row in torch.eye(3))
+    assert torch.stack(along).equal(first)
+    torch.testing.assert_close(torch.func.jacrev(torch.func.jacfwd(f))(x), second)
+    for row, wanted in zip(torch.eye(3), second, strict=True):
+        along = lambda y, row=row: torch.func.jvp(f, (y,), (row,))[1]  # noqa: E731
+        twice = [torch.func.jvp(along, (x,), (other,))[1] for other in torch.eye(3)]
+        torch.testing.assert_close(torch.stack(twice), wanted)

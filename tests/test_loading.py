@@ -442,3 +442,37 @@ def test_nobody_waits_for_who_writes_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe.pt")
     with pytest.raises(OSError, match=r"pipe\.pt.*is not a regular file"):
         torch.load(tmp_path / "pipe.pt", map_location="meta")
+
+
+def of_python_2(text: bytes) -> io.BytesIO:
+    """A checkpoint of a dictionary with a string that has no encoding for its key."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        short = b"U" + bytes([len(text)]) + text
+        archive.writestr("archive/data.pkl", b"\x80\x02}" + short + b"K\x01s.")
+        archive.writestr("archive/version", "3\n")
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_strings_of_python_2_have_the_encoding_that_is_asked_for(safe):
+    def key(text, **how):
+        (made,) = torch.load(of_python_2(text), weights_only=safe, **how)
+        return made
+
+    for text, encoding, wanted in (
+        (b"a", None, "a"),
+        (b"a", "bytes", b"a"),
+        (b"a", "ascii", "a"),
+        (b"\xe9", "latin1", "\xe9"),
+        (b"\xe9", "cp1252", "\xe9"),
+        (b"\xe9", "bytes", b"\xe9"),
+        (b"\xc3\xa9", "utf-8", "\xe9"),
+        (b"\xc3\xa9", "latin1", "\xc3\xa9"),
+    ):
+        assert key(text, **({} if encoding is None else {"encoding": encoding})) == wanted
+    with pytest.raises(UnicodeDecodeError, match="ascii"):
+        key(b"\xe9", encoding="ascii")
+    with pytest.raises(LookupError, match="unknown encoding: nosuch"):
+        key(b"a", encoding="nosuch")

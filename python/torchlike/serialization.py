@@ -280,8 +280,9 @@ def load(
     `torchlike.materialize` reads them. With `mmap=True` tensors lie on the mapped file, as those of safetensors do
     unless `mmap=False`. `weights_only=True`, the default without a `pickle_module`, refuses with `UnpicklingError`
     what PyTorch refuses; `weights_only=False` executes nothing either: objects of classes that torchlike does not
-    know become `Opaque`. With `verify=True` all bytes are compared with the file's checksums first, where the format
-    has some.
+    know become `Opaque`. `encoding=` says what strings of Python 2 are decoded by, and `"bytes"` leaves them bytes;
+    without it they are text where they are UTF-8. With `verify=True` all bytes are compared with the file's
+    checksums first, where the format has some.
     """
     weights_only = _forced(weights_only)
     if pickle_module not in (None, pickle):
@@ -289,7 +290,7 @@ def load(
     if pickle_module is not None and weights_only:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     strict = pickle_module is None if weights_only is None else weights_only
-    pickle_load_args.pop("encoding", None)
+    encoding = pickle_load_args.pop("encoding", None)
     if pickle_load_args:
         raise TypeError(
             f"load(): torchlike reads pickles itself and takes no {', '.join(pickle_load_args)}"
@@ -314,6 +315,7 @@ def load(
             offset,
             verify,
             unread=_skipped.fakes is not None,
+            encoding=encoding,
         )
     finally:
         _utils.restoring.location = before

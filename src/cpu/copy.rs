@@ -280,9 +280,9 @@ macro_rules! int_casts {
     (@to $a:ty => $($b:ty)+) => { $(impl Cast<$b> for $a { #[inline(always)] fn cast(self) -> $b { self as $b } })+ };
 }
 macro_rules! float_casts {
-    ($($a:ty),+) => { $(
-        float_casts!(@wrap $a, i32 => u8 i8 i16 u16 i32);
-        float_casts!(@wrap $a, i64 => i64);
+    ($($a:ident $byte:ident),+) => { $(
+        float_casts!(@wrap $a, i32 => i8 i16 u16 i32);
+        float_casts!(@wrap $a, i64 => i64); float_casts!(@wrap $a, $byte => u8);
         float_casts!(@direct $a => f32 f64);
         float_casts!(@unsigned $a, i32 => u32);
         float_casts!(@unsigned $a, i64 => u64);
@@ -327,7 +327,7 @@ macro_rules! complex_casts {
     };
 }
 int_casts!(u8, i8, i16, i32, i64, u16, u32, u64);
-float_casts!(f32, f64);
+float_casts!(f32 i32, f64 i64);
 half_casts!(f16 bf16);
 complex_casts!(@from_complex f32 => u8 i8 i16 i32 i64 u16 u32 u64 f32 f64);
 complex_casts!(@from_complex f64 => u8 i8 i16 i32 i64 u16 u32 u64 f32 f64);

@@ -195,6 +195,8 @@ pub struct Tree {
     pub calls: Vec<Call>,
     /// Attribute dictionaries of objects that are not tensors.
     pub attrs: std::collections::HashMap<Id, Value>,
+    /// Strings of Python 2, which had no encoding, in the order of the file.
+    pub(crate) old: Vec<Id>,
     pub(crate) protos: Vec<Proto>,
     pub(crate) proto_dims: Vec<i64>,
     pub(crate) text: String,
@@ -226,6 +228,7 @@ impl Tree {
             containers: Vec::new(),
             calls: Vec::new(),
             attrs: std::collections::HashMap::new(),
+            old: Vec::new(),
             protos: Vec::new(),
             proto_dims: Vec::new(),
             text: String::new(),
@@ -357,6 +360,14 @@ impl Tree {
         self.objects.push(object);
         // Arenas of four billion objects need a file of as many bytes; the interpreter's limit is lower.
         Value::Object(Id((self.objects.len() - 1) as u32))
+    }
+
+    /// The bytes of a string of Python 2.
+    #[must_use]
+    pub fn old_string(&self, id: Id) -> Option<&[u8]> {
+        self.old.binary_search_by_key(&id.0, |i| i.0).ok()?;
+        let v = Value::Object(id);
+        self.str(v).map(str::as_bytes).or_else(|| self.bytes(v))
     }
 
     /// Adds a string.

@@ -213,10 +213,14 @@ fn scalar(o: &Bound<'_, PyAny>) -> Converted<Scalar> {
 /// Why an object is no number: an integer is too large for one.
 #[cold]
 pub fn no_number(o: &Bound<'_, PyAny>) -> Failure {
-    match o.is_instance_of::<PyInt>() {
-        true => Failure::Error(PyOverflowError::new_err("int too big to convert")),
-        false => Failure::Kind,
+    if !o.is_instance_of::<PyInt>() {
+        return Failure::Kind;
     }
+    let text = match o.lt(0) {
+        Ok(true) => "can't convert negative int to unsigned",
+        _ => "int too big to convert",
+    };
+    Failure::Error(PyOverflowError::new_err(text))
 }
 
 /// Calls `f` on each item of a tuple or list; other types are not accepted.

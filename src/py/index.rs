@@ -1,6 +1,6 @@
 //! Square brackets.
 
-use super::convert;
+use super::convert::{self, TOO_LARGE};
 use super::noted::Noted;
 use super::numpy::is_array;
 use super::object::{PyTensor, tensor_ref, viewing, wrap};
@@ -11,8 +11,8 @@ use crate::layers::autograd::views;
 use crate::mode;
 use crate::ops::index::along::{Index, Put, get_item, get_only, set_item};
 use crate::ops::index::truth::is_mask;
-use crate::{DType, Tensor};
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use crate::{DType, Scalar, Tensor};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyEllipsis, PyInt, PySlice, PyString, PyTuple};
 
@@ -185,6 +185,9 @@ pub fn set<'py>(
     let value = if let Some(v) = tensor_ref(value) {
         Put::Tensor(v)
     } else if let Some(n) = convert::number(value) {
+        if matches!(n, Scalar::UInt(_)) {
+            return Err(PyValueError::new_err(TOO_LARGE));
+        }
         // A number is a tensor for whoever records the call, as in PyTorch.
         if dispatch::on() || mode::records() && views::leads_somewhere(slf.get().get()) {
             converted = dispatch::assigned(n, slf.get().get())?;
@@ -195,6 +198,8 @@ pub fn set<'py>(
     } else if is_array(value) {
         converted = dispatch::fresh(super::numpy::from_array(value)?)?;
         Put::Tensor(&converted)
+    } else if value.is_instance_of::<PyInt>() {
+        return Err(PyValueError::new_err(TOO_LARGE));
     } else {
         return Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",

@@ -60,7 +60,8 @@ pub(super) fn check_range(values: &[Scalar], d: DType) -> PyResult<()> {
             Scalar::Int(i) => (low..=high).contains(&(*i).into()),
             Scalar::UInt(u) => (low..=high).contains(&(*u).into()),
             Scalar::Float(f) => {
-                *f > (if d.is_signed() { low } else { 0 }) as f64 - 1.0 && *f <= high as f64
+                let low = if d.is_signed() { low } else { 0 } as f64;
+                *f >= low && *f <= high as f64
             }
             _ => true,
         };

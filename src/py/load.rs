@@ -40,6 +40,8 @@ pub(super) struct Loader<'a, 'py> {
     /// Names that the user has registered, and what they stand for.
     pub(super) allowed: Bound<'py, PyDict>,
     pub(super) full: bool,
+    /// What strings of Python 2 are decoded by; "bytes" leaves them as they are.
+    pub(super) encoding: Option<String>,
     /// Storages get memory, and nothing is read into it.
     pub(super) unread: bool,
     pub(super) storages: Vec<Option<Storage>>,

@@ -93,7 +93,7 @@ fn open(file: &Bound<'_, PyAny>, offset: u64, length: Option<u64>) -> PyResult<A
 
 /// Reads a checkpoint: a path or bytes. Returns what it holds, and where it ends in the file.
 #[pyfunction]
-#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false, script=false, length=None, unread=false))]
+#[pyo3(signature = (file, map_location, weights_only, mmap, allowed, offset=0, verify=false, script=false, length=None, unread=false, encoding=None))]
 pub fn _load<'py>(
     py: Python<'py>,
     file: &Bound<'py, PyAny>,
@@ -106,6 +106,7 @@ pub fn _load<'py>(
     script: bool,
     length: Option<u64>,
     unread: bool,
+    encoding: Option<String>,
 ) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let place = place(map_location)?;
     let mut archive = open(file, offset, length)?;
@@ -151,6 +152,7 @@ pub fn _load<'py>(
         private,
         allowed: allowed.clone(),
         full: !weights_only,
+        encoding,
         unread,
         storages,
         made,

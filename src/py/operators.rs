@@ -10,7 +10,7 @@ use super::class::{object, slot};
 use super::object::{is_tensor, tensor_ref, wrap};
 use super::results::to_python;
 use super::watch::{self, Style};
-use crate::ops::{Arg, Op, dispatch};
+use crate::ops::{Arg, Args, Call, Op, Ret, dispatch};
 use crate::{Tensor, ensure, op};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -237,8 +237,11 @@ fn unary<'py>(
             return not_implemented(slf.py());
         };
         suits(t)?;
-        let result = dispatch::run(op, &[Arg::Tensor(t)])?;
-        to_python(slf.py(), result, op)
+        let args = Args::new(op, [Arg::Tensor(t)].into_iter())?;
+        match dispatch::call(Call::new(&args))? {
+            Ret::Same(_) => Ok(slf.clone()),
+            result => to_python(slf.py(), result, op),
+        }
     })
 }
 

@@ -319,6 +319,9 @@ impl<'a> Machine<'a> {
             Err(_) => Object::Bytes(self.tree.blob_span(bytes)),
         };
         self.push(object);
+        if let Some(&Value::Object(id)) = self.stack.last() {
+            self.tree.old.push(id);
+        }
     }
 
     fn global(&mut self, module: &str, name: &str) -> Result<Value> {

@@ -140,7 +140,14 @@ fn write(target: &Tensor, level: u32, new: &Tensor) -> Result<Tensor> {
     let row = f::NewZeros::new(new, &[count][..])
         .dtype(base.dtype)
         .call()?;
-    let tangent = gather::written(&part(&row, &base, target)?, new)?;
+    let place = part(&row, &base, target)?;
+    let tangent = gather::written(&place, new)?;
+    // What shows all of the row is the row itself, and becomes what was written, with its own tangents.
+    let row = if place.is_view() {
+        row
+    } else {
+        tangent.clone()
+    };
     target.set_family_tangent(level, row, is_open);
     Ok(tangent)
 }
@@ -345,7 +352,11 @@ pub(super) fn lies_alike(a: &Tensor, b: &Tensor) -> bool {
 /// # Errors
 /// If memory cannot be had.
 pub fn laid_as(primal: &Tensor, tangent: Tensor) -> Result<Tensor> {
-    let elements = |t: &Tensor| t.storage().nbytes() / t.dtype().size();
+    // Of one example, where it is a batch.
+    let elements = |t: &Tensor| {
+        let examples = t.whole().numel().checked_div(t.numel()).unwrap_or(1).max(1);
+        t.storage().nbytes() / t.dtype().size() / examples as usize
+    };
     let opaque = primal.storage().is_opaque() || tangent.storage().is_opaque();
     let same = elements(primal) == elements(&tangent) && lies_alike(primal, &tangent);
     if same || opaque || primal.numel() == 0 || primal.has_internal_overlap() {

@@ -323,15 +323,14 @@ impl Dual<'_, '_> {
     }
 
     fn is_tracked(&self) -> bool {
-        let mut tracked = false;
-        self.args
-            .for_each_tensor(|_, t| tracked |= t.requires_grad());
-        tracked
-            || self.tangents.iter().any(|v| match v {
-                Val::Tensor(t) => t.requires_grad(),
-                Val::Tensors(list) => list.iter().flatten().any(Tensor::requires_grad),
-                _ => false,
-            })
+        let tracked = |t: &Tensor| views::current(t).is_ok_and(|t| t.requires_grad());
+        let mut any = false;
+        self.args.for_each_tensor(|_, t| any |= tracked(t));
+        any || self.tangents.iter().any(|v| match v {
+            Val::Tensor(t) => tracked(t),
+            Val::Tensors(list) => list.iter().flatten().any(tracked),
+            _ => false,
+        })
     }
 
     /// What the slots of a text hold.

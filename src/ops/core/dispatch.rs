@@ -289,10 +289,18 @@ fn dtype_of_out<'a>(args: &Args<'a>, outs: &[Tensor]) -> Result<Option<Args<'a>>
     let Some(i) = args.op.schema.position("dtype") else {
         return Ok(None);
     };
-    let mut tensors = false;
-    args.for_each_tensor(|_, _| tensors = true);
+    let (mut tensors, mut integers) = (false, false);
+    args.for_each_tensor(|_, t| (tensors, integers) = (true, t.dtype().is_integral(true)));
     match args.dtype(i) {
         _ if tensors && !args.op.has(D) => Ok(None),
+        // Means refuse integers, whatever they are written to.
+        None if integers && args.op.public_name() == "mean" => Ok(None),
+        Some(d) if d != out.dtype() && args.op.public_name() == "nansum" => bail!(
+            Runtime,
+            "nansum: provided dtype must match dtype of result. Got {} and {}.",
+            out.dtype().scalar_type(),
+            d.scalar_type()
+        ),
         Some(d) if d == out.dtype() => Ok(None),
         Some(d) => bail!(
             Runtime,

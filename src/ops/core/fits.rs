@@ -8,6 +8,9 @@ pub fn c_name(d: DType) -> &'static str {
         DType::U8 => "uint8_t",
         DType::I8 => "int8_t",
         DType::I16 => "int16_t",
+        DType::U16 => "uint16_t",
+        DType::U32 => "uint32_t",
+        DType::U64 => "uint64_t",
         DType::I64 => "int64_t",
         other => other.cpp_name(),
     }

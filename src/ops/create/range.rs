@@ -130,6 +130,9 @@ impl Steps {
             Runtime,
             "upper bound and lower bound inconsistent with step sign"
         );
+        if self.half_open && dtype.is_integral(false) {
+            all.iter().try_for_each(|&s| check_fits(s, DType::I64))?;
+        }
         Ok(())
     }
 

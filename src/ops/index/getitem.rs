@@ -3,7 +3,7 @@
 use crate::ops::core::helpers;
 use crate::ops::f;
 use crate::ops::index::truth::{covers, is_mask};
-use crate::{Dims, Result, Scalar, Tensor, bail, ensure};
+use crate::{Dims, Result, Scalar, Tensor, bail, ensure, mode};
 use std::borrow::Cow;
 
 /// One thing in square brackets.
@@ -236,7 +236,11 @@ pub fn set_item(t: &Tensor, list: &[Index], value: Put) -> Result<()> {
     if let [Index::Bool(false)] = list {
         return Ok(());
     }
-    let sliced = apply(t, list)?;
+    let mut sliced = apply(t, list)?;
+    // What the tensor itself becomes, nobody hears of here; a view tells its tangents to all that see its memory.
+    if mode::layers() & mode::FORWARD != 0 && matches!(sliced.view, Cow::Borrowed(_)) {
+        sliced.view = Cow::Owned(f::alias(t)?);
+    }
     let number;
     let value = match value {
         Put::Tensor(v) => v,

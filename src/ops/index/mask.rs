@@ -4,7 +4,7 @@ use crate::cpu::index::{self as cpu_index, Lay};
 use crate::cpu::room::Room;
 use crate::ops::batch;
 use crate::ops::core::dispatch;
-use crate::ops::core::fits::{c_name, check_fits};
+use crate::ops::core::fits::{c_name, check_filling, check_fits};
 use crate::ops::core::helpers;
 use crate::ops::core::op::{Batch, F, FM, FMO, Hidden, I, M, O, OpDef, Plan, X, kernel};
 use crate::ops::core::plan::ViewPlan;
@@ -365,6 +365,11 @@ fn where_rule(condition: &Tensor, x: Operand, y: Operand) -> Result<Plan> {
     }
     let operands = [condition.into(), x.into(), y.into()];
     let dtype = result_type(&operands[1..])?;
+    for number in [x, y] {
+        if let Operand::Scalar(s) = number {
+            check_filling(s, dtype, 1)?;
+        }
+    }
     let (shape, strides) = result_layout(&operands)?;
     Ok(Plan::one(shape, strides, dtype))
 }

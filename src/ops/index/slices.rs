@@ -31,7 +31,10 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)",
         FMIO | X,
         body!(
-            |a| slices_rule(a.input, a.dim, a.index, a.source, "index_add_"),
+            |a| {
+                let plan = slices_rule(a.input, a.dim, a.index, a.source, "index_add_")?;
+                check_fits(a.alpha, a.input.dtype()).map(|()| plan)
+            },
             index_add,
             cuda: index_add_beside,
             scratch: |a, dim, outs, room| room::slices(room, &outs[0], *dim, a.index, a.source, Slices::Added(a.alpha))

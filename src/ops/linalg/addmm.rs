@@ -2,6 +2,7 @@
 
 use crate::cpu::products::{Backend, Factors, LinearSizes, is_one};
 use crate::ops::batch;
+use crate::ops::core::fits::check_fits;
 use crate::ops::core::op::{
     Batch, Cast, F, FM, FMIO, Hidden, J, O, OpDef, Plan, Q, X, compose, kernel,
 };
@@ -38,7 +39,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)",
         FMIO | X,
         body!(
-            |a| addmm_rule(a.input, a.mat1, a.mat2).map(|p| (p, factors(a.beta, a.alpha))),
+            |a| Ok((addmm_rule(a.input, a.mat1, a.mat2)?, factors(a.input, a.beta, a.alpha)?)),
             |a, by, o| HOST.add_product(&o[0], a.input, a.mat1, a.mat2, *by),
             cuda: |a, by, o| GPU.add_product(&o[0], a.input, a.mat1, a.mat2, *by)
         )
@@ -58,7 +59,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
         FMIO | X,
         body!(
-            |a| baddbmm_rule(a.input, a.batch1, a.batch2).map(|p| (p, factors(a.beta, a.alpha))),
+            |a| Ok((baddbmm_rule(a.input, a.batch1, a.batch2)?, factors(a.input, a.beta, a.alpha)?)),
             |a, by, o| HOST.add_product(&o[0], a.input, a.batch1, a.batch2, *by),
             cuda: |a, by, o| GPU.add_product(&o[0], a.input, a.batch1, a.batch2, *by)
         )
@@ -78,7 +79,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)",
         FMIO | X | Q,
         body!(
-            |a| addbmm_rule(a.input, a.batch1, a.batch2).map(|p| (p, factors(a.beta, a.alpha))),
+            |a| Ok((addbmm_rule(a.input, a.batch1, a.batch2)?, factors(a.input, a.beta, a.alpha)?)),
             |a, by, o| HOST.add_batches(&o[0], a.input, a.batch1, a.batch2, *by),
             cuda: |a, by, o| GPU.add_batches(&o[0], a.input, a.batch1, a.batch2, *by),
             scratch: |a, _, o, room| Backend::batches_room(room, &o[0], [a.input, a.batch1, a.batch2])
@@ -99,7 +100,7 @@ pub static OPS: &[OpDef] = &[
         "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)",
         FMIO | X | J,
         body!(
-            |a| addmv_rule(a.input, a.mat, a.vec).map(|p| (p, factors(a.beta, a.alpha))),
+            |a| Ok((addmv_rule(a.input, a.mat, a.vec)?, factors(a.input, a.beta, a.alpha)?)),
             |a, by, o| HOST.add_mv(&o[0], a.input, a.mat, a.vec, *by),
             cuda: |a, by, o| GPU.add_mv(&o[0], a.input, a.mat, a.vec, *by)
         ),
@@ -148,8 +149,16 @@ pub static OPS: &[OpDef] = &[
     .amp(Cast::Low, Cast::Low),
 ];
 
-fn factors(beta: Scalar, alpha: Scalar) -> Factors {
-    Factors { beta, alpha }
+/// The factors of a sum, which its type has to hold: that of what is summed up.
+fn factors(t: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Factors> {
+    let d = if t.dtype().is_reduced_float() {
+        DType::F32
+    } else {
+        t.dtype()
+    };
+    check_fits(beta, d)?;
+    check_fits(alpha, d)?;
+    Ok(Factors { beta, alpha })
 }
 
 fn same_dtype(names: &str, x: &Tensor, y: &Tensor) -> Result<()> {

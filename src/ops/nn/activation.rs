@@ -7,6 +7,7 @@ use crate::cpu::map::{Ctx, FromCtx as _, Loop, both};
 use crate::cpu::math::{Elementary as _, RealFns as _};
 use crate::ops::core::op::{Cast, F, FMO, Lies, O, OpDef, X, compose};
 use crate::ops::f;
+use crate::ops::pointwise::factors::held;
 use crate::ops::pointwise::rule::same;
 use crate::{DType, Result, Scalar, Tensor, bail, ensure, map_op, map_row};
 use num_complex::{Complex32, Complex64};
@@ -210,7 +211,8 @@ fn hardshrink_ctx(a: &calls::Hardshrink, d: DType) -> Result<Ctx> {
     numbers([rounded(a.lambd.into(), d)])
 }
 
-fn threshold_ctx(a: &calls::Threshold, _: DType) -> Result<Ctx> {
+fn threshold_ctx(a: &calls::Threshold, d: DType) -> Result<Ctx> {
+    held([a.threshold, a.value], d)?;
     numbers([a.threshold, a.value])
 }
 
@@ -232,14 +234,19 @@ fn shrink_ctx(a: &calls::_NnSoftshrink, d: DType) -> Result<Ctx> {
 }
 
 fn hardtanh_ctx(a: &calls::_NnHardtanh, d: DType) -> Result<Ctx> {
+    let mut limits = [a.min_val, a.max_val];
+    if d.is_integral(true) {
+        held(limits, DType::I64)?;
+        limits = limits.map(|v| Scalar::Int(v.to_i64()));
+        ensure!(
+            d != DType::U8 || limits.iter().all(|v| v.to_i64() >= 0),
+            Runtime,
+            "cannot do hardtanh on an unsigned type with negative limits"
+        );
+    }
+    held(limits, d)?;
     // Limits of the result's type: what is between them has no digits to round.
-    let ctx = numbers([a.min_val, a.max_val].map(|v| rounded(v, d)))?;
-    ensure!(
-        d != DType::U8 || (ctx.i[0] >= 0 && ctx.i[1] >= 0),
-        Runtime,
-        "cannot do hardtanh on an unsigned type with negative limits"
-    );
-    Ok(ctx)
+    numbers(limits.map(|v| rounded(v, d)))
 }
 
 /// The family's rows.

@@ -286,7 +286,7 @@ fn ordered(t: &Tensor, no_bool: &str) -> Result<()> {
 
 fn hardtanh(a: &calls::NnFunctionalHardtanh) -> Result<Ret> {
     ensure!(
-        a.min_val.to_f64() <= a.max_val.to_f64(),
+        !(a.min_val.to_f64() > a.max_val.to_f64()),
         Value,
         "min_val cannot be greater than max_val"
     );

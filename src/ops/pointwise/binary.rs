@@ -5,6 +5,7 @@ use crate::cpu::map::{Ctx, FromCtx, Loop, both};
 use crate::cpu::math::{ComplexFns as _, Elementary, RealFns, gcd, int_pow};
 use crate::cpu::neighbour::Stepped as _;
 use crate::ops::core::args::Args;
+use crate::ops::core::fits::check_fits;
 use crate::ops::core::op::{Batch, Cast, E, F, FMIO, FMO, J, Lies, N, O, OpDef, X, compose};
 use crate::ops::core::typed::Operand;
 use crate::ops::f;
@@ -234,7 +235,7 @@ fn sub_alpha(a: &calls::Sub, d: DType) -> Result<Ctx> {
         Operand::Scalar(s) => matches!(s, Scalar::Bool(_)),
     };
     subtractable(is_bool(a.input), is_bool(a.other))?;
-    factors::narrow(a.alpha, d)
+    factors::taken(a.alpha, d)
 }
 
 /// Products, quotients and interpolations with a number keep it in single precision beside 16-bit tensors.
@@ -306,7 +307,8 @@ fn nonzero(divided: Operand, divisor: Operand, d: DType) -> Result<()> {
     }
     let zero = match divisor {
         Operand::Tensor(t) => kernels::any_zero(t),
-        Operand::Scalar(s) => !s.to_bool(),
+        // Of an integer too large for the type its lowest bits are left.
+        Operand::Scalar(s) => s.to_i64() << (64 - 8 * d.size()) == 0,
     };
     ensure!(!zero, Runtime, "ZeroDivisionError");
     Ok(())
@@ -342,13 +344,15 @@ fn power_by_number(exponent: Scalar, d: DType) -> Option<&'static Loop> {
 /// Integers to negative integer powers have no integer result.
 fn natural_exponent(a: &calls::Pow, d: DType) -> Result<()> {
     if d.is_integral(true)
-        && let Operand::Scalar(Scalar::Int(e)) = a.exponent
+        && let Operand::Scalar(e) = a.exponent
     {
+        check_fits(e, DType::I64)?;
         ensure!(
-            e >= 0,
+            e.to_i64() >= 0,
             Runtime,
             "Integers to negative integer powers are not allowed."
         );
+        check_fits(e, d)?;
     }
     Ok(())
 }

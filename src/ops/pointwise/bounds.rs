@@ -4,8 +4,9 @@ use crate::cpu::map::both;
 use crate::ops::core::args::OwnedArgs;
 use crate::ops::core::op::{FMIO, FMO, J, Lies, OpDef, X, forward};
 use crate::ops::f;
+use crate::ops::pointwise::factors;
 use crate::ops::pointwise::rule::same;
-use crate::{Result, bail, map_op, map_row};
+use crate::{DType, Result, bail, map_op, map_row};
 use torchlike_macros::operators;
 
 map_op! {
@@ -70,7 +71,7 @@ pub static OPS: &[OpDef] = &[
     map_row!(Minimum "minimum", 2, same, FMO, "min_(a, b)", "(Tensor self, Tensor other)", "The smaller of two elements; NaN if either is.").grad("self: where(self == other, grad / 2, grad).masked_fill_(self.gt(other), 0); other: where(self == other, grad / 2, grad).masked_fill_(self.lt(other), 0); jvp: where(self == other, (self_t + other_t) / 2, where(self.lt(other), self_t, other_t))"),
     map_row!(Fmax "fmax", 2, same, FMO, "fmax_(a, b)", "(Tensor self, Tensor other)", "The larger of two elements, ignoring NaN.").grad("self: grad.masked_fill(self.ge(other).logical_or_(other.isnan()).logical_not_(), 0); other: grad.masked_fill(self.ge(other).logical_or_(other.isnan()), 0); jvp: where(self.gt(other).logical_or(other.isnan()), self_t, other_t)"),
     map_row!(Fmin "fmin", 2, same, FMO, "fmin_(a, b)", "(Tensor self, Tensor other)", "The smaller of two elements, ignoring NaN.").grad("self: grad.masked_fill(self.le(other).logical_or_(other.isnan()).logical_not_(), 0); other: grad.masked_fill(self.le(other).logical_or_(other.isnan()), 0)"),
-    map_row!(Clamp3 "_clamp", 3, same, X, "clamp_(a, b, c)", "(Tensor self, Scalar min, Scalar max)", "Each element within two numbers.").lies(Lies::Tensors).samples("f32[3, 4], -1.0, 1.0; i64[3], -1, 2").grad("ClampBackward1 | self: where(self.ge(min).logical_and_(self.le(max)), grad, 0.0)"),
+    map_row!(Clamp3 "_clamp", 3, same, typed!(|a, d| factors::held([a.min, a.max], d), DType), X, "clamp_(a, b, c)", "(Tensor self, Scalar min, Scalar max)", "Each element within two numbers.").lies(Lies::Tensors).samples("f32[3, 4], -1.0, 1.0; i64[3], -1, 2").grad("ClampBackward1 | self: where(self.ge(min).logical_and_(self.le(max)), grad, 0.0)"),
     map_row!(Clamp3 "_clamp#tensor", 3, same, 0, "clamp_(a, b, c)", "(Tensor self, Tensor min, Tensor max)", "Each element within two bounds.").grad("ClampBackward0 | self: where(self.ge(min).logical_and(self.le(max)), grad, 0.0); min: where(min.lt(max).logical_and(self.lt(min)), grad, 0.0); max: where(self.gt(max).logical_or(max.lt(min)), grad, 0.0); jvp: where(min.gt(max), max_t, where(self.lt(min), min_t, where(self.gt(max), max_t, self_t)))"),
     forward(
         "clamp#tensor",
@@ -89,7 +90,7 @@ pub static OPS: &[OpDef] = &[
     ).samples("f32[3, 4], -1.0, 1.0; i64[3], 0; f32[3], max=0.5")
     .grad("ClampBackward1 | self: where(self.ge(min), grad, 0.0) if not max.given else where(self.le(max), grad, 0.0) if not min.given else where(self.ge(min).logical_and_(self.le(max)), grad, 0.0)"),
     map_row!(Maximum "clamp_min#tensor", 2, same, FMIO | J, "max_(a, b)", "(Tensor self, Tensor min)", "Each element, or the bound if that is larger.").grad("ClampMinBackward1 | self: where(self.ge(min), grad, 0.0); min: where(self.lt(min), grad, 0.0); jvp: where(self.ge(min), self_t, min_t)"),
-    map_row!(Maximum "clamp_min", 2, same, FMIO | X | J, "max_(a, b)", "(Tensor self, Scalar min)", "Each element, or the bound if that is larger.").lies(Lies::Tensors).samples("f32[3, 4], -1.0; i64[3], 0").grad("self: where(self.ge(min), grad, 0.0)"),
+    map_row!(Maximum "clamp_min", 2, same, typed!(|a, d| factors::held([a.min], d), DType), FMIO | X | J, "max_(a, b)", "(Tensor self, Scalar min)", "Each element, or the bound if that is larger.").lies(Lies::Tensors).samples("f32[3, 4], -1.0; i64[3], 0").grad("self: where(self.ge(min), grad, 0.0)"),
     map_row!(Minimum "clamp_max#tensor", 2, same, FMIO | J, "min_(a, b)", "(Tensor self, Tensor max)", "Each element, or the bound if that is smaller.").grad("ClampMaxBackward1 | self: where(self.le(max), grad, 0.0); max: where(self.gt(max), grad, 0.0); jvp: where(self.le(max), self_t, max_t)"),
-    map_row!(Minimum "clamp_max", 2, same, FMIO | X | J, "min_(a, b)", "(Tensor self, Scalar max)", "Each element, or the bound if that is smaller.").lies(Lies::Tensors).samples("f32[3, 4], 1.0; i64[3], 0.5").grad("self: where(self.le(max), grad, 0.0)"),
+    map_row!(Minimum "clamp_max", 2, same, typed!(|a, d| factors::held([a.max], d), DType), FMIO | X | J, "min_(a, b)", "(Tensor self, Scalar max)", "Each element, or the bound if that is smaller.").lies(Lies::Tensors).samples("f32[3, 4], 1.0; i64[3], 0.5").grad("self: where(self.le(max), grad, 0.0)"),
 ];

@@ -35,7 +35,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "mean",
         "(Tensor self, *, dtype? dtype=None)",
-        FMO,
+        FMO | D,
         body!(|a| mean(mean_type(a.input, a.dtype)?, Over::all(a.input)?), anywhere: fold, scratch: fold_room),
         "The mean of all elements.",
     ).samples("f64[3, 4]; c64[3, 4]")
@@ -44,7 +44,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "mean#dim",
         "(Tensor self, int[1]? dim, bool keepdim=False, *, dtype? dtype=None)",
-        FMO,
+        FMO | D,
         body!(
             |a| mean(mean_type(a.input, a.dtype)?, Over::list(a.input, a.dim, a.keepdim)?),
             anywhere: fold, scratch: fold_room
@@ -74,7 +74,7 @@ pub static OPS: &[OpDef] = &[
     kernel(
         "nansum",
         "(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
-        FMO,
+        FMO | D,
         body!(|a| nan_sum(Over::list(a.input, a.dim, a.keepdim)?, a.dtype), anywhere: fold, scratch: fold_room),
         "The sum over dimensions, NaN counted as 0.",
     ).samples("f32[3, 4]; b8[3, 4], dim=0, keepdim=True; f32[3, 4], dim=0, keepdim=True")

@@ -62,10 +62,28 @@ impl<'a, 'py> Loader<'a, 'py> {
             Object::Storage(n, dtype) => self.typed_storage(n, dtype)?,
             Object::Global(n) => self.global(n as usize)?,
             Object::PersistentId(_) | Object::Proto(_) => return Err(self.refused(v).into()),
-            plain => self.plain(v, plain)?,
+            plain => match self.old_string(id)? {
+                Some(made) => made,
+                None => self.plain(v, plain)?,
+            },
         };
         self.made[at] = Some(made.clone());
         Ok(made)
+    }
+
+    /// A string of Python 2, if there is a word for how such are read.
+    fn old_string(&self, id: Id) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(encoding) = &self.encoding else {
+            return Ok(None);
+        };
+        let Some(bytes) = self.archive.tree().old_string(id) else {
+            return Ok(None);
+        };
+        let bytes = PyBytes::new(self.py, bytes);
+        Ok(Some(match encoding.as_str() {
+            "bytes" => bytes.into_any(),
+            name => bytes.call_method1("decode", (name, "strict"))?,
+        }))
     }
 
     /// An object without other objects in it.
