@@ -119,7 +119,7 @@ def rmsprop(
     centered: bool,
 ) -> None:
     """The update of `RMSprop` for lists of tensors."""
-    common.begin(params, state_steps, foreach, differentiable, capturable)
+    common.begin(params, state_steps, foreach, differentiable, capturable, xla=True)
     whole = (params, grads, square_avgs, grad_avgs, momentum_buffer_list)
     numbers = {
         "lr": lr,

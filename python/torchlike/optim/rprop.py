@@ -95,7 +95,7 @@ def rprop(
     etaplus: float,
 ) -> None:
     """The update of `Rprop` for lists of tensors."""
-    common.begin(params, state_steps, foreach, differentiable, capturable)
+    common.begin(params, state_steps, foreach, differentiable, capturable, xla=True)
     whole = (params, grads, prevs, step_sizes)
     numbers = {
         "etaminus": etaminus,

@@ -375,6 +375,12 @@ fn checked_batch_norm(a: &calls::NnFunctionalBatchNorm) -> Result<Tensor> {
             py_float(a.eps)
         );
     }
+    ensure!(
+        a.eps >= 0.0 || a.eps.is_nan(),
+        Value,
+        "batch_norm eps must be non-negative, but got {}",
+        py_float(a.eps)
+    );
     let channels = Channels::of(a.weight, a.bias, a.running_mean, a.running_var);
     batch_norm(a.input, channels, a.training, a.momentum, a.eps)
 }
