@@ -1,7 +1,5 @@
 //! The key that is the k-th of a line in order, found by counting: digits of what sets keys apart, the highest first.
 
-#![allow(unsafe_code, reason = "copies of loops per instruction set")]
-
 use super::sort::Key;
 use crate::cpu::simd::simd_fn;
 use smallvec::SmallVec;

@@ -168,10 +168,8 @@ pub fn running_extreme(room: &mut Room, outs: &[Tensor], input: &Tensor, dim: us
     if run_beside([&outs[0], &outs[1], input], dim) {
         return Ok(());
     }
-    let lines = [input, &outs[0], &outs[1]].into_iter();
-    lines
-        .map(|t| room.lines(t, &[dim], t.dtype()).map(drop))
-        .collect()
+    let mut lines = [input, &outs[0], &outs[1]].into_iter();
+    lines.try_for_each(|t| room.lines(t, &[dim], t.dtype()).map(drop))
 }
 
 /// What [`renorm`](super::renorm::renorm) takes.

@@ -110,7 +110,6 @@ pub fn cubic_slope(t: f64, a: f64) -> f64 {
 }
 
 /// The two or four input elements around each output element.
-#[must_use]
 pub fn narrow(axis: Axis, mode: Mode) -> impl Iterator<Item = Taps> {
     let Axis {
         size,
@@ -156,7 +155,6 @@ pub fn narrow(axis: Axis, mode: Mode) -> impl Iterator<Item = Taps> {
 }
 
 /// Taps of a filter that is as wide as the step, so that no input is skipped.
-#[must_use]
 pub fn wide(axis: Axis, mode: Mode) -> impl Iterator<Item = Taps> {
     let Axis { size, out, .. } = axis;
     let s = step(axis);
@@ -225,10 +223,8 @@ mod tests {
                     align: false,
                     single: true,
                 };
-                for f in [narrow, wide] {
-                    for t in f(axis, mode) {
-                        assert!((t.parts.iter().map(|p| p.1).sum::<f64>() - 1.0).abs() < 1e-6);
-                    }
+                for t in narrow(axis, mode).chain(wide(axis, mode)) {
+                    assert!((t.parts.iter().map(|p| p.1).sum::<f64>() - 1.0).abs() < 1e-6);
                 }
             }
         }
