@@ -15,6 +15,11 @@ pub fn looped(c: &Call, levels: &Levels) -> Result<Ret> {
     let count: i64 = levels.iter().map(|l| l.1).product();
     check_any(count)?;
     let target = c.form.target();
+    // Tangents may be examples of other levels.
+    let layers = match mode::layers() & mode::FORWARD {
+        0 => !mode::BATCHED,
+        _ => !0,
+    };
     let mut made: Vec<Vec<Option<Tensor>>> = Vec::new();
     let mut kind = None;
     for i in 0..count {
@@ -29,7 +34,7 @@ pub fn looped(c: &Call, levels: &Levels) -> Result<Ret> {
             None => Form::New,
         };
         let one = Call { args: &args, form };
-        let ret = match mode::with_layers(!mode::BATCHED, || dispatch::call(one))? {
+        let ret = match mode::with_layers(layers, || dispatch::call(one))? {
             Ret::Same(i) => Ret::One(args.tensor(i)?.clone()),
             ret => ret,
         };
