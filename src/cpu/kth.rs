@@ -57,6 +57,30 @@ pub(super) fn places<T: Key>(line: &[T], key: u64, mut skipped: usize) -> [Optio
     found
 }
 
+/// Lines of so few elements are ranked, each against all others.
+pub(super) const FEWEST: usize = 16;
+
+/// Where the `k`-th element of a line of few is, equals in the order they came, and whether there are others like it.
+///
+/// # Panics
+/// If there are more elements.
+pub(super) fn ranked<T: Key>(line: &[T], k: usize) -> (usize, bool) {
+    let mut room = [0; FEWEST];
+    let keys = &mut room[..line.len()];
+    for (key, x) in keys.iter_mut().zip(line) {
+        *key = x.key();
+    }
+    for (i, &key) in keys.iter().enumerate() {
+        let (first, rest) = keys.split_at(i);
+        let mut before = rest.iter().map(|&x| usize::from(x < key)).sum::<usize>();
+        before += first.iter().map(|&x| usize::from(x <= key)).sum::<usize>();
+        if before == k {
+            return (i, keys.iter().filter(|&&x| x == key).count() > 1);
+        }
+    }
+    (0, false)
+}
+
 /// A line with its least and largest key, found once.
 pub(super) struct Line<'a, T> {
     elements: &'a [T],
@@ -174,5 +198,9 @@ mod tests {
         let line: Vec<u8> = (0..3000).map(|i| u8::from(i % 1000 == 7)).collect();
         assert_eq!(places(&line, 1, 1), [Some(1007), Some(2007)]);
         assert_eq!(places(&line, 1, 2), [Some(2007), None]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|k| ranked(&[7i32, -1, 7, 3], k)),
+            [(1, false), (3, false), (0, true), (2, true)]
+        );
     }
 }

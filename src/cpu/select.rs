@@ -37,20 +37,28 @@ fn pick<T: Key>(line: &[T], what: Pick) -> usize {
     if is_kth && ties::are_sure(line) {
         return ties::kth(line, k);
     }
-    let keys = kth::Line::new(line);
+    let keys = (line.len() > kth::FEWEST).then(|| kth::Line::new(line));
+    let any_odd = match &keys {
+        Some(keys) => keys.has_odd(),
+        None => T::ODD.is_some() && line.iter().any(nan),
+    };
     let k = match what {
-        Pick::Median if keys.has_odd() => return line.iter().position(nan).unwrap_or(k),
-        Pick::NanMedian if keys.has_odd() => {
-            line.iter().filter(|x| !nan(x)).count().saturating_sub(1) / 2
-        }
+        Pick::Median if any_odd => return line.iter().position(nan).unwrap_or(k),
+        Pick::NanMedian if any_odd => line.iter().filter(|x| !nan(x)).count().saturating_sub(1) / 2,
         _ => k,
     };
-    let (key, before) = keys.kth(k);
     // Medians are by position among equals.
-    match kth::places(line, key, if is_kth { 0 } else { k - before }) {
-        [Some(at), None] => at,
-        [Some(at), _] if !is_kth => at,
-        _ => ties::kth(line, k),
+    let (at, has_equals) = match keys {
+        None => kth::ranked(line, k),
+        Some(keys) => {
+            let (key, before) = keys.kth(k);
+            let [at, other] = kth::places(line, key, if is_kth { 0 } else { k - before });
+            (at.unwrap_or(k), other.is_some())
+        }
+    };
+    match is_kth && has_equals {
+        true => ties::kth(line, k),
+        false => at,
     }
 }
 
