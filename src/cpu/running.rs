@@ -5,6 +5,7 @@
 use super::casts::{PIECE, Piece, Reader, Writer};
 use super::extreme::{Ranked, by_type, compare_type};
 use super::lines;
+use super::scan::inner;
 use super::simd::simd_fn;
 use crate::{DType, Result, Tensor, bail};
 use std::hint::select_unpredictable;
@@ -119,12 +120,6 @@ pub fn running_extreme(
     }
     lines::finish(values, dim, &v)?;
     lines::finish(indices, dim, &at)
-}
-
-/// How many lines lie side by side.
-fn inner(input: &Tensor, dim: usize) -> usize {
-    let behind = input.shape().iter().skip(dim + 1);
-    behind.map(|&n| n as usize).product()
 }
 
 /// Whether neighbouring lines are run down as they lie.

@@ -52,7 +52,7 @@ fn summed_in(out: DType) -> DType {
 }
 
 /// How many lines lie side by side.
-fn inner(input: &Tensor, dim: usize) -> usize {
+pub(super) fn inner(input: &Tensor, dim: usize) -> usize {
     let behind = input.shape().iter().skip(dim + 1);
     behind.map(|&n| n as usize).product()
 }
