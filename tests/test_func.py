@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 
 import pytest
@@ -495,24 +494,3 @@ def test_gradients_of_complex_eigenvectors_of_examples():
 
     made = torch.vmap(torch.func.grad(size))(a)
     torch.testing.assert_close(made, torch.stack([torch.func.grad(size)(x) for x in a]))
-
-
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize(
-    "put",
-    [
-        lambda y: y.new_zeros(2).index_put((torch.arange(2),), y),
-        lambda y: y.new_zeros(2).put(torch.arange(2), y),
-        lambda y: y.new_zeros(2).index_add(0, torch.arange(2), y),
-        lambda y: y.new_zeros(2).masked_scatter(torch.tensor([True, True]), y),
-    ],
-)
-def test_examples_one_by_one_have_tangents_of_other_levels(put):
-    x = torch.tensor([1.0, 2.0, 3.0])
-
-    def f(x):
-        return put(x[:2] * x[1]).prod()
-
-    want = torch.tensor([[0.0, 12.0, 0.0], [12.0, 12.0, 0.0], [0.0, 0.0, 0.0]])
-    for outer, inner in itertools.product((jacfwd, jacrev), repeat=2):
-        assert outer(inner(f))(x).equal(want)

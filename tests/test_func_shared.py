@@ -1,9 +1,11 @@
 """What is the same for all examples, inside of transforms that differentiate it for each."""
 
+import itertools
+
 import pytest
 
 import torchlike as torch
-from torchlike.func import grad, hessian, jacrev, jvp, vjp, vmap
+from torchlike.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 W = torch.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
 V = torch.arange(12.0).reshape(2, 2, 3)
@@ -351,3 +353,24 @@ def test_a_rule_of_the_users_is_told_where_examples_lie(dims, call, told):
     Told.dims.clear()
     vmap(call, dims)(torch.ones(2, 3), torch.ones(3, 2))
     assert Told.dims[0] == told
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda y: y.new_zeros(2).index_put((torch.arange(2),), y),
+        lambda y: y.new_zeros(2).put(torch.arange(2), y),
+        lambda y: y.new_zeros(2).index_add(0, torch.arange(2), y),
+        lambda y: y.new_zeros(2).masked_scatter(torch.tensor([True, True]), y),
+    ],
+)
+def test_examples_one_by_one_have_tangents_of_other_levels(put):
+    x = torch.tensor([1.0, 2.0, 3.0])
+
+    def f(x):
+        return put(x[:2] * x[1]).prod()
+
+    want = torch.tensor([[0.0, 12.0, 0.0], [12.0, 12.0, 0.0], [0.0, 0.0, 0.0]])
+    for outer, inner in itertools.product((jacfwd, jacrev), repeat=2):
+        assert outer(inner(f))(x).equal(want)

@@ -429,21 +429,14 @@ mod tests {
     #[test]
     fn tables_that_no_memory_holds_are_refused() {
         let resampling = |size, out| {
-            let axis = Axis {
-                size,
-                out,
-                scale: 0.0,
-                align: false,
-                single: true,
-            };
-            let axes = vec![axis];
+            let axes = vec![Axis::plain(size, out)];
             let r = Resampling {
                 mode: Mode::Linear,
                 axes,
                 antialias: false,
                 channels_last: false,
             };
-            r.taps(axis).map(|taps| taps.len())
+            r.taps(r.axes[0]).map(|taps| taps.len())
         };
         assert_eq!(resampling(4, 8).unwrap(), 8);
         for (size, out) in [(4, 1 << 60), (1 << 60, 4), (1 << 40, 4)] {

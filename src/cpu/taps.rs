@@ -31,6 +31,20 @@ pub struct Axis {
     pub single: bool,
 }
 
+#[cfg(test)]
+impl Axis {
+    /// From one size to another, in single precision.
+    pub(super) fn plain(size: i64, out: i64) -> Self {
+        Self {
+            size,
+            out,
+            scale: 0.0,
+            align: false,
+            single: true,
+        }
+    }
+}
+
 /// Input steps for each output step, in the precision PyTorch computes it in.
 fn step(axis: Axis) -> f64 {
     let Axis {
@@ -216,13 +230,7 @@ mod tests {
     fn weights_sum_to_one() {
         for mode in [Mode::Linear, Mode::Cubic] {
             for (size, out) in [(4, 7), (9, 3), (5, 5)] {
-                let axis = Axis {
-                    size,
-                    out,
-                    scale: 0.0,
-                    align: false,
-                    single: true,
-                };
+                let axis = Axis::plain(size, out);
                 for t in narrow(axis, mode).chain(wide(axis, mode)) {
                     assert!((t.parts.iter().map(|p| p.1).sum::<f64>() - 1.0).abs() < 1e-6);
                 }
