@@ -199,19 +199,11 @@ macro_rules! int_sums {
 }
 // A block's sum of short integers fits 32 bits: at most 16384 terms.
 int_sums!(u8, u32; i8, i32; i16, i32; u16, u32; i32, i64; u32, i64; i64, i64; u64, i64;);
+macro_rules! int_counts {
+    ($($t:ty, $part:ty;)+) => { $(fold!(NonZero, $t, $part, i64, 0, |p, x, e| p.wrapping_add(<$part>::from(x != 0)), |a, b| a.wrapping_add(b), |l| l as i64, |c, d| c.wrapping_add(d), true);)+ };
+}
 // Truth values may be any byte in memory.
-fold!(
-    NonZero,
-    u8,
-    u32,
-    i64,
-    0,
-    |p, x, e| p.wrapping_add(u32::from(x != 0)),
-    |a, b| a.wrapping_add(b),
-    |l| l as i64,
-    |c, d| c.wrapping_add(d),
-    true
-);
+int_counts!(u8, u32; i32, u32; i64, i64;);
 /// Which functions of [`runs`](super::runs) there are.
 #[cfg(target_arch = "x86_64")]
 macro_rules! written_out {

@@ -50,6 +50,21 @@ pub fn read(t: &Tensor, dims: &[usize], dtype: DType) -> Result<Tensor> {
     Ok(moved.view_with(shape, strides, moved.offset()))
 }
 
+/// Whether lines along a dimension are single elements.
+#[must_use]
+pub fn are_single(t: &Tensor, dim: usize) -> bool {
+    t.shape().get(dim).is_none_or(|&n| n == 1)
+}
+
+/// What is chosen from lines of one element, and where it is.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn of_one(values: &Tensor, indices: &Tensor, input: &Tensor) -> Result<()> {
+    super::copy::copy(values, input)?;
+    super::fill(indices, crate::Scalar::Int(0))
+}
+
 /// Dense memory to write the lines of `out` along `dim` to: `out` itself where it is laid out so.
 ///
 /// # Errors

@@ -4,7 +4,8 @@ use super::extreme::compare_type;
 use super::room::{self, Room};
 use super::running::run_beside;
 use super::select::{Pick, chosen_in};
-use super::{alloc, reduce};
+use super::sort::repeats;
+use super::{alloc, lines, reduce};
 use crate::{DType, Result, Tensor};
 
 /// Lines of at most so many elements are sorted without memory.
@@ -55,8 +56,11 @@ pub fn sort(
     dim: usize,
     k: Option<usize>,
 ) -> Result<()> {
-    if outs[0].numel() == 0 {
+    if outs[0].numel() == 0 || lines::are_single(input, dim) {
         return Ok(());
+    }
+    if k.is_none() && repeats(input, dim) {
+        return room.empty(&input.shape()[dim..=dim], DType::I64).map(drop);
     }
     room.lines(input, &[dim], input.dtype())?;
     room.lines(&outs[0], &[dim], input.dtype())?;
@@ -165,7 +169,7 @@ pub fn arg_extreme(
 /// # Errors
 /// If a size overflows.
 pub fn running_extreme(room: &mut Room, outs: &[Tensor], input: &Tensor, dim: usize) -> Result<()> {
-    if run_beside([&outs[0], &outs[1], input], dim) {
+    if lines::are_single(input, dim) || run_beside([&outs[0], &outs[1], input], dim) {
         return Ok(());
     }
     let mut lines = [input, &outs[0], &outs[1]].into_iter();

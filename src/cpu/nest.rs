@@ -10,6 +10,8 @@ pub struct Nest {
     pub kept: SmallVec<[(usize, isize, isize); 4]>,
     /// Size and step in the input.
     pub red: SmallVec<[(usize, isize); 4]>,
+    /// Whether the second kept dimension lies within the first.
+    pub turned: bool,
 }
 
 impl Nest {
@@ -65,7 +67,30 @@ impl Nest {
                 _ => kept.push(d),
             }
         }
-        Self { kept, red }
+        let mut nest = Self {
+            kept,
+            red,
+            turned: false,
+        };
+        nest.turn();
+        nest
+    }
+
+    /// Runs along the longest kept dimension where few results lie side by side that each take little work: less than what
+    /// every run costs beside it.
+    fn turn(&mut self) {
+        const FEW: usize = 8;
+        const LITTLE: usize = 256;
+        let first = self.kept.first().map_or(FEW, |d| d.0);
+        if first >= FEW || self.depth() >= LITTLE {
+            return;
+        }
+        let longest = (0..self.kept.len()).max_by_key(|&k| self.kept[k].0);
+        if let Some(longest) = longest.filter(|&k| self.kept[k].0 > first) {
+            let run = self.kept.remove(longest);
+            self.kept.insert(0, run);
+            self.turned = true;
+        }
     }
 
     /// How many results there are.
@@ -84,6 +109,8 @@ impl Nest {
     #[must_use]
     pub fn rows_first(&self) -> bool {
         match (self.kept.first(), self.red.first()) {
+            // What is alone has no row.
+            (Some(_), Some((1, _))) => false,
             (Some(k), Some(r)) => apart(r.1) < apart(k.1),
             _ => true,
         }

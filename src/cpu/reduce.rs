@@ -110,6 +110,8 @@ struct Cut<'a> {
     out_step: isize,
     chunk: usize,
     chunks: usize,
+    /// Runs that follow each other before the next chunk.
+    within: usize,
     tasks: usize,
 }
 
@@ -123,6 +125,7 @@ impl<'a> Cut<'a> {
             WIDTH
         };
         let chunks = width.div_ceil(chunk);
+        let within = nest.kept.get(1).filter(|_| nest.turned).map_or(1, |d| d.0);
         Self {
             nest,
             rows,
@@ -131,13 +134,15 @@ impl<'a> Cut<'a> {
             out_step,
             chunk,
             chunks,
+            within,
             tasks: nest.outputs() / width * chunks,
         }
     }
 
     /// Where task `t` reads and writes, in bytes, and how many outputs it has.
     fn place(&self, t: usize) -> (isize, isize, usize) {
-        let (i, o) = self.nest.place(t / self.chunks);
+        let (t, first) = (t / self.within, t % self.within);
+        let (i, o) = self.nest.place(t / self.chunks * self.within + first);
         let j = t % self.chunks * self.chunk;
         let m = self.chunk.min(self.width - j);
         (
@@ -261,6 +266,10 @@ fn sliced<A: Number>(task: &Task, cut: &Cut, loops: Loops<A>, slices: usize) {
 /// Whether a kind folds elements of a dtype as they are; others are converted first.
 fn native(kind: Kind, d: DType) -> Option<fn(&Task)> {
     use DType::*;
+    let kind = match (kind, d) {
+        (Kind::Sum, Bool) => Kind::NonZero,
+        _ => kind,
+    };
     macro_rules! pick {
         ($($F:ident: $($v:ident $t:ty),+;)+) => {
             match (kind, d) {
@@ -268,9 +277,6 @@ fn native(kind: Kind, d: DType) -> Option<fn(&Task)> {
                 _ => None,
             }
         };
-    }
-    if (kind, d) == (Kind::Sum, Bool) {
-        return Some(drive::<NonZero<u8>>);
     }
     pick! {
         Sum: U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, U16 u16, U32 u32, U64 u64, F16 f16, BF16 bf16, F32 f32, F64 f64, C64 Complex32, C128 Complex64;
@@ -283,7 +289,7 @@ fn native(kind: Kind, d: DType) -> Option<fn(&Task)> {
         AbsMax: F32 f32, F64 f64;
         AbsMin: F32 f32, F64 f64;
         PowSum: F32 f32, F64 f64;
-        NonZero: F32 f32, F64 f64;
+        NonZero: Bool u8, U8 u8, I8 u8, I32 i32, I64 i64, F32 f32, F64 f64;
         Any: Bool u8, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64;
         All: Bool u8, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64;
     }
@@ -297,7 +303,7 @@ pub(super) fn folds_as_it_is(kind: Kind, d: DType) -> bool {
 /// The dtype that elements are converted to if a kind cannot fold them as they are.
 fn detour(kind: Kind, d: DType) -> DType {
     match d {
-        _ if matches!(kind, Kind::Any | Kind::All) => DType::Bool,
+        _ if matches!(kind, Kind::Any | Kind::All | Kind::NonZero) => DType::Bool,
         DType::C32 => DType::C64,
         DType::C64 => DType::C128,
         d if d.is_float() => DType::F32,

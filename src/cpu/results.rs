@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "stores results through raw, checked pointers")]
 
+use super::halves::{self, Half};
 use super::reduce::Post;
 use crate::DType;
 use half::{bf16, f16};
@@ -39,6 +40,35 @@ unsafe fn write<A: Copy, T>(all: &[A], to: *mut u8, step: isize, f: impl Fn(A) -
     }
 }
 
+/// The same in a 16-bit type, of results in single precision.
+///
+/// # Safety
+/// As for [`write`].
+#[inline(always)]
+unsafe fn write_halves<A: Copy, H: Half + Copy + Default>(
+    all: &[A],
+    to: *mut u8,
+    step: isize,
+    single: impl Fn(A) -> f32,
+) {
+    const TOGETHER: usize = 64;
+    let mut room = [0f32; TOGETHER];
+    for (k, some) in all.chunks(TOGETHER).enumerate() {
+        room.iter_mut().zip(some).for_each(|(to, &a)| *to = single(a));
+        let (at, n) = (to.wrapping_offset((k * TOGETHER) as isize * step), some.len());
+        // SAFETY: as the caller promises; the room holds as many.
+        unsafe {
+            if step == size_of::<H>() as isize {
+                halves::narrow_row(room.as_ptr(), at.cast::<H>(), n);
+            } else {
+                let mut made = [H::default(); TOGETHER];
+                halves::narrow_row(room.as_ptr(), made.as_mut_ptr(), n);
+                write(&made[..n], at, step, |h| h);
+            }
+        }
+    }
+}
+
 impl Number for i64 {
     fn post(self, _: Post) -> Self {
         self
@@ -53,8 +83,8 @@ impl Number for i64 {
                 DType::Bool => write(all, to, step, |a| u8::from(a != 0)),
                 DType::F32 => write(all, to, step, |a| a as f32),
                 DType::F64 => write(all, to, step, |a| a as f64),
-                DType::F16 => write(all, to, step, |a| f16::from_f32(a as f32)),
-                DType::BF16 => write(all, to, step, |a| bf16::from_f32(a as f32)),
+                DType::F16 => write_halves::<_, f16>(all, to, step, |a| a as f32),
+                DType::BF16 => write_halves::<_, bf16>(all, to, step, |a| a as f32),
                 _ => write(all, to, step, |a| a as u8),
             }
         }
@@ -75,8 +105,10 @@ impl Number for f64 {
         unsafe {
             match dtype {
                 DType::F32 => write(all, to, step, |a| a as f32),
-                DType::F16 => write(all, to, step, |a| f16::from_f32(a as f32)),
-                DType::BF16 => write(all, to, step, |a| bf16::from_f32(a as f32)),
+                DType::F16 => write_halves::<_, f16>(all, to, step, |a| a as f32),
+                DType::BF16 => write_halves::<_, bf16>(all, to, step, |a| a as f32),
+                // Of what is counted.
+                DType::I64 => write(all, to, step, |a| a as i64),
                 _ => write(all, to, step, |a| a),
             }
         }
@@ -117,8 +149,8 @@ impl Number for f32 {
         unsafe {
             match dtype {
                 DType::F64 => write(all, to, step, f64::from),
-                DType::F16 => write(all, to, step, f16::from_f32),
-                DType::BF16 => write(all, to, step, bf16::from_f32),
+                DType::F16 => write_halves::<_, f16>(all, to, step, |a| a),
+                DType::BF16 => write_halves::<_, bf16>(all, to, step, |a| a),
                 _ => write(all, to, step, |a| a),
             }
         }

@@ -167,12 +167,7 @@ impl<const N: usize> Rows<'_, N> {
         if let Way::Whole(form, block) = way {
             done = n - n % self.kernel.unit();
             if done > 0 {
-                let spare = if form.has_numbers() {
-                    std::ptr::from_ref(NONE).cast()
-                } else {
-                    ptrs[N - 1].cast_const()
-                };
-                let from = [1, 2, 3].map(|k| ptrs.get(k).map_or(spare, |p| p.cast_const()));
+                let from = operands(form, ptrs);
                 // SAFETY: sides of the loop's types, laid out as the form says; none overlaps what is written, so that
                 // elements may be computed twice.
                 unsafe {
@@ -326,6 +321,17 @@ impl<const N: usize> Rows<'_, N> {
             }
         }
     }
+}
+
+/// The operands of a row that is computed as it lies; in the place of those that there are not: any other.
+#[inline(always)]
+fn operands<const N: usize>(form: Form, ptrs: &[*mut u8; N]) -> [*const u8; 3] {
+    let spare = if form.has_numbers() {
+        std::ptr::from_ref(NONE).cast()
+    } else {
+        ptrs[N - 1].cast_const()
+    };
+    [1, 2, 3].map(|k| ptrs.get(k).map_or(spare, |p| p.cast_const()))
 }
 
 /// Memory for a block's result.
@@ -489,8 +495,18 @@ fn walk<const N: usize>(rows: &Rows<N>, places: &[Place; N], shape: &Dims, n: us
     if groups::run(rows, &walk, lay) {
         return;
     }
-    // SAFETY: the walk visits each element of the sides' common shape once.
-    walk.run(GRAIN, |p, s, n| unsafe { rows.run(lay, p, s, n) });
+    match lay.way {
+        // Nothing is left over, nor to be asked for each row.
+        Way::Whole(form, block) if rows.kernel.unit() == 1 => {
+            let item = rows.sides[0].item;
+            walk.run(GRAIN, |p, _, n| {
+                // SAFETY: the walk visits each element of the sides' common shape once; rows lie as the form says.
+                unsafe { block(bytes(p[0], n * item), operands(form, p), rows.ctx) }
+            });
+        }
+        // SAFETY: as above.
+        _ => walk.run(GRAIN, |p, s, n| unsafe { rows.run(lay, p, s, n) }),
+    }
 }
 
 #[cfg(test)]

@@ -102,6 +102,9 @@ pub fn running_extreme(
     dim: usize,
     max: bool,
 ) -> Result<()> {
+    if lines::are_single(input, dim) {
+        return lines::of_one(values, indices, input);
+    }
     let d = running_type(input.dtype());
     let n = input.shape().get(dim).map_or(1, |&n| n as usize);
     if run_beside([values, indices, input], dim) {

@@ -62,7 +62,7 @@ fn run_beside(out: &Tensor, input: &Tensor, dim: usize) -> bool {
     let dense = |t: &Tensor| t.is_contiguous() && !t.is_lazy();
     let inner = inner(input, dim);
     let few = inner > 1 && input.numel() <= FEW;
-    (inner >= 8 || few) && dense(input) && dense(out)
+    (inner >= 4 || few) && dense(input) && dense(out)
 }
 
 /// What elements are converted to before all else: of what is summed up in a wider type than the result's, to that of the
@@ -114,7 +114,9 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
         return by_kind(kind, input, out, [n, inner(input, dim)]);
     }
     let to = lines::target(out, dim, out.dtype())?;
-    by_kind(kind, &lines::read(input, &[dim], d)?, &to, [n, 1])?;
+    // Lines of one element lie side by side too.
+    let sizes = if n == 1 { [1, out.numel() as usize] } else { [n, 1] };
+    by_kind(kind, &lines::read(input, &[dim], d)?, &to, sizes)?;
     lines::finish(out, dim, &to)
 }
 
@@ -347,10 +349,11 @@ fn columns<T: Element, A: Copy + Sync>(
     };
     super::pool::parallel_for(blocks * chunks, grain, |range| {
         let (mut read, mut write) = (Piece::new(), Piece::new());
+        let mut acc = [start; WIDTH];
         for k in range {
             let j = k % chunks * WIDTH;
             let w = WIDTH.min(inner - j);
-            let mut acc = [start; WIDTH];
+            acc[..w].fill(start);
             for r in (0..n).step_by(rows) {
                 let at = (k / chunks * n + r) * inner + j;
                 let at = at..at + rows.min(n - r) * w;

@@ -4,7 +4,7 @@
 
 use super::{lines, lines_room, ties};
 use crate::cpu::simd::simd_fn;
-use crate::{DType, Element, Result, Tensor};
+use crate::{DType, Device, Element, Result, Tensor};
 use half::{bf16, f16};
 use std::hint::select_unpredictable;
 
@@ -237,6 +237,15 @@ pub fn sort(
     dim: usize,
     descending: bool,
 ) -> Result<()> {
+    if repeats(input, dim) {
+        super::copy::copy(values, input)?;
+        let places = Tensor::empty(&[input.shape()[dim]], DType::I64, Device::CPU)?;
+        let numbered = super::slice_mut::<i64>(&places).iter_mut().zip(0..);
+        numbered.for_each(|(place, k)| *place = k);
+        let strides = (0..input.ndim()).map(|d| i64::from(d == dim)).collect();
+        let along = places.view_with(input.shape().clone(), strides, 0);
+        return super::copy::copy(indices, &along);
+    }
     pick(
         values,
         indices,
@@ -246,6 +255,11 @@ pub fn sort(
         descending,
         None,
     )
+}
+
+/// Whether the elements along a dimension are one and the same, so that they are in order as they lie.
+pub(super) fn repeats(input: &Tensor, dim: usize) -> bool {
+    input.strides().get(dim) == Some(&0) && input.shape()[dim] > 1
 }
 
 /// The `k` first along `dim`.
@@ -325,6 +339,9 @@ fn pick(
 ) -> Result<()> {
     if values.numel() == 0 {
         return Ok(());
+    }
+    if lines::are_single(input, dim) {
+        return lines::of_one(values, indices, input);
     }
     let from = super::normal(&lines::read(input, &[dim], input.dtype())?)?;
     let n = from.shape()[1] as usize;

@@ -262,6 +262,14 @@ unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
         return;
     };
     let runs = run_count(outer);
+    if unrolled(LEVEL) && s == size_of::<F::In>() as isize && n < LANES && accs.len() < FEW {
+        for (j, acc) in accs.iter_mut().enumerate() {
+            let base = job.base.wrapping_offset(j as isize * job.step);
+            // SAFETY: the job stays within the tensor.
+            *acc = unsafe { short_runs::<F, LEVEL>(base, n, outer, job.p) };
+        }
+        return;
+    }
     if unrolled(LEVEL) && n <= brief::<F>() {
         // SAFETY: the job stays within the tensor.
         unsafe { brief_runs::<F>(job, accs) };
@@ -282,6 +290,51 @@ unsafe fn rows_body<F: Fold, const LEVEL: u8>(job: Job, accs: &mut [F::Acc]) {
             *acc = t;
         }
     }
+}
+
+/// One output of dense runs of `n` elements, fewer than fill many lanes: lanes are joined once for all of a block.
+#[inline(always)]
+unsafe fn short_runs<F: Fold, const LEVEL: u8>(
+    base: *const u8,
+    n: usize,
+    outer: &[(usize, isize)],
+    e: f64,
+) -> F::Acc {
+    let (runs, together) = (run_count(outer), (DEPTH * FEW).div_ceil(n.max(1)));
+    let mut acc: Option<F::Acc> = None;
+    for first in (0..runs).step_by(together) {
+        let mut lanes = [F::ZERO; FEW];
+        for k in first..runs.min(first + together) {
+            let q = run_start(base, outer, k).cast::<F::In>();
+            let mut i = 0;
+            // SAFETY: the caller gives n elements of each run.
+            unsafe {
+                while i + FEW <= n {
+                    let x = F::In::group::<FEW, LEVEL>(q.add(i));
+                    for l in 0..FEW {
+                        lanes[l] = F::step(lanes[l], x[l], e);
+                    }
+                    i += FEW;
+                }
+                for l in 0..n - i {
+                    lanes[l] = F::step(lanes[l], (*q.add(i + l)).widen(), e);
+                }
+            }
+        }
+        let mut width = FEW / 2;
+        while width > 0 {
+            for l in 0..width {
+                lanes[l] = F::join(lanes[l], lanes[l + width]);
+            }
+            width /= 2;
+        }
+        let lifted = F::lift(lanes[0]);
+        acc = Some(acc.map_or(lifted, |acc| F::merge(acc, lifted)));
+        if F::done(lanes[0]) {
+            break;
+        }
+    }
+    acc.unwrap_or(F::lift(F::ZERO))
 }
 
 /// The longest row that is folded one element after the other, beside those of other rows: shorter ones than fill vectors well.

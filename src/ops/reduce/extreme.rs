@@ -248,7 +248,11 @@ fn norm<'a>(a: &calls::LinalgVectorNorm<'a>) -> Result<(Plan, Fold<'a>)> {
         takes_norm("linalg.vector_norm", d, to)?;
     }
     d.check_kernel(!d.is_storage_only() || d == DType::C32, "norm_cpu")?;
-    let (kind, post) = fold_of(p);
+    let (kind, post) = match fold_of(p) {
+        // A magnitude is not rounded, nor does its square overflow.
+        (kind, _) if kind != Kind::NonZero && over.count() == 1 => (Kind::AbsMax, Post::None),
+        fold => fold,
+    };
     let plan = over.plan(a.dtype.unwrap_or(d).to_real());
     let read_as = a.dtype.map(DType::to_real);
     Ok((

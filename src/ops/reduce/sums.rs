@@ -375,9 +375,10 @@ fn count_along<'a>(a: &calls::CountNonzero<'a>) -> Result<(Plan, Fold<'a>)> {
     Ok(count(Over::optional(a.input, a.dim, false)?))
 }
 
-/// Counts are sums of truth values.
 fn count(over: Over) -> (Plan, Fold) {
-    let read_as = (over.input.dtype() != DType::Bool).then_some(DType::Bool);
-    let (plan, fold) = over.folded(Kind::Sum, DType::I64);
+    let d = over.input.dtype();
+    let as_it_is = d.is_integral(true) || d.is_float() && !d.is_storage_only();
+    let read_as = (!as_it_is).then_some(DType::Bool);
+    let (plan, fold) = over.folded(Kind::NonZero, DType::I64);
     (plan, Fold { read_as, ..fold })
 }
