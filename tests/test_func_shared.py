@@ -374,3 +374,29 @@ def test_examples_one_by_one_have_tangents_of_other_levels(put):
     want = torch.tensor([[0.0, 12.0, 0.0], [12.0, 12.0, 0.0], [0.0, 0.0, 0.0]])
     for outer, inner in itertools.product((jacfwd, jacrev), repeat=2):
         assert outer(inner(f))(x).equal(want)
+
+
+FACTORIES = {
+    "rows": lambda x: by_rows(x).square().sum(),
+    "columns": lambda x: by_rows(x).mT.square().sum() + by_rows(x).norm(),
+    "factor": lambda x: torch.linalg.cholesky(by_rows(x) @ by_rows(x).mT + torch.eye(3)).sum(),
+    "whole": lambda x: (torch.zeros(3).copy_(x) * x).sum() + torch.ones(3).mul_(x).prod(),
+}
+
+
+def by_rows(x):
+    made = torch.zeros(3, 3)
+    made[0] = x * x
+    made[1, :2] = x[1:].sin()
+    made[2].add_(x.prod())
+    return made
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", FACTORIES)
+def test_hessians_through_what_is_made_inside(name):
+    x, f = torch.tensor([0.5, -1.0, 2.0]), FACTORIES[name]
+    want = torch.autograd.functional.hessian(f, x)
+    for outer, inner in itertools.product((jacfwd, jacrev), repeat=2):
+        torch.testing.assert_close(outer(inner(f))(x), want)
+    torch.testing.assert_close(jacfwd(grad(f))(x), want)

@@ -27,6 +27,12 @@ fn _batch_enter(size: i64, randomness: &str) -> PyResult<u32> {
     Ok(batch::enter(size, randomness))
 }
 
+/// Says of the innermost level that its examples differ in their tangents alone.
+#[pyfunction]
+fn _batch_differ_in_tangents() {
+    batch::differ_in_tangents();
+}
+
 /// Closes a level, and those opened since.
 #[pyfunction]
 fn _batch_exit(level: u32) {
@@ -269,6 +275,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident)+) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)+ };
     }
-    add!(_batch_enter _batch_exit _batch_dim _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_differs _batch_is_on _batch_about _batch_depth _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _outward _untracked);
+    add!(_batch_enter _batch_differ_in_tangents _batch_exit _batch_dim _batch_set_aside _batch_take_back _batch_hide _batch_show _batch_is_at _batch_differs _batch_is_on _batch_about _batch_depth _batch_levels _batch_warn _batch_whole _func_input _leads_elsewhere _outward _untracked);
     Ok(())
 }

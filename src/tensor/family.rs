@@ -288,7 +288,7 @@ impl Tensor {
             Some(node) => {
                 Some(node.version() != now && node.body().version_of(self.nr) != Some(now))
             }
-            None if self.requires_grad() && self.link.is_none() => Some(self.nr != now as u16),
+            None if self.requires_grad() && self.link().is_none() => Some(self.nr != now as u16),
             None => None,
         }
     }

@@ -125,6 +125,8 @@ def jacfwd(
                 )
 
         def push(tangents: Any) -> Any:
+            if randomness != "different":
+                _C._batch_differ_in_tangents()
             made = jvp(of_chosen, inputs, tangents, has_aux=has_aux)
             return (made[1], made[2]) if has_aux else made[1]
 

@@ -45,6 +45,8 @@ struct Level {
     randomness: Randomness,
     /// A rule of whole batches runs, for which the level is not there.
     aside: bool,
+    /// Its examples differ in their tangents alone.
+    tangents: bool,
 }
 
 thread_local! {
@@ -71,10 +73,21 @@ pub fn enter(size: i64, randomness: Randomness) -> u32 {
             size,
             randomness,
             aside: false,
+            tangents: false,
         });
     });
     mode::set_layers(mode::layers() | mode::BATCHED);
     number
+}
+
+/// Says of the innermost level that its examples differ in their tangents alone: what is made of equal values needs no
+/// examples of its own there.
+pub fn differ_in_tangents() {
+    OPEN.with_borrow_mut(|open| {
+        if let Some(level) = open.last_mut() {
+            level.tangents = true;
+        }
+    });
 }
 
 /// Sets a level of this thread and those opened since aside: random operators draw as if they were not open. Gives the
@@ -270,7 +283,8 @@ fn reordered<'l>(
     f::permute(t, &order[..])
 }
 
-/// A tensor whose examples of all open levels are apart, even where they are the same.
+/// A tensor whose examples of all open levels are apart, even where they are the same; of levels whose examples differ in
+/// tangents alone if it is one of them.
 ///
 /// # Errors
 /// If it cannot be expanded.
@@ -278,7 +292,10 @@ pub fn each_apart(t: &Tensor) -> Result<Tensor> {
     if !is_on() {
         return Ok(t.clone());
     }
-    let levels: Levels = OPEN.with_borrow(|l| l.iter().map(|l| (l.number, l.size)).collect());
+    let levels: Levels = OPEN.with_borrow(|open| {
+        let wanted = open.iter().filter(|l| !l.tangents || is_at(t, l.number));
+        wanted.map(|l| (l.number, l.size)).collect()
+    });
     let alike: SmallVec<[u32; 2]> = numbers(&levels)
         .into_iter()
         .filter(|&l| !varies(t, l))
