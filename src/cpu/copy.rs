@@ -4,8 +4,7 @@
 
 use super::halves::{self, Half};
 use super::iter::{GRAIN, Walk};
-use super::lines::by_size;
-use super::simd::simd_fn;
+use super::steps::{row_copy, same_row};
 use super::{lines, planes};
 use crate::{DType, Device, Element, Result, Tensor, dims};
 use half::{bf16, f16};
@@ -175,61 +174,6 @@ pub fn dense(t: &Tensor, dtype: DType) -> Result<Tensor> {
 
 /// Copies a row of n elements: destination, its step in bytes, source, its step, n.
 pub(super) type Row = unsafe fn(*mut u8, isize, *const u8, isize, usize);
-
-/// The row function that copies elements of a size.
-pub(super) fn row_copy(size: usize) -> Row {
-    by_size!(size, E => same_row::<E>)
-}
-
-unsafe fn same_row<T: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, n: usize) {
-    let item = size_of::<T>() as isize;
-    // SAFETY: the caller gives n elements on both sides.
-    unsafe {
-        if sd == item && ss == item {
-            copy_run(dst, src, n * size_of::<T>());
-        } else if sd == item && ss == -item {
-            let (dst, src) = (dst.cast::<T>(), src.cast::<T>());
-            let first = src.wrapping_sub(n.saturating_sub(1));
-            let to = dst.cast_const();
-            let apart = first.wrapping_add(n) <= to || to.wrapping_add(n) <= first;
-            if apart && dst.is_aligned() && src.is_aligned() {
-                let to = std::slice::from_raw_parts_mut(dst, n);
-                return reversed(to, std::slice::from_raw_parts(first, n));
-            }
-            for i in 0..n {
-                dst.add(i).write_unaligned(src.sub(i).read_unaligned());
-            }
-        } else if ss == 0 {
-            let v = src.cast::<T>().read_unaligned();
-            if sd == item {
-                for i in 0..n {
-                    dst.cast::<T>().add(i).write_unaligned(v);
-                }
-                return;
-            }
-            for i in 0..n as isize {
-                dst.offset(i * sd).cast::<T>().write_unaligned(v);
-            }
-        } else {
-            for i in 0..n as isize {
-                dst.offset(i * sd)
-                    .cast::<T>()
-                    .write_unaligned(src.offset(i * ss).cast::<T>().read_unaligned());
-            }
-        }
-    }
-}
-
-simd_fn! { stream
-    /// The elements of a slice in reverse order.
-    fn reversed<T: Copy>(to: &mut [T], from: &[T]) {
-        let n = to.len();
-        let from = &from[..n];
-        for i in 0..n {
-            to[i] = from[n - 1 - i];
-        }
-    }
-}
 
 /// A conversion of one element as C would do it.
 pub(super) trait Cast<T> {

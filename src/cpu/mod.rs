@@ -98,6 +98,7 @@ pub(crate) mod softmax;
 pub(crate) mod softmax_backward;
 pub(crate) mod sort;
 pub(crate) mod special;
+mod steps;
 pub(crate) mod stored;
 pub(crate) mod sweep;
 pub(crate) mod taps;

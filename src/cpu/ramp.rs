@@ -6,8 +6,8 @@ use super::copy::{self, Cast as _};
 use super::halves::{self, Half};
 use super::iter::GRAIN;
 use super::lines::Shared;
-use super::pool;
 use super::simd::simd_fn;
+use super::{pool, steps};
 use crate::{Device, Element, Result, Tensor};
 use num_complex::Complex;
 
@@ -26,7 +26,7 @@ pub fn fill<T: Element + Default>(out: &Tensor, f: impl Fn(usize, &mut [T]) + Sy
         return copy::copy(out, &dense);
     }
     let row = if out.dtype() == T::DTYPE {
-        copy::row_copy(size_of::<T>())
+        steps::row_copy(size_of::<T>())
     } else {
         copy::converter(T::DTYPE, out.dtype())?
     };

@@ -7,7 +7,7 @@ use super::copy::{self, Row};
 use super::halves::rounded;
 use super::iter::{GRAIN, Walk};
 use super::map::{Block, Ctx, Form, Loop};
-use super::{past, read_scalar, transpose};
+use super::{past, read_scalar, steps, transpose};
 use crate::{DType, Device, Dims, Result, Tensor, dims};
 use places::{Meeting, Place, counts_as_number, in_halves, meeting};
 use std::mem::MaybeUninit;
@@ -59,7 +59,7 @@ impl Side {
     }
 
     fn bring(&self) -> Row {
-        self.convert.unwrap_or_else(|| copy::row_copy(self.item))
+        self.convert.unwrap_or_else(|| steps::row_copy(self.item))
     }
 }
 
@@ -249,7 +249,7 @@ impl<const N: usize> Rows<'_, N> {
                 // SAFETY: the operand has an element, the room space for a block.
                 unsafe {
                     side.bring()(room, step, span.ptrs[k], 0, 1);
-                    copy::row_copy(side.item)(room, step, room, 0, end.min(FEW));
+                    steps::row_copy(side.item)(room, step, room, 0, end.min(FEW));
                     repeat(room, end.min(FEW) * side.item, end * side.item);
                 }
             }
