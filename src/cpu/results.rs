@@ -54,8 +54,13 @@ unsafe fn write_halves<A: Copy, H: Half + Copy + Default>(
     const TOGETHER: usize = 64;
     let mut room = [0f32; TOGETHER];
     for (k, some) in all.chunks(TOGETHER).enumerate() {
-        room.iter_mut().zip(some).for_each(|(to, &a)| *to = single(a));
-        let (at, n) = (to.wrapping_offset((k * TOGETHER) as isize * step), some.len());
+        room.iter_mut()
+            .zip(some)
+            .for_each(|(to, &a)| *to = single(a));
+        let (at, n) = (
+            to.wrapping_offset((k * TOGETHER) as isize * step),
+            some.len(),
+        );
         // SAFETY: as the caller promises; the room holds as many.
         unsafe {
             if step == size_of::<H>() as isize {

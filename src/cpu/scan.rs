@@ -115,7 +115,11 @@ pub fn scan(out: &Tensor, input: &Tensor, dim: usize, kind: Kind) -> Result<()> 
     }
     let to = lines::target(out, dim, out.dtype())?;
     // Lines of one element lie side by side too.
-    let sizes = if n == 1 { [1, out.numel() as usize] } else { [n, 1] };
+    let sizes = if n == 1 {
+        [1, out.numel() as usize]
+    } else {
+        [n, 1]
+    };
     by_kind(kind, &lines::read(input, &[dim], d)?, &to, sizes)?;
     lines::finish(out, dim, &to)
 }

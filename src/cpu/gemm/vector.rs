@@ -102,6 +102,37 @@ impl<P: Policy> Few<P> {
         }
     }
 
+    /// The one row of a result with `N` elements, fewer than fill vectors: rows of B follow each other in sums that do not wait
+    /// for each other.
+    #[inline(always)]
+    unsafe fn slim<const N: usize>(&self, x: *const P::Acc) {
+        const APART: usize = 4;
+        let p = &self.p;
+        // SAFETY: reads stay below k and n.
+        unsafe {
+            let mut acc = [[P::Acc::ZERO; N]; APART];
+            let mut row = p.b.ptr;
+            let mut add = |sums: &mut [P::Acc; N], k: usize| {
+                for q in 0..N {
+                    sums[q] = P::mac(*x.add(k), P::widen(*row.add(q)), sums[q]);
+                }
+                row = row.wrapping_offset(p.b.rs);
+            };
+            let whole = p.k - p.k % APART;
+            for k in (0..whole).step_by(APART) {
+                for u in 0..APART {
+                    add(&mut acc[u], k + u);
+                }
+            }
+            for k in whole..p.k {
+                add(&mut acc[0], k);
+            }
+            for q in 0..N {
+                p.put(0, q, (acc[0][q] + acc[1][q]) + (acc[2][q] + acc[3][q]));
+            }
+        }
+    }
+
     /// Adds 8 rows of B, times their factors (`k` apart for the rows of A), to `m` rows of `width` sums.
     #[inline(always)]
     unsafe fn add_rows(
@@ -154,8 +185,11 @@ impl<P: Policy> Task for Few<P> {
                 ($f:path) => {{
                     let mut x = Vec::with_capacity(p.m * p.k);
                     for i in 0..p.m {
-                        for k in 0..p.k {
-                            x.push($f(*p.a.at(i, k).ptr));
+                        if p.a.cs == 1 {
+                            let row = std::slice::from_raw_parts(p.a.at(i, 0).ptr, p.k);
+                            x.extend(row.iter().map(|&v| $f(v)));
+                        } else {
+                            x.extend((0..p.k).map(|k| $f(*p.a.at(i, k).ptr)));
                         }
                     }
                     x
@@ -193,6 +227,17 @@ impl<P: Policy> Task for Few<P> {
             }
             let x: Vec<P::Acc> = rows!(P::widen);
             let x = x.as_ptr();
+            if p.m == 1 && p.b.cs == 1 {
+                match p.n {
+                    2 => return self.slim::<2>(x),
+                    3 => return self.slim::<3>(x),
+                    4 => return self.slim::<4>(x),
+                    5 => return self.slim::<5>(x),
+                    6 => return self.slim::<6>(x),
+                    7 => return self.slim::<7>(x),
+                    _ => {}
+                }
+            }
             let width = SUMS / p.m.max(3);
             let mut sums = vec![P::Acc::ZERO; width.min(self.j1 - self.j0) * p.m];
             for j in (self.j0..self.j1).step_by(width) {

@@ -118,12 +118,7 @@ mod x86 {
     }
 
     /// Operands as many as results; the first is in their place if it is `OVER` them.
-    unsafe fn dense<
-        O: Op<f32, Out = f32>,
-        const OVER: bool,
-        const TILED: bool,
-        const LEVEL: u8,
-    >(
+    unsafe fn dense<O: Op<f32, Out = f32>, const OVER: bool, const TILED: bool, const LEVEL: u8>(
         out: &mut [MaybeUninit<u8>],
         x: [*const u8; 3],
         c: &Ctx,
@@ -236,7 +231,11 @@ mod x86 {
         let mut rooms = [[f16::ZERO; TILE]; 3];
         let room = (&raw mut rooms).cast::<f16>();
         // Of a loop whose length is not known the compiler makes vectors in any case.
-        let tile = if TILED { TILE } else { black_box(TILE).min(TILE) };
+        let tile = if TILED {
+            TILE
+        } else {
+            black_box(TILE).min(TILE)
+        };
         for at in (0..n).step_by(TILE) {
             let rest = TILE.min(n - at);
             let mut place = to.wrapping_add(at);
