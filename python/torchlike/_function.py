@@ -127,5 +127,5 @@ def overridable(function: Callable[..., Any]) -> Any:
         return _C._handle(shown, f"torch.{name}", asked, args, kwargs)
 
     # Libraries look there for what a version takes.
-    shown.__kwdefaults__ = function.__kwdefaults__
+    shown.__kwdefaults__ = function.__kwdefaults__  # type: ignore[attr-defined]
     return shown
