@@ -1,7 +1,10 @@
 """Walks of modules: names, memos, trees that change or are hostile, and what a walk keeps alive."""
 
+import abc
+import copy
 import gc
 import weakref
+from typing import Generic, TypeVar
 
 import pytest
 
@@ -89,3 +92,29 @@ def test_a_walk_does_not_keep_a_model_alive_in_a_circle():
     del m
     gc.collect()
     assert gone() is None
+
+
+class Mixin:
+    """A plain class, whose `__dict__` stands before that of modules."""
+
+
+class Mixed(Mixin, nn.Sequential):
+    pass
+
+
+class Abstract(abc.ABC, nn.Sequential):
+    """Gets a `__dict__` of its own, like all classes whose first base has none."""
+
+
+class Typed(Generic[TypeVar("T")], nn.Sequential):
+    pass
+
+
+@pytest.mark.parametrize("make", [Mixed, Abstract, Typed, type("Below", (Abstract,), {})])
+def test_modules_lie_as_others_whatever_their_first_base(make):
+    model = make(nn.Linear(2, 2))
+    assert list(vars(model)) == list(vars(nn.Sequential()))
+    assert list(vars(model)["_modules"]) == ["0"]
+    model.x = 3
+    assert model.__dict__["x"] == 3 and model.__dict__.get("_kinds") is None
+    assert list(copy.deepcopy(model).state_dict()) == ["0.weight", "0.bias"]

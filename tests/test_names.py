@@ -483,3 +483,9 @@ def test_settings_of_files_are_kept() -> None:
         with pytest.raises(NotImplementedError, match="not supported by torchlike"):
             call()
     assert torch.__config__.show()
+
+
+def test_what_libraries_look_for_on_functions() -> None:
+    assert torch.meshgrid.__kwdefaults__ == {"indexing": None}
+    assert torch.meshgrid is torch.functional.meshgrid
+    assert torch._C._is_tracing() is False

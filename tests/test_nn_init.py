@@ -101,3 +101,22 @@ def test_old_names_and_empty_tensors():
         init.normal(torch.empty(2))
     with pytest.warns(UserWarning, match="Initializing zero-element tensors is a no-op"):
         init.kaiming_uniform_(torch.empty(0, 3))
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Conv2d(3, 4, 2), lambda: nn.ConvTranspose2d(3, 4, 2)])
+def test_weights_of_convolutions_are_drawn_in_one_order_whatever_their_layout(make):
+    torch.manual_seed(0)
+    plain = make()
+    other = make().to(memory_format=torch.channels_last)
+    torch.manual_seed(0)
+    other.reset_parameters()
+    assert not other.weight.is_contiguous()
+    assert torch.equal(plain.weight, other.weight) and torch.equal(plain.bias, other.bias)
+
+
+def test_convolutions_of_no_channels_draw_a_bias_of_zeros():
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match="Initializing zero-element tensors is a no-op"):
+        layer = nn.Conv2d(0, 16, 1)
+    assert layer.bias.tolist() == [0.0] * 16
+    assert round(torch.rand(1).item(), 4) == 0.6977

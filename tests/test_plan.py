@@ -326,6 +326,29 @@ def test_attributes_and_inputs_that_are_one_tensor(where):
     assert plan.peak["cpu"].by_class["buffers"] == 3 * 8 + 8 * 4
 
 
+class Heads(nn.Module):
+    """Its parts leave what they make in a list that all of them hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = [torch.rand(1)] * 2
+        self.parts = nn.ModuleList(mlp() for _ in self.heads)
+        for part in self.parts:
+            part.heads, part.within = self.heads, {"heads": self.heads}
+            part.register_forward_hook(lambda m, args, made: m.within["heads"].append(made))
+
+    def forward(self, x):
+        del self.heads[:]
+        for part in self.parts:
+            part(x)
+        return self.parts[0].heads[0] + self.heads[1]
+
+
+def test_lists_of_tensors_that_several_modules_hold_stay_one():
+    plan = torch.plan(Heads(), torch.empty(2, 16, device="meta"), step="train")
+    assert plan.verify().equal
+
+
 def test_sparse_gradients_take_memory_where_their_parts_are():
     model = nn.Embedding(10, 8, sparse=True)
     x = torch.zeros(3, dtype=torch.long)

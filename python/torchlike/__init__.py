@@ -169,6 +169,7 @@ from torchlike.functional import (  # type: ignore[no-redef]  # noqa: E402
     _weight_norm,
     broadcast_shapes,
     einsum,  # this and tensordot take the place of the ops, which know fewer forms of arguments
+    meshgrid,  # its `__kwdefaults__` are read
     norm_except_dim,
     resize_as_,
     tensordot,

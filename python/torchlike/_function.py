@@ -126,4 +126,6 @@ def overridable(function: Callable[..., Any]) -> Any:
             return function(*args, **kwargs)
         return _C._handle(shown, f"torch.{name}", asked, args, kwargs)
 
+    # Libraries look there for what a version takes.
+    shown.__kwdefaults__ = function.__kwdefaults__  # type: ignore[attr-defined]
     return shown

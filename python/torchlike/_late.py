@@ -81,6 +81,13 @@ def _unfused() -> bool:
     return False
 
 
+def _is_tracing() -> bool:
+    """True while `torch.jit.trace` runs a program."""
+    from torchlike import jit
+
+    return jit.is_tracing()
+
+
 def _get_tracing_state() -> None:
     """None: nothing is being traced."""
 
@@ -178,6 +185,7 @@ _NAMES = {
     "_get_accelerator": _get_accelerator,
     "_get_privateuse1_backend_name": _get_privateuse1_backend_name,
     "_get_tracing_state": _get_tracing_state,
+    "_is_tracing": _is_tracing,
     "_jit_can_fuse_on_cpu": _unfused,
     "_jit_can_fuse_on_gpu": _unfused,
     "_log_api_usage_once": _log_api_usage_once,

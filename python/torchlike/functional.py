@@ -19,7 +19,6 @@ from torchlike._functions import (
     chain_matmul,
     istft,
     lu,
-    meshgrid,
     norm,
     split,
     stft,
@@ -56,6 +55,12 @@ __all__ = [
     "unique_consecutive",
     "unravel_index",
 ]
+
+
+@overridable
+def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
+    """Coordinates of the points of a grid, a tensor for each dimension."""
+    return _C._root.meshgrid(*tensors, indexing=indexing)
 
 
 @overridable

@@ -18,6 +18,8 @@ struct Nest {
     values: Vec<Scalar>,
     /// The dtype that is asked for.
     wanted: Option<DType>,
+    /// Whether only the shape is wanted: tensors among the items need no value then.
+    hollow: bool,
     /// The dtype that holds the items read so far; those of tensors and NumPy's own count as they are.
     dtype: Option<DType>,
 }
@@ -59,9 +61,10 @@ pub fn items<'py>(o: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
 const MOST_CLAIMED: usize = 1 << 26;
 
 impl Nest {
-    fn read(o: &Bound<'_, PyAny>, wanted: Option<DType>) -> PyResult<Self> {
+    fn read(o: &Bound<'_, PyAny>, wanted: Option<DType>, hollow: bool) -> PyResult<Self> {
         let mut nest = Self {
             wanted,
+            hollow,
             shape: Vec::new(),
             values: Vec::new(),
             dtype: None,
@@ -104,7 +107,7 @@ impl Nest {
                     ))
                 })?;
             } else if let Some(t) = tensor_ref(&level) {
-                if t.ndim() > 0 && !nest.shape.is_empty() && t.numel() != 1 {
+                if t.ndim() > 0 && !nest.shape.is_empty() && t.numel() != 1 && !hollow {
                     return Err(PyValueError::new_err(
                         "only one element tensors can be converted to Python scalars",
                     ));
@@ -138,7 +141,10 @@ impl Nest {
                 return self.holds(d.unwrap_or_else(|| s.dtype(mode::default_dtype())));
             }
             if let Some(t) = tensor_ref(o) {
-                self.values.push(t.item()?);
+                self.values.push(match self.hollow {
+                    true => Scalar::Int(0),
+                    false => t.item()?,
+                });
                 return self.holds(t.dtype());
             }
             if is_sequence(o) {
@@ -281,9 +287,10 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
     {
         return Ok(copied(t, dtype, device)?);
     }
-    let (nest, d) = nested(o, dtype)?;
-    if layers::record::stays_meta(Some(device)) && crate::mode::layers() & crate::mode::FAKING == 0
-    {
+    let hollow = layers::record::stays_meta(Some(device))
+        && crate::mode::layers() & crate::mode::FAKING == 0;
+    let (nest, d) = nested(o, dtype, hollow)?;
+    if hollow {
         return Ok(Tensor::empty(&nest.shape, d, Device::META)?);
     }
     let t = from_scalars(&nest.values, &nest.shape, d)?;
@@ -292,13 +299,13 @@ pub fn from_value(o: &Bound<'_, PyAny>, dtype: Option<DType>, device: Device) ->
 
 /// A tensor from nested lists, of which nobody is told.
 pub fn unseen(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    let (nest, d) = nested(o, None)?;
+    let (nest, d) = nested(o, None, false)?;
     Ok(from_scalars(&nest.values, &nest.shape, d)?)
 }
 
 /// The values in nested lists, and the type of a tensor of them.
-fn nested(o: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Nest, DType)> {
-    let nest = Nest::read(o, dtype)?;
+fn nested(o: &Bound<'_, PyAny>, dtype: Option<DType>, hollow: bool) -> PyResult<(Nest, DType)> {
+    let nest = Nest::read(o, dtype, hollow)?;
     let inferred = nest.inferred();
     let d = dtype.unwrap_or(inferred);
     if let Some(d) = dtype

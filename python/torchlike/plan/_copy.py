@@ -13,6 +13,8 @@ from torchlike._subclasses.fake_tensor import FakeCopyMode
 from torchlike.utils import _pytree as pytree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchlike._subclasses.fake_tensor import FakeTensorMode
 
 # What has to be as it is in `object`, and what as it is in `Module`.
@@ -46,6 +48,17 @@ def _held(value: Any) -> list[Any]:
     return [t for t in pytree.tree_leaves(values) if isinstance(t, _C.Tensor)]
 
 
+def _replaced(value: Any, made: Callable[[Any], Any]) -> Any:
+    """A value with others in place of its tensors; lists and dictionaries, which several may hold, stay the same."""
+    if isinstance(value, list):
+        value[:] = [_replaced(part, made) for part in value]
+    elif isinstance(value, dict):
+        value.update((key, _replaced(part, made)) for key, part in [*value.items()])
+    else:
+        return pytree.tree_map(made, value)
+    return value
+
+
 def _quantized(t: Any, mode: FakeTensorMode) -> Any:
     """A quantised tensor over fake integers."""
     integers = mode.from_tensor(_C._integers(t))
@@ -75,6 +88,7 @@ def fake_copy(
         if id(t) not in moved:
             on = t.detach().to(device).requires_grad_(t.requires_grad) if t.is_meta else t
             moved[id(t)] = (t, on)
+            moved[id(on)] = (on, on)
             if loose is not None:
                 loose.append(on)
         return moved[id(t)][1]
@@ -89,7 +103,7 @@ def fake_copy(
         if not any(isinstance(t, _C.Tensor) for t in pytree.tree_leaves(value)):
             return value
         with mode:
-            return pytree.tree_map(there, value)
+            return _replaced(value, there)
 
     def other(value: Any) -> Any:
         for t in _held(value):

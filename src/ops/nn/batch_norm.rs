@@ -192,11 +192,16 @@ fn check_lengths(channels: i64, given: [Option<&Tensor>; 4]) -> Result<()> {
     }
 }
 
-/// As the input suggests; channels-last also where that shows only if dimensions of size 1 are left out, as in PyTorch's kernel.
+/// As the input suggests, as in PyTorch's kernel: plain where it is that too, channels-last also where that shows only if
+/// dimensions of size 1 are left out.
 fn lies(x: &Tensor) -> Result<OutSpec> {
     let mut spec = suggested(x)?;
+    if x.is_contiguous() {
+        spec.strides = dims::contiguous_strides(x.shape());
+        return Ok(spec);
+    }
     for format in [MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d] {
-        if !x.is_contiguous() && dims::is_channels_last(x.shape(), x.strides(), format) {
+        if dims::is_channels_last(x.shape(), x.strides(), format) {
             spec.strides = dims::format_strides(x.shape(), format)?;
         }
     }

@@ -264,21 +264,18 @@ pub fn result_strides(shape: &Dims, operands: &[Arg]) -> Dims {
         if tensors().all(Tensor::is_contiguous) {
             return dims::contiguous_strides(shape);
         }
+        // Steps beside dimensions of size 1 are forgotten by this format, and kept by other dense layouts.
+        let format = dims::MemoryFormat::ChannelsLast;
+        if tensors().all(|t| t.is_contiguous_in(format))
+            && let Ok(strides) = dims::format_strides(shape, format)
+        {
+            return strides;
+        }
         if let Some(first) = tensors().next()
             && tensors().all(|t| t.strides() == first.strides())
             && dims::is_dense(shape, first.strides())
         {
             return first.strides().clone();
-        }
-        for format in [
-            dims::MemoryFormat::ChannelsLast,
-            dims::MemoryFormat::ChannelsLast3d,
-        ] {
-            if tensors().all(|t| t.is_contiguous_in(format))
-                && let Ok(strides) = dims::format_strides(shape, format)
-            {
-                return strides;
-            }
         }
     }
     let strides: SmallVec<[Dims; 3]> = tensors().map(|t| t.strides_for(shape)).collect();

@@ -92,12 +92,17 @@ class _ConvNd(Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights."""
-        init.kaiming_uniform_(self.weight, a=_SQRT5)
+        if self.weight.is_contiguous():
+            init.kaiming_uniform_(self.weight, a=_SQRT5)
+        else:
+            # Numbers are drawn in the order of memory: channels-last weights get those of plain ones.
+            drawn = torch.empty_like(self.weight, memory_format=torch.contiguous_format)
+            with torch.no_grad():
+                self.weight.copy_(init.kaiming_uniform_(drawn, a=_SQRT5))
         if self.bias is not None:
             fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
-            if fan_in != 0:
-                bound = 1 / math.sqrt(fan_in)
-                init.uniform_(self.bias, -bound, bound)
+            bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
+            init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
         text = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from types import GetSetDescriptorType
 from typing import Any, ClassVar
 
 from torchlike._C import Tensor
@@ -72,6 +74,16 @@ def _by_getattr(self: Any, name: str) -> Any:
     return _plain_getattribute(self, name)
 
 
+def _keep_layout(cls: type) -> None:
+    """Makes `__dict__` of a class whose first base is none of modules that of modules again."""
+    found = next(vars(c)["__dict__"] for c in cls.__mro__ if "__dict__" in vars(c))
+    if isinstance(found, GetSetDescriptorType):
+        # Classes do not let this name be set, and `__dict__` of a class is a view of what they have.
+        (own,) = gc.get_referents(vars(cls))
+        own["__dict__"] = vars(Module)["__dict__"]
+        cls.__module__ = cls.__module__  # what was looked up before is forgotten
+
+
 class Module(_HookMethods, _PathMethods, _WalkMethods, _ConversionMethods):
     """A node in a tree of layers: parameters, buffers, child modules and a ``forward``.
 
@@ -121,6 +133,7 @@ class Module(_HookMethods, _PathMethods, _WalkMethods, _ConversionMethods):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        _keep_layout(cls)
         if (
             cls.__getattr__ is not Module.__getattr__
             and cls.__getattribute__ is _plain_getattribute
