@@ -200,3 +200,15 @@ def test_vector_products_are_of_one_type():
         cross(torch.ones(3), torch.ones(3, dtype=torch.float64))
     with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
         cross(torch.ones(3, dtype=torch.bool), torch.ones(3))
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize(
+    ("function", "spread"), [(torch.var, 0.0), (torch.var_mean, 0.0), (torch.std_mean, nan)]
+)
+def test_spreads_of_nothing_have_the_tangents_of_sums_and_means(function, spread):
+    x = torch.zeros(0, 5)
+    tangents = jvp(lambda x: function(x, dim=0), (x,), (x,))[1]
+    first, *mean = tangents if isinstance(tangents, tuple) else (tangents,)
+    same(first, [spread] * 5)
+    assert all(m.isnan().all() for m in mean)

@@ -220,3 +220,22 @@ def test_the_largest_of_a_window_is_the_first_of_its_equals(window, dtype):
         assert at[n, c, i, j].item() == place[0] * 21 + place[1]
         value = made[n, c, i, j].item()
         assert value == best or (value != value and best != best)
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("statistics", [False, True])
+def test_instance_norm_of_halves_takes_statistics_of_any_type(half, training, weights, statistics):
+    x = torch.arange(48.0).mul(1.7).cos().reshape(2, 3, 8)
+
+    def norm(x, weights, statistics):
+        mean, var = torch.full((3,), 0.3, dtype=statistics), torch.full((3,), 1.7, dtype=statistics)
+        w, b = torch.full((3,), 1.5, dtype=weights), torch.full((3,), 0.25, dtype=weights)
+        return F.instance_norm(x, mean, var, w, b, use_input_stats=training), mean, var
+
+    f32 = torch.float32
+    got = norm(x.to(half), f32 if weights else half, f32 if statistics else half)
+    for g, w in zip(got, norm(x, f32, f32), strict=True):
+        assert torch.allclose(g.float(), w, atol=0.03)
+    assert got[0].dtype == half

@@ -408,11 +408,10 @@ fn instance_norm(a: &calls::InstanceNorm) -> Result<Tensor> {
     (shape[0], shape[1]) = (1, n * c);
     let repeated = |t: Option<&Tensor>| t.map(|t| f::repeat(t, &[n])).transpose();
     let (weight, bias) = (repeated(a.weight)?, repeated(a.bias)?);
-    // Running statistics may have another type than a whole input, as in PyTorch.
+    // Running statistics of any type are read as the weight's, or else the input's, as in PyTorch.
+    let kind = a.weight.map_or(x.dtype(), Tensor::dtype);
     let statistics = |t: Option<&Tensor>| match repeated(t)? {
-        Some(t) if !matches!(x.dtype(), DType::F16 | DType::BF16) => {
-            Ok(Some(t.to_dtype(x.dtype())?))
-        }
+        Some(t) => Ok(Some(t.to_dtype(kind)?)),
         t => Ok::<_, crate::Error>(t),
     };
     let (mean, var) = (statistics(a.running_mean)?, statistics(a.running_var)?);

@@ -38,7 +38,7 @@ pub static OPS: &[OpDef] = &[
         ),
         "The variance over dimensions.",
     ).samples("f32[3, 4]; f32[3, 4], correction=0, keepdim=True")
-    .grad("VarBackward0 | self: _grad.var(grad, self, dim, correction, keepdim)"),
+    .grad("VarBackward0 | self: _grad.var(grad, self, dim, correction, keepdim); jvp: _grad.var(self_t.conj(), self, dim, correction, True).sum(dim, keepdim)"),
     compose(
         "std",
         "(Tensor self, bool unbiased=True)",
@@ -97,7 +97,7 @@ pub static OPS: &[OpDef] = &[
         ),
         "The variance and mean over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4]; f32[3, 4], correction=0, keepdim=True")
-    .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, dim, correction, keepdim)"),
+    .grad("VarMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, None, dim, correction, keepdim); jvp: [_grad.var(self_t.conj(), self, dim, correction, True).sum(dim, keepdim), self_t.mean(dim, keepdim)]"),
     compose(
         "std_mean",
         "(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
@@ -128,7 +128,7 @@ pub static OPS: &[OpDef] = &[
         ),
         "The standard deviation and mean over dimensions.",
     ).samples("f32[3, 4]; c64[3, 4], dim=0; f32[3, 4], dim=(1,), correction=2")
-    .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, dim, correction, keepdim)"),
+    .grad("StdMeanBackward0 | self: _grad.var_mean(grads[0], grads[1], self, result0, dim, correction, keepdim); jvp: [(_grad.var(self_t.conj(), self, dim, correction, True).sum(dim, keepdim) / where(result0.eq(0), 1.0, result0 * 2)).masked_fill(result0.eq(0), 0.0), self_t.mean(dim, keepdim)]"),
 ];
 
 /// What a variance is asked for.
