@@ -152,7 +152,7 @@ real_impl!(
     f32,
     vmath::erf,
     widened::erfc,
-    vmath::erfinv,
+    widened::erfinv,
     widened::atan2,
     widened::hypot,
     widened::pow,

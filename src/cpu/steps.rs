@@ -18,7 +18,13 @@ pub(super) fn row_copy(size: usize) -> Row {
 ///
 /// # Safety
 /// There are n elements on both sides.
-pub(super) unsafe fn same_row<T: Copy>(dst: *mut u8, sd: isize, src: *const u8, ss: isize, n: usize) {
+pub(super) unsafe fn same_row<T: Copy>(
+    dst: *mut u8,
+    sd: isize,
+    src: *const u8,
+    ss: isize,
+    n: usize,
+) {
     let item = size_of::<T>() as isize;
     // SAFETY: the caller gives n elements on both sides.
     unsafe {

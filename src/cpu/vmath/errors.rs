@@ -1,6 +1,6 @@
 //! The error function and what is made of it, in single precision.
 
-use super::{EXP2, ROUND, ROUND_EXPONENT, exp_core, exp_reduce, log_positive, poly, pow2, raised};
+use super::{EXP2, ROUND, ROUND_EXPONENT, exp_core, exp_reduce, poly, pow2, raised};
 
 /// The error function: a polynomial below 0.91, and above 1 - 2^p for a polynomial p, the logarithm of what is left to 1.
 #[inline(always)]
@@ -37,51 +37,6 @@ pub fn erf(x: f32) -> f32 {
     let r = p - (t - ROUND_EXPONENT);
     let outer = 1.0 - pow2(t) * r.mul_add(poly(r, EXP2), 1.0);
     (if a < 0.91 { inner } else { outer }).copysign(x)
-}
-
-/// The inverse error function, as polynomials of -log(1 - x^2) and, far out, of its root (the variables of Giles,
-/// "Approximating the erfinv function", 2010).
-#[inline(always)]
-#[must_use]
-pub fn erfinv(x: f32) -> f32 {
-    let w = -log_positive((-x).mul_add(x, 1.0));
-    let near = poly(
-        w,
-        [
-            -8.792_463e-9,
-            2.210_611e-7,
-            -1.976_728_8e-6,
-            3.984_486_3e-6,
-            4.456_186e-5,
-            -1.274_764_4e-4,
-            -2.334_300_7e-3,
-            1.154_865_6e-2,
-            2.320_138_2e-1,
-            8.862_269e-1,
-        ],
-    );
-    let far = poly(
-        w.sqrt() - 3.1,
-        [
-            1.213_220_75e-4,
-            -2.048_013_1e-4,
-            -2.726_241_4e-4,
-            1.367_098_9e-3,
-            -2.728_507_9e-3,
-            4.107_774e-3,
-            -5.694_065_2e-3,
-            7.461_422e-3,
-            1.003_356,
-            2.933_231_6,
-        ],
-    );
-    let y = x * if w < 5.0 { near } else { far };
-    let y = if x.abs() == 1.0 {
-        f32::INFINITY.copysign(x)
-    } else {
-        y
-    };
-    if x.abs() > 1.0 { f32::NAN } else { y }
 }
 
 /// e^x for x <= 0, with 0 for what is subnormal.

@@ -13,7 +13,7 @@ mod errors;
 pub mod widened;
 
 pub use angles::{acos, asin, atan, cos, sin, tan};
-pub use errors::{erf, erfinv, gelu, gelu_of_bf16, gelu_slope};
+pub use errors::{erf, gelu, gelu_of_bf16, gelu_slope};
 
 use std::f32::consts::{LOG2_E, LOG10_E};
 
