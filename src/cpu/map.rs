@@ -305,7 +305,7 @@ fn light_block<O: Op<A>, A: Element>(form: Form, level: Level) -> Option<Block> 
     }
 }
 /// The same, and for 16-bit floats, bf16 being rounded by `R` or not at all: three passes over blocks for what takes one cost
-/// as much as the memory. Those of float16 are `TILED` where the compiler makes vectors of them by AVX2.
+/// as much as the memory. Those of float16 by AVX2 only if `TILED`.
 const fn halved_loop<O: Op<f32, Out = f32>, R: Halving<O>, const TILED: bool>() -> &'static Loop {
     const {
         &Loop {

@@ -72,17 +72,17 @@ unsafe fn widened<O: Op<f32, Out = f32>, const OVER: bool>(
     }
 }
 
-/// The code for float16 and operands in a form, numbers being of type `N`; none for machines without its instructions. By AVX2
-/// what is not `TILED` goes through tiles in loops of unknown length.
+/// The code for float16 and operands in a form, numbers being of type `N`; none for machines without its instructions, and for
+/// those with AVX2 alone only if `TILED`.
 pub(super) fn f16_block<O: Op<f32, Out = f32>, N: Widen<Wide = f32>, const TILED: bool>(
     form: Form,
     level: Level,
 ) -> Option<Block> {
     #[cfg(target_arch = "x86_64")]
     if level >= Level::Avx512 {
-        return x86::block::<O, N, true, { Level::Avx512 as u8 }>(form);
-    } else if level >= Level::Avx2 {
-        return x86::block::<O, N, TILED, { Level::Avx2 as u8 }>(form);
+        return x86::block::<O, N, { Level::Avx512 as u8 }>(form);
+    } else if TILED && level >= Level::Avx2 {
+        return x86::block::<O, N, { Level::Avx2 as u8 }>(form);
     }
     let _ = (form, level);
     None
@@ -91,34 +91,28 @@ pub(super) fn f16_block<O: Op<f32, Out = f32>, N: Widen<Wide = f32>, const TILED
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
-    use std::hint::black_box;
 
     /// Elements of a tile.
     const TILE: usize = 64;
 
     /// The code for a form by the instructions of a [`Level`].
-    pub fn block<
-        O: Op<f32, Out = f32>,
-        N: Widen<Wide = f32>,
-        const TILED: bool,
-        const LEVEL: u8,
-    >(
+    pub fn block<O: Op<f32, Out = f32>, N: Widen<Wide = f32>, const LEVEL: u8>(
         form: Form,
     ) -> Option<Block> {
         match form {
-            Form::Dense => Some(dense::<O, false, TILED, LEVEL>),
+            Form::Dense => Some(dense::<O, false, LEVEL>),
             Form::Over | Form::OverNumbers if O::OPERANDS == 1 => {
-                (form == Form::OverNumbers).then_some(dense::<O, true, TILED, LEVEL>)
+                (form == Form::OverNumbers).then_some(dense::<O, true, LEVEL>)
             }
-            Form::Over => Some(dense::<O, true, TILED, LEVEL>),
-            Form::Numbers if O::OPERANDS > 1 => Some(numbers::<O, N, false, TILED, LEVEL>),
-            Form::OverNumbers => Some(numbers::<O, N, true, TILED, LEVEL>),
+            Form::Over => Some(dense::<O, true, LEVEL>),
+            Form::Numbers if O::OPERANDS > 1 => Some(numbers::<O, N, false, LEVEL>),
+            Form::OverNumbers => Some(numbers::<O, N, true, LEVEL>),
             Form::Numbers => None,
         }
     }
 
     /// Operands as many as results; the first is in their place if it is `OVER` them.
-    unsafe fn dense<O: Op<f32, Out = f32>, const OVER: bool, const TILED: bool, const LEVEL: u8>(
+    unsafe fn dense<O: Op<f32, Out = f32>, const OVER: bool, const LEVEL: u8>(
         out: &mut [MaybeUninit<u8>],
         x: [*const u8; 3],
         c: &Ctx,
@@ -132,7 +126,7 @@ mod x86 {
             from = [from[0]; 3];
         }
         // SAFETY: as many elements of each; the level was asked.
-        unsafe { tiles::<O, false, TILED, LEVEL>(to, from, [0.0; 2], n, c) }
+        unsafe { tiles::<O, false, LEVEL>(to, from, [0.0; 2], n, c) }
     }
 
     /// Two numbers beside the first operand.
@@ -140,7 +134,6 @@ mod x86 {
         O: Op<f32, Out = f32>,
         N: Widen<Wide = f32>,
         const OVER: bool,
-        const TILED: bool,
         const LEVEL: u8,
     >(
         out: &mut [MaybeUninit<u8>],
@@ -152,7 +145,7 @@ mod x86 {
         let beside = [1, 2].map(|k| unsafe { x[k].cast::<N>().read_unaligned() }.widen());
         let first = if OVER { to } else { x[0].cast() };
         // SAFETY: as above.
-        unsafe { tiles::<O, true, TILED, LEVEL>(to, [first; 3], beside, n, c) }
+        unsafe { tiles::<O, true, LEVEL>(to, [first; 3], beside, n, c) }
     }
 
     /// Computes `n` elements. A tile is read before it is written, so operands may be in the result's place. With `NUMBERS`
@@ -161,12 +154,7 @@ mod x86 {
     /// # Safety
     /// There are so many elements of each, and the machine has this level.
     #[inline(always)]
-    unsafe fn tiles<
-        O: Op<f32, Out = f32>,
-        const NUMBERS: bool,
-        const TILED: bool,
-        const LEVEL: u8,
-    >(
+    unsafe fn tiles<O: Op<f32, Out = f32>, const NUMBERS: bool, const LEVEL: u8>(
         to: *mut f16,
         from: [*const f16; 3],
         numbers: [f32; 2],
@@ -176,7 +164,7 @@ mod x86 {
         macro_rules! compiled {
             ($name:ident, $level:ident, $features:literal) => {
                 #[target_feature(enable = $features)]
-                unsafe fn $name<O: Op<f32, Out = f32>, const NUMBERS: bool, const TILED: bool>(
+                unsafe fn $name<O: Op<f32, Out = f32>, const NUMBERS: bool>(
                     to: *mut f16,
                     from: [*const f16; 3],
                     numbers: [f32; 2],
@@ -184,9 +172,7 @@ mod x86 {
                     c: &Ctx,
                 ) {
                     // SAFETY: as the caller promises.
-                    unsafe {
-                        body::<O, NUMBERS, TILED, { Level::$level as u8 }>(to, from, numbers, n, c)
-                    }
+                    unsafe { body::<O, NUMBERS, { Level::$level as u8 }>(to, from, numbers, n, c) }
                 }
             };
         }
@@ -199,9 +185,9 @@ mod x86 {
         // SAFETY: as the caller promises.
         unsafe {
             if LEVEL == Level::Avx512 as u8 {
-                by_512::<O, NUMBERS, TILED>(to, from, numbers, n, c);
+                by_512::<O, NUMBERS>(to, from, numbers, n, c);
             } else {
-                by_256::<O, NUMBERS, TILED>(to, from, numbers, n, c);
+                by_256::<O, NUMBERS>(to, from, numbers, n, c);
             }
         }
     }
@@ -216,12 +202,7 @@ mod x86 {
     }
 
     #[inline(always)]
-    unsafe fn body<
-        O: Op<f32, Out = f32>,
-        const NUMBERS: bool,
-        const TILED: bool,
-        const LEVEL: u8,
-    >(
+    unsafe fn body<O: Op<f32, Out = f32>, const NUMBERS: bool, const LEVEL: u8>(
         to: *mut f16,
         from: [*const f16; 3],
         numbers: [f32; 2],
@@ -230,12 +211,6 @@ mod x86 {
     ) {
         let mut rooms = [[f16::ZERO; TILE]; 3];
         let room = (&raw mut rooms).cast::<f16>();
-        // Of a loop whose length is not known the compiler makes vectors in any case.
-        let tile = if TILED {
-            TILE
-        } else {
-            black_box(TILE).min(TILE)
-        };
         for at in (0..n).step_by(TILE) {
             let rest = TILE.min(n - at);
             let mut place = to.wrapping_add(at);
@@ -255,13 +230,13 @@ mod x86 {
                 let a = wide::<LEVEL>(x[0]);
                 let mut made = [0f32; TILE];
                 if NUMBERS {
-                    for l in 0..tile {
+                    for l in 0..TILE {
                         made[l] = O::f([a[l], numbers[0], numbers[1]], c);
                     }
                 } else {
                     let b = wide::<LEVEL>(x[1]);
                     let d = wide::<LEVEL>(x[2]);
-                    for l in 0..tile {
+                    for l in 0..TILE {
                         made[l] = O::f([a[l], b[l], d[l]], c);
                     }
                 }

@@ -19,7 +19,7 @@ const FEWER: usize = 63;
 /// The same of rows that go by way of blocks anyhow, whose rooms are then filled for several.
 const LONG: usize = BLOCK / 2;
 /// As many elements of a row are worth copying aside where the loop could read and write them as they lie.
-const FEW: usize = 32;
+const FEW: usize = 12;
 
 /// The steps of rows in bytes, from a row to the next and from a plane of so many rows to the next, and the elements of a row.
 struct Group<'a, const N: usize> {
