@@ -2,7 +2,7 @@
 
 use super::ramp::{self, Between};
 use super::simd::simd_fn;
-use super::{copy, groups, halves, slice, sort};
+use super::{copy, groups, halves, search, slice};
 use crate::{DType, Result, Tensor, with_dtype};
 use num_traits::PrimInt as Integer;
 
@@ -117,7 +117,7 @@ pub fn sums(
         if edges[guess] <= x && x < edges[guess + 1] {
             return guess;
         }
-        (sort::search(edges, None, x, true) as usize - 1).min(bins - 1)
+        (search::search(edges, None, x, true) as usize - 1).min(bins - 1)
     };
     for (i, &x) in slice::<f64>(&x).iter().enumerate() {
         if bins > 0 && x >= edges[0] && x <= edges[bins] {

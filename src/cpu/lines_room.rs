@@ -5,7 +5,7 @@ use super::room::{self, Room};
 use super::running::run_beside;
 use super::select::{Pick, chosen_in};
 use super::sort::repeats;
-use super::{alloc, lines, reduce};
+use super::{alloc, lines, magnitudes};
 use crate::{DType, Result, Tensor};
 
 /// Lines of at most so many elements are sorted without memory.
@@ -189,7 +189,7 @@ pub fn renorm(room: &mut Room, out: &Tensor, input: &Tensor, p: f64, dim: usize)
     let n = x.shape()[dim];
     room.within(|room| {
         if wide.is_complex() && p != 2.0 {
-            reduce::magnitudes_room(room, &x)?;
+            magnitudes::room(room, &x)?;
         }
         room.elements(n as usize, DType::F64)
     })?;

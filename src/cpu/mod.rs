@@ -50,6 +50,7 @@ pub(crate) mod lines_room;
 pub(crate) mod loss;
 pub(crate) mod loss_backward;
 pub(crate) mod lstm;
+pub(crate) mod magnitudes;
 pub mod map;
 pub(crate) mod math;
 pub(crate) mod matrices;
@@ -92,6 +93,7 @@ pub(crate) mod running;
 #[cfg(target_arch = "x86_64")]
 mod runs;
 pub(crate) mod scan;
+pub(crate) mod search;
 pub(crate) mod select;
 pub(crate) mod simd;
 pub(crate) mod softmax;

@@ -3,7 +3,7 @@
 use super::lanes::Real;
 use super::reduce::{self, Kind, Post};
 use super::simd::simd_fn;
-use super::{copy, lines, slice, slice_mut};
+use super::{copy, lines, magnitudes, slice, slice_mut};
 use crate::cpu::halves::{self, Half};
 use crate::{DType, Device, Element, Result, Tensor};
 use half::{bf16, f16};
@@ -105,7 +105,7 @@ fn factors(x: &Tensor, p: f64, dim: usize, max: f64) -> Result<Vec<f64>> {
         dims.push(x.ndim());
         lines::reals(x)
     } else {
-        reduce::magnitudes(x)?
+        magnitudes::of(x)?
     };
     let norms = Tensor::empty(&[x.shape()[dim]], DType::F64, Device::CPU)?;
     reduce::run_kind(kind, &norms, &real, &dims, p, post)?;

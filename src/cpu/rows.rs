@@ -7,9 +7,9 @@ use super::copy::{self, Row};
 use super::halves::rounded;
 use super::iter::{GRAIN, Walk};
 use super::map::{Block, Ctx, Form, Loop};
-use super::{past, read_scalar, steps, transpose};
-use crate::{DType, Device, Dims, Result, Tensor, dims};
-use places::{Meeting, Place, counts_as_number, in_halves, meeting};
+use super::{past, read_scalar, steps};
+use crate::{DType, Dims, Result, Tensor};
+use places::{Meeting, Place, as_result, counts_as_number, in_halves, is_turned, meeting};
 use std::mem::MaybeUninit;
 
 mod groups;
@@ -427,24 +427,6 @@ fn run_sides<const N: usize>(
     };
     walk(&rows, &places, out.shape(), n);
     Ok(())
-}
-
-/// As few elements are read where they lie.
-const TURNED: i64 = 16 * 1024;
-
-/// Whether an operand's neighbours lie far apart where the result's lie side by side: a copy, which goes tile by tile, takes
-/// less time than reading it so.
-fn is_turned(t: &Tensor, out: &Tensor, compute: DType) -> bool {
-    let as_is = !compute.is_reduced_float() || t.dtype() == compute;
-    as_is && out.numel() >= TURNED && transpose::turned(out, t).is_some()
-}
-
-/// A copy that lies as the result.
-fn as_result(t: &Tensor, out: &Tensor) -> Result<Tensor> {
-    let strides = dims::preserved_strides(out.shape(), out.strides());
-    let made = Tensor::empty_strided(t.shape().clone(), strides, t.dtype(), Device::CPU)?;
-    copy::copy(&made, t)?;
-    Ok(made)
 }
 
 /// Follows what [`run`] takes: operands that are rounded or turned first.

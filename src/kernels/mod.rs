@@ -331,7 +331,7 @@ pub fn converted(t: &Tensor, dtype: DType) -> Result<Tensor> {
 /// If memory cannot be had.
 pub fn magnitudes(t: &Tensor) -> Result<Tensor> {
     if on_host(t) {
-        cpu::reduce::magnitudes(t)
+        cpu::magnitudes::of(t)
     } else {
         Ok(t.clone())
     }

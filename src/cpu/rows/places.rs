@@ -1,8 +1,8 @@
 //! Where the operands of a pointwise call and its result are in memory.
 
 use crate::cpu::map::{Ctx, Loop};
-use crate::cpu::write_scalar;
-use crate::{DType, Dims, Scalar, Tensor};
+use crate::cpu::{copy, transpose, write_scalar};
+use crate::{DType, Device, Dims, Result, Scalar, Tensor, dims};
 
 /// An operand of a pointwise call.
 #[derive(Clone, Copy)]
@@ -156,4 +156,22 @@ pub(super) fn in_halves(
 /// Whether an operand is a tensor that keeps its precision beside 16-bit ones, as a number does.
 pub(super) fn counts_as_number(ctx: &Ctx, k: usize, operand: &Operand) -> bool {
     ctx.wide_numbers && k == 1 && matches!(operand, Operand::Tensor(t) if t.ndim() == 0)
+}
+
+/// As few elements are read where they lie.
+const TURNED: i64 = 16 * 1024;
+
+/// Whether an operand's neighbours lie far apart where the result's lie side by side: a copy, which goes tile by tile, takes
+/// less time than reading it so.
+pub(super) fn is_turned(t: &Tensor, out: &Tensor, compute: DType) -> bool {
+    let as_is = !compute.is_reduced_float() || t.dtype() == compute;
+    as_is && out.numel() >= TURNED && transpose::turned(out, t).is_some()
+}
+
+/// A copy that lies as the result.
+pub(super) fn as_result(t: &Tensor, out: &Tensor) -> Result<Tensor> {
+    let strides = dims::preserved_strides(out.shape(), out.strides());
+    let made = Tensor::empty_strided(t.shape().clone(), strides, t.dtype(), Device::CPU)?;
+    copy::copy(&made, t)?;
+    Ok(made)
 }

@@ -1,6 +1,7 @@
 //! Extremes and their places, norms and log-sum-exp.
 
 use crate::cpu::lines_room;
+use crate::cpu::magnitudes;
 use crate::cpu::range;
 use crate::cpu::reduce::{self, Kind, Post};
 use crate::cpu::room::Room;
@@ -350,7 +351,7 @@ fn norm_room<A>(_: &A, fold: &Fold, _: &[Tensor], room: &mut Room) -> Result<()>
     let t = fold.over.input;
     let real = room.keep(|room| {
         let real = if t.dtype().is_complex() {
-            reduce::magnitudes_room(room, t)?
+            magnitudes::room(room, t)?
         } else {
             t.clone()
         };

@@ -295,7 +295,7 @@ fn search<A>(_: &A, s: &Search, outs: &[Tensor]) -> Result<()> {
         ($t:ty) => {{
             let (e, x) = (cpu::slice::<$t>(&edges), cpu::slice::<$t>(&values));
             let to = cpu::slice_mut::<i64>(&to);
-            cpu::sort::search_all((e, n), sorter, (x, per_line), s.right, to);
+            cpu::search::search_all((e, n), sorter, (x, per_line), s.right, to);
         }};
     }
     match s.compared {
