@@ -52,6 +52,11 @@ unsafe fn write_halves<A: Copy, H: Half + Copy + Default>(
     single: impl Fn(A) -> f32,
 ) {
     const TOGETHER: usize = 64;
+    const FEW: usize = 8;
+    if all.len() < FEW {
+        // SAFETY: as the caller promises.
+        return unsafe { write(all, to, step, |a| H::narrow(single(a))) };
+    }
     let mut room = [0f32; TOGETHER];
     for (k, some) in all.chunks(TOGETHER).enumerate() {
         room.iter_mut()

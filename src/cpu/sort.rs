@@ -239,8 +239,7 @@ pub fn sort(
     if repeats(input, dim) {
         super::copy::copy(values, input)?;
         let places = Tensor::empty(&[input.shape()[dim]], DType::I64, Device::CPU)?;
-        let numbered = super::slice_mut::<i64>(&places).iter_mut().zip(0..);
-        numbered.for_each(|(place, k)| *place = k);
+        super::ramp::whole_steps(super::slice_mut::<i64>(&places), 0, 0, 1);
         let strides = (0..input.ndim()).map(|d| i64::from(d == dim)).collect();
         let along = places.view_with(input.shape().clone(), strides, 0);
         return super::copy::copy(indices, &along);

@@ -128,6 +128,12 @@ unsafe fn lanes<F: Fold, const N: usize, const LEVEL: u8>(
             lanes[k - i] = F::step(lanes[k - i], (*q.add(k)).widen(), e);
         }
     }
+    joined::<F, N>(lanes)
+}
+
+/// The partial results of lanes as one.
+#[inline(always)]
+fn joined<F: Fold, const N: usize>(mut lanes: [F::Part; N]) -> F::Part {
     let mut width = N / 2;
     while width > 0 {
         for l in 0..width {
@@ -321,16 +327,10 @@ unsafe fn short_runs<F: Fold, const LEVEL: u8>(
                 }
             }
         }
-        let mut width = FEW / 2;
-        while width > 0 {
-            for l in 0..width {
-                lanes[l] = F::join(lanes[l], lanes[l + width]);
-            }
-            width /= 2;
-        }
-        let lifted = F::lift(lanes[0]);
+        let part = joined::<F, FEW>(lanes);
+        let lifted = F::lift(part);
         acc = Some(acc.map_or(lifted, |acc| F::merge(acc, lifted)));
-        if F::done(lanes[0]) {
+        if F::done(part) {
             break;
         }
     }

@@ -133,6 +133,27 @@ impl<P: Policy> Few<P> {
         }
     }
 
+    /// Computes such a result; says whether it is one.
+    #[inline(always)]
+    unsafe fn run_slim(&self, x: *const P::Acc) -> bool {
+        if self.p.m != 1 || self.p.b.cs != 1 {
+            return false;
+        }
+        // SAFETY: the caller's.
+        unsafe {
+            match self.p.n {
+                2 => self.slim::<2>(x),
+                3 => self.slim::<3>(x),
+                4 => self.slim::<4>(x),
+                5 => self.slim::<5>(x),
+                6 => self.slim::<6>(x),
+                7 => self.slim::<7>(x),
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// Adds 8 rows of B, times their factors (`k` apart for the rows of A), to `m` rows of `width` sums.
     #[inline(always)]
     unsafe fn add_rows(
@@ -227,16 +248,8 @@ impl<P: Policy> Task for Few<P> {
             }
             let x: Vec<P::Acc> = rows!(P::widen);
             let x = x.as_ptr();
-            if p.m == 1 && p.b.cs == 1 {
-                match p.n {
-                    2 => return self.slim::<2>(x),
-                    3 => return self.slim::<3>(x),
-                    4 => return self.slim::<4>(x),
-                    5 => return self.slim::<5>(x),
-                    6 => return self.slim::<6>(x),
-                    7 => return self.slim::<7>(x),
-                    _ => {}
-                }
+            if self.run_slim(x) {
+                return;
             }
             let width = SUMS / p.m.max(3);
             let mut sums = vec![P::Acc::ZERO; width.min(self.j1 - self.j0) * p.m];

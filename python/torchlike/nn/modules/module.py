@@ -133,7 +133,8 @@ class Module(_HookMethods, _PathMethods, _WalkMethods, _ConversionMethods):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _keep_layout(cls)
+        if not issubclass(cls.__bases__[0], Module):
+            _keep_layout(cls)
         if (
             cls.__getattr__ is not Module.__getattr__
             and cls.__getattribute__ is _plain_getattribute
